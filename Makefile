@@ -1,0 +1,52 @@
+# A fresh clone needs only Python 3.11 or later, make and a package registry.
+# Each target makes the virtual environment it runs in; repeat runs reuse it.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check --no-input -qq
+
+# A stamp is newer than pyproject.toml while what it stands for is installed.
+DEMO_STAMP := $(VENV)/.stamp-demo
+DEV_STAMP  := $(VENV)/.stamp-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench docs-tables clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(DEMO_STAMP) ## plan and release tables of a survey of 61,395 workers
+	@$(BIN)/python -m noiseplan.demo
+
+test: $(DEV_STAMP) ## lint, formatting, types and tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+bench: $(DEV_STAMP) ## run the benchmarks and print their tables
+	@$(BIN)/python -m benchmarks
+
+docs-tables: $(DEV_STAMP) ## run the benchmarks and write docs/results.md
+	@mkdir -p docs
+	@$(BIN)/python -m benchmarks --write docs/results.md
+
+clean: ## remove the virtual environment, caches and builds
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# Order-only: the interpreter is a link whose own date says nothing about what is installed.
+$(DEMO_STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing noiseplan[plot,pandas] into $(VENV); the first time takes a minute or two"
+	@$(PIP) --editable '.[plot,pandas]'
+	@touch $@
+
+# [dev] holds all that the demo needs, so its stamp stands for both.
+$(DEV_STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing noiseplan[dev] into $(VENV); the first time takes a few minutes"
+	@$(PIP) --editable '.[dev]'
+	@touch $(DEMO_STAMP) $@

@@ -1,0 +1,34 @@
+"""Every error the package raises on purpose: one root, and each also a built-in.
+
+A message names the thing at fault, what was found, what is allowed, and the call that would work.
+"""
+
+from __future__ import annotations
+
+
+class NoiseplanError(Exception):
+    """Root of all errors raised on purpose by noiseplan."""
+
+
+class SchemaError(NoiseplanError, ValueError):
+    """A schema or one of its attributes is not well formed."""
+
+
+class QueryError(NoiseplanError, ValueError):
+    """A factor, query or workload is not well formed."""
+
+
+class BudgetError(NoiseplanError, ValueError):
+    """A privacy budget is not well formed, or cannot be met."""
+
+
+class PlanError(NoiseplanError, ValueError):
+    """No plan can be made from what was asked."""
+
+
+class DataError(NoiseplanError, ValueError):
+    """The data do not fit the declared schema. Nothing was released and nothing was spent."""
+
+
+class UnanswerableError(NoiseplanError, ValueError):
+    """A query lies outside the span of what the plan measures."""

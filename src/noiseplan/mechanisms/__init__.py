@@ -1,0 +1,1 @@
+"""What a planner returns: measure, reconstruct, variance, covariance."""

@@ -1,0 +1,167 @@
+"""A workload prepared for planning: its roles, its terms, and what a basis makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+from noiseplan.planning.roles import Roles, find_roles
+from noiseplan.planning.terms import Terms, build_terms, joint_roles
+from noiseplan.queries import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What the planner needs to know of the bases: R and m per pair, β per role, joint coefficients."""
+
+    residual: Array
+    mean: Array
+    sensitivity: Array
+    joint: Array
+
+
+@dataclass(frozen=True, eq=False)
+class JointQuery:
+    """A dense matrix over the values (or groups of values) of a few roles, as a tensor."""
+
+    tensor: Array  # rows × n_1 × … × n_k
+    roles: IntArray
+    number: int  # its query type
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Roles, terms and Gram matrices of a workload."""
+
+    workload: Workload
+    roles: Roles
+    terms: Terms
+    groups: tuple[IntArray, ...]  # of each role: the group of each value
+    grams: tuple[Array | None, ...]  # of each pair: WᵀW over groups; None on plain roles
+    joints: tuple[JointQuery, ...]
+
+    @cached_property
+    def free(self) -> list[int]:
+        """Roles whose basis is there to be optimised."""
+        return [r for r, role in enumerate(self.roles.roles)
+                if not role.plain and self.group_count(r) > 1]  # fmt: skip
+
+    def group_count(self, role: int) -> int:
+        return int(self.groups[role].max()) + 1
+
+    @cached_property
+    def type_weight(self) -> Array:
+        """Weight of the sum of variances of one query of each type, times their number."""
+        return self.roles.type_weight * self.roles.type_count
+
+    def pairs_of(self, role: int) -> IntArray:
+        return np.flatnonzero(self.roles.pair_role == role)
+
+    def moments(self, inverses: dict[int, Array], betas: dict[int, float]) -> Moments:
+        """R = ‖WV‖², m = ‖Wτ‖² from T = [τ | V] (over groups) of each free role.
+
+        Plain roles have ResidualPlanner's R = n − 1, m = 1/n, β = (n − 1)/n.
+        """
+        count = len(self.roles.pair_role)
+        residual, mean = np.zeros(count), np.zeros(count)
+        sensitivity = np.zeros(len(self.roles.roles))
+        for r, role in enumerate(self.roles.roles):
+            n = role.size
+            sensitivity[r] = betas.get(r, (n - 1) / n)
+            for pair in self.pairs_of(r):
+                gram = self.grams[pair]
+                if r in inverses and gram is not None:
+                    squares = np.einsum("ij,ij->j", inverses[r], gram @ inverses[r])
+                    mean[pair], residual[pair] = squares[0], squares[1:].sum()
+                elif role.plain:
+                    mean[pair], residual[pair] = 1.0 / n, n - 1.0
+                elif gram is not None:  # one group only: nothing but the sum is ever asked
+                    mean[pair] = gram[0, 0]
+        joint = [joint_coefficients(j, self._joint_inverses(j, inverses))[0] for j in self.joints]
+        return Moments(residual, mean, sensitivity, np.concatenate([*joint, np.zeros(0)]))
+
+    def _joint_inverses(self, joint: JointQuery, inverses: dict[int, Array]) -> list[Array]:
+        return [inverses.get(int(r), np.ones((1, 1))) for r in joint.roles]
+
+    def privacy_weights(self, sensitivity: Array) -> Array:
+        """P_a: number of subsets of each type times p_A = ∏_{i∈A} β_i."""
+        with np.errstate(divide="ignore"):
+            log_beta = np.log(sensitivity)
+        powers = self.terms.privacy_powers
+        log_p = powers @ np.where(np.isfinite(log_beta), log_beta, -700.0)[: powers.shape[1]]
+        result: Array = self.terms.subset_count * np.exp(log_p)
+        return result
+
+
+def joint_coefficients(joint: JointQuery, inverses: list[Array]) -> tuple[Array, list[Array]]:
+    """‖M ⊗(V_i or τ_i)‖² of each subset of the axes, and the partly transformed tensors."""
+    stages = [joint.tensor]
+    for inverse in inverses:
+        # Contract the first remaining axis and put the result last: k times over keeps the order.
+        stages.append(np.tensordot(stages[-1], inverse, axes=(1, 0)))
+    squares = stages[-1] ** 2
+    per_cell = squares.sum(axis=0)
+    for axis in range(per_cell.ndim):
+        head, tail = np.split(per_cell, [1], axis=axis)
+        per_cell = np.concatenate([head, tail.sum(axis=axis, keepdims=True)], axis=axis)
+    return per_cell.ravel(), stages
+
+
+def prepare(workload: Workload) -> Design:
+    """Find roles and terms; merge values that no query tells apart."""
+    roles = find_roles(workload)
+    joints = [_joint_tensor(workload, roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
+    groups = tuple(_value_groups(roles, r, joints) for r in range(len(roles.roles)))
+    measurable = np.array([int(g.max()) for g in groups], dtype=np.int64)
+    grams = tuple(_grouped_gram(roles, int(p), groups) for p in range(len(roles.pair_role)))
+    reduced = tuple(_reduced(joint, groups) for joint in joints)
+    return Design(workload, roles, build_terms(roles, measurable), groups, grams, reduced)
+
+
+def _joint_tensor(workload: Workload, roles: Roles, number: int) -> JointQuery:
+    on = joint_roles(roles, number)
+    matrix = workload.columns.matrices[roles.type_joint[number]]
+    sizes = [roles.roles[r].size for r in on]
+    return JointQuery(matrix.reshape(len(matrix), *sizes), on, number)
+
+
+def _value_groups(roles: Roles, r: int, joints: list[JointQuery]) -> IntArray:
+    """The group of each value: values that no query tells apart are one group.
+
+    W(e_i − e_j) = 0 exactly if the rows i and j of WᵀW are equal, so Gram matrices decide.
+    """
+    role = roles.roles[r]
+    if role.plain:
+        return np.arange(role.size)
+    grams = [matrix.gram() for matrix in role.matrices]
+    for joint in joints:
+        for axis in np.flatnonzero(joint.roles == r):
+            slices = np.moveaxis(joint.tensor, axis + 1, 0).reshape(role.size, -1)
+            grams.append(slices @ slices.T)
+    rows = np.column_stack(grams)
+    # Rounded so that sums of the same numbers in another order still count as equal.
+    scale = float(np.abs(rows).max()) or 1.0
+    rounded = np.round(rows / scale, 12) + 0.0
+    first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
+    order = np.argsort(np.argsort(first))  # groups in the order of their first value
+    return order[kind.reshape(-1)].astype(np.int64)
+
+
+def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Array | None:
+    role = int(roles.pair_role[pair])
+    if roles.roles[role].plain or int(roles.pair_factor[pair]) not in roles.roles[role].factors:
+        return None
+    first = np.unique(groups[role], return_index=True)[1]
+    return roles.pair_matrix(pair).gram()[np.ix_(first, first)]
+
+
+def _reduced(joint: JointQuery, groups: tuple[IntArray, ...]) -> JointQuery:
+    tensor = joint.tensor
+    for axis, role in enumerate(joint.roles):
+        first = np.unique(groups[role], return_index=True)[1]
+        tensor = np.take(tensor, first, axis=axis + 1)
+    return JointQuery(np.ascontiguousarray(tensor), joint.roles, joint.number)

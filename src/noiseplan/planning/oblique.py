@@ -1,0 +1,197 @@
+"""The oblique planner: optimise every attribute's U, and with it the split into sum and residual.
+
+For fixed U the least weighted sum of variances at budget c is J²/c with J = Σ_a √(P_a V_a), and V_a
+depends on U only through R_i = ‖W_iV_i‖² and m_i = ‖W_iτ_i‖². So log J is a smooth function of the U_i,
+with closed-form gradients: dT = −T dM T for T = M⁻¹, M = [1ᵀ; U]. Columns of U are kept at length 1,
+which makes every β_i = 1. All free roles are optimised together by L-BFGS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.planning.allocation import root_cost
+from noiseplan.planning.design import Design, Moments, joint_coefficients
+
+# Both starting points are followed to the end only where that takes no more than about a second.
+BOTH_STARTS_UP_TO = 150
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A U with columns of unit length, or shorter where `slack` says so, and the inverse of M."""
+
+    rows: Array  # U
+    lengths: Array  # of the columns before they were normalised
+    inverse: Array  # T = [τ | V]
+
+    @classmethod
+    def at(cls, raw: Array) -> Point:
+        lengths = np.sqrt(np.einsum("ri,ri->i", raw, raw))
+        rows = raw / lengths
+        return cls(rows, lengths, np.linalg.inv(np.vstack([np.ones(raw.shape[1]), rows])))
+
+    def pull_back(self, d_inverse: Array) -> Array:
+        """The gradient with respect to raw U, from the gradient with respect to T."""
+        d_rows = self._d_rows(d_inverse)
+        along = np.einsum("ri,ri->i", self.rows, d_rows)
+        return np.asarray((d_rows - self.rows * along) / self.lengths)
+
+    def column_prices(self, d_inverse: Array) -> Array:
+        """How much the objective would gain from a longer column: the multipliers of ‖u_j‖ ≤ 1."""
+        return -np.einsum("ri,ri->i", self.rows, self._d_rows(d_inverse))
+
+    def _d_rows(self, d_inverse: Array) -> Array:
+        # M = [1ᵀ; U], T = M⁻¹: dT = −T dM T, so the gradient with respect to M is −Tᵀ G Tᵀ.
+        d_matrix: Array = -(self.inverse.T @ d_inverse @ self.inverse.T)
+        return d_matrix[1:]
+
+
+def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
+    """J, and its gradient with respect to R and m (per pair) and to the joint coefficients."""
+    terms = design.terms
+    coefficients = terms.coefficients(moments.residual, moments.mean, moments.joint)
+    weighted = coefficients * design.type_weight[terms.query]
+    variance = np.bincount(terms.subset, weighted, terms.subsets)
+    privacy = design.privacy_weights(moments.sensitivity)
+    # J = Σ_a √(P_a V_a)  ⇒  ∂J/∂V_a = ½ √(P_a/V_a)
+    slope = 0.5 * np.sqrt(privacy / np.maximum(variance, np.finfo(float).tiny))
+    by_residual, by_mean = terms.gradient(slope[terms.subset] * weighted, moments.residual, moments.mean)
+    by_joint = (slope[terms.subset] * design.type_weight[terms.query])[terms.joint]
+    return root_cost(privacy, variance), by_residual, by_mean, by_joint
+
+
+def inverse_gradients(
+    design: Design, points: dict[int, Point], by_residual: Array, by_mean: Array, by_joint: Array
+) -> dict[int, Array]:
+    """The gradient with respect to each free role's T = [τ | V].
+
+    R = ‖WV‖² and m = ‖Wτ‖² give 2 WᵀW T, columns weighted by ∂/∂m (first) and ∂/∂R (others).
+    """
+    result = {r: np.zeros_like(point.inverse) for r, point in points.items()}
+    for r, point in points.items():
+        for pair in design.pairs_of(r):
+            gram = design.grams[pair]
+            if gram is not None:
+                column = np.full(point.inverse.shape[1], by_residual[pair])
+                column[0] = by_mean[pair]
+                result[r] += 2.0 * (gram @ point.inverse) * column
+    _add_joint_gradients(design, points, by_joint, result)
+    return result
+
+
+def _add_joint_gradients(
+    design: Design, points: dict[int, Point], by_joint: Array, result: dict[int, Array]
+) -> None:
+    """Reverse through the mode products of every dense-matrix query."""
+    start = 0
+    for joint in design.joints:
+        inverses = [points[int(r)].inverse if int(r) in points else np.ones((1, 1)) for r in joint.roles]
+        coefficients, stages = joint_coefficients(joint, inverses)
+        slope = by_joint[start : start + len(coefficients)].reshape((2,) * len(inverses))
+        start += len(coefficients)
+        for axis, inverse in enumerate(inverses):
+            inside = (np.arange(inverse.shape[1]) > 0).astype(int)
+            slope = np.take(slope, inside, axis=axis)
+        upstream = 2.0 * stages[-1] * slope
+        for step in range(len(inverses) - 1, -1, -1):
+            # stages[step+1] = stages[step] contracted on axis 1 with T, result axis last
+            before, role = stages[step], int(joint.roles[step])
+            others = np.moveaxis(before, 1, -1).reshape(-1, before.shape[1])
+            flat = upstream.reshape(-1, upstream.shape[-1])
+            if role in result:
+                result[role] += others.T @ flat
+            upstream = np.moveaxis(np.tensordot(upstream, inverses[step], axes=(-1, 1)), -1, 1)
+
+
+def optimise_total(design: Design, tolerance: float = 1e-10) -> dict[int, Array]:
+    """U of every free role (over groups of values) for the weighted sum of variances."""
+    from scipy.optimize import minimize
+
+    free = design.free
+    if not free:
+        return {}
+    shapes = {r: (design.group_count(r) - 1, design.group_count(r)) for r in free}
+
+    def value(x: Array) -> tuple[float, Array]:
+        points = {r: Point.at(u) for r, u in unpack(x, shapes).items()}
+        moments = moments_at(design, points)
+        cost, *slopes = total_gradient(design, moments)
+        gradients = inverse_gradients(design, points, *slopes)
+        pulled = [points[r].pull_back(gradients[r]).ravel() for r in free]
+        return float(np.log(cost)), np.concatenate(pulled) / cost
+
+    found = []
+    for start in _starts(design, shapes, value):
+        answer = minimize(
+            value, pack(start), jac=True, method="L-BFGS-B",
+            options={"maxiter": 500, "maxcor": 20, "ftol": tolerance * 1e-2, "gtol": 1e-9},
+        )  # fmt: skip
+        found.append((float(answer.fun), answer.x))
+    best = min(found, key=lambda pair: pair[0])[1]
+    return {r: Point.at(u).rows for r, u in unpack(best, shapes).items()}
+
+
+def moments_at(design: Design, points: dict[int, Point]) -> Moments:
+    inverses = {r: point.inverse for r, point in points.items()}
+    return design.moments(inverses, dict.fromkeys(points, 1.0))
+
+
+def pack(arrays: dict[int, Array]) -> Array:
+    return np.concatenate([u.ravel() for u in arrays.values()])
+
+
+def unpack(x: Array, shapes: dict[int, tuple[int, int]]) -> dict[int, Array]:
+    result, start = {}, 0
+    for role, (rows, columns) in shapes.items():
+        result[role] = x[start : start + rows * columns].reshape(rows, columns)
+        start += rows * columns
+    return result
+
+
+def _starts(design, shapes, value):  # type: ignore[no-untyped-def]
+    """The oblique split of each role's square-root strategy, and ResidualPlanner+'s upright split.
+
+    Both where that is cheap, otherwise the one that starts lower.
+    """
+    plain = {r: Point.at(Basis.orthogonal(n).measure) for r, (_, n) in shapes.items()}
+    _, by_residual, _, by_joint = total_gradient(design, moments_at(design, plain))
+    starts = []
+    for upright in (False, True):
+        rows = {r: _root_rows(design, r, by_residual, upright) for r in shapes}
+        starts.append(rows)
+    starts.sort(key=lambda start: value(pack(start))[0])
+    cheap = sum(n for _, n in shapes.values()) <= BOTH_STARTS_UP_TO
+    return starts if cheap else starts[:1]
+
+
+def _root_rows(design: Design, role: int, by_residual: Array, upright: bool) -> Array:
+    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1) for X the square root of the role's weighted Gram matrix."""
+    n = design.group_count(role)
+    gram = np.zeros((n, n))
+    for pair in design.pairs_of(role):
+        if design.grams[pair] is not None:
+            gram += by_residual[pair] * design.grams[pair]
+    for joint in design.joints:
+        for axis in np.flatnonzero(joint.roles == role):
+            slices = np.moveaxis(joint.tensor, axis + 1, 0).reshape(n, -1)
+            product = slices @ slices.T
+            gram += product * (np.trace(gram) / np.trace(product) if gram.any() else 1.0)
+    if upright:
+        centre = np.eye(n) - 1.0 / n
+        gram = centre @ gram @ centre
+    values, vectors = np.linalg.eigh(gram)
+    values = np.sqrt(np.maximum(values, 1e-6 * values[-1]))
+    root = (vectors * values) @ vectors.T
+    ones = np.ones(n)
+    if upright:
+        residual = root - np.outer(root.sum(1), root.sum(0)) / root.sum()
+    else:
+        residual = root - 1.0 / (ones @ np.linalg.solve(root, ones))
+    values, vectors = np.linalg.eigh(residual)
+    rows = np.sqrt(np.maximum(values[1:], 1e-9 * values[-1]))[:, None] * vectors[:, 1:].T
+    return rows if not upright else rows + 1e-3 * np.abs(rows).max() * np.cos(np.arange(n * (n - 1)).reshape(n - 1, n))

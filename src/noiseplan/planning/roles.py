@@ -1,0 +1,172 @@
+"""Symmetry: attributes that play the same role in a workload share everything.
+
+Two attributes play the same role if swapping them leaves the workload as it is. Then queries come in
+*types* (how many attributes of each role, under which factor), and so do the subsets that are
+measured; a plan needs one number per type, not one per table. A workload without symmetry is the
+case where every attribute has a role of its own, and takes the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.matrices import Matrix
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Identity, Levels, Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Role:
+    """Attributes that may be exchanged for one another.
+
+    `factors` are the numbers of the factors asked of them; `matrices` the same as matrices.
+    """
+
+    members: IntArray
+    size: int
+    factors: tuple[int, ...]
+    matrices: tuple[Matrix, ...]
+    plain: bool  # only ever asked for by value: the identity factor and nothing else
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """The roles of a workload's attributes and the types of its queries.
+
+    A *pair* is a role with one of its factors. `types[t]` lists the pairs of a query of type t,
+    padded with −1. `type_joint[t]` is the number of the dense matrix of the type, or −1.
+    """
+
+    roles: tuple[Role, ...]
+    of_attribute: IntArray  # role of each attribute, −1 if no query names it
+    pair_role: IntArray
+    pair_factor: IntArray
+    types: IntArray
+    type_of_query: IntArray
+    type_count: IntArray  # queries of each type
+    type_weight: Array
+    type_joint: IntArray
+
+    def pair_matrix(self, pair: int) -> Matrix:
+        role = self.roles[self.pair_role[pair]]
+        return role.matrices[role.factors.index(int(self.pair_factor[pair]))]
+
+
+def find_roles(workload: Workload) -> Roles:
+    """The coarsest roles that can be verified; splits roles until every query type is complete."""
+    colour = _refined(workload, _first_colours(workload))
+    while True:
+        roles = _roles_from_colours(workload, colour)
+        broken = _incomplete_roles(roles)
+        if not broken:
+            return roles
+        for role in broken:
+            members = roles.roles[role].members
+            colour[members] = colour.max() + 1 + np.arange(len(members))
+
+
+def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:
+    """Equal keys mean equal matrices."""
+    kind = workload.columns.distinct[factor]
+    size = workload.schema.shape[attribute]
+    if isinstance(kind, Levels):  # its groups may be given by label
+        return factor, workload.matrix(attribute, factor).dense().tobytes()
+    return factor, size
+
+
+def _first_colours(workload: Workload) -> IntArray:
+    """Attributes of equal size and equal factors get equal colours; −1 where no query asks."""
+    columns, shape = workload.columns, workload.schema.shape
+    asked: dict[int, list[Hashable]] = {}
+    for attribute, factor in workload.pairs():
+        asked.setdefault(attribute, []).append(_matrix_key(workload, attribute, factor))
+    keys: dict[int, Hashable] = {a: (shape[a], tuple(f)) for a, f in asked.items()}
+    for a in np.unique(columns.attributes[columns.joint >= 0]):
+        if a >= 0:
+            keys[int(a)] = ("alone", int(a))  # a dense matrix knows no symmetry
+    number: dict[Hashable, int] = {}
+    colour = np.full(len(shape), -1)
+    for a, key in keys.items():
+        colour[a] = number.setdefault(key, len(number))
+    return colour
+
+
+def _typed(workload: Workload, colour: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Pairs (colour and factor) of each query, descending; first query of each type; type of each."""
+    c = workload.columns
+    colour = np.append(colour, -1)  # so that the padding −1 stays −1
+    factors = np.where((c.joint < 0)[:, None], c.factors, 0)
+    pairs = np.where(c.attributes >= 0, colour[c.attributes] * len(c.distinct) + factors, -1)
+    pairs = -np.sort(-np.where(pairs >= 0, pairs, -1), axis=1)  # descending, so padding comes last
+    weight = np.unique(c.weights, return_inverse=True)[1]
+    first, kind = unique_rows(np.column_stack([pairs, weight, c.joint]))
+    return pairs, first, kind
+
+
+def _refined(workload: Workload, colour: IntArray) -> IntArray:
+    """Split colours by how often their attributes occur in each query type, until nothing splits."""
+    c = workload.columns
+    while True:
+        _, first, kind = _typed(workload, colour)
+        slots = len(first) * len(c.distinct)
+        if slots * len(colour) > 20_000_000:  # no symmetry worth finding in so many types
+            named = np.flatnonzero(colour >= 0)
+            colour = colour.copy()
+            colour[named] = np.arange(len(named))
+            return colour
+        at = (kind[:, None] * len(c.distinct) + np.maximum(c.factors, 0)) * len(colour) + c.attributes
+        seen = np.bincount(at[c.attributes >= 0], minlength=slots * len(colour))
+        profile = np.column_stack([colour, seen.reshape(slots, len(colour)).T])
+        finer = np.unique(profile, axis=0, return_inverse=True)[1].reshape(-1)
+        finer = np.where(colour >= 0, finer, -1)
+        if len(np.unique(finer)) == len(np.unique(colour)):
+            return colour
+        colour = finer
+
+
+def _roles_from_colours(workload: Workload, colour: IntArray) -> Roles:
+    c = workload.columns
+    present = np.unique(colour[colour >= 0])
+    of_attribute = np.where(colour >= 0, np.searchsorted(present, colour), -1)
+    asked: dict[int, set[int]] = {}
+    for attribute, factor in workload.pairs():
+        asked.setdefault(int(of_attribute[attribute]), set()).add(factor)
+    in_joint = set(of_attribute[c.attributes[c.joint >= 0]].ravel().tolist())
+    roles = []
+    for r in range(len(present)):
+        members = np.flatnonzero(of_attribute == r)
+        factors = tuple(sorted(asked.get(r, ())))
+        matrices = tuple(workload.matrix(int(members[0]), f) for f in factors)
+        plain = r not in in_joint and all(isinstance(c.distinct[f], Identity) for f in factors)
+        size = workload.schema.shape[int(members[0])]
+        roles.append(Role(members, size, factors, matrices, plain))
+    pairs, first, kind = _typed(workload, of_attribute)
+    used = np.unique(pairs[pairs >= 0])
+    types = np.where(pairs[first] >= 0, np.searchsorted(used, pairs[first]), -1)
+    return Roles(
+        tuple(roles), of_attribute, used // len(c.distinct), used % len(c.distinct),
+        types, kind, np.bincount(kind), c.weights[first], c.joint[first],
+    )  # fmt: skip
+
+
+def _incomplete_roles(roles: Roles) -> set[int]:
+    """Roles of more than one member that occur in a type with fewer queries than placements."""
+    broken: set[int] = set()
+    for type_pairs, count, joint in zip(roles.types, roles.type_count, roles.type_joint, strict=True):
+        if joint >= 0:
+            continue
+        pairs, often = np.unique(type_pairs[type_pairs >= 0], return_counts=True)
+        placements, used = 1, {}
+        for pair, k in zip(pairs.tolist(), often.tolist(), strict=True):
+            role = int(roles.pair_role[pair])
+            left = len(roles.roles[role].members) - used.get(role, 0)
+            placements *= comb(left, k)
+            used[role] = used.get(role, 0) + k
+        if placements != count:
+            broken |= {role for role in used if len(roles.roles[role].members) > 1}
+    return broken

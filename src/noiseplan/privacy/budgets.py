@@ -1,0 +1,198 @@
+"""Privacy budgets: what a release may cost at most, in the currency its owner prefers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import final
+
+from noiseplan.errors import BudgetError
+from noiseplan.privacy import conversions
+from noiseplan.privacy._checks import positive_finite, probability
+from noiseplan.privacy.rounding import product_down
+
+
+@dataclass(frozen=True)
+class Budget(ABC):
+    """A bound on the privacy a release may spend: one of `zCDP`, `GDP`, `ApproxDP`, `PureDP`."""
+
+    @abstractmethod
+    def gaussian_pcost(self) -> float:
+        """The largest pcost of a continuous Gaussian mechanism within the budget, rounded down.
+
+        Raises
+        ------
+        BudgetError
+            When no Gaussian mechanism is within the budget.
+        """
+
+    @abstractmethod
+    def zcdp_rho(self) -> float:
+        """The largest ρ for which every ρ-zCDP mechanism is within the budget, rounded down.
+
+        This is what discrete Gaussian noise may spend: its guarantee is zCDP.
+
+        Raises
+        ------
+        BudgetError
+            When zCDP does not imply the guarantee that the budget asks for.
+        """
+
+
+@final
+@dataclass(frozen=True)
+class zCDP(Budget):
+    """ρ-zero-concentrated differential privacy.
+
+    Parameters
+    ----------
+    rho
+        The budget ρ, positive and finite. Budgets add up: two releases at ρ/2 spend ρ.
+
+    References
+    ----------
+    Bun and Steinke, *Concentrated differential privacy* (2016).
+
+    Examples
+    --------
+    >>> print(zCDP(0.5))
+    ρ = 0.5 (zCDP)
+    >>> zCDP(0.5).gaussian_pcost()
+    1.0
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", positive_finite("zCDP: rho", self.rho, "zCDP(rho=0.5)"))
+
+    def gaussian_pcost(self) -> float:
+        return product_down(2.0, self.rho)
+
+    def zcdp_rho(self) -> float:
+        return self.rho
+
+    def __str__(self) -> str:
+        return f"ρ = {self.rho:.12g} (zCDP)"
+
+
+@final
+@dataclass(frozen=True)
+class GDP(Budget):
+    """μ-Gaussian differential privacy: no easier to attack than telling N(0, 1) from N(μ, 1).
+
+    Parameters
+    ----------
+    mu
+        The budget μ, positive and finite. Squares add up: two releases at μ/√2 spend μ.
+
+    References
+    ----------
+    Dong, Roth and Su, *Gaussian differential privacy* (2022).
+
+    Examples
+    --------
+    >>> print(GDP(1))
+    μ = 1 (GDP)
+    >>> GDP(1.5).gaussian_pcost()
+    2.25
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", positive_finite("GDP: mu", self.mu, "GDP(mu=1.0)"))
+
+    def gaussian_pcost(self) -> float:
+        return product_down(self.mu, self.mu)  # μ² rounded down, so √pcost ≤ μ
+
+    def zcdp_rho(self) -> float:
+        raise BudgetError(
+            f"GDP(mu={self.mu:.12g}) cannot be met by noise whose guarantee is zCDP (discrete "
+            f'Gaussian): no zCDP bound implies a GDP bound. Plan with noise="gaussian", or state '
+            f"the budget as zCDP, for example zCDP(rho={product_down(self.mu, self.mu) / 2:.6g})"
+        )
+
+    def __str__(self) -> str:
+        return f"μ = {self.mu:.12g} (GDP)"
+
+
+@final
+@dataclass(frozen=True)
+class ApproxDP(Budget):
+    """(ε, δ)-differential privacy.
+
+    Parameters
+    ----------
+    epsilon
+        Positive and finite.
+    delta
+        Strictly between 0 and 1; far below one over the number of people.
+
+    Examples
+    --------
+    >>> print(ApproxDP(1, 1e-9))
+    ε = 1, δ = 1e-09 (approximate DP)
+    >>> round(ApproxDP(1, 1e-5).gaussian_pcost(), 10)
+    0.0718514047
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        example = "ApproxDP(epsilon=1.0, delta=1e-9)"
+        epsilon = positive_finite("ApproxDP: epsilon", self.epsilon, example)
+        example += " (for delta = 0 use PureDP)"
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", probability("ApproxDP: delta", self.delta, example))
+
+    def gaussian_pcost(self) -> float:
+        return conversions.gaussian_pcost(self.epsilon, self.delta)
+
+    def zcdp_rho(self) -> float:
+        return conversions.zcdp_rho(self.epsilon, self.delta)
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:.12g}, δ = {self.delta:.12g} (approximate DP)"
+
+
+@final
+@dataclass(frozen=True)
+class PureDP(Budget):
+    """ε-differential privacy, with δ = 0: met by Laplace noise, never by Gaussian noise.
+
+    Parameters
+    ----------
+    epsilon
+        The budget ε, positive and finite. Budgets add up.
+
+    Examples
+    --------
+    >>> print(PureDP(0.1))
+    ε = 0.1 (pure DP)
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        epsilon = positive_finite("PureDP: epsilon", self.epsilon, "PureDP(epsilon=1.0)")
+        object.__setattr__(self, "epsilon", epsilon)
+
+    def gaussian_pcost(self) -> float:
+        raise self._out_of_reach()
+
+    def zcdp_rho(self) -> float:
+        raise self._out_of_reach()
+
+    def _out_of_reach(self) -> BudgetError:
+        epsilon = f"{self.epsilon:.12g}"
+        return BudgetError(
+            f"PureDP(epsilon={epsilon}) cannot be met by Gaussian noise, continuous or discrete, "
+            f"at any size: Gaussian noise never gives pure DP. Use Laplace noise, or a budget that "
+            f"Gaussian noise can meet: ApproxDP(epsilon={epsilon}, delta=1e-9), zCDP(rho=…) or "
+            f"GDP(mu=…)"
+        )
+
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:.12g} (pure DP)"

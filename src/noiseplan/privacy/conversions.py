@@ -1,0 +1,242 @@
+"""Exact and tight conversions between privacy currencies, each rounded to the safe side.
+
+The currency inside noiseplan is the privacy cost of a linear Gaussian mechanism Bx + N(0, Σ),
+
+    pcost = largest diagonal entry of BᵀΣ⁻¹B = 2ρ = μ²,
+
+which is μ-GDP exactly and ρ-zCDP. Two laws turn it into (ε, δ):
+
+* `gaussian_*`: the exact curve of the continuous Gaussian (for a vector release too);
+* `zcdp_*`: the tightest known curve implied by ρ-zCDP alone, which covers discrete Gaussian noise.
+
+Rounding. `*_delta` and `*_epsilon` never return less than the truth, `gaussian_pcost` and
+`zcdp_rho` never more. Only `*_delta` needs an error analysis (in `_curves`): the others search for
+a float at which the rounded up δ meets the wanted one, and return one that was *seen* to do so.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from noiseplan.privacy._checks import nonnegative
+from noiseplan.privacy._curves import gaussian_curve, zcdp_curve
+
+
+def gaussian_delta(pcost: float, epsilon: float) -> float:
+    """The δ at which a Gaussian mechanism is (ε, δ)-differentially private, rounded up.
+
+    Parameters
+    ----------
+    pcost
+        Privacy cost of the mechanism, 2ρ = μ², at least 0.
+    epsilon
+        At least 0.
+
+    Returns
+    -------
+    float
+        At least the exact δ and, for δ ≥ 10⁻³⁰⁰, at most 2·10⁻¹¹ of it more.
+
+    Notes
+    -----
+    δ(ε) = Φ(√c/2 − ε/√c) − e^ε Φ(−√c/2 − ε/√c) with c = pcost; no smaller δ holds.
+
+    References
+    ----------
+    Balle and Wang, *Improving the Gaussian mechanism for differential privacy* (2018), Theorem 8.
+    Dong, Roth and Su, *Gaussian differential privacy* (2022), Corollary 1.
+
+    Examples
+    --------
+    >>> round(gaussian_delta(1.0, 1.0), 7)
+    0.1269367
+    """
+    return _delta(gaussian_curve, "pcost", pcost, epsilon)
+
+
+def gaussian_epsilon(pcost: float, delta: float) -> float:
+    """The least ε ≥ 0 at which a Gaussian mechanism is (ε, δ)-differentially private, rounded up.
+
+    Parameters
+    ----------
+    pcost
+        Privacy cost of the mechanism, 2ρ = μ², at least 0.
+    delta
+        At least 0. With 0 the answer is infinity (unless pcost is 0), with 1 or more it is 0.
+
+    Notes
+    -----
+    The inverse of `gaussian_delta` in ε, found by bisection from ε ≤ ρ + 2√(ρ log 1/δ).
+
+    Examples
+    --------
+    >>> round(gaussian_epsilon(1.0, 1e-10), 6)
+    6.547924
+    """
+    return _epsilon(gaussian_curve, "pcost", pcost, delta, half=0.5)
+
+
+def gaussian_pcost(epsilon: float, delta: float) -> float:
+    """The largest pcost at which a Gaussian mechanism is (ε, δ)-DP, rounded down.
+
+    Parameters
+    ----------
+    epsilon, delta
+        At least 0. The answer is 0 when δ = 0, and infinity when δ ≥ 1 or ε is infinite.
+
+    Notes
+    -----
+    The inverse of `gaussian_delta` in pcost, in which it strictly increases.
+
+    Examples
+    --------
+    >>> round(gaussian_pcost(1.0, 1e-5), 10)
+    0.0718514047
+    >>> gaussian_delta(gaussian_pcost(1.0, 1e-5), 1.0) <= 1e-5
+    True
+    """
+    return _cost(gaussian_curve, epsilon, delta)
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """The least δ for which ρ-zCDP is known to imply (ε, δ)-differential privacy, rounded up.
+
+    Parameters
+    ----------
+    rho
+        Parameter of zero-concentrated differential privacy, at least 0.
+    epsilon
+        At least 0.
+
+    Returns
+    -------
+    float
+        At least the infimum below and, for δ ≥ 10⁻³⁰⁰, at most 2·10⁻¹¹ of it more.
+
+    Notes
+    -----
+    δ = inf over α > 1 of exp((α − 1)(αρ − ε)) / (α − 1) · (1 − 1/α)^α.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke, *The discrete Gaussian for differential privacy* (2020),
+    Section 2.3.
+
+    Examples
+    --------
+    >>> gaussian_delta(1.0, 5.0) < zcdp_delta(0.5, 5.0) < 5 * gaussian_delta(1.0, 5.0)
+    True
+    """
+    return _delta(zcdp_curve, "rho", rho, epsilon)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """The least ε ≥ 0 for which ρ-zCDP is known to imply (ε, δ)-differential privacy, rounded up.
+
+    Parameters
+    ----------
+    rho
+        Parameter of zero-concentrated differential privacy, at least 0.
+    delta
+        At least 0. With 0 the answer is infinity (unless rho is 0), with 1 or more it is 0.
+
+    Notes
+    -----
+    The inverse of `zcdp_delta` in ε.
+
+    Examples
+    --------
+    >>> round(zcdp_epsilon(0.5, 1e-10), 6)
+    6.839329
+    """
+    return _epsilon(zcdp_curve, "rho", rho, delta, half=1.0)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """The largest ρ for which ρ-zCDP is known to imply (ε, δ)-differential privacy, rounded down.
+
+    Parameters
+    ----------
+    epsilon, delta
+        At least 0. The answer is 0 when δ = 0, and infinity when δ ≥ 1 or ε is infinite.
+
+    Notes
+    -----
+    The inverse of `zcdp_delta` in ρ.
+
+    Examples
+    --------
+    >>> zcdp_rho(1.0, 1e-5) < gaussian_pcost(1.0, 1e-5) / 2
+    True
+    """
+    return _cost(zcdp_curve, epsilon, delta)
+
+
+Curve = Callable[[float, float], float]  # (cost, ε) ↦ δ rounded up; rises in cost, falls in ε
+LARGEST: Final = sys.float_info.max
+
+
+def _delta(curve: Curve, name: str, cost: float, epsilon: float) -> float:
+    cost, epsilon = nonnegative(name, cost), nonnegative("epsilon", epsilon)
+    if cost == 0 or epsilon == math.inf:  # nothing is learnt; or everything is (∞, 0)-private
+        return 0.0
+    return 1.0 if cost == math.inf else curve(cost, epsilon)
+
+
+def _epsilon(curve: Curve, name: str, cost: float, delta: float, half: float) -> float:
+    cost, delta = nonnegative(name, cost), nonnegative("delta", delta)
+    if cost == 0 or delta >= 1:
+        return 0.0
+    if cost == math.inf or delta == 0:
+        return math.inf
+    rho = half * cost
+    guess = min(rho + 2 * math.sqrt(rho) * math.sqrt(-math.log(delta)), LARGEST)
+    return _smallest(lambda epsilon: curve(cost, epsilon) <= delta, guess)
+
+
+def _cost(curve: Curve, epsilon: float, delta: float) -> float:
+    epsilon, delta = nonnegative("epsilon", epsilon), nonnegative("delta", delta)
+    if epsilon == math.inf or delta >= 1:
+        return math.inf
+    if delta == 0:
+        return 0.0
+    # Start at ρ + 2√(ρ log 1/δ) = ε, or at √(2ρ) = δ where δ matters more than ε.
+    root = math.sqrt(-math.log(delta))
+    guess = max((epsilon / (root + math.sqrt(root * root + epsilon))) ** 2, delta * delta / 2)
+    return _largest(lambda cost: curve(cost, epsilon) <= delta, guess)
+
+
+def _smallest(holds: Callable[[float], bool], guess: float) -> float:
+    """The smallest float found where `holds` is true, for a condition that stays true upwards."""
+    if holds(0.0):
+        return 0.0
+    high = guess
+    while not holds(high):
+        high = 2 * high
+        if high == math.inf:
+            return high
+    low = high / 2
+    while holds(low):
+        low, high = low / 2, low
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _largest(holds: Callable[[float], bool], guess: float) -> float:
+    """The largest float found where `holds` is true, for a condition that stays true downwards."""
+    low = guess
+    while low > 0 and not holds(low):
+        low = low / 2
+    if low == 0:  # no positive float is known to do
+        return 0.0
+    high = 2 * low
+    while high < math.inf and holds(high):
+        low, high = high, 2 * high
+    high = min(high, LARGEST)
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

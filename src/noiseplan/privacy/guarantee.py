@@ -1,0 +1,177 @@
+"""What a mechanism really costs, in every currency."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, final, get_args
+
+from noiseplan.errors import BudgetError
+from noiseplan.privacy import conversions
+from noiseplan.privacy._checks import nonnegative
+from noiseplan.privacy.budgets import Budget
+from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_up
+
+Law = Literal["gaussian", "zcdp"]
+Neighbours = Literal["add-remove", "replace"]
+
+SHOWN_DELTAS: Final = (1e-6, 1e-9, 1e-12)
+CONVERSION: Final = {
+    "gaussian": "the exact curve of the Gaussian mechanism",
+    "zcdp": "the tight conversion from zCDP (Canonne, Kamath and Steinke 2020)",
+}
+DIFFERENCE: Final = {
+    "add-remove": "by adding or removing one record",
+    "replace": "by replacing one record with another",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Guarantee:
+    """The privacy a mechanism guarantees; every number it gives is rounded up.
+
+    Parameters
+    ----------
+    pcost
+        Privacy cost 2ρ = μ², at least 0 (nothing is learnt); infinity means no protection.
+    law
+        What is known of the noise. `"gaussian"`: continuous Gaussian, hence μ-GDP, and δ(ε) is
+        exact. `"zcdp"`: only ρ-zCDP is known (discrete Gaussian), and δ(ε) is what zCDP implies.
+    neighbours
+        Which data sets must look alike: those that differ by adding or removing one record, or by
+        replacing one.
+
+    Examples
+    --------
+    >>> spent = Guarantee(pcost=1.0)
+    >>> spent.rho, spent.mu, round(spent.epsilon(1e-10), 6)
+    (0.5, 1.0, 6.547924)
+    >>> round(Guarantee(1.0, law="zcdp").epsilon(1e-10), 6)
+    6.839329
+    """
+
+    pcost: float
+    law: Law = "gaussian"
+    neighbours: Neighbours = "add-remove"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pcost", nonnegative("Guarantee: pcost", self.pcost))
+        _one_of("law", self.law, get_args(Law))
+        _one_of("neighbours", self.neighbours, get_args(Neighbours))
+
+    @property
+    def rho(self) -> float:
+        """The parameter ρ = pcost/2 of zCDP."""
+        return product_up(self.pcost, 0.5)
+
+    @property
+    def mu(self) -> float:
+        """The parameter μ = √pcost.
+
+        With the law `"gaussian"` the mechanism is μ-GDP. With `"zcdp"` that is not known, and
+        μ = √(2ρ) is that of the Gaussian mechanism with the same zCDP.
+        """
+        return sqrt_up(self.pcost)
+
+    def delta(self, epsilon: float) -> float:
+        """The δ at which the mechanism is (ε, δ)-differentially private.
+
+        Examples
+        --------
+        >>> round(Guarantee(4.0).delta(epsilon=1.0), 7)
+        0.5098617
+        """
+        if self.law == "gaussian":
+            return conversions.gaussian_delta(self.pcost, epsilon)
+        return conversions.zcdp_delta(self.rho, epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """The least ε at which the mechanism is (ε, δ)-differentially private.
+
+        Examples
+        --------
+        >>> round(Guarantee(0.2).epsilon(delta=1e-6), 6)
+        1.994527
+        """
+        if self.law == "gaussian":
+            return conversions.gaussian_epsilon(self.pcost, delta)
+        return conversions.zcdp_epsilon(self.rho, delta)
+
+    def within(self, budget: Budget) -> bool:
+        """Whether the guarantee implies the one that `budget` asks for.
+
+        False too where it cannot be shown: zCDP under a GDP budget, anything under PureDP.
+
+        Examples
+        --------
+        >>> from noiseplan.privacy import ApproxDP, zCDP
+        >>> Guarantee(1.0).within(zCDP(0.5)), Guarantee(1.0).within(ApproxDP(1.0, 1e-9))
+        (True, False)
+        """
+        if self.pcost == 0:
+            return True
+        try:
+            if self.law == "gaussian":
+                return self.pcost <= budget.gaussian_pcost()
+            return self.rho <= budget.zcdp_rho()
+        except BudgetError:
+            return False
+
+    def compose(self, *others: Guarantee) -> Guarantee:
+        """The guarantee of publishing this and the others, on the same people.
+
+        Costs add, rounded up; a release may use what earlier ones published, at the cost stated.
+        One release with the law `"zcdp"` makes the whole `"zcdp"`: Gaussian noise is zCDP as well.
+
+        Notes
+        -----
+        For linear Gaussian mechanisms with cost matrices Cⱼ planned together, the cost is the
+        largest diagonal of Σ Cⱼ, which is at most the sum of largest diagonals used here.
+
+        Examples
+        --------
+        >>> Guarantee(0.25).compose(Guarantee(0.5), Guarantee(0.25, law="zcdp"))
+        Guarantee(pcost=1.0, law='zcdp', neighbours='add-remove')
+        """
+        everything = (self, *others)
+        for other in others:
+            if other.neighbours != self.neighbours:
+                raise BudgetError(
+                    f"guarantees for different neighbours do not compose: {self.neighbours!r} and "
+                    f"{other.neighbours!r}; plan every release with the same neighbours"
+                )
+        law: Law = "gaussian" if all(each.law == "gaussian" for each in everything) else "zcdp"
+        return Guarantee(sum_up(each.pcost for each in everything), law, self.neighbours)
+
+    def describe(self) -> str:
+        """The guarantee in words and in several currencies, numbers rounded up.
+
+        Examples
+        --------
+        >>> print(Guarantee(1.0).describe())
+        zCDP: ρ = 0.5
+        GDP: μ = 1
+        approximate DP: ε = 4.88656 at δ = 1e-6, ε = 6.17394 at δ = 1e-9, ε = 7.2385 at δ = 1e-12
+        ε by the exact curve of the Gaussian mechanism.
+        Neighbouring data sets differ by adding or removing one record.
+        """
+        mu = text_up(self.mu)
+        pairs = ", ".join(
+            f"ε = {text_up(self.epsilon(delta))} at δ = {text_up(delta)}" for delta in SHOWN_DELTAS
+        )
+        gaussian = self.law == "gaussian"
+        return "\n".join(
+            [
+                f"zCDP: ρ = {text_up(self.rho)}",
+                f"GDP: μ = {mu}" if gaussian else f"GDP: none (Gaussian of the same ρ: μ = {mu})",
+                f"approximate DP: {pairs}",
+                f"ε by {CONVERSION[self.law]}.",
+                f"Neighbouring data sets differ {DIFFERENCE[self.neighbours]}.",
+            ]
+        )
+
+
+def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        choices = " or ".join(map(repr, allowed))
+        raise BudgetError(f"Guarantee: {name} must be {choices}; got {value!r}")

@@ -1,0 +1,161 @@
+"""Arithmetic rounded outward: a float that is never below (`up`) or above (`down`) the truth.
+
+Sums, products, quotients and square roots are rounded *correctly* in the stated direction: the
+exact result is compared with the nearest float, and one step is taken only where it is needed.
+So 0.25 + 0.25 stays 0.5, and spending a budget in exact halves never overshoots it by an ulp.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+
+
+def up(x: float, ulps: int = 1) -> float:
+    """The float `ulps` steps above `x`.
+
+    Examples
+    --------
+    >>> up(1.0)
+    1.0000000000000002
+    """
+    for _ in range(ulps):
+        x = math.nextafter(x, math.inf)
+    return x
+
+
+def down(x: float, ulps: int = 1) -> float:
+    """The float `ulps` steps below `x`.
+
+    Examples
+    --------
+    >>> down(1.0)
+    0.9999999999999999
+    """
+    for _ in range(ulps):
+        x = math.nextafter(x, -math.inf)
+    return x
+
+
+def fraction_up(exact: Fraction) -> float:
+    """The smallest float that is at least `exact`; infinity when there is none.
+
+    Examples
+    --------
+    >>> fraction_up(Fraction(1, 2)), fraction_up(Fraction(1, 3)) > Fraction(1, 3)
+    (0.5, True)
+    """
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -sys.float_info.max
+    return nearest if Fraction(nearest) >= exact else up(nearest)
+
+
+def fraction_down(exact: Fraction) -> float:
+    """The largest float that is at most `exact`; minus infinity when there is none.
+
+    Examples
+    --------
+    >>> fraction_down(Fraction(1, 2)), fraction_down(Fraction(1, 10)) < Fraction(1, 10)
+    (0.5, True)
+    """
+    return -fraction_up(-exact)
+
+
+def sum_up(values: Iterable[float]) -> float:
+    """The smallest float that is at least the exact sum of `values`.
+
+    Examples
+    --------
+    >>> sum_up([0.25, 0.25]), sum_up([0.1] * 10)
+    (0.5, 1.0000000000000002)
+
+    Notes
+    -----
+    `math.fsum` rounds the exact sum to the nearest float s. The exact remainder Σ values − s,
+    rounded to the nearest float by a second `fsum`, has the right sign; only when it is positive
+    is s below the sum, and then the next float is above it.
+    """
+    terms = list(values)
+    try:
+        nearest = math.fsum(terms)
+    except OverflowError:  # a partial sum left the range of floats: infinity bounds it
+        return math.inf
+    if not math.isfinite(nearest):
+        return nearest
+    return up(nearest) if math.fsum([*terms, -nearest]) > 0 else nearest
+
+
+def product_up(*factors: float) -> float:
+    """The smallest float that is at least the exact product of `factors`.
+
+    Examples
+    --------
+    >>> product_up(0.5, 0.5), Fraction(product_up(0.1, 0.1)) >= Fraction(0.1) ** 2
+    (0.25, True)
+    """
+    if not all(map(math.isfinite, factors)):
+        return math.prod(factors)
+    return fraction_up(math.prod(map(Fraction, factors), start=Fraction(1)))
+
+
+def product_down(*factors: float) -> float:
+    """The largest float that is at most the exact product of `factors`.
+
+    Examples
+    --------
+    >>> product_down(0.5, 0.5), Fraction(product_down(0.1, 0.1)) <= Fraction(0.1) ** 2
+    (0.25, True)
+    """
+    if not all(map(math.isfinite, factors)):
+        return math.prod(factors)
+    return fraction_down(math.prod(map(Fraction, factors), start=Fraction(1)))
+
+
+def quotient_up(numerator: float, denominator: float) -> float:
+    """The smallest float that is at least the exact quotient of two finite floats.
+
+    Examples
+    --------
+    >>> quotient_up(1.0, 4.0), Fraction(quotient_up(1.0, 3.0)) >= Fraction(1, 3)
+    (0.25, True)
+    """
+    return fraction_up(Fraction(numerator) / Fraction(denominator))
+
+
+def sqrt_up(x: float) -> float:
+    """The smallest float whose exact square is at least `x`.
+
+    Examples
+    --------
+    >>> sqrt_up(2.25), Fraction(sqrt_up(2.0)) ** 2 >= 2
+    (1.5, True)
+    """
+    nearest = math.sqrt(x)
+    if math.isinf(nearest) or Fraction(nearest) ** 2 >= Fraction(x):
+        return nearest
+    return up(nearest)
+
+
+def text_up(x: float, digits: int = 6) -> str:
+    """`x` for reading: at most `digits` significant digits, rounded up.
+
+    Differences beyond the twelfth digit are treated as rounding, so that 0.30000000000000004 reads
+    0.3. Only for print: what is compared or stored is the float itself.
+
+    Examples
+    --------
+    >>> text_up(6.5479240001), text_up(0.1 + 0.2), text_up(1e-9), text_up(120000.0)
+    ('6.54793', '0.3', '1e-9', '120000')
+    """
+    if not math.isfinite(x):
+        return "∞" if x > 0 else str(x)
+    near = Context(prec=12).create_decimal(repr(float(x)))
+    shown = Context(prec=digits, rounding=ROUND_CEILING).plus(near).normalize()
+    if shown == 0 or Decimal("1e-4") <= abs(shown) < Decimal("1e9"):
+        return format(shown, "f")
+    return format(shown, "e")

@@ -1,0 +1,17 @@
+"""What people want to know: factors on attributes, queries, workloads."""
+
+from noiseplan.queries.factors import Custom, Factor, Identity, Levels, Prefix, Ranges, Total
+from noiseplan.queries.query import Query
+from noiseplan.queries.workload import Workload
+
+__all__ = [
+    "Custom",
+    "Factor",
+    "Identity",
+    "Levels",
+    "Prefix",
+    "Query",
+    "Ranges",
+    "Total",
+    "Workload",
+]

@@ -1,0 +1,138 @@
+"""What a user declares, values and edges: checked, printed, and written to JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from itertools import pairwise
+from numbers import Real
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from noiseplan.errors import SchemaError
+
+Label: TypeAlias = str | int | float | bool | date | datetime
+
+_SHOWN: Final = 6
+
+
+def checked_labels(values: Iterable[object], call: str) -> tuple[Label, ...]:
+    """Return the declared values as plain Python objects, or say what is wrong with them.
+
+    Parameters
+    ----------
+    values
+        What the user declared.
+    call
+        The class being made, for messages: ``"Categorical"``.
+    """
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        found = f"{values!r} ({type(values).__name__})"
+        call_that_works = (
+            f"{call}(range({values}))"
+            if isinstance(values, int) and not isinstance(values, bool) and values > 0
+            else f"{call}(['low', 'high'])"
+        )
+        raise SchemaError(f"{call}: values must be a list, got {found}; try {call_that_works}.")
+    labels = tuple(_checked_label(value, call) for value in values)
+    if not labels:
+        raise SchemaError(f"{call}: no values declared; at least one is needed, as in {call}([0]).")
+    _refuse_duplicates(labels, call)
+    return labels
+
+
+def _checked_label(value: object, call: str) -> Label:
+    if isinstance(value, np.datetime64):
+        # Nanoseconds have no Python counterpart: `item` would return an integer.
+        day = value.dtype == np.dtype("M8[D]")
+        value = value.astype("M8[D]" if day else "M8[us]").item()
+    elif isinstance(value, np.generic):
+        value = value.item()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        raise SchemaError(
+            f"{call}: {value!r} stands for a missing value and cannot be declared; "
+            f"fill it in the data, or catch it with Categorical([...], other='other')."
+        )
+    if not isinstance(value, str | int | float | date):
+        raise SchemaError(
+            f"{call}: {value!r} is a {type(value).__name__}; a value must be a str, int, float, "
+            f"bool, date or datetime, as in {call}([{str(value)!r}])."
+        )
+    return value
+
+
+def _refuse_duplicates(labels: Sequence[Label], call: str) -> None:
+    first: dict[Label, int] = {}
+    for code, label in enumerate(labels):
+        if label in first:
+            raise SchemaError(
+                f"{call}: {label!r} is declared twice, at positions {first[label]} and {code}; "
+                f"every value may occur once: {call}(list(dict.fromkeys(values)))."
+            )
+        first[label] = code
+
+
+def checked_edges(edges: Iterable[float]) -> tuple[float, ...]:
+    """Return the edges of bins as floats, or say what is wrong with them."""
+    example = "Binned([0, 10, 20])"
+    if isinstance(edges, str | bytes) or not isinstance(edges, Iterable):
+        raise SchemaError(f"Binned: edges must be a list of numbers, got {edges!r}; try {example}.")
+    listed = list(edges)
+    for edge in listed:
+        if not isinstance(edge, Real) or math.isnan(edge):
+            raise SchemaError(f"Binned: edge {edge!r} is not a number; try {example}.")
+    found = tuple(map(float, listed))
+    if len(found) < 2:
+        raise SchemaError(f"Binned: got {len(found)} edge(s), a bin needs two, as in {example}.")
+    for low, high in pairwise(found):
+        if not low < high:
+            raise SchemaError(
+                f"Binned: edges must increase strictly, but {number_text(low)} is followed by "
+                f"{number_text(high)}; try Binned(sorted(set(edges)))."
+            )
+    return found
+
+
+def number_text(value: float) -> str:
+    """Write an edge: whole numbers without a decimal point."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def shortened(labels: Sequence[Label], shown: int = _SHOWN) -> str:
+    """Write a list of labels, the middle left out where it is long.
+
+    Examples
+    --------
+    >>> shortened(["F", "M"])
+    "'F', 'M'"
+    >>> shortened(range(100))
+    '0, 1, 2, …, 99'
+    """
+    if len(labels) <= shown:
+        return ", ".join(map(repr, labels))
+    return ", ".join([*map(repr, labels[: shown // 2]), "…", repr(labels[-1])])
+
+
+def label_to_json(label: Label) -> object:
+    """Write a label as JSON; dates, which JSON lacks, become ``{"date": "2020-01-01"}``."""
+    if isinstance(label, datetime):
+        return {"datetime": label.isoformat()}
+    if isinstance(label, date):
+        return {"date": label.isoformat()}
+    if isinstance(label, float) and math.isinf(label):
+        return {"float": str(label)}
+    return label
+
+
+def label_from_json(value: object) -> object:
+    """Undo :func:`label_to_json`; what is no label is left for the attribute to refuse."""
+    match value:
+        case {"datetime": str(text)}:
+            return datetime.fromisoformat(text)
+        case {"date": str(text)}:
+            return date.fromisoformat(text)
+        case {"float": str(text)}:
+            return float(text)
+    return value

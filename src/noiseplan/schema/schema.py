@@ -1,0 +1,196 @@
+"""The schema: the named attributes of a table, declared before any data are read."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import final
+
+from noiseplan.errors import SchemaError
+from noiseplan.schema.attributes import Attribute, Ordinal
+
+_EXAMPLE = "Schema({'age': Ordinal(range(100))})"
+
+
+@final
+@dataclass(frozen=True, init=False, repr=False)
+class Schema:
+    """The columns of a table and what each may hold.
+
+    A schema is public: declare it from what is known beforehand, never from the private data.
+
+    Parameters
+    ----------
+    attributes
+        The attribute of each column, by the column's name; the order is kept.
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Categorical, Ordinal, Schema
+    >>> schema = Schema({"age": Ordinal(range(100)), "sex": Categorical(["F", "M"])})
+    >>> schema.shape, schema.size
+    ((100, 2), 200)
+    >>> print(schema)
+    2 attributes, 200 cells
+      age  100  ordinal: 0, 1, 2, …, 99
+      sex    2  categorical: 'F', 'M'
+    """
+
+    names: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+
+    def __init__(self, attributes: Mapping[str, Attribute]) -> None:
+        if not isinstance(attributes, Mapping):
+            raise SchemaError(
+                f"Schema: needs a mapping from names to attributes, got a "
+                f"{type(attributes).__name__}; try {_EXAMPLE}."
+            )
+        if not attributes:
+            raise SchemaError(f"Schema: no attributes declared; try {_EXAMPLE}.")
+        for name, attribute in attributes.items():
+            _check_name(name)
+            _check_attribute(name, attribute)
+        object.__setattr__(self, "names", tuple(attributes))
+        object.__setattr__(self, "attributes", tuple(attributes.values()))
+
+    @staticmethod
+    def from_sizes(sizes: Mapping[str, int]) -> Schema:
+        """Make a schema where only the sizes matter: each attribute is ``Ordinal(range(size))``.
+
+        Examples
+        --------
+        >>> Schema.from_sizes({"a": 10, "b": 3}).shape
+        (10, 3)
+        """
+        if not isinstance(sizes, Mapping):
+            raise SchemaError(
+                f"Schema.from_sizes: needs a mapping from names to sizes, got a "
+                f"{type(sizes).__name__}; try Schema.from_sizes({{'a': 10, 'b': 3}})."
+            )
+        return Schema({name: Ordinal(range(_size(name, size))) for name, size in sizes.items()})
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The size of each attribute, in order."""
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @cached_property
+    def size(self) -> int:
+        """How many cells the whole domain has (a Python integer: it may be astronomical)."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    def index(self, name: str) -> int:
+        """Return the position of an attribute."""
+        position = self._positions.get(name) if isinstance(name, str) else None
+        if position is None:
+            raise SchemaError(f"no attribute {name!r}; {self._alternatives(name)}")
+        return position
+
+    def _alternatives(self, name: object) -> str:
+        close = get_close_matches(str(name), self.names, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        return f"{meant}The schema has {', '.join(map(repr, self.names))}."
+
+    def __getitem__(self, name: str) -> Attribute:
+        return self.attributes[self.index(name)]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._positions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a form that JSON can hold; :meth:`from_dict` undoes it.
+
+        A list, because the order of the attributes matters and that of a JSON object does not.
+        """
+        pairs = zip(self.names, self.attributes, strict=True)
+        return {"attributes": [{"name": name, **kind.to_dict()} for name, kind in pairs]}
+
+    @staticmethod
+    def from_dict(saved: Mapping[str, object]) -> Schema:
+        """Rebuild a schema from what :meth:`to_dict` returned.
+
+        Examples
+        --------
+        >>> schema = Schema.from_sizes({"a": 10, "b": 3})
+        >>> Schema.from_dict(schema.to_dict()) == schema
+        True
+        """
+        match saved:
+            case {"attributes": list(entries)} if all(map(_is_entry, entries)):
+                attributes = {entry["name"]: Attribute.from_dict(entry) for entry in entries}
+                if len(attributes) == len(entries):
+                    return Schema(attributes)
+        raise SchemaError(
+            f"{saved!r} is no saved schema; one looks like "
+            f"{Schema.from_sizes({'a': 10}).to_dict()!r}."
+        )
+
+    def __repr__(self) -> str:
+        pairs = zip(self.names, self.attributes, strict=True)
+        return f"Schema({{{', '.join(f'{name!r}: {kind!r}' for name, kind in pairs)}}})"
+
+    def __str__(self) -> str:
+        count = "1 attribute" if len(self) == 1 else f"{len(self)} attributes"
+        cells = "1 cell" if self.size == 1 else f"{self.size:,} cells"
+        wide, far = max(map(len, self.names)), max(len(f"{size:,}") for size in self.shape)
+        lines = [
+            f"  {name:<{wide}}  {kind.size:>{far},}  {kind.describe()}"
+            for name, kind in zip(self.names, self.attributes, strict=True)
+        ]
+        return "\n".join([f"{count}, {cells}", *lines])
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str):
+        raise SchemaError(
+            f"Schema: the name {name!r} is a {type(name).__name__}; names are strings, "
+            f"as in {_EXAMPLE}."
+        )
+    if not name.strip():
+        raise SchemaError(f"Schema: the name {name!r} is empty; give it one, as in {_EXAMPLE}.")
+
+
+def _check_attribute(name: str, attribute: object) -> None:
+    if isinstance(attribute, Attribute):
+        return
+    remedy = f"Schema({{{name!r}: Categorical([...])}})"
+    if isinstance(attribute, int):
+        remedy = f"Schema.from_sizes({{{name!r}: {attribute}}})"
+    raise SchemaError(
+        f"Schema: attribute {name!r} is {attribute!r} ({type(attribute).__name__}); it must be a "
+        f"Categorical, Ordinal or Binned; try {remedy}."
+    )
+
+
+def _size(name: object, size: object) -> int:
+    example = f"Schema.from_sizes({{{name!r}: 10}})"
+    if isinstance(size, bool) or not hasattr(size, "__index__"):
+        raise SchemaError(
+            f"Schema.from_sizes: the size of {name!r} is {size!r} ({type(size).__name__}); "
+            f"sizes are integers, as in {example}."
+        )
+    whole = operator.index(size)
+    if whole < 1:
+        raise SchemaError(
+            f"Schema.from_sizes: the size of {name!r} is {whole}; it must be at least 1, "
+            f"as in {example}."
+        )
+    return whole

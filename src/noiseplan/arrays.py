@@ -10,16 +10,35 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 
+# Keys stay below this, so that a product of two numbers checked against it never overflows.
+_LARGEST_KEY = 2**62
+
 
 def combination_rows(items: int, size: int) -> IntArray:
-    """All `size`-subsets of `range(items)` as ascending rows, in lexicographic order."""
+    """All `size`-subsets of `range(items)` as ascending rows, in lexicographic order.
+
+    Examples
+    --------
+    >>> combination_rows(3, 2).tolist()
+    [[0, 1], [0, 2], [1, 2]]
+    >>> combination_rows(3, 0).tolist()
+    [[]]
+    """
     count = comb(items, size)
     flat = chain.from_iterable(combinations(range(items), size))
     return np.fromiter(flat, dtype=np.int64, count=count * size).reshape(count, size)
 
 
 def row_keys(rows: NDArray[np.integer], base: int) -> IntArray | None:
-    """One integer per row of entries in −1 … base − 2, ordered as the rows are; None if it overflows."""
+    """One integer per row, ordered as the rows are; None if it could overflow.
+
+    Entries lie in −1 … base − 2.
+
+    Examples
+    --------
+    >>> row_keys(np.array([[0, -1], [0, 2], [1, 0]]), base=10).tolist()
+    [10, 13, 21]
+    """
     if rows.shape[1] * np.log2(max(base, 2)) >= 62:
         return None
     keys = np.zeros(len(rows), dtype=np.int64)
@@ -32,14 +51,38 @@ def unique_rows(rows: NDArray[np.integer]) -> tuple[IntArray, IntArray]:
     """Index of the first row of each distinct kind, and the kind of every row.
 
     Kinds are numbered in lexicographic order of their rows. Entries must be at least −1.
+
+    Examples
+    --------
+    >>> first, kind = unique_rows(np.array([[5, 1], [2, 7], [5, 1]]))
+    >>> first.tolist(), kind.tolist()
+    ([1, 0], [1, 0, 1])
     """
     if not len(rows):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    if not rows.shape[1]:
-        return np.zeros(1, dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
-    keys = row_keys(rows, int(rows.max()) + 2)
-    if keys is None:
-        _, first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    else:
-        _, first, kind = np.unique(keys, return_index=True, return_inverse=True)
+    _, first, kind = np.unique(_ordered_keys(rows), return_index=True, return_inverse=True)
     return first.astype(np.int64), kind.reshape(-1).astype(np.int64)
+
+
+def _ordered_keys(rows: NDArray[np.integer]) -> IntArray:
+    """One integer per row, ordered as the rows are, however wide they are.
+
+    Columns are digits, each with the base its largest entry needs; where the number would outgrow
+    64 bits, what was read so far is replaced by its rank, which keeps the order.
+    """
+    keys, span = np.zeros(len(rows), dtype=np.int64), 1
+    for column in rows.T:
+        digit, base = column.astype(np.int64), int(column.max()) + 2
+        if base > _LARGEST_KEY // span:
+            keys, span = _ranks(keys)
+        if base > _LARGEST_KEY // span:
+            digit, base = _ranks(digit)
+            digit -= 1
+        keys, span = keys * base + (digit + 1), span * base
+    return keys
+
+
+def _ranks(values: IntArray) -> tuple[IntArray, int]:
+    """Each value's place among the distinct ones, and how many there are."""
+    distinct, rank = np.unique(values, return_inverse=True)
+    return rank.reshape(-1).astype(np.int64), len(distinct)

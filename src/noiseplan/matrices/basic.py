@@ -4,18 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.matrices.base import Array, Matrix
+from noiseplan.errors import QueryError
+from noiseplan.matrices.base import Array, Matrix, checked_size
 
 
+@final
 @dataclass(frozen=True)
 class IdentityMatrix(Matrix):
-    """One row per value."""
+    """One row per value.
+
+    Examples
+    --------
+    >>> IdentityMatrix(2).dense().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
 
     size: int
+
+    def __post_init__(self) -> None:
+        checked_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -31,21 +43,33 @@ class IdentityMatrix(Matrix):
         return np.diagonal(s).copy()
 
     def take(self, rows: NDArray[np.intp]) -> Array:
-        return np.eye(self.size)[rows]
+        values = np.arange(self.size)
+        return (values == values[rows][:, None]).astype(float)
 
 
+@final
 @dataclass(frozen=True)
 class TotalMatrix(Matrix):
-    """One row of ones."""
+    """One row of ones.
+
+    Examples
+    --------
+    >>> TotalMatrix(3).matmul(np.array([1.0, 2.0, 4.0])).tolist()
+    [7.0]
+    """
 
     size: int
+
+    def __post_init__(self) -> None:
+        checked_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:
         return 1, self.size
 
     def matmul(self, x: Array) -> Array:
-        return x.sum(axis=0, keepdims=True)
+        total: Array = x.sum(axis=0, keepdims=True)
+        return total
 
     def gram(self) -> Array:
         return np.ones((self.size, self.size))
@@ -54,14 +78,24 @@ class TotalMatrix(Matrix):
         return np.array([s.sum()])
 
     def take(self, rows: NDArray[np.intp]) -> Array:
-        return np.ones((len(rows), self.size))
+        return np.ones((1, self.size))[rows]
 
 
+@final
 @dataclass(frozen=True)
 class PrefixMatrix(Matrix):
-    """Row r counts the values up to and including r; the last row is the total."""
+    """Row r counts the values up to and including r; the last row is the total.
+
+    Examples
+    --------
+    >>> PrefixMatrix(3).dense().tolist()
+    [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
+    """
 
     size: int
+
+    def __post_init__(self) -> None:
+        checked_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,14 +113,25 @@ class PrefixMatrix(Matrix):
         return np.diagonal(np.cumsum(np.cumsum(s, axis=0), axis=1)).copy()
 
     def take(self, rows: NDArray[np.intp]) -> Array:
-        return (np.arange(self.size) <= np.asarray(rows)[:, None]).astype(float)
+        values = np.arange(self.size)
+        return (values <= values[rows][:, None]).astype(float)
 
 
+@final
 @dataclass(frozen=True)
 class RangesMatrix(Matrix):
-    """One row per contiguous interval: those of length 1 first, then length 2, …, the total last."""
+    """One row per contiguous interval: those of length 1 first, then length 2, …, the total last.
+
+    Examples
+    --------
+    >>> RangesMatrix(3).dense().astype(int).tolist()
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]]
+    """
 
     size: int
+
+    def __post_init__(self) -> None:
+        checked_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -103,12 +148,14 @@ class RangesMatrix(Matrix):
     def matmul(self, x: Array) -> Array:
         prefix = np.concatenate([np.zeros_like(x[:1]), np.cumsum(x, axis=0)])
         start, stop = self._bounds
-        return prefix[stop] - prefix[start]
+        sums: Array = prefix[stop] - prefix[start]
+        return sums
 
     def gram(self) -> Array:
-        # Values i ≤ j are both counted by the ranges that start at or before i and end at or after j.
+        # Values i ≤ j are both counted by the ranges that start by i and end at j or later.
         i = np.arange(self.size)
-        return ((np.minimum.outer(i, i) + 1) * (self.size - np.maximum.outer(i, i))).astype(float)
+        counts: Array = (np.minimum.outer(i, i) + 1.0) * (self.size - np.maximum.outer(i, i))
+        return counts
 
     def quadratic_rows(self, s: Array) -> Array:
         c = np.zeros((self.size + 1, self.size + 1))
@@ -127,11 +174,26 @@ class RangesMatrix(Matrix):
         return start, stop - 1
 
 
+@final
 @dataclass(frozen=True, eq=False)
 class DenseMatrix(Matrix):
-    """Any matrix, given as numbers."""
+    """Any matrix, given as numbers.
+
+    Examples
+    --------
+    >>> DenseMatrix(np.array([[1.0, 2.0]])).gram().tolist()
+    [[1.0, 2.0], [2.0, 4.0]]
+    """
 
     values: Array
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2:
+            raise QueryError(
+                f"DenseMatrix needs a two-dimensional array, found shape {self.values.shape}; "
+                f"a single row is written values[None, :]"
+            )
+        checked_size(self.values.shape[1])
 
     @property
     def shape(self) -> tuple[int, int]:

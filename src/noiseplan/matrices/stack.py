@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array, Matrix
 
 
+@final
 @dataclass(frozen=True)
 class StackMatrix(Matrix):
-    """The rows of several matrices of equal width, one block after the other."""
+    """The rows of several matrices of equal width, one block after the other.
+
+    Examples
+    --------
+    >>> from noiseplan.matrices import IdentityMatrix, TotalMatrix
+    >>> StackMatrix((IdentityMatrix(2), TotalMatrix(2))).dense().tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    """
 
     blocks: tuple[Matrix, ...]
+
+    def __post_init__(self) -> None:
+        widths = {block.shape[1] for block in self.blocks}
+        if len(widths) != 1:
+            raise QueryError(
+                f"StackMatrix needs at least one block, all of equal width; found widths "
+                f"{[block.shape[1] for block in self.blocks]}"
+            )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -24,12 +42,20 @@ class StackMatrix(Matrix):
         return np.concatenate([block.matmul(x) for block in self.blocks])
 
     def gram(self) -> Array:
-        return np.sum([block.gram() for block in self.blocks], axis=0)
+        total = np.zeros((self.shape[1], self.shape[1]))
+        for block in self.blocks:
+            total += block.gram()
+        return total
 
     def quadratic_rows(self, s: Array) -> Array:
         return np.concatenate([block.quadratic_rows(s) for block in self.blocks])
 
     def take(self, rows: NDArray[np.intp]) -> Array:
-        # Stacks are hierarchies: a few hundred short rows, so all rows are made and some are kept.
-        every = [block.take(np.arange(block.shape[0])) for block in self.blocks]
-        return np.concatenate(every)[rows]
+        wanted = np.arange(self.shape[0])[rows]
+        taken = np.empty((len(wanted), self.shape[1]))
+        start = 0
+        for block in self.blocks:
+            inside = (wanted >= start) & (wanted < start + block.shape[0])
+            taken[inside] = block.take(wanted[inside] - start)
+            start += block.shape[0]
+        return taken

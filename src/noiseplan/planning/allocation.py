@@ -11,7 +11,11 @@ ResidualPlanner+ (arXiv 2305.08175), Lemma 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
+import scipy.sparse as sp
 
 from noiseplan.matrices.base import Array
 
@@ -23,11 +27,108 @@ def root_cost(privacy: Array, variance: Array) -> float:
 
 def share_for_sum(privacy: Array, variance: Array, budget: float) -> Array:
     """The σ²_a that attain J²/c: σ²_a = (J/c) √(P_a/V_a); infinite where V_a = 0 (not measured)."""
-    with np.errstate(divide="ignore"):
-        ratio = np.sqrt(privacy / variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(variance > 0, np.sqrt(privacy / variance), np.inf)
     return np.asarray(root_cost(privacy, variance) / budget * ratio)
 
 
 def spend(privacy: Array, sigma2: Array) -> float:
-    """Σ_a P_a/σ²_a, the privacy cost."""
-    return float((privacy / sigma2).sum())
+    """max over neighbours of Σ_a P_a/σ²_a, the privacy cost. What costs nothing may be exact (σ² = 0)."""
+    precision = np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
+    return float(np.max(np.atleast_2d(privacy) @ precision))
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """σ² of each subset type, the objective it reaches, and a lower bound for these bases."""
+
+    sigma2: Array
+    value: float
+    bound: float
+
+
+def share_for_worst(
+    privacy: Array, rows: sp.csr_array, budget: float,
+    tolerance: float = 1e-9, steps: int = 20_000,
+) -> Share:  # fmt: skip
+    """Minimise the largest of the row variances (rows × σ²), at a cost below the budget for every
+    row of `privacy` (kinds of neighbours × subset types).
+
+    Notes
+    -----
+    For any weights λ on the rows and θ on the neighbours, each summing to one, the largest variance is
+    at least the λ-weighted mean, and the θ-weighted cost is at most the budget; so the optimum is at
+    least T(λ, θ) = (Σ_a √((privacyᵀθ)_a (rowsᵀλ)_a))²/c. Each step takes the σ² that attain it, scaled to
+    the budget, and moves weight to the rows with more variance and to the neighbours with more cost.
+    The largest variance is an upper bound, T a lower one, and they meet.
+    """
+    privacy, columns = np.atleast_2d(privacy), sp.csr_array(rows.T)
+    weights = np.full(rows.shape[0], 1.0 / rows.shape[0])
+    shares = np.full(len(privacy), 1.0 / len(privacy))
+    best = Share(np.array([]), np.inf, 0.0)
+    for _ in range(steps):
+        mixed, variance = shares @ privacy, columns @ weights
+        sigma2 = share_for_sum(mixed, variance, budget)
+        sigma2 = np.where(np.isfinite(sigma2), sigma2, 1e300)
+        precision = np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
+        costs = privacy @ precision
+        sigma2 = sigma2 * (costs.max() / budget)
+        each = rows @ sigma2
+        bound = max(best.bound, root_cost(mixed, variance) ** 2 / budget)
+        better = each.max() < best.value
+        best = Share(sigma2 if better else best.sigma2, min(best.value, float(each.max())), bound)
+        if best.value <= bound * (1 + tolerance):
+            break
+        weights = weights * (each / each.max())
+        weights /= weights.sum()
+        shares = shares * (costs / costs.max())
+        shares /= shares.sum()
+    return best
+
+
+def share_for_total(privacy: Array, variance: Array, budget: float) -> Share:
+    """Minimise Σ_a V_a σ²_a: in closed form for one kind of neighbour, by iteration for several."""
+    if np.atleast_2d(privacy).shape[0] == 1:
+        sigma2 = share_for_sum(np.ravel(privacy), variance, budget)
+        value = root_cost(np.ravel(privacy), variance) ** 2 / budget
+        return Share(sigma2, value, value)
+    share = share_for_worst(privacy, sp.csr_array(variance[None, :]), budget)
+    return Share(np.where(variance > 0, share.sigma2, np.inf), share.value, share.bound)
+
+
+def share_for_loss(
+    privacy: Array, rows: sp.csr_array, budget: float,
+    loss: Callable[[Array], tuple[float, Array]], start: Array,
+) -> Share:  # fmt: skip
+    """Minimise a convex, nondecreasing, smooth loss of the variances rows × σ².
+
+    Notes
+    -----
+    In y = log σ², normalised to the budget, each variance Σ_a M_a e^{y_a} · Σ_a P_a e^{−y_a}/c is a sum
+    of exponentials of linear functions, so the problem is convex and L-BFGS finds its minimum.
+    Lower bound: with λ = ∇loss(v) and any other plan v', loss(v') ≥ loss(v) + λᵀ(v' − v), and
+    λᵀv' ≥ T(λ) = (Σ_a √(P_a (rowsᵀλ)_a))²/c.
+    """
+    from scipy.optimize import minimize
+
+    columns = sp.csr_array(rows.T)
+
+    def value(y: Array) -> tuple[float, Array]:
+        sigma2 = np.exp(y)
+        cost = spend(privacy, sigma2) / budget
+        each = rows @ sigma2
+        result, slope = loss(each * cost)
+        by_y = (columns @ slope) * sigma2 * cost
+        return result, by_y - (slope @ each) * (privacy / sigma2) / budget
+
+    scale = abs(value(np.log(start))[0]) or 1.0
+    found = minimize(
+        lambda y: tuple(part / scale for part in value(y)), np.log(start), jac=True, method="L-BFGS-B",
+        options={"maxiter": 3000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-12},
+    )  # fmt: skip
+    sigma2 = np.exp(found.x)
+    sigma2 *= spend(privacy, sigma2) / budget
+    each = rows @ sigma2
+    result, slope = loss(each)
+    bound = result - slope @ each + root_cost(privacy, columns @ slope) ** 2 / budget
+    return Share(sigma2, float(result), float(bound))

@@ -55,8 +55,14 @@ class Design:
 
     @cached_property
     def type_weight(self) -> Array:
-        """Weight of the sum of variances of one query of each type, times their number."""
-        return self.roles.type_weight * self.roles.type_count
+        """Planning weight of the sum of variances of one query of each type, times their number."""
+        return self.roles.type_priority * self.roles.type_count
+
+    @cached_property
+    def type_rows(self) -> IntArray:
+        """Rows of one query of each type."""
+        first = np.unique(self.roles.type_of_query, return_index=True)[1]
+        return self.workload.sizes[first]
 
     def pairs_of(self, role: int) -> IntArray:
         return np.flatnonzero(self.roles.pair_role == role)
@@ -81,10 +87,13 @@ class Design:
                     mean[pair], residual[pair] = 1.0 / n, n - 1.0
                 elif gram is not None:  # one group only: nothing but the sum is ever asked
                     mean[pair] = gram[0, 0]
-        joint = [joint_coefficients(j, self._joint_inverses(j, inverses))[0] for j in self.joints]
+        joint = [
+            joint_coefficients(j, self.joint_inverses(j, inverses))[0].sum(axis=0).ravel()
+            for j in self.joints
+        ]
         return Moments(residual, mean, sensitivity, np.concatenate([*joint, np.zeros(0)]))
 
-    def _joint_inverses(self, joint: JointQuery, inverses: dict[int, Array]) -> list[Array]:
+    def joint_inverses(self, joint: JointQuery, inverses: dict[int, Array]) -> list[Array]:
         return [inverses.get(int(r), np.ones((1, 1))) for r in joint.roles]
 
     def privacy_weights(self, sensitivity: Array) -> Array:
@@ -98,22 +107,26 @@ class Design:
 
 
 def joint_coefficients(joint: JointQuery, inverses: list[Array]) -> tuple[Array, list[Array]]:
-    """‖M ⊗(V_i or τ_i)‖² of each subset of the axes, and the partly transformed tensors."""
+    """‖row of M ⊗(V_i or τ_i)‖² for each row and each subset of the axes, shape (rows, 2, …, 2);
+    and the partly transformed tensors."""
     stages = [joint.tensor]
     for inverse in inverses:
         # Contract the first remaining axis and put the result last: k times over keeps the order.
         stages.append(np.tensordot(stages[-1], inverse, axes=(1, 0)))
     squares = stages[-1] ** 2
-    per_cell = squares.sum(axis=0)
-    for axis in range(per_cell.ndim):
-        head, tail = np.split(per_cell, [1], axis=axis)
-        per_cell = np.concatenate([head, tail.sum(axis=axis, keepdims=True)], axis=axis)
-    return per_cell.ravel(), stages
+    for axis in range(1, squares.ndim):
+        head, tail = np.split(squares, [1], axis=axis)
+        squares = np.concatenate([head, tail.sum(axis=axis, keepdims=True)], axis=axis)
+    return squares, stages
 
 
-def prepare(workload: Workload) -> Design:
-    """Find roles and terms; merge values that no query tells apart."""
-    roles = find_roles(workload)
+def prepare(workload: Workload, priorities: Array | None = None, share: bool = True) -> Design:
+    """Find roles and terms; merge values that no query tells apart.
+
+    `priorities` replace the workload's weights while planning (for targets).
+    """
+    weights = workload.columns.weights if priorities is None else priorities
+    roles = find_roles(workload, weights, share)
     joints = [_joint_tensor(workload, roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
     groups = tuple(_value_groups(roles, r, joints) for r in range(len(roles.roles)))
     measurable = np.array([int(g.max()) for g in groups], dtype=np.int64)

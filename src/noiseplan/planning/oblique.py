@@ -15,7 +15,8 @@ import numpy as np
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.planning.allocation import root_cost
-from noiseplan.planning.design import Design, Moments, joint_coefficients
+from noiseplan.planning.design import Design, JointQuery, Moments, joint_coefficients
+from noiseplan.planning.upright import best_upright
 
 # Both starting points are followed to the end only where that takes no more than about a second.
 BOTH_STARTS_UP_TO = 150
@@ -87,25 +88,35 @@ def inverse_gradients(
 def _add_joint_gradients(
     design: Design, points: dict[int, Point], by_joint: Array, result: dict[int, Array]
 ) -> None:
-    """Reverse through the mode products of every dense-matrix query."""
+    """The same for dense-matrix queries, whose rows all share one slope per subset."""
     start = 0
     for joint in design.joints:
-        inverses = [points[int(r)].inverse if int(r) in points else np.ones((1, 1)) for r in joint.roles]
-        coefficients, stages = joint_coefficients(joint, inverses)
-        slope = by_joint[start : start + len(coefficients)].reshape((2,) * len(inverses))
-        start += len(coefficients)
-        for axis, inverse in enumerate(inverses):
-            inside = (np.arange(inverse.shape[1]) > 0).astype(int)
-            slope = np.take(slope, inside, axis=axis)
-        upstream = 2.0 * stages[-1] * slope
-        for step in range(len(inverses) - 1, -1, -1):
-            # stages[step+1] = stages[step] contracted on axis 1 with T, result axis last
-            before, role = stages[step], int(joint.roles[step])
-            others = np.moveaxis(before, 1, -1).reshape(-1, before.shape[1])
-            flat = upstream.reshape(-1, upstream.shape[-1])
-            if role in result:
-                result[role] += others.T @ flat
-            upstream = np.moveaxis(np.tensordot(upstream, inverses[step], axes=(-1, 1)), -1, 1)
+        count = 2 ** len(joint.roles)
+        slope = by_joint[start : start + count].reshape(1, *(2,) * len(joint.roles))
+        start += count
+        add_joint_gradient(design, joint, points, slope, result)
+
+
+def add_joint_gradient(
+    design: Design, joint: JointQuery, points: dict[int, Point], slope: Array, result: dict[int, Array]
+) -> None:
+    """Reverse through the mode products of a dense-matrix query.
+
+    `slope` is the derivative with respect to the coefficients, shape (rows or 1, 2, …, 2).
+    """
+    inverses = design.joint_inverses(joint, {r: p.inverse for r, p in points.items()})
+    _, stages = joint_coefficients(joint, inverses)
+    for axis, inverse in enumerate(inverses):
+        inside = (np.arange(inverse.shape[1]) > 0).astype(int)
+        slope = np.take(slope, inside, axis=axis + 1)
+    upstream = 2.0 * stages[-1] * slope
+    for step in range(len(inverses) - 1, -1, -1):
+        # stages[step + 1] is stages[step] contracted with T on axis 1, the result axis last
+        before, role = stages[step], int(joint.roles[step])
+        others = np.moveaxis(before, 1, -1).reshape(-1, before.shape[1])
+        if role in result:
+            result[role] += others.T @ upstream.reshape(-1, upstream.shape[-1])
+        upstream = np.moveaxis(np.tensordot(upstream, inverses[step], axes=(-1, 1)), -1, 1)
 
 
 def optimise_total(design: Design, tolerance: float = 1e-10) -> dict[int, Array]:
@@ -126,7 +137,7 @@ def optimise_total(design: Design, tolerance: float = 1e-10) -> dict[int, Array]
         return float(np.log(cost)), np.concatenate(pulled) / cost
 
     found = []
-    for start in _starts(design, shapes, value):
+    for start in _starts(design, shapes):
         answer = minimize(
             value, pack(start), jac=True, method="L-BFGS-B",
             options={"maxiter": 500, "maxcor": 20, "ftol": tolerance * 1e-2, "gtol": 1e-9},
@@ -153,45 +164,58 @@ def unpack(x: Array, shapes: dict[int, tuple[int, int]]) -> dict[int, Array]:
     return result
 
 
-def _starts(design, shapes, value):  # type: ignore[no-untyped-def]
-    """The oblique split of each role's square-root strategy, and ResidualPlanner+'s upright split.
+def _starts(design: Design, shapes: dict[int, tuple[int, int]]) -> list[dict[int, Array]]:
+    """The oblique split of each role's square-root strategy, and ResidualPlanner+'s best strategies.
 
-    Both where that is cheap, otherwise the one that starts lower.
+    Both where that is cheap, otherwise only the first, which has always ended lower.
     """
-    plain = {r: Point.at(Basis.orthogonal(n).measure) for r, (_, n) in shapes.items()}
-    _, by_residual, _, by_joint = total_gradient(design, moments_at(design, plain))
-    starts = []
-    for upright in (False, True):
-        rows = {r: _root_rows(design, r, by_residual, upright) for r in shapes}
-        starts.append(rows)
-    starts.sort(key=lambda start: value(pack(start))[0])
-    cheap = sum(n for _, n in shapes.values()) <= BOTH_STARTS_UP_TO
-    return starts if cheap else starts[:1]
+    grams = role_grams(design)
+    starts = [{r: _oblique_root(gram) for r, gram in grams.items()}]
+    if sum(n for _, n in shapes.values()) <= BOTH_STARTS_UP_TO:
+        upright = {r: best_upright(gram, 1e-4) for r, gram in grams.items()}
+        starts.append({r: u + _ripple(u) for r, u in upright.items()})
+    return starts
 
 
-def _root_rows(design: Design, role: int, by_residual: Array, upright: bool) -> Array:
-    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1) for X the square root of the role's weighted Gram matrix."""
+def optimise_upright(design: Design) -> dict[int, Array]:
+    """ResidualPlanner+: U of every free role with U1 = 0, each the best for its factors."""
+    return {r: best_upright(gram) for r, gram in role_grams(design).items()}
+
+
+def role_grams(design: Design) -> dict[int, Array]:
+    """What each free role is asked, as one Gram matrix: its factors by their weight in the objective."""
+    plain = {r: Point.at(Basis.orthogonal(design.group_count(r)).measure) for r in design.free}
+    _, by_residual, _, _ = total_gradient(design, moments_at(design, plain))
+    return {r: _weighted_gram(design, r, by_residual) for r in design.free}
+
+
+def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
+    """Σ WᵀW over a role's factors, weighted by what a little residual variance costs the objective."""
     n = design.group_count(role)
     gram = np.zeros((n, n))
     for pair in design.pairs_of(role):
-        if design.grams[pair] is not None:
-            gram += by_residual[pair] * design.grams[pair]
+        factor = design.grams[pair]
+        if factor is not None:
+            gram += by_residual[pair] * factor
     for joint in design.joints:
         for axis in np.flatnonzero(joint.roles == role):
             slices = np.moveaxis(joint.tensor, axis + 1, 0).reshape(n, -1)
             product = slices @ slices.T
             gram += product * (np.trace(gram) / np.trace(product) if gram.any() else 1.0)
-    if upright:
-        centre = np.eye(n) - 1.0 / n
-        gram = centre @ gram @ centre
+    return gram
+
+
+def _oblique_root(gram: Array) -> Array:
+    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1) for X the square root of the Gram matrix."""
+    ones = np.ones(len(gram))
     values, vectors = np.linalg.eigh(gram)
-    values = np.sqrt(np.maximum(values, 1e-6 * values[-1]))
-    root = (vectors * values) @ vectors.T
-    ones = np.ones(n)
-    if upright:
-        residual = root - np.outer(root.sum(1), root.sum(0)) / root.sum()
-    else:
-        residual = root - 1.0 / (ones @ np.linalg.solve(root, ones))
-    values, vectors = np.linalg.eigh(residual)
-    rows = np.sqrt(np.maximum(values[1:], 1e-9 * values[-1]))[:, None] * vectors[:, 1:].T
-    return rows if not upright else rows + 1e-3 * np.abs(rows).max() * np.cos(np.arange(n * (n - 1)).reshape(n - 1, n))
+    root = (vectors * np.sqrt(np.maximum(values, 1e-6 * values[-1]))) @ vectors.T
+    values, vectors = np.linalg.eigh(root - 1.0 / (ones @ np.linalg.solve(root, ones)))
+    kept = np.maximum(values[1:], 1e-9 * values[-1])
+    return np.asarray(np.sqrt(kept)[:, None] * vectors[:, 1:].T)
+
+
+def _ripple(rows: Array) -> Array:
+    """A small fixed perturbation: an upright split is a saddle from which no gradient leads away."""
+    waves = np.cos(np.arange(rows.size)).reshape(rows.shape)
+    return np.asarray(1e-4 * np.abs(rows).max() * waves)

@@ -49,7 +49,8 @@ class Roles:
     types: IntArray
     type_of_query: IntArray
     type_count: IntArray  # queries of each type
-    type_weight: Array
+    type_weight: Array  # the workload's weight
+    type_priority: Array  # the weight to plan with
     type_joint: IntArray
 
     def pair_matrix(self, pair: int) -> Matrix:
@@ -57,17 +58,31 @@ class Roles:
         return role.matrices[role.factors.index(int(self.pair_factor[pair]))]
 
 
-def find_roles(workload: Workload) -> Roles:
-    """The coarsest roles that can be verified; splits roles until every query type is complete."""
-    colour = _refined(workload, _first_colours(workload))
+def find_roles(workload: Workload, priorities: Array, share: bool = True) -> Roles:
+    """The coarsest roles that can be verified; splits roles until every query type is complete.
+
+    `priorities` are the weights to plan with, one per query (weights of the workload, or 1/target).
+    Without `share` every attribute has a role of its own.
+    """
+    kind = unique_rows(_numbered(workload.columns.weights, priorities))[1]
+    colour = _first_colours(workload)
+    if share:
+        colour = _refined(workload, colour, kind)
+    else:
+        colour = np.where(colour >= 0, np.arange(len(colour)), -1)
     while True:
-        roles = _roles_from_colours(workload, colour)
+        roles = _roles_from_colours(workload, colour, kind, priorities)
         broken = _incomplete_roles(roles)
         if not broken:
             return roles
         for role in broken:
             members = roles.roles[role].members
             colour[members] = colour.max() + 1 + np.arange(len(members))
+
+
+def _numbered(*columns: Array) -> IntArray:
+    """Each column's values replaced by their rank: small integers, equal where the values are."""
+    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in columns])
 
 
 def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:
@@ -96,30 +111,31 @@ def _first_colours(workload: Workload) -> IntArray:
     return colour
 
 
-def _typed(workload: Workload, colour: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+def _typed(
+    workload: Workload, colour: IntArray, kind: IntArray
+) -> tuple[IntArray, IntArray, IntArray]:
     """Pairs (colour and factor) of each query, descending; first query of each type; type of each."""
     c = workload.columns
     colour = np.append(colour, -1)  # so that the padding −1 stays −1
     factors = np.where((c.joint < 0)[:, None], c.factors, 0)
     pairs = np.where(c.attributes >= 0, colour[c.attributes] * len(c.distinct) + factors, -1)
     pairs = -np.sort(-np.where(pairs >= 0, pairs, -1), axis=1)  # descending, so padding comes last
-    weight = np.unique(c.weights, return_inverse=True)[1]
-    first, kind = unique_rows(np.column_stack([pairs, weight, c.joint]))
-    return pairs, first, kind
+    first, types = unique_rows(np.column_stack([pairs, kind, c.joint]))
+    return pairs, first, types
 
 
-def _refined(workload: Workload, colour: IntArray) -> IntArray:
+def _refined(workload: Workload, colour: IntArray, kind: IntArray) -> IntArray:
     """Split colours by how often their attributes occur in each query type, until nothing splits."""
     c = workload.columns
     while True:
-        _, first, kind = _typed(workload, colour)
+        _, first, types = _typed(workload, colour, kind)
         slots = len(first) * len(c.distinct)
         if slots * len(colour) > 20_000_000:  # no symmetry worth finding in so many types
             named = np.flatnonzero(colour >= 0)
             colour = colour.copy()
             colour[named] = np.arange(len(named))
             return colour
-        at = (kind[:, None] * len(c.distinct) + np.maximum(c.factors, 0)) * len(colour) + c.attributes
+        at = (types[:, None] * len(c.distinct) + np.maximum(c.factors, 0)) * len(colour) + c.attributes
         seen = np.bincount(at[c.attributes >= 0], minlength=slots * len(colour))
         profile = np.column_stack([colour, seen.reshape(slots, len(colour)).T])
         finer = np.unique(profile, axis=0, return_inverse=True)[1].reshape(-1)
@@ -129,7 +145,9 @@ def _refined(workload: Workload, colour: IntArray) -> IntArray:
         colour = finer
 
 
-def _roles_from_colours(workload: Workload, colour: IntArray) -> Roles:
+def _roles_from_colours(
+    workload: Workload, colour: IntArray, kind: IntArray, priorities: Array
+) -> Roles:
     c = workload.columns
     present = np.unique(colour[colour >= 0])
     of_attribute = np.where(colour >= 0, np.searchsorted(present, colour), -1)
@@ -145,12 +163,13 @@ def _roles_from_colours(workload: Workload, colour: IntArray) -> Roles:
         plain = r not in in_joint and all(isinstance(c.distinct[f], Identity) for f in factors)
         size = workload.schema.shape[int(members[0])]
         roles.append(Role(members, size, factors, matrices, plain))
-    pairs, first, kind = _typed(workload, of_attribute)
+    pairs, first, type_of_query = _typed(workload, of_attribute, kind)
     used = np.unique(pairs[pairs >= 0])
     types = np.where(pairs[first] >= 0, np.searchsorted(used, pairs[first]), -1)
     return Roles(
         tuple(roles), of_attribute, used // len(c.distinct), used % len(c.distinct),
-        types, kind, np.bincount(kind), c.weights[first], c.joint[first],
+        types, type_of_query, np.bincount(type_of_query), c.weights[first], priorities[first],
+        c.joint[first],
     )  # fmt: skip
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from noiseplan.errors import SchemaError
 from noiseplan.schema.encoding import Codes, LabelTable, as_numbers, encode_consecutive
@@ -52,7 +52,7 @@ class Attribute(ABC):
         """The code of a missing value: -1, unless a category was declared to catch it."""
         return -1
 
-    def encode(self, values: ArrayLike) -> Codes:
+    def encode(self, values: NDArray[Any] | Sequence[object]) -> Codes:
         """Return the code of each value, -1 where the value is not in the domain or is missing.
 
         Lists are read as they stand (NumPy would make ``[1, "a"]`` two strings).

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from typing import final
+from typing import SupportsIndex, final
 
 from noiseplan.errors import SchemaError
 from noiseplan.schema.attributes import Attribute, Ordinal
@@ -58,7 +58,7 @@ class Schema:
         object.__setattr__(self, "attributes", tuple(attributes.values()))
 
     @staticmethod
-    def from_sizes(sizes: Mapping[str, int]) -> Schema:
+    def from_sizes(sizes: Mapping[str, SupportsIndex]) -> Schema:
         """Make a schema where only the sizes matter: each attribute is ``Ordinal(range(size))``.
 
         Examples
@@ -182,7 +182,7 @@ def _check_attribute(name: str, attribute: object) -> None:
 
 def _size(name: object, size: object) -> int:
     example = f"Schema.from_sizes({{{name!r}: 10}})"
-    if isinstance(size, bool) or not hasattr(size, "__index__"):
+    if isinstance(size, bool) or not isinstance(size, SupportsIndex):
         raise SchemaError(
             f"Schema.from_sizes: the size of {name!r} is {size!r} ({type(size).__name__}); "
             f"sizes are integers, as in {example}."

@@ -1,0 +1,85 @@
+"""What the rest of the house needs of data: a schema, and the table of any set of attributes."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noiseplan.errors import DataError
+from noiseplan.schema import Schema
+
+Counts: TypeAlias = NDArray[np.int64] | NDArray[np.float64]
+
+
+@runtime_checkable
+class Projectable(Protocol):
+    """Anything that can be projected onto a few attributes.
+
+    Privacy
+    -------
+    What :meth:`marginals` returns is exact and confidential; noise is added elsewhere.
+    """
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes that can be counted."""
+
+    @property
+    def origin(self) -> str:
+        """The library of the frame the data came from: pandas, polars, pyarrow, or nothing."""
+
+    def marginals(self, sets: NDArray[np.integer]) -> Counts:
+        """Count the records by each set of attributes.
+
+        Parameters
+        ----------
+        sets
+            One set a row, as positions of attributes in ascending order. All sets must lead to
+            tables of one shape.
+
+        Returns
+        -------
+        counts
+            An array of shape ``(len(sets), n_1, …, n_k)``; for sets without attributes, the
+            number of records once for each set.
+        """
+
+
+def checked_sets(sets: ArrayLike, schema: Schema) -> tuple[NDArray[np.intp], tuple[int, ...]]:
+    """Return the sets as an integer array and the shape of their tables, or say what is wrong."""
+    found = np.asarray(sets)
+    if found.ndim != 2:
+        raise DataError(
+            f"marginals: sets must be a 2-D array, one set of attributes a row, got shape "
+            f"{found.shape}; try np.array([[0, 1], [0, 2]])."
+        )
+    if found.size and found.dtype.kind not in "iu":
+        raise DataError(f"marginals: sets must be integers, got {found.dtype}; try .astype(int).")
+    positions = found.astype(np.intp)
+    _check_positions(positions, schema)
+    shapes = np.array(schema.shape, dtype=np.intp)[positions]
+    if len(shapes) and (shapes != shapes[0]).any():
+        raise DataError(
+            f"marginals: the sets lead to tables of different shapes, {tuple(shapes[0].tolist())} "
+            f"and others; ask for one shape at a time."
+        )
+    shape = tuple(shapes[0].tolist()) if len(shapes) else (0,) * positions.shape[1]
+    return positions, shape
+
+
+def _check_positions(positions: NDArray[np.intp], schema: Schema) -> None:
+    outside = (positions < 0) | (positions >= len(schema))
+    if outside.any():
+        raise DataError(
+            f"marginals: there is no attribute {positions[outside][0]}; "
+            f"positions go from 0 to {len(schema) - 1}."
+        )
+    unordered = (np.diff(positions, axis=1) <= 0).any(axis=1)
+    if unordered.any():
+        wrong = positions[unordered][0].tolist()
+        raise DataError(
+            f"marginals: the set {wrong} is not in ascending order without repetition; "
+            f"try {sorted(set(wrong))}."
+        )

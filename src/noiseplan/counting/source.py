@@ -1,0 +1,137 @@
+"""One door for data: a path, a frame, a relation, arrays or counts, opened for counting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.counting.codes import check_columns, encode_column
+from noiseplan.counting.database import is_relation, records_from_file, records_from_relation
+from noiseplan.counting.frames import records_from_frame
+from noiseplan.counting.projectable import Projectable
+from noiseplan.counting.records import Records
+from noiseplan.counting.tensor import CountTensor
+from noiseplan.errors import DataError
+from noiseplan.schema import Schema
+
+_ACCEPTED = (
+    "a path to CSV or Parquet, a pandas, Polars or PyArrow frame, a DuckDB relation, a mapping "
+    "from names to arrays, a NumPy structured array, a 2-D integer array of codes, counts of "
+    "shape schema.shape, or CountTensor(schema, counts)"
+)
+
+
+def open_source(data: object, schema: Schema) -> Projectable:
+    """Open data for counting, and check every value against the schema.
+
+    Parameters
+    ----------
+    data
+        One of:
+
+        - a path (``str`` or ``Path``, globs too) to CSV with a header line, or to Parquet;
+        - a pandas, Polars (eager or lazy) or PyArrow frame, or another that narwhals knows;
+        - a DuckDB relation;
+        - a mapping from names to 1-D arrays, or a NumPy structured array;
+        - a 2-D integer array of *codes*, a row per record and a column per attribute;
+        - an array of *counts* of shape ``schema.shape``. With two attributes a 2-D array is always
+          taken for codes, whatever its shape: wrap counts as ``CountTensor(schema, counts)``;
+        - a :class:`Projectable` with the same schema, which is returned as it is.
+    schema
+        The attributes to count; further columns of the data are not read.
+
+    Raises
+    ------
+    DataError
+        When columns are missing, values were not declared, or the kind of data is not known.
+
+    Privacy
+    -------
+    What is returned is confidential, and so is the message of an error about values: it shows the
+    custodian some of them, and must never be published. Nothing is spent by opening.
+
+    Examples
+    --------
+    >>> schema = Schema.from_sizes({"a": 2, "b": 3})
+    >>> source = open_source({"a": [0, 1, 1], "b": [2, 0, 0]}, schema)
+    >>> source.marginals(np.array([[0], ])).tolist()
+    [[1, 2]]
+    """
+    # Asked of the class first: on a lazy frame even looking for an attribute may run a query.
+    if hasattr(type(data), "marginals") and isinstance(data, Projectable):
+        return _with_schema(data, schema)
+    if isinstance(data, str | os.PathLike):
+        return records_from_file(data, schema)
+    if isinstance(data, np.ndarray):
+        return _from_array(data, schema)
+    if isinstance(data, Mapping):
+        return _from_mapping(data, schema)
+    if is_relation(data):
+        return records_from_relation(data, schema)
+    records = records_from_frame(data, schema)
+    if records is None:
+        raise DataError(f"cannot count a {type(data).__qualname__}; pass {_ACCEPTED}.")
+    return records
+
+
+def _with_schema(data: Projectable, schema: Schema) -> Projectable:
+    if data.schema != schema:
+        raise DataError(
+            f"the data were opened with another schema, {data.schema!r}, not with {schema!r}; "
+            f"open them again: open_source(data, schema)."
+        )
+    return data
+
+
+def _from_mapping(data: Mapping[Any, Any], schema: Schema) -> Records:
+    check_columns(schema, data)
+    arrays = {name: _as_column(name, data[name]) for name in schema.names}
+    lengths = {name: len(values) for name, values in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the columns must have one length, got {lengths}.")
+    return Records(schema, [encode_column(name, schema[name], arrays[name]) for name in arrays])
+
+
+def _as_column(name: str, values: Any) -> NDArray[Any]:
+    if not isinstance(values, np.ndarray):
+        values = _as_array(values)
+    if values.ndim != 1:
+        raise DataError(
+            f"column {name!r}: must be a 1-D array of values, got {values.ndim} dimensions; "
+            f"try {{{name!r}: [value, value, …]}}."
+        )
+    return np.ma.asarray(values) if np.ma.isMaskedArray(values) else np.asarray(values)
+
+
+def _as_array(values: Any) -> Any:
+    if hasattr(values, "to_pylist"):  # PyArrow, whose own arrays lose the nulls of dictionaries
+        return np.array(values.to_pylist(), dtype=object)
+    if hasattr(values, "to_numpy"):
+        return values.to_numpy()
+    # As objects: NumPy would turn a list such as [1, "a"] into two strings.
+    whole = isinstance(values, str | bytes) or not isinstance(values, Iterable)
+    return np.array(values if whole else list(values), dtype=object)
+
+
+def _from_array(data: NDArray[Any], schema: Schema) -> Projectable:
+    if data.dtype.names is not None:
+        return _from_mapping({name: data[name] for name in data.dtype.names}, schema)
+    if data.ndim == 2 and data.shape[1] == len(schema) and data.dtype.kind in "iu":
+        # Copies: the caller may change the array later.
+        return Records(schema, [column.copy() for column in data.T])
+    if data.shape == schema.shape and data.ndim != 2:
+        return CountTensor(schema, data)
+    raise DataError(
+        f"cannot count an array of {data.dtype} of shape {data.shape}: integer codes have shape "
+        f"(rows, {len(schema)}), counts {schema.shape}; try {_way_out(data, schema)}."
+    )
+
+
+def _way_out(data: NDArray[Any], schema: Schema) -> str:
+    if data.shape == schema.shape:
+        return "CountTensor(schema, counts) for counts, or codes.astype(int) for codes"
+    return f"a mapping: {{{schema.names[0]!r}: values, …}}"

@@ -1,0 +1,5 @@
+"""Samplers and their randomness."""
+
+from noiseplan.noise.gaussian import NormalSampler
+
+__all__ = ["NormalSampler"]

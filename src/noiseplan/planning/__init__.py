@@ -1,0 +1,1 @@
+"""Planning: objectives, planners, bounds."""

@@ -1,0 +1,143 @@
+"""How low can the total variance be, for any linear mechanism with Gaussian noise?
+
+For any probability λ on the records, the least weighted sum of variances at privacy cost c is at least
+‖W Λ^{1/2}‖²_*/c, the squared nuclear norm (λ uniform: the SVD bound). And ‖W'‖_* ≥ tr(W'ᵀY) for every Y of
+operator norm at most one. Two choices of Y are used, and the larger bound is kept.
+
+*Structured*, at any scale. Let λ = ⊗λ_i, u_i = √λ_i, and for each factor let Y_i be a partial isometry, with
+t_i = Y_iu_i and P_i the rest. For a query on B put Y = Σ_{A⊆B} y_A ⊗_{i∈A} P_i ⊗_{i∈B∖A} t_iu_iᵀ ⊗_{i∉B} u_iᵀ. The
+blocks of different A are orthogonal, and the best y give
+
+    ‖W'‖_* ≥ Σ_A √( Σ_{B⊇A} w_B ∏_{i∈A} r_i² ∏_{i∈B∖A} s_i² ),   r_i = tr(P_iᵀW'_i),  s_i = t_iᵀW'_iu_i :
+
+the planner's own sum with r², s² in place of βR, m. It is exact for marginals and for one full product.
+
+*Dense*, for small domains: Y the polar factor of the whole W', λ improved by its own fixed point; exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noiseplan.matrices import kronecker_dense
+from noiseplan.matrices.base import Array
+from noiseplan.planning.allocation import root_cost
+from noiseplan.planning.design import Design
+from noiseplan.planning.oblique import (
+    Point,
+    inverse_gradients,
+    moments_at,
+    total_gradient,
+)
+
+DENSE_CELLS = 400
+# Beyond this many values one eigendecomposition per trial is too slow to try several.
+SEARCH_UP_TO = 256
+
+
+def total_variance_bound(
+    design: Design, rows: dict[int, Array], budget: float, neighbours: str
+) -> float:
+    """A lower bound on Σ weight · variance at this budget; `rows` are the U planned for the total."""
+    replace = neighbours == "replace"
+    records = {} if replace else _record_weights(design, rows)
+    root = max(_structured(design, records, k, replace) for k in _trials(design))
+    bound = root**2
+    if replace:
+        # Averaging (e_r − e_s)ᵀC(e_r − e_s) ≤ c over all r ≠ s: the centred trace is at most c (N−1)/2.
+        size = float(design.workload.schema.size)
+        bound *= 2.0 * size / (size - 1.0) if size > 1 else 2.0
+    elif design.workload.schema.size <= DENSE_CELLS:
+        bound = max(bound, _dense(design))
+    return bound / budget * (1 - 1e-9)
+
+
+def _trials(design: Design) -> Array:
+    """How much the sum direction counts when the partial isometry is chosen; any value is valid."""
+    largest = max((design.group_count(r) for r in design.free), default=0)
+    if not design.free:
+        return np.ones(1)
+    return np.geomspace(0.1, 1.2, 13) if largest <= SEARCH_UP_TO else np.array([0.5])
+
+
+def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
+    """λ_i of each free role: what a longer column of U_i would be worth."""
+    points = {r: Point.at(u) for r, u in rows.items()}
+    _, *slopes = total_gradient(design, moments_at(design, points))
+    gradients = inverse_gradients(design, points, *slopes)
+    result = {}
+    for r, point in points.items():
+        price = np.maximum(point.column_prices(gradients[r]), 0.0) + 1e-12
+        result[r] = price / price.sum()
+    return result
+
+
+def _structured(design: Design, records: dict[int, Array], kappa: float, replace: bool) -> float:
+    count = len(design.roles.pair_role)
+    residual, mean = np.zeros(count), np.zeros(count)
+    for pair, role in enumerate(design.roles.pair_role):
+        n = design.roles.roles[role].size
+        gram = design.grams[pair]
+        if gram is None:
+            residual[pair], mean[pair] = (n - 1) ** 2 / n, 1.0 / n
+        else:
+            uniform = np.bincount(design.groups[role]) / n  # over values, so by members over groups
+            weights = records.get(int(role), uniform)
+            residual[pair], mean[pair] = _isometry_moments(gram, weights, kappa)
+    terms = design.terms
+    # Dense-matrix queries are left out: the optimum without them is no larger.
+    coefficients = terms.coefficients(residual, mean, np.zeros(len(terms.joint)))
+    variance = np.bincount(terms.subset, coefficients * design.type_weight[terms.query], terms.subsets)
+    if replace:
+        variance[(terms.subset_roles < 0).all(axis=1)] = 0.0
+    return root_cost(terms.subset_count, variance)
+
+
+def _isometry_moments(gram: Array, weights: Array, kappa: float) -> tuple[float, float]:
+    """r² and s² from WᵀW alone, for Y the polar factor of W'(κuuᵀ + (I − uuᵀ)).
+
+    Y = W'D K^{−1/2} with K = D H D and H = W'ᵀW', so tr(W'ᵀY) = tr(H D K^{−1/2}).
+    """
+    u = np.sqrt(weights)
+    h = gram * np.outer(u, u)
+    d = np.eye(len(u)) + (kappa - 1.0) * np.outer(u, u)
+    values, vectors = np.linalg.eigh(d @ h @ d)
+    keep = values > 1e-13 * values[-1]
+    root = (vectors[:, keep] / np.sqrt(values[keep])) @ vectors[:, keep].T
+    product = h @ d @ root  # W'ᵀY
+    along = float(u @ product @ u)
+    return max(float(np.trace(product)) - along, 0.0) ** 2, along**2
+
+
+def _dense(design: Design, steps: int = 60) -> float:
+    """max over λ of ‖W Λ^{1/2}‖²_* by the fixed point λ ← diag((Λ^{1/2}GΛ^{1/2})^{1/2}), normalised."""
+    gram = workload_gram(design)
+    weights = np.full(len(gram), 1.0 / len(gram))
+    best = 0.0
+    for _ in range(steps):
+        root_weights = np.sqrt(weights)
+        values, vectors = np.linalg.eigh(gram * np.outer(root_weights, root_weights))
+        singular = np.sqrt(np.maximum(values, 0.0))
+        best = max(best, float(singular.sum()) ** 2)
+        diagonal = np.einsum("ij,j,ij->i", vectors, singular, vectors)
+        weights = np.maximum(diagonal, 0.0) / singular.sum()
+    return best
+
+
+def workload_gram(design: Design) -> Array:
+    """Σ_q w_q W_qᵀW_q over the whole (small) domain."""
+    schema, columns = design.workload.schema, design.workload.columns
+    priorities = design.roles.type_priority[design.roles.type_of_query]
+    total = np.zeros((schema.size, schema.size))
+    for q in range(len(columns)):
+        if columns.joint[q] >= 0:
+            dense = design.workload.query(q).dense()
+            total += priorities[q] * dense.T @ dense
+            continue
+        factor = dict(zip(columns.attributes[q].tolist(), columns.factors[q].tolist(), strict=True))
+        pieces = [
+            design.workload.matrix(i, factor[i]).gram() if i in factor else np.ones((n, n))
+            for i, n in enumerate(schema.shape)
+        ]
+        total += priorities[q] * kronecker_dense(pieces)
+    return total

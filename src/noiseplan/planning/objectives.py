@@ -1,0 +1,106 @@
+"""What a plan minimises: functions of the variances, convex and never decreasing in any of them.
+
+Both are needed: a loss that falls when a variance rises would be met by adding noise, and the proof
+that marginals are planned optimally rests on it (`docs/how-it-works.md`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+
+
+class Objective(ABC):
+    """What a plan minimises. A query's weight multiplies the variance of each of its rows."""
+
+
+@dataclass(frozen=True)
+class TotalVariance(Objective):
+    """Σ weight · variance over all rows of all queries."""
+
+    def __str__(self) -> str:
+        return "total variance"
+
+
+@dataclass(frozen=True)
+class WorstVariance(Objective):
+    """max weight · variance over all rows of all queries."""
+
+    def __str__(self) -> str:
+        return "worst variance"
+
+
+@dataclass(frozen=True)
+class PNormVariance(Objective):
+    """(Σ (weight · variance)^p)^(1/p) over all rows: between the total (p = 1) and the worst (p = ∞)."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.p, (int, float)) and 1 <= self.p < np.inf):
+            raise PlanError(
+                f"PNormVariance needs 1 ≤ p < ∞, found {self.p!r}; for p = ∞ use WorstVariance()"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.p:g}-norm of variances"
+
+
+@dataclass(frozen=True)
+class ConvexLoss(Objective):
+    """A loss of your own, of the vector of weight · mean row variance, one entry per query.
+
+    Parameters
+    ----------
+    function
+        Array → number; convex and nondecreasing in every entry (checked at random points).
+    gradient
+        Array → array; by central differences if not given, which costs two calls per query.
+    """
+
+    function: Callable[[Array], float]
+    gradient: Callable[[Array], Array] | None = None
+
+    def __str__(self) -> str:
+        return getattr(self.function, "__name__", "convex loss")
+
+    def slope(self, variances: Array) -> Array:
+        """The gradient at these variances; refuses a loss that decreases somewhere."""
+        if self.gradient is not None:
+            slope = np.asarray(self.gradient(variances), dtype=float)
+        else:
+            slope = self._differences(variances)
+        if slope.shape != variances.shape or not np.isfinite(slope).all():
+            raise PlanError("the loss's gradient must be one finite number per query")
+        if (slope < -1e-6 * np.abs(slope).max()).any():
+            raise PlanError(
+                "the loss decreases when a variance grows; a loss must be nondecreasing in every "
+                "variance, or the best plan would be to add noise"
+            )
+        return np.maximum(slope, 0.0)
+
+    def _differences(self, variances: Array) -> Array:
+        slope = np.empty_like(variances)
+        for i, v in enumerate(variances):
+            step = 1e-5 * v
+            up, down = variances.copy(), variances.copy()
+            up[i] += step
+            down[i] -= step
+            slope[i] = (float(self.function(up)) - float(self.function(down))) / (2 * step)
+        return slope
+
+    def check_convex(self, at: Array) -> None:
+        """Refuse a loss whose value at a midpoint exceeds the mean of its ends (random pairs near `at`)."""
+        rng = np.random.default_rng(0)
+        for _ in range(16):
+            a, b = (at * rng.uniform(0.3, 3.0, at.shape) for _ in range(2))
+            ends = 0.5 * (float(self.function(a)) + float(self.function(b)))
+            middle = float(self.function(0.5 * (a + b)))
+            if not np.isfinite(middle) or middle > ends + 1e-9 * (abs(ends) + abs(middle)):
+                raise PlanError(f"the loss {self} is not convex and finite on positive variances")

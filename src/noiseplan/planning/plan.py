@@ -1,0 +1,158 @@
+"""A plan: what will be measured, and every error it will have. No data was read to make it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning.allocation import Share
+from noiseplan.planning.bounds import total_variance_bound
+from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.objectives import Objective, TotalVariance
+from noiseplan.planning.oblique import optimise_total
+from noiseplan.planning.report import describe, fairness_rows
+from noiseplan.planning.rows import worst_rows
+from noiseplan.planning.solve import group_inverses, type_matrix
+from noiseplan.privacy import Guarantee
+from noiseplan.queries import Query, Workload
+from noiseplan.release.intervals import half_width_factor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan:
+    """What will be measured, at what privacy, with what error.
+
+    Variances are exact, not estimates. Every number is about noise only: the data's own errors
+    (coverage, sampling, response) come on top.
+    """
+
+    workload: Workload
+    mechanism: ResidualMechanism
+    privacy: Guarantee
+    objective: Objective
+    planner: str
+    noise: str
+    targets: Array | None
+    design: Design
+    bases: dict[int, Basis]
+    sigma2: Array
+    share: Share
+    seconds: float
+
+    # ------------------------------------------------------------------ errors over the workload
+
+    @cached_property
+    def _noise(self) -> Array:
+        """σ² of each subset type, zero where it is not measured (and not needed)."""
+        return np.where(np.isfinite(self.sigma2), self.sigma2, 0.0)
+
+    @cached_property
+    def type_variances(self) -> Array:
+        """Sum of the row variances of one query of each type."""
+        return type_matrix(self.design, self.bases) @ self._noise
+
+    @cached_property
+    def type_worst(self) -> Array:
+        """Largest row variance of a query of each type."""
+        rows, owner = worst_rows(self.design, group_inverses(self.design, self.bases))
+        worst = np.zeros(self.design.terms.queries)
+        np.maximum.at(worst, owner, rows @ self._noise)
+        return worst
+
+    @property
+    def total_variance(self) -> float:
+        """Σ weight · variance over all rows of all queries."""
+        roles = self.design.roles
+        return float((roles.type_weight * roles.type_count) @ self.type_variances)
+
+    @property
+    def rmse(self) -> float:
+        """Root of the mean variance over all rows of all queries (weights play no part)."""
+        return float(np.sqrt(self.design.roles.type_count @ self.type_variances / self.workload.rows))
+
+    @property
+    def worst_variance(self) -> float:
+        """max weight · variance over all rows of all queries."""
+        return float(np.max(self.design.roles.type_weight * self.type_worst))
+
+    @cached_property
+    def lower_bound(self) -> float:
+        """No linear mechanism with Gaussian noise at this privacy has a lower `total_variance`."""
+        design = self.design
+        if self.targets is not None or not design.roles.type_joint.size:
+            design = prepare(self.workload)
+        cost, neighbours = self.privacy.pcost, self.privacy.neighbours
+        rows = optimise_total(design)
+        return total_variance_bound(design, rows, cost, neighbours)
+
+    @property
+    def efficiency(self) -> float:
+        """`lower_bound / total_variance`: 1 means proved optimal for the total."""
+        return self.lower_bound / self.total_variance
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the plan is proved to be the best of all for its objective (up to rounding).
+
+        True for plain marginals under any objective; for other queries where the bound is met.
+        """
+        if not self.design.free and self.planner in ("auto", "residual", "residual+"):
+            return self.share.value <= self.share.bound * (1 + 1e-6)
+        return isinstance(self.objective, TotalVariance) and self.efficiency > 1 - 1e-6
+
+    # ------------------------------------------------------------------ errors of single queries
+
+    def variance(self, query: Query) -> Array:
+        """The exact variance of every row of a query the plan can answer."""
+        return self.mechanism.variance(query)
+
+    def covariance(self, query: Query, other: Query) -> Array:
+        """The exact covariance of every row of one query with every row of another."""
+        return self.mechanism.covariance(query, other)
+
+    def std_error(self, query: Query) -> Array:
+        """The exact standard error of every row of a query."""
+        return np.sqrt(self.variance(query))
+
+    def half_width(self, query: Query, level: float = 0.95, simultaneous: bool = False) -> Array:
+        """Half the width of the interval around every row: pointwise, or for all rows at once."""
+        return half_width_factor(level, query.rows if simultaneous else 1) * self.std_error(query)
+
+    def cost_matrix(self) -> Array:
+        """BᵀΣ⁻¹B of what is measured, for small domains; its largest diagonal entry is the cost."""
+        return self.mechanism.cost_matrix()
+
+    # ------------------------------------------------------------------ looking at it
+
+    def fairness(self) -> list[dict[str, object]]:
+        """One row per kind of table: how many, their size, standard errors; the neglected first."""
+        return fairness_rows(self)
+
+    @property
+    def measured_numbers(self) -> int:
+        """Noisy numbers that a release will hold."""
+        return self.mechanism.numbers
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a release will hold: eight for each measured number."""
+        return 8 * self.measured_numbers
+
+    def __repr__(self) -> str:
+        return f"Plan({len(self.workload):,} queries, rmse {self.rmse:.4g}, ρ = {self.privacy.rho:.6g})"
+
+    def __str__(self) -> str:
+        return describe(self)
+
+    # ------------------------------------------------------------------ releasing
+
+    def release(self, data: object, *, seed: int | None = None):  # type: ignore[no-untyped-def]
+        """Count, add noise once, and return the release. See `noiseplan.release.Release`."""
+        from noiseplan.release.release import make_release
+
+        return make_release(self, data, seed)

@@ -1,0 +1,177 @@
+"""Single rows: the variance of every answer, not only the sum over a table.
+
+The variance of row q = (q_1, …, q_k) of a query is multilinear,
+
+    Σ_{A⊆B} σ²_A ∏_{i∈A} a_i[q_i] ∏_{i∈B∖A} b_i[q_i] ,    a = diag(W V Vᵀ Wᵀ),  b = (W τ)² ,
+
+so its largest value over q_i is always at a corner of the upper right hull of the points (a_i, b_i):
+only those rows need to be looked at for the worst variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError
+from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices.base import Array
+from noiseplan.planning.design import Design, joint_coefficients
+from noiseplan.planning.terms import joint_roles
+
+
+@dataclass(frozen=True, eq=False)
+class RowType:
+    """The rows of one query type: the pair of each attribute, and the subset type of each choice of
+    attributes (2^k, last attribute fastest, −1 where nothing can be measured)."""
+
+    number: int
+    pairs: tuple[int, ...]
+    subsets: IntArray
+    joint: int  # position in design.joints, or −1
+
+
+def row_types(design: Design) -> list[RowType]:
+    """Types that ask for more than plain values; the rows of the others are all alike."""
+    roles = design.roles
+    index = {tuple(row[row >= 0].tolist()): i for i, row in enumerate(design.terms.subset_roles)}
+    joint_place = {joint.number: i for i, joint in enumerate(design.joints)}
+    plain = np.append([roles.roles[r].plain for r in roles.pair_role], True)
+    result = []
+    for number in np.flatnonzero(~plain[roles.types].all(axis=1) | (roles.type_joint >= 0)):
+        pairs = tuple(int(p) for p in roles.types[number] if p >= 0)
+        on = roles.pair_role[list(pairs)]
+        if int(number) in joint_place:
+            on = joint_roles(roles, int(number))
+        subsets = [
+            index.get(tuple(sorted((int(r) for r, i in zip(on, inside, strict=True) if i), reverse=True)), -1)
+            for inside in product((0, 1), repeat=len(on))
+        ]
+        joint = joint_place.get(int(number), -1)
+        result.append(RowType(int(number), pairs, np.array(subsets), joint))
+    return result
+
+
+def plain_types(design: Design) -> IntArray:
+    """Types whose rows all have the same variance."""
+    special = {row.number for row in row_types(design)}
+    return np.array([t for t in range(design.terms.queries) if t not in special], dtype=np.int64)
+
+
+def row_points(design: Design, inverses: dict[int, Array]) -> list[Array]:
+    """[b | a] (rows × 2) of every pair; one row for plain roles."""
+    points = []
+    for pair, role in enumerate(design.roles.pair_role):
+        role = int(role)
+        n = design.roles.roles[role].size
+        if design.roles.roles[role].plain:
+            points.append(np.array([[n**-2.0, (n - 1) / n]]))
+        elif design.grams[pair] is None:  # stands for a dense-matrix query
+            points.append(np.zeros((1, 2)))
+        else:
+            inverse = inverses.get(role, np.ones((1, 1)))
+            groups = design.groups[role]
+            members = np.bincount(groups)
+            full = (inverse / members[:, None])[groups]  # over values
+            matrix = design.roles.pair_matrix(pair)
+            centre = matrix.matmul(full[:, :1])[:, 0] ** 2
+            spread = matrix.quadratic_rows(full[:, 1:] @ full[:, 1:].T)
+            points.append(np.column_stack([centre, np.maximum(spread, 0.0)]))
+    return points
+
+
+def hull_rows(points: Array) -> IntArray:
+    """The corners of the upper right hull of points (b, a): the rows that can be worst."""
+    order = np.lexsort((points[:, 1], points[:, 0]))[::-1]  # by b, then a, descending
+    corners: list[int] = []
+    for i in order:
+        x, y = points[i]
+        if corners and y <= points[corners[-1]][1]:
+            continue  # dominated: smaller b and no larger a
+        while len(corners) >= 2:
+            (x1, y1), (x2, y2) = points[corners[-2]], points[corners[-1]]
+            # The middle corner stays only if it lies strictly outside the line to the new one.
+            if (x2 - x1) * (y - y1) - (y2 - y1) * (x - x1) > 0:
+                break
+            corners.pop()
+        corners.append(int(i))
+    return np.array(corners, dtype=np.int64)
+
+
+def row_coefficients(design: Design, row: RowType, points: list[Array], inverses: dict[int, Array]) -> Array:
+    """Rows × 2^k: the coefficient of σ² of each subset in the variance of each (chosen) row."""
+    if row.joint >= 0:
+        joint = design.joints[row.joint]
+        squares, _ = joint_coefficients(joint, design.joint_inverses(joint, inverses))
+        return squares.reshape(len(squares), -1)
+    result = np.ones((1, 1))
+    for pair in row.pairs:
+        table = points[pair]
+        # every row so far with every row of this pair; b when outside the subset, a when inside
+        result = np.einsum("rs,qi->rqsi", result, table).reshape(len(result) * len(table), -1)
+    return result
+
+
+def worst_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, IntArray]:
+    """Candidates for the worst row of every type: (rows × subset types) coefficients, and their type."""
+    points = row_points(design, inverses)
+    corners = [table[hull_rows(table)] for table in points]
+    pieces, owners = [_plain_rows(design, inverses)], [plain_types(design)]
+    for row in row_types(design):
+        values = row_coefficients(design, row, corners, inverses)
+        pieces.append(_sparse_rows(design, row, values))
+        owners.append(np.full(len(values), row.number))
+    return sp.csr_array(sp.vstack(pieces)), np.concatenate(owners)
+
+
+def _plain_rows(design: Design, inverses: dict[int, Array]) -> sp.csr_array:
+    """One row for each type whose rows are alike: the sum of variances shared evenly."""
+    moments = design.moments(inverses, {})
+    terms = design.terms
+    matrix = terms.matrix(terms.coefficients(moments.residual, moments.mean, moments.joint))
+    chosen = plain_types(design)
+    scale = sp.diags_array(1.0 / design.type_rows[chosen])
+    return sp.csr_array(scale @ matrix[chosen])
+
+
+def grid_variances(tables: list[Array], sigma2: Array) -> Array:
+    """Variances of all combinations of rows, shape (rows_1, …, rows_k)."""
+    return kronecker_apply(tables, sigma2.reshape(*(2,) * len(tables), 1))[..., 0]
+
+
+# Rows listed one by one for an objective that looks at all of them.
+ROW_LIMIT = 3_000_000
+
+
+def all_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, IntArray, Array]:
+    """Every distinct row of every type: coefficients, type, and how often it occurs."""
+    points = row_points(design, inverses)
+    count = sum(prod(len(points[p]) for p in row.pairs) for row in row_types(design))
+    if count > ROW_LIMIT:
+        raise PlanError(
+            f"this objective looks at every row, and the workload has {count:,} distinct ones (limit "
+            f"{ROW_LIMIT:,}); use TotalVariance() or WorstVariance()"
+        )
+    chosen = plain_types(design)
+    pieces, owners = [_plain_rows(design, inverses)], [chosen]
+    often = [(design.type_rows * design.roles.type_count)[chosen].astype(float)]
+    for row in row_types(design):
+        values = row_coefficients(design, row, points, inverses)
+        pieces.append(_sparse_rows(design, row, values))
+        owners.append(np.full(len(values), row.number))
+        repeats = design.type_rows[row.number] / len(values) * design.roles.type_count[row.number]
+        often.append(np.full(len(values), repeats))
+    return sp.csr_array(sp.vstack(pieces)), np.concatenate(owners), np.concatenate(often)
+
+
+def _sparse_rows(design: Design, row: RowType, values: Array) -> sp.csr_array:
+    known = row.subsets >= 0
+    owner = np.repeat(np.arange(len(values)), known.sum())
+    column = np.tile(row.subsets[known], len(values))
+    shape = (len(values), design.terms.subsets)
+    return sp.csr_array((values[:, known].ravel(), (owner, column)), shape=shape)

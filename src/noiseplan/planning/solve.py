@@ -1,0 +1,160 @@
+"""One planning problem: bases and noise for an objective."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.planning.allocation import (
+    Share,
+    share_for_loss,
+    share_for_total,
+    share_for_worst,
+    spend,
+)
+from noiseplan.planning.assemble import role_bases
+from noiseplan.planning.design import Design, Moments
+from noiseplan.planning.neighbours import privacy_rows
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    Objective,
+    PNormVariance,
+    TotalVariance,
+    WorstVariance,
+)
+from noiseplan.planning.rows import all_rows, worst_rows
+from noiseplan.planning.worst import optimise_worst
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Bases and noise of a plan. `rows` are the free roles' U over groups of values."""
+
+    rows: dict[int, Array]
+    bases: dict[int, Basis]
+    privacy: Array  # kinds of neighbours × subset types
+    share: Share
+
+    @property
+    def sigma2(self) -> Array:
+        return self.share.sigma2
+
+    @property
+    def cost(self) -> float:
+        """The privacy cost of these σ²."""
+        return spend(self.privacy, self.sigma2)
+
+
+def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
+    """T = [τ | V] of the free roles over groups of values, from the bases that will be used."""
+    result = {}
+    for r in design.free:
+        summed = np.zeros((design.group_count(r), bases[r].rows + 1))
+        np.add.at(summed, design.groups[r], bases[r].inverse)
+        result[r] = summed
+    return result
+
+
+def moments_of(design: Design, bases: dict[int, Basis]) -> Moments:
+    """R, m, β of the bases that will be used."""
+    betas = {r: basis.sensitivity for r, basis in bases.items()}
+    return design.moments(group_inverses(design, bases), betas)
+
+
+def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:
+    """Query types × subset types: sums of variances are this matrix times σ²."""
+    moments = moments_of(design, bases)
+    terms = design.terms
+    return terms.matrix(terms.coefficients(moments.residual, moments.mean, moments.joint))
+
+
+def solve(
+    design: Design, total_rows: dict[int, Array], objective: Objective, budget: float, neighbours: str
+) -> Solution:
+    """The best bases found for the objective, starting from those planned for the total."""
+    start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours)
+    if isinstance(objective, TotalVariance):
+        return start
+    candidates = [share_given_bases(design, total_rows, objective, budget, neighbours)]
+    if design.free and not isinstance(objective, ConvexLoss):
+        fixed_power = isinstance(objective, PNormVariance)
+        powers = {"powers": (objective.p,), "count_rows": True} if fixed_power else {}
+        rows, _ = optimise_worst(design, total_rows, start.sigma2, **powers)
+        candidates.append(share_given_bases(design, rows, objective, budget, neighbours))
+    return min(candidates, key=lambda solution: solution.share.value)
+
+
+def share_given_bases(
+    design: Design, rows: dict[int, Array], objective: Objective, budget: float, neighbours: str
+) -> Solution:
+    """The best σ² for these bases."""
+    bases = role_bases(design, rows)
+    privacy = privacy_rows(design, bases, neighbours)
+    matrix = type_matrix(design, bases)
+    total = share_for_total(privacy, matrix.T @ design.type_weight, budget)
+    if isinstance(objective, TotalVariance):
+        share = total
+    elif isinstance(objective, WorstVariance):
+        share = _worst(design, bases, privacy, budget)
+    else:
+        share = _smooth(design, bases, privacy, matrix, objective, budget, total)
+    return Solution(rows, bases, privacy, share)
+
+
+def _worst(design: Design, bases: dict[int, Basis], privacy: Array, budget: float) -> Share:
+    rows, owner = worst_rows(design, group_inverses(design, bases))
+    weighted = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
+    return share_for_worst(privacy, weighted, budget)
+
+
+def _smooth(
+    design: Design, bases: dict[int, Basis], privacy: Array, matrix: sp.csr_array,
+    objective: Objective, budget: float, start: Share,
+) -> Share:  # fmt: skip
+    """p-norms over rows, and losses of one number per query."""
+    measured = np.isfinite(start.sigma2) & (start.sigma2 > 0)
+    mixed = privacy[np.argmax(privacy @ np.where(measured, 1 / np.where(measured, start.sigma2, 1), 0))]
+    if isinstance(objective, PNormVariance):
+        rows, owner, often = all_rows(design, group_inverses(design, bases))
+        rows = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
+        loss = _p_norm(objective.p, often)
+    else:
+        assert isinstance(objective, ConvexLoss)
+        scale = design.roles.type_priority / design.type_rows
+        rows = sp.csr_array(sp.diags_array(scale) @ matrix)[design.roles.type_of_query]
+        loss = _own_loss(objective)
+        objective.check_convex(rows @ np.where(measured, start.sigma2, 0.0))
+    share = share_for_loss(mixed[measured], sp.csr_array(rows[:, measured]), budget, loss, start.sigma2[measured])
+    sigma2 = np.where(measured, 1.0, start.sigma2)
+    sigma2[measured] = share.sigma2
+    return _to_budget(privacy, sigma2, rows, measured, budget, loss, share.bound)
+
+
+def _to_budget(privacy, sigma2, rows, measured, budget, loss, bound):  # type: ignore[no-untyped-def]
+    """Scale σ² to cost exactly the budget for the worst neighbour, and say what is reached then."""
+    sigma2 = sigma2 * (spend(privacy, sigma2) / budget)
+    value, _ = loss(rows[:, measured] @ sigma2[measured])
+    return Share(sigma2, float(value), bound)
+
+
+def _p_norm(p: float, often: Array):  # type: ignore[no-untyped-def]
+    def loss(variances: Array) -> tuple[float, Array]:
+        largest = variances.max()
+        powers = often * (variances / largest) ** p
+        norm = powers.sum() ** (1 / p)
+        slope = powers / (variances / largest) * powers.sum() ** (1 / p - 1)
+        return float(largest * norm), slope
+
+    return loss
+
+
+def _own_loss(objective: ConvexLoss):  # type: ignore[no-untyped-def]
+    def loss(variances: Array) -> tuple[float, Array]:
+        return float(objective.function(variances)), objective.slope(variances)
+
+    return loss
+

@@ -1,0 +1,201 @@
+"""Bases for the worst variance: a p-norm of the row variances, with p rising.
+
+Alternating between bases and dual weights oscillates. Minimising the p-norm over all U_i and all
+log σ²_A together, the budget kept by normalisation, does not: p goes from 2 to 3,000 in steps, each
+started where the last one ended. The final σ² come from the convex problem for the final bases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import logsumexp
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices.base import Array
+from noiseplan.planning.design import Design, joint_coefficients
+from noiseplan.planning.oblique import Point, add_joint_gradient, pack, unpack
+from noiseplan.planning.rows import (
+    RowType,
+    _plain_rows,
+    grid_variances,
+    plain_types,
+    row_points,
+    row_types,
+)
+
+POWERS = (2, 4, 8, 16, 40, 100, 300, 1000, 3000)
+# Rows of one query type that are followed at a time: all of a table's rows where they are this few.
+GRID_LIMIT = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """What stays the same during one step: the rows followed, and their weights."""
+
+    design: Design
+    types: list[RowType]
+    factors: dict[int, Array]  # of each pair on a free role: the rows followed, over groups of values
+    fixed: dict[int, Array]  # of every other pair: its table [b | a]
+    plain: sp.csr_array  # rows of the types that never change
+    plain_log_weight: Array
+    log_weight: Array  # of each entry of `types`
+    privacy: Array
+    power: float
+
+
+def optimise_worst(
+    design: Design, rows: dict[int, Array], sigma2: Array, powers: tuple[float, ...] = POWERS,
+    count_rows: bool = False,
+) -> tuple[dict[int, Array], Array]:  # fmt: skip
+    """U of every free role and σ² of every subset type, from a start that plans the total.
+
+    With `count_rows` every row counts as often as it occurs (a true p-norm for a fixed p).
+    """
+    from scipy.optimize import minimize
+
+    shapes = {r: (u.shape[0], u.shape[1]) for r, u in rows.items()}
+    measured = np.where(np.isfinite(sigma2), sigma2, np.max(sigma2[np.isfinite(sigma2)]) * 1e6)
+    x = np.concatenate([np.log(measured), pack(rows)])
+    for power in powers:
+        problem = _problem(design, unpack(x[len(sigma2) :], shapes), power, count_rows)
+        found = minimize(
+            lambda z, p=problem: _value(p, z, shapes), x, jac=True, method="L-BFGS-B",
+            options={"maxiter": 400, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-8},
+        )  # fmt: skip
+        x = found.x
+    points = {r: Point.at(u) for r, u in unpack(x[len(sigma2) :], shapes).items()}
+    return {r: p.rows for r, p in points.items()}, np.exp(x[: len(sigma2)])
+
+
+def _problem(design: Design, rows: dict[int, Array], power: float, count_rows: bool) -> _Problem:
+    types = row_types(design)
+    inverses = {r: Point.at(u).inverse for r, u in rows.items()}
+    points = row_points(design, inverses)
+    factors, fixed = {}, {}
+    for pair, table in enumerate(points):
+        role = int(design.roles.pair_role[pair])
+        if role in rows and design.grams[pair] is not None:
+            widest = max((len(t.pairs) for t in types if pair in t.pairs), default=1)
+            limit = len(table) if count_rows else int(GRID_LIMIT ** (1 / widest))
+            chosen = leading_rows(table, limit)
+            first = np.unique(design.groups[role], return_index=True)[1]
+            factors[pair] = design.roles.pair_matrix(pair).take(chosen)[:, first]
+        else:
+            fixed[pair] = table
+    weights = np.log(design.roles.type_priority)
+    often = np.zeros(len(weights))
+    if count_rows:
+        repeats = [prod_plain_sizes(design, t) for t in range(len(weights))]
+        often = np.log(design.roles.type_count) + np.log(repeats)
+    plain = plain_types(design)
+    return _Problem(
+        design, types, factors, fixed, _plain_rows(design, inverses),
+        weights[plain] + often[plain] / power,
+        np.array([weights[t.number] + often[t.number] / power for t in types]),
+        design.privacy_weights(design.moments(inverses, dict.fromkeys(rows, 1.0)).sensitivity),
+        power,
+    )  # fmt: skip
+
+
+def prod_plain_sizes(design: Design, number: int) -> float:
+    """How many rows of a query share one entry of its grid: the values of its plain attributes."""
+    pairs = design.roles.types[number]
+    roles = [design.roles.roles[r] for r in design.roles.pair_role[pairs[pairs >= 0]]]
+    return float(np.prod([role.size for role in roles if role.plain]))
+
+
+def leading_rows(table: Array, limit: int) -> IntArray:
+    """The rows that come closest to being worst, for some mixture of the two columns."""
+    if len(table) <= limit:
+        return np.arange(len(table))
+    angles = np.linspace(0, np.pi / 2, 4 * limit)
+    directions = np.array([np.cos(angles), np.sin(angles)]) / np.maximum(table.max(axis=0), 1e-300)[:, None]
+    support = table @ directions
+    score = (support / support.max(axis=0)).max(axis=1)
+    return np.sort(np.argsort(-score, kind="stable")[:limit])
+
+
+def _value(problem: _Problem, x: Array, shapes: dict[int, tuple[int, int]]) -> tuple[float, Array]:
+    """log of (p-norm of weighted variances × privacy cost), and its gradient."""
+    design, count = problem.design, design_subsets(problem)
+    y = x[:count]
+    sigma2 = np.exp(y)
+    points = {r: Point.at(u) for r, u in unpack(x[count:], shapes).items()}
+    split = {pair: w @ points[int(design.roles.pair_role[pair])].inverse for pair, w in problem.factors.items()}
+    tables = problem.fixed | {p: np.column_stack([z[:, 0] ** 2, (z[:, 1:] ** 2).sum(1)]) for p, z in split.items()}
+
+    plain = problem.plain @ sigma2
+    grids = [_grid(problem, points, t, tables, sigma2) for t in problem.types]
+    logs = [np.log(plain) + problem.plain_log_weight]
+    logs += [np.log(g).ravel() + w for g, w in zip(grids, problem.log_weight, strict=True)]
+    flat = problem.power * np.concatenate(logs)
+    norm = logsumexp(flat)
+    cost = problem.privacy / sigma2
+    value = norm / problem.power + np.log(cost.sum())
+
+    share = np.exp(flat - norm)  # the weight of each row; ∂value/∂variance = share / variance
+    by_sigma2 = problem.plain.T @ (share[: len(plain)] / plain)
+    by_table = {pair: np.zeros_like(tables[pair]) for pair in problem.factors}
+    by_inverse = {r: np.zeros_like(p.inverse) for r, p in points.items()}
+    start = len(plain)
+    for row, grid in zip(problem.types, grids, strict=True):
+        slope = share[start : start + grid.size].reshape(grid.shape) / grid
+        start += grid.size
+        _add_row_gradient(problem, points, row, tables, sigma2, slope, by_sigma2, by_table, by_inverse)
+    for pair, w in problem.factors.items():
+        column = np.repeat(by_table[pair][:, 1:], split[pair].shape[1], axis=1)
+        column[:, 0] = by_table[pair][:, 0]
+        by_inverse[int(design.roles.pair_role[pair])] += w.T @ (2.0 * split[pair] * column)
+    by_y = by_sigma2 * sigma2 - cost / cost.sum()
+    return float(value), np.concatenate([by_y, *(points[r].pull_back(by_inverse[r]).ravel() for r in points)])
+
+
+def design_subsets(problem: _Problem) -> int:
+    return problem.design.terms.subsets
+
+
+def _sigma2_of(row: RowType, sigma2: Array) -> Array:
+    return np.where(row.subsets >= 0, sigma2[row.subsets], 0.0)
+
+
+def _grid(
+    problem: _Problem, points: dict[int, Point], row: RowType, tables: dict[int, Array], sigma2: Array
+) -> Array:
+    if row.joint < 0:
+        return grid_variances([tables[p] for p in row.pairs], _sigma2_of(row, sigma2))
+    joint = problem.design.joints[row.joint]
+    inverses = problem.design.joint_inverses(joint, {r: p.inverse for r, p in points.items()})
+    squares, _ = joint_coefficients(joint, inverses)
+    return squares.reshape(len(squares), -1) @ _sigma2_of(row, sigma2)
+
+
+def _add_row_gradient(
+    problem: _Problem, points: dict[int, Point], row: RowType, tables: dict[int, Array], sigma2: Array,
+    slope: Array, by_sigma2: Array, by_table: dict[int, Array], by_inverse: dict[int, Array],
+) -> None:  # fmt: skip
+    """Add one type's part of the gradient with respect to σ², tables [b | a] and T."""
+    known = row.subsets >= 0
+    own = _sigma2_of(row, sigma2)
+    if row.joint >= 0:
+        joint = problem.design.joints[row.joint]
+        inverses = problem.design.joint_inverses(joint, {r: p.inverse for r, p in points.items()})
+        squares, _ = joint_coefficients(joint, inverses)
+        np.add.at(by_sigma2, row.subsets[known], (slope @ squares.reshape(len(squares), -1))[known])
+        per_row = slope.reshape(-1, *(1,) * len(inverses)) * own.reshape(1, *(2,) * len(inverses))
+        add_joint_gradient(problem.design, joint, points, per_row, by_inverse)
+        return
+    mine = [tables[p] for p in row.pairs]
+    back = kronecker_apply([t.T for t in mine], slope[..., None])[..., 0].ravel()
+    np.add.at(by_sigma2, row.subsets[known], back[known])
+    cube = own.reshape((2,) * len(mine))
+    for axis, pair in enumerate(row.pairs):
+        if pair in by_table:
+            # slope contracted with every other table leaves (rows of this axis) × (2, …, 2 elsewhere)
+            others = [np.eye(len(t)) if i == axis else t.T for i, t in enumerate(mine)]
+            left = np.moveaxis(kronecker_apply(others, slope[..., None])[..., 0], axis, 0)
+            right = np.moveaxis(cube, axis, 0)
+            by_table[pair] += left.reshape(len(left), -1) @ right.reshape(2, -1).T

@@ -1,0 +1,40 @@
+"""Progress on long work: a bar for people after a second, nothing in logs."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+PATIENCE = 1.0
+
+
+@contextmanager
+def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with the number of steps just done.
+
+    The bar appears on a terminal's standard error once the work has taken a second.
+    """
+    if not sys.stderr.isatty():
+        yield lambda steps: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(title, total=total)
+    started, shown = time.monotonic(), False
+
+    def advance(steps: int) -> None:
+        nonlocal shown
+        bar.advance(task, steps)
+        if not shown and time.monotonic() - started > PATIENCE:
+            bar.start()
+            shown = True
+
+    try:
+        yield advance
+    finally:
+        if shown:
+            bar.stop()

@@ -1,0 +1,96 @@
+"""One answered query: estimates, exact standard errors, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+
+from noiseplan.errors import QueryError
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Query
+from noiseplan.release.intervals import half_width_factor
+
+FRAMES = ("pandas", "polars", "pyarrow")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Estimates of a query's rows with what is known of their noise.
+
+    Intervals cover the noise only, not the data's own errors. `simultaneous` intervals hold for all
+    rows at once with probability `level`, pointwise ones each for itself.
+    """
+
+    query: Query
+    estimate: Array
+    std_error: Array
+    level: float = 0.95
+    simultaneous: bool = False
+    origin: str = ""
+
+    @property
+    def _reach(self) -> Array:
+        rows = self.query.rows if self.simultaneous else 1
+        return half_width_factor(self.level, rows) * self.std_error
+
+    @property
+    def lower(self) -> Array:
+        return self.estimate - self._reach
+
+    @property
+    def upper(self) -> Array:
+        return self.estimate + self._reach
+
+    def columns(self) -> dict[str, list[Hashable] | Array]:
+        """The tidy table as columns: the cells, estimate, std_error, lower, upper."""
+        numbers = {
+            "estimate": self.estimate, "std_error": self.std_error,
+            "lower": self.lower, "upper": self.upper,
+        }  # fmt: skip
+        labels: dict[str, list[Hashable] | Array] = dict(self.query.row_labels())
+        return labels | numbers
+
+    def frame(self, library: str | None = None) -> Any:
+        """The tidy table as a data frame of "pandas", "polars" or "pyarrow".
+
+        By default of the library the data came in, else of the first of the three installed.
+        """
+        import narwhals.stable.v2 as nw
+
+        return nw.from_dict(self.columns(), backend=_library(library or self.origin)).to_native()
+
+    def __str__(self) -> str:
+        shown = 20
+        columns = {name: list(values)[:shown] for name, values in self.columns().items()}
+        text = {
+            name: [f"{v:,.1f}" if isinstance(v, float) else str(v) for v in values]
+            for name, values in columns.items()
+        }
+        widths = {name: max(len(name), *map(len, cells)) for name, cells in text.items()}
+        lines = ["  ".join(f"{name:>{w}}" for name, w in widths.items())]
+        for i in range(len(next(iter(text.values())))):
+            lines.append("  ".join(f"{text[name][i]:>{w}}" for name, w in widths.items()))
+        if self.query.rows > shown:
+            lines.append(f"… {self.query.rows - shown:,} more rows")
+        kind = "simultaneous" if self.simultaneous else "pointwise"
+        lines.append(f"{self.level:.0%} {kind} intervals, covering noise only")
+        return "\n".join(lines)
+
+
+def _library(wanted: str) -> str:
+    if wanted:
+        if wanted not in FRAMES:
+            raise QueryError(f"frames come from {', '.join(FRAMES)}; found {wanted!r}")
+        return wanted
+    for name in FRAMES:
+        if find_spec(name) is not None:
+            return name
+    raise QueryError(
+        "a data frame needs pandas, polars or pyarrow installed (pip install pandas); without one, "
+        "release.answer(query) has .estimate, .std_error, .lower, .upper as arrays"
+    )
+
+

@@ -4,6 +4,8 @@ Near-optimal differentially private answers to linear queries, each with its exa
 declare a schema and a workload, plan under a budget or for targets, release, and ask.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from noiseplan.errors import NoiseplanError
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -12,8 +14,6 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.plan import Plan
-from noiseplan.planning.planner import plan
 from noiseplan.privacy import GDP, ApproxDP, Guarantee, PureDP, zCDP
 from noiseplan.queries import (
     Custom,
@@ -26,10 +26,31 @@ from noiseplan.queries import (
     Total,
     Workload,
 )
-from noiseplan.release.release import Release
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
+    from noiseplan.planning.planner import plan
+    from noiseplan.release.release import Release
+
 __version__ = "0.1.0"
+
+# Planning needs SciPy's sparse matrices, which take longer to load than all the rest: on first use.
+_LAZY = {
+    "Plan": "noiseplan.planning.plan",
+    "Release": "noiseplan.release.release",
+    "plan": "noiseplan.planning.planner",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'noiseplan' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
 
 __all__ = [
     "GDP",

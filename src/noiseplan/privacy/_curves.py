@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 import numpy as np
-from scipy.special import erfcx
+from numpy.typing import NDArray
 
 from noiseplan.privacy.rounding import up
 
@@ -122,11 +122,18 @@ def _normal_density(x: float) -> float:
 
 
 def _mills(t: float) -> float:
-    return math.sqrt(math.pi / 2) * float(erfcx(t / math.sqrt(2)))
+    return float(math.sqrt(math.pi / 2) * _erfcx(t / math.sqrt(2)))
 
 
 def _mills_gap(u: float, mu: float) -> float:
     """R(u) − R(u + μ) for small μ, as the integral of −R′(t) = 1 − tR(t)."""
     t = u + mu * NODES
-    slope = 1 - t * math.sqrt(math.pi / 2) * erfcx(t / math.sqrt(2))
+    slope = 1 - t * math.sqrt(math.pi / 2) * _erfcx(t / math.sqrt(2))
     return mu * float(WEIGHTS @ slope)
+
+
+def _erfcx(t: float | NDArray[np.float64]) -> NDArray[np.float64]:
+    """exp(t²) erfc(t). SciPy is loaded on first use: it takes longer than all of noiseplan."""
+    from scipy.special import erfcx
+
+    return np.asarray(erfcx(t))

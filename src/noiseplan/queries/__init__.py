@@ -1,6 +1,7 @@
 """What people want to know: factors on attributes, queries, workloads."""
 
-from noiseplan.queries.factors import Custom, Factor, Identity, Levels, Prefix, Ranges, Total
+from noiseplan.queries.factors import Custom, Factor, Identity, Prefix, Ranges, Total
+from noiseplan.queries.levels import Levels
 from noiseplan.queries.query import Query
 from noiseplan.queries.workload import Workload
 

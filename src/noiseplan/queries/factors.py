@@ -6,8 +6,9 @@ A query is a Kronecker product of factors, one per attribute; an attribute not n
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from noiseplan.matrices import (
     Matrix,
     PrefixMatrix,
     RangesMatrix,
-    StackMatrix,
     TotalMatrix,
 )
 from noiseplan.matrices.base import Array
@@ -26,7 +26,13 @@ from noiseplan.schema import Attribute
 
 
 class Factor(ABC):
-    """What is asked about one attribute: a matrix with one column per value of the attribute."""
+    """What is asked about one attribute: a matrix with one column per value of the attribute.
+
+    Factors are values: equal ones ask the same, and can be kept in sets and as keys.
+    """
+
+    needs_order: ClassVar[bool] = False
+    """Whether the factor makes sense on ordered attributes only."""
 
     @property
     @abstractmethod
@@ -43,11 +49,31 @@ class Factor(ABC):
 
     def check(self, name: str, attribute: Attribute) -> None:
         """Raise `QueryError` if the factor makes no sense on this attribute."""
+        if self.needs_order:
+            check_ordered(f"{type(self).__name__}()", name, attribute)
 
 
+def check_ordered(word: str, name: str, attribute: Attribute) -> None:
+    """Refuse a factor (in words) on an attribute whose values have no order."""
+    if not attribute.ordered:
+        raise QueryError(
+            f"{word} needs an ordered attribute, but {name!r} is {type(attribute).__name__}: "
+            f"declare it as Ordinal([...]) or Binned([...]), or use Identity() or "
+            f"Levels({{value: group, ...}})"
+        )
+
+
+@final
 @dataclass(frozen=True)
 class Identity(Factor):
-    """One row per value: the plain table."""
+    """One row per value: the plain table.
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Categorical
+    >>> Identity().row_labels(Categorical(["F", "M"]))
+    ('F', 'M')
+    """
 
     label = ""
 
@@ -58,9 +84,17 @@ class Identity(Factor):
         return attribute.labels
 
 
+@final
 @dataclass(frozen=True)
 class Total(Factor):
-    """One row, the sum over all values: the same as not naming the attribute."""
+    """One row, the sum over all values: the same as not naming the attribute.
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Categorical
+    >>> Total().row_labels(Categorical(["F", "M"]))
+    ['total']
+    """
 
     label = "total"
 
@@ -71,19 +105,20 @@ class Total(Factor):
         return ["total"]
 
 
-def _check_ordered(word: str, name: str, attribute: Attribute) -> None:
-    if not attribute.ordered:
-        raise QueryError(
-            f"{word} needs an ordered attribute, but {name!r} is {type(attribute).__name__}: "
-            f"declare it as Ordinal([...]) or Binned([...]), or use Identity() or Levels(...)"
-        )
-
-
+@final
 @dataclass(frozen=True)
 class Prefix(Factor):
-    """One row per value v: how many have a value up to and including v."""
+    """One row per value v: how many have a value up to and including v.
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Ordinal
+    >>> Prefix().row_labels(Ordinal(range(3)))
+    ['≤ 0', '≤ 1', '≤ 2']
+    """
 
     label = "prefix"
+    needs_order = True
 
     def matrix(self, attribute: Attribute) -> Matrix:
         return PrefixMatrix(attribute.size)
@@ -91,159 +126,65 @@ class Prefix(Factor):
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
         return [f"≤ {label}" for label in attribute.labels]
 
-    def check(self, name: str, attribute: Attribute) -> None:
-        _check_ordered("Prefix()", name, attribute)
 
-
+@final
 @dataclass(frozen=True)
 class Ranges(Factor):
-    """One row per interval of consecutive values: those of length 1 first, the total last."""
+    """One row per interval of consecutive values: those of length 1 first, the total last.
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Ordinal
+    >>> Ranges().row_labels(Ordinal(range(3)))
+    [0, 1, 2, '0 … 1', '1 … 2', '0 … 2']
+    """
 
     label = "ranges"
+    needs_order = True
 
     def matrix(self, attribute: Attribute) -> Matrix:
         return RangesMatrix(attribute.size)
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
-        labels = attribute.labels
         pairs = zip(*RangesMatrix(attribute.size).bounds(), strict=True)
-        return [f"{labels[a]} … {labels[b]}" if a < b else labels[a] for a, b in pairs]
-
-    def check(self, name: str, attribute: Attribute) -> None:
-        _check_ordered("Ranges()", name, attribute)
+        return [span_label(attribute, int(first), int(last)) for first, last in pairs]
 
 
-@dataclass(frozen=True, init=False)
-class Levels(Factor):
-    """A hierarchy of groups of values: counties within states, years within decades.
-
-    Parameters
-    ----------
-    levels
-        From fine to coarse. Each is an integer (groups of that many consecutive values), a mapping
-        from value to group, or a sequence with the group of each value in order.
-    leaves
-        Also one row per value (default).
-    total
-        Also one row for all values together (default).
-
-    Examples
-    --------
-    >>> from noiseplan.schema import Ordinal
-    >>> Levels(5, 10).matrix(Ordinal(range(20))).shape      # 20 values, 4 + 2 groups, the total
-    (27, 20)
-    """
-
-    groups: tuple[int | tuple[Hashable, ...] | tuple[tuple[Hashable, Hashable], ...], ...]
-    leaves: bool
-    total: bool
-
-    def __init__(
-        self,
-        *levels: int | Mapping[Hashable, Hashable] | Sequence[Hashable],
-        leaves: bool = True,
-        total: bool = True,
-    ) -> None:
-        object.__setattr__(self, "groups", tuple(_frozen_level(level) for level in levels))
-        object.__setattr__(self, "leaves", bool(leaves))
-        object.__setattr__(self, "total", bool(total))
-        if not (levels or leaves or total):
-            raise QueryError("Levels() without groups, leaves or total has no rows")
-
-    label = "levels"
-
-    def check(self, name: str, attribute: Attribute) -> None:
-        for number, level in enumerate(self.groups):
-            _groups_of_values(level, attribute, f"level {number} of Levels on {name!r}")
-            if isinstance(level, int):
-                _check_ordered(f"Levels({level})", name, attribute)
-
-    def _members(self, attribute: Attribute) -> list[tuple[list[Hashable], Array]]:
-        """Of each level, the group labels and the 0/1 matrix groups × values."""
-        members = []
-        for level in self.groups:
-            of_value = _groups_of_values(level, attribute, "Levels")
-            labels = list(dict.fromkeys(of_value))
-            index = {label: i for i, label in enumerate(labels)}
-            matrix = np.zeros((len(labels), attribute.size))
-            matrix[[index[g] for g in of_value], np.arange(attribute.size)] = 1.0
-            members.append((labels, matrix))
-        return members
-
-    def matrix(self, attribute: Attribute) -> Matrix:
-        blocks: list[Matrix] = [IdentityMatrix(attribute.size)] if self.leaves else []
-        blocks += [DenseMatrix(matrix) for _, matrix in self._members(attribute)]
-        if self.total:
-            blocks.append(TotalMatrix(attribute.size))
-        return StackMatrix(tuple(blocks))
-
-    def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
-        labels: list[Hashable] = list(attribute.labels) if self.leaves else []
-        for level, _ in self._members(attribute):
-            labels += level
-        return [*labels, "total"] if self.total else labels
-
-
-_FrozenLevel = int | tuple[Hashable, ...] | tuple[tuple[Hashable, Hashable], ...]
-
-
-class _MappedLevel(tuple[tuple[Hashable, Hashable], ...]):
-    """A level given as a mapping from value to group, kept hashable."""
-
-
-def _frozen_level(level: int | Mapping[Hashable, Hashable] | Sequence[Hashable]) -> _FrozenLevel:
-    if isinstance(level, bool):
-        raise QueryError("a level is a width, a mapping or a sequence, not a truth value")
-    if isinstance(level, (int, np.integer)):
-        if level < 1:
-            raise QueryError(f"a level of {level} values per group: the width must be at least 1")
-        return int(level)
-    if isinstance(level, Mapping):
-        return _MappedLevel(level.items())
-    if isinstance(level, (str, bytes)):
-        raise QueryError(f"a level is a width, a mapping or a sequence, not the text {level!r}")
-    return tuple(level)
-
-
-def _groups_of_values(level: _FrozenLevel, attribute: Attribute, where: str) -> list[Hashable]:
-    """The group of each value of the attribute, in the order of its codes."""
+def span_label(attribute: Attribute, first: int, last: int) -> Hashable:
+    """ "20 … 29" for a range of codes; the value itself where there is only one."""
     labels = attribute.labels
-    if isinstance(level, int):
-        starts = range(0, attribute.size, level)
-        ends = [min(start + level, attribute.size) - 1 for start in starts]
-        names = [f"{labels[a]} … {labels[b]}" for a, b in zip(starts, ends, strict=True)]
-        return [names[code // level] for code in range(attribute.size)]
-    if isinstance(level, _MappedLevel):
-        groups = dict(level)
-        missing = [label for label in labels if label not in groups]
-        if missing:
-            raise QueryError(f"{where} names no group for {missing[:5]} of the attribute's values")
-        return [groups[label] for label in labels]
-    if len(level) != attribute.size:
-        raise QueryError(
-            f"{where} gives {len(level)} groups for {attribute.size} values: one group per value"
-        )
-    return list(level)
+    return labels[first] if first == last else f"{labels[first]} … {labels[last]}"
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@final
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Custom(Factor):
     """Any rows: a matrix with one column per value of the attribute.
 
+    Parameters
+    ----------
+    matrix
+        Anything NumPy reads as a two-dimensional array of finite numbers.
+    name
+        A word for names and reports. Factors with different names are different.
+
     Examples
     --------
-    >>> Custom([[1] * 65 + [0] * 35]).values.shape
-    (1, 100)
+    >>> working_age = Custom([[0] * 18 + [1] * 47 + [0] * 35], name="working age")
+    >>> working_age
+    Custom(1 × 100, name='working age')
     """
 
     values: Array
     name: str
 
     def __init__(self, matrix: object, name: str | None = None) -> None:
-        values = _checked_matrix(matrix, "Custom")
-        values.setflags(write=False)
+        values = checked_matrix(matrix, "Custom")
+        if name is not None and (not isinstance(name, str) or not name.strip()):
+            raise QueryError(f"Custom: a name is a text that is not empty, found {name!r}")
+        rows = "1 row" if len(values) == 1 else f"{len(values)} rows"
         object.__setattr__(self, "values", values)
-        object.__setattr__(self, "name", name or f"custom[{len(values)} rows]")
+        object.__setattr__(self, "name", name or f"custom[{rows}]")
 
     @property
     def label(self) -> str:
@@ -256,7 +197,7 @@ class Custom(Factor):
         return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
-        return self.values.shape, self.values.tobytes()
+        return self.name, self.values.shape, self.values.tobytes()
 
     def check(self, name: str, attribute: Attribute) -> None:
         if self.values.shape[1] != attribute.size:
@@ -271,13 +212,20 @@ class Custom(Factor):
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
         return [f"row {i}" for i in range(len(self.values))]
 
+    def __repr__(self) -> str:
+        rows, columns = self.values.shape
+        return f"Custom({rows} × {columns}, name={self.name!r})"
 
-def _checked_matrix(matrix: object, where: str) -> Array:
-    """A finite two-dimensional array with at least one row that is not zero."""
+
+def checked_matrix(matrix: object, where: str) -> Array:
+    """A read-only copy of a matrix of finite numbers, at least one of them not zero."""
     try:
-        values = np.array(matrix, dtype=float)
+        found = np.asarray(matrix)
+        if found.dtype.kind not in "biufO":
+            raise TypeError(f"found {found.dtype}")
+        values = np.array(found, dtype=np.float64, order="C")
     except (TypeError, ValueError) as error:
-        raise QueryError(f"{where} needs a matrix of numbers: {error}") from None
+        raise QueryError(f"{where} needs a matrix of numbers, as in [[1, 0, 1]]: {error}") from None
     if values.ndim != 2 or not values.size:
         raise QueryError(
             f"{where} needs a matrix with at least one row and one column, found shape "
@@ -287,4 +235,6 @@ def _checked_matrix(matrix: object, where: str) -> Array:
         raise QueryError(f"{where} needs finite numbers, found NaN or infinity")
     if not values.any():
         raise QueryError(f"{where} has only zeros: there is nothing to answer")
+    values += 0.0  # −0 becomes 0, so that equal matrices have equal bytes
+    values.setflags(write=False)
     return values

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import isfinite, prod
 from numbers import Real
 from types import MappingProxyType
+from typing import final
 
 import numpy as np
 
 from noiseplan.errors import QueryError
 from noiseplan.matrices import Matrix, kronecker_dense
-from noiseplan.matrices.base import Array
-from noiseplan.queries.factors import Custom, Factor, Identity, Total, _checked_matrix
+from noiseplan.matrices.base import DENSE_LIMIT, Array
+from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
 from noiseplan.schema import Schema
 
-# A dense query matrix beyond this many numbers (400 MB) is refused rather than made by accident.
-DENSE_LIMIT = 50_000_000
 
-
+@final
+@dataclass(frozen=True, init=False, eq=False, repr=False, slots=True)
 class Query:
     """A Kronecker product of factors, or one dense matrix over a few attributes.
 
@@ -32,7 +33,7 @@ class Query:
         named are summed over.
     matrix
         Instead of factors: any matrix with one column per cell of the table of the named
-        attributes (last attribute fastest).
+        attributes (in the order they are named, the last fastest).
     weight
         Multiplies the variance of each row in the objective.
     name
@@ -45,9 +46,9 @@ class Query:
     >>> query = Query(schema, {"age": Prefix(), "sex": Identity()})
     >>> query.name, query.rows
     ('prefix(age) × sex', 200)
+    >>> Query(Schema.from_sizes({"a": 2, "b": 2}), ["a"]).dense().tolist()
+    [[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 1.0]]
     """
-
-    __slots__ = ("factors", "joint", "named", "schema", "weight")
 
     schema: Schema
     factors: Mapping[str, Factor]
@@ -65,20 +66,27 @@ class Query:
         name: str | None = None,
     ) -> None:
         if not isinstance(schema, Schema):
-            raise QueryError(f"a query starts with its schema, found {type(schema).__name__}")
+            raise QueryError(
+                f"a query starts with its schema, found {type(schema).__name__}; "
+                f"write Query(schema, ['age', 'sex'])"
+            )
         chosen = _as_mapping(factors)
-        if matrix is not None and len(chosen) == 1:  # a matrix over one attribute is a factor
-            chosen, matrix = {n: Custom(matrix) for n in chosen}, None
+        joint: Array | None = None
+        if matrix is not None:
+            _check_plain(chosen)
+            if len(chosen) == 1:  # a matrix over one attribute is a factor
+                chosen = {attribute: Custom(matrix) for attribute in chosen}
+            else:
+                joint = _joint(schema, list(chosen), matrix)
         ordered = {n: chosen[n] for n in sorted(chosen, key=schema.index)}
         for attribute, factor in ordered.items():
-            _check_factor(schema, attribute, factor)
-        self.schema = schema
-        self.weight = checked_weight(weight)
-        self.named = _checked_name(name)
-        self.joint = None if matrix is None else _joint(schema, list(chosen), matrix, chosen)
-        if self.joint is None:
-            ordered = {n: f for n, f in ordered.items() if not isinstance(f, Total)}
-        self.factors = MappingProxyType(ordered)
+            check_factor(schema, attribute, factor)
+        kept = {n: f for n, f in ordered.items() if not isinstance(f, Total)}
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "factors", MappingProxyType(kept))
+        object.__setattr__(self, "joint", joint)
+        object.__setattr__(self, "weight", checked_weight(weight))
+        object.__setattr__(self, "named", _checked_name(name))
 
     @property
     def attributes(self) -> tuple[str, ...]:
@@ -87,11 +95,13 @@ class Query:
 
     @property
     def name(self) -> str:
+        """The name given, or one made of the attributes: "prefix(age) × sex"."""
         if self.named:
             return self.named
         if self.joint is not None:
-            return f"matrix[{len(self.joint)} rows]({', '.join(self.attributes)})"
-        return " × ".join(factor_name(n, f) for n, f in self.factors.items()) or "total"
+            rows = "1 row" if len(self.joint) == 1 else f"{len(self.joint)} rows"
+            return f"matrix[{rows}]({', '.join(self.attributes)})"
+        return SEPARATOR.join(factor_name(n, f) for n, f in self.factors.items()) or "total"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -102,6 +112,7 @@ class Query:
 
     @property
     def rows(self) -> int:
+        """How many numbers the query asks for."""
         return prod(self.shape)
 
     def matrices(self) -> list[Matrix]:
@@ -116,17 +127,18 @@ class Query:
         cells = list(product(*per_axis))
         return {n: [cell[i] for cell in cells] for i, n in enumerate(self.factors)}
 
-    def dense(self) -> Array:
-        """The query as numbers, rows × domain; for small domains."""
-        if self.rows * self.schema.size > DENSE_LIMIT:
+    def dense(self, limit: int = DENSE_LIMIT) -> Array:
+        """The query as numbers, rows × domain (last attribute fastest); for small domains."""
+        if self.rows * self.schema.size > limit:
             raise QueryError(
-                f"{self.name!r} as a dense matrix has {self.rows} rows × {self.schema.size:,} "
-                f"columns, above the limit of {DENSE_LIMIT:,} numbers"
+                f"{self.name!r} as a dense matrix has {self.rows:,} rows × {self.schema.size:,} "
+                f"columns, above the limit of {limit:,} numbers; use matrices(), one small matrix "
+                f"per attribute, or raise the limit with dense(limit=...)"
             )
         if self.joint is not None:
             return self._dense_joint(self.joint)
         pieces = [
-            (self.factors[n] if n in self.factors else Total()).matrix(a).dense()
+            (self.factors[n] if n in self.factors else Total()).matrix(a).dense(limit)
             for n, a in zip(self.schema.names, self.schema.attributes, strict=True)
         ]
         return kronecker_dense(pieces)
@@ -137,8 +149,25 @@ class Query:
         return np.broadcast_to(spread, (len(joint), *self.schema.shape)).reshape(len(joint), -1)
 
     def __repr__(self) -> str:
+        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         weight = f", weight {self.weight:g}" if self.weight != 1 else ""
-        return f"Query({self.name}: {self.rows:,} rows{weight})"
+        return f"Query({self.name}: {rows}{weight})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (self.schema, dict(self.factors), self.joint, self.weight, self.named)
+
+
+SEPARATOR = " × "
+
+
+def _rebuilt(
+    schema: Schema,
+    factors: dict[str, Factor],
+    joint: Array | None,
+    weight: float,
+    named: str | None,
+) -> Query:
+    return Query(schema, factors, matrix=joint, weight=weight, name=named)
 
 
 def factor_name(attribute: str, factor: Factor) -> str:
@@ -148,14 +177,28 @@ def factor_name(attribute: str, factor: Factor) -> str:
 
 def checked_weight(weight: object) -> float:
     """A positive finite number."""
-    if isinstance(weight, bool) or not isinstance(weight, (Real, np.number)):
+    if isinstance(weight, bool) or not isinstance(weight, Real):
         raise QueryError(f"a weight is a positive number, found {weight!r}")
-    value = float(weight)
+    try:
+        value = float(weight)
+    except OverflowError:
+        value = float("inf")
     if not (isfinite(value) and value > 0):
         raise QueryError(
             f"a weight is a positive finite number, found {value}; leave a query out to ignore it"
         )
     return value
+
+
+def check_factor(schema: Schema, attribute: str, factor: object) -> None:
+    """Refuse what is no factor, and a factor that makes no sense on the attribute."""
+    if not isinstance(factor, Factor):
+        called = f"; did you mean {factor.__name__}()?" if isinstance(factor, type) else ""
+        raise QueryError(
+            f"the factor on {attribute!r} is {factor!r}; use Identity(), Prefix(), Ranges(), "
+            f"Total(), Levels(...) or Custom([[...]]){called}"
+        )
+    factor.check(attribute, schema[attribute])
 
 
 def _checked_name(name: str | None) -> str | None:
@@ -164,40 +207,51 @@ def _checked_name(name: str | None) -> str | None:
     return name
 
 
-def _as_mapping(factors: Mapping[str, Factor] | Sequence[str]) -> dict[str, Factor]:
+def _as_mapping(factors: object) -> dict[str, Factor]:
     if isinstance(factors, Mapping):
         return dict(factors)
     if isinstance(factors, str):
         raise QueryError(f"attributes come as a list or a mapping: write [{factors!r}]")
+    if not isinstance(factors, Iterable):
+        raise QueryError(
+            f"attributes come as a list, ['age', 'sex'], or as a mapping to factors, "
+            f"{{'age': Prefix()}}; found {factors!r}"
+        )
     names = list(factors)
-    twice = {str(n) for n in names if names.count(n) > 1}
+    twice = list(dict.fromkeys(str(n) for n in names if names.count(n) > 1))
     if twice:
-        raise QueryError(f"attributes named twice in one query: {sorted(twice)}")
+        raise QueryError(f"attributes named twice in one query: {', '.join(map(repr, twice))}")
+    for name in names:
+        if not isinstance(name, str):
+            raise QueryError(f"an attribute is named by a text, found {name!r}")
     return {n: Identity() for n in names}
 
 
-def _check_factor(schema: Schema, attribute: str, factor: Factor) -> None:
-    if not isinstance(factor, Factor):
+def _check_plain(chosen: Mapping[str, object]) -> None:
+    """With a matrix, attributes are only named: the matrix says what is asked."""
+    if not chosen:
         raise QueryError(
-            f"the factor on {attribute!r} is {factor!r}; use Identity(), Prefix(), Ranges(), "
-            f"Total(), Levels(...) or Custom([[...]])"
+            "a matrix query names the attributes its columns run over: "
+            "Query(schema, ['age', 'sex'], matrix=...)"
         )
-    factor.check(attribute, schema[attribute])
+    if any(not isinstance(factor, Identity) for factor in chosen.values()):
+        raise QueryError(
+            f"give either factors or a matrix: with a matrix, list only the attributes, "
+            f"Query(schema, {list(chosen)}, matrix=...)"
+        )
 
 
-def _joint(schema: Schema, names: list[str], matrix: object, chosen: Mapping[str, Factor]) -> Array:
+def _joint(schema: Schema, names: list[str], matrix: object) -> Array:
     """The dense matrix with its columns in schema order."""
-    if not names:
-        raise QueryError("a matrix query names the attributes its columns run over")
-    if any(not isinstance(f, Identity) for f in chosen.values()):
-        raise QueryError("give either factors or a matrix: with a matrix, list only the attributes")
-    values = _checked_matrix(matrix, "matrix=")
+    values = checked_matrix(matrix, "matrix=")
     sizes = [schema[n].size for n in names]
     if values.shape[1] != prod(sizes):
         raise QueryError(
             f"the matrix has {values.shape[1]} columns, but the table of {names} has "
-            f"{' × '.join(map(str, sizes))} = {prod(sizes)} cells"
+            f"{SEPARATOR.join(map(str, sizes))} = {prod(sizes)} cells"
         )
     order = sorted(range(len(names)), key=lambda i: schema.index(names[i]))
     cube = values.reshape(len(values), *sizes).transpose(0, *(1 + i for i in order))
-    return np.ascontiguousarray(cube).reshape(len(values), -1)
+    joint = np.ascontiguousarray(cube).reshape(len(values), -1)
+    joint.setflags(write=False)
+    return joint

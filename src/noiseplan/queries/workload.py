@@ -1,46 +1,37 @@
-"""Workloads: many queries, kept as columns of numbers so that a million tables stay cheap."""
+"""Workloads: everything that is to be answered together."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import combination_rows, unique_rows
+from noiseplan.arrays import IntArray, combination_rows
 from noiseplan.errors import QueryError
 from noiseplan.matrices import Matrix
-from noiseplan.matrices.base import Array
+from noiseplan.queries.columns import (
+    QueryColumns,
+    columns_of,
+    joined,
+    merged,
+    padded,
+    without_totals,
+)
 from noiseplan.queries.factors import Factor, Identity, Total
-from noiseplan.queries.query import Query, checked_weight
+from noiseplan.queries.query import SEPARATOR, Query, check_factor, checked_weight, factor_name
 from noiseplan.schema import Schema
 
-IntArray = NDArray[np.int64]
+_SHOWN = 12
+_WEIGHTINGS = {"rows": 0.0, "tables": 1.0, "sqrt": 0.5}
 
 
-@dataclass(frozen=True, eq=False)
-class QueryColumns:
-    """The queries of a workload as columns; row q is query q.
-
-    `attributes[q]` holds the attribute numbers of query q in ascending order, padded with −1;
-    `factors[q]` the index of each attribute's factor in `distinct`, padded likewise;
-    `joint[q]` the index of its dense matrix in `matrices`, or −1.
-    """
-
-    attributes: IntArray
-    factors: IntArray
-    weights: Array
-    joint: IntArray
-    distinct: tuple[Factor, ...]
-    matrices: tuple[Array, ...]
-    names: Mapping[int, str] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-
+@final
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class Workload:
     """Everything to be answered together. Workloads add up; equal queries merge, weights add.
 
@@ -50,28 +41,31 @@ class Workload:
     >>> workload = Workload.marginals(schema, up_to=2)
     >>> len(workload), workload.rows
     (7, 85)
+    >>> workload["age × sex"]
+    Query(age × sex: 20 rows)
+    >>> print(workload.subset([1, 4]) + Query(schema, ["sex"], weight=3))
+    3 queries, 32 rows, over age, sex, region
+      age        10 rows
+      age × sex  20 rows
+      sex         2 rows  weight 3
     """
 
-    def __init__(self, queries: Iterable[Query]) -> None:
-        queries = list(queries)
-        if not queries:
-            raise QueryError("a workload needs at least one query, e.g. Workload.marginals(schema, k=1)")
-        for query in queries:
-            if not isinstance(query, Query):
-                raise QueryError(f"a workload is made of queries, found {query!r}")
-        schema = queries[0].schema
-        if any(query.schema != schema for query in queries):
-            raise QueryError("all queries of a workload must have the same schema")
-        self._set(schema, _merged(_columns(schema, queries)))
+    schema: Schema
+    columns: QueryColumns
 
-    def _set(self, schema: Schema, columns: QueryColumns) -> None:
-        self.schema = schema
-        self.columns = columns
+    def __init__(self, queries: Iterable[Query]) -> None:
+        listed = _checked_queries(queries)
+        schema = listed[0].schema
+        for query in listed:
+            _check_same_schema(query.schema, schema)
+        object.__setattr__(self, "schema", schema)
+        object.__setattr__(self, "columns", merged(columns_of(schema, listed)))
 
     @classmethod
     def _of(cls, schema: Schema, columns: QueryColumns) -> Workload:
         workload = cls.__new__(cls)
-        workload._set(schema, columns)
+        object.__setattr__(workload, "schema", schema)
+        object.__setattr__(workload, "columns", columns)
         return workload
 
     @classmethod
@@ -87,33 +81,43 @@ class Workload:
         """All tables of exactly `k` attributes, or of at most `up_to` (the total included).
 
         `factors` says what is asked of an attribute wherever it occurs, `Identity()` if not named.
+        Tables that become equal because of a `Total()` merge, and their weights add.
+
+        Examples
+        --------
+        >>> from noiseplan.queries import Prefix
+        >>> schema = Schema.from_sizes({"age": 10, "sex": 2, "region": 4})
+        >>> [q.name for q in Workload.marginals(schema, k=2, factors={"age": Prefix()})]
+        ['prefix(age) × sex', 'prefix(age) × region', 'sex × region']
         """
         if (k is None) == (up_to is None):
             raise QueryError("say either k=2 (exactly two attributes) or up_to=2 (at most two)")
         largest = _checked_ways(schema, k if k is not None else up_to)
-        chosen = dict.fromkeys(schema.names, Identity()) | dict(factors or {})
-        Query(schema, chosen)  # checks names and factors
-        distinct = tuple(dict.fromkeys(chosen.values()))
-        factor_of = np.array([distinct.index(chosen[n]) for n in schema.names])
+        chosen = _factor_of_each(schema, factors)
+        distinct = {factor: i for i, factor in enumerate(dict.fromkeys(chosen))}
         sizes = [largest] if k is not None else range(largest + 1)
-        rows = [combination_rows(len(schema), size) for size in sizes]
-        attributes = np.concatenate([_padded(r, largest) for r in rows])
-        kinds = np.where(attributes >= 0, factor_of[attributes], -1)
-        count = len(attributes)
+        rows = [padded(combination_rows(len(schema), size), largest) for size in sizes]
+        attributes = np.concatenate(rows)
+        factor_of = np.array([distinct[factor] for factor in chosen])
         columns = QueryColumns(
-            attributes, kinds, np.full(count, checked_weight(weight)),
-            np.full(count, -1), distinct, (),
-        )  # fmt: skip
-        return cls._of(schema, _merged(_without_totals(columns)))
+            attributes=attributes,
+            factors=np.where(attributes >= 0, factor_of[attributes], -1),
+            weights=np.full(len(attributes), checked_weight(weight)),
+            joint=np.full(len(attributes), -1),
+            distinct=tuple(distinct),
+            matrices=(),
+        )
+        if Total() in distinct:  # otherwise all tables differ by construction
+            columns = merged(without_totals(columns))
+        return cls._of(schema, columns)
 
     def __add__(self, other: Workload | Query) -> Workload:
         if isinstance(other, Query):
             other = Workload([other])
         if not isinstance(other, Workload):
             return NotImplemented
-        if other.schema != self.schema:
-            raise QueryError("workloads over different schemas cannot be added")
-        return self._of(self.schema, _merged(_joined(self.columns, other.columns)))
+        _check_same_schema(other.schema, self.schema)
+        return self._of(self.schema, merged(joined(self.columns, other.columns)))
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -124,10 +128,19 @@ class Workload:
     def __getitem__(self, key: int | str) -> Query:
         if isinstance(key, str):
             return self.query(self.position(key))
-        return self.query(range(len(self))[key])
+        try:
+            position = operator.index(key)
+        except TypeError:
+            raise QueryError(
+                f"a query is found by name or by position, not by {key!r}; "
+                f"for several, use subset([...])"
+            ) from None
+        if not -len(self) <= position < len(self):
+            raise QueryError(f"no query at position {position}: the workload has {len(self):,}")
+        return self.query(position % len(self))
 
     def query(self, position: int) -> Query:
-        """The query at a position."""
+        """The query at a position (from 0)."""
         c = self.columns
         on = c.attributes[position]
         names = [self.schema.names[i] for i in on[on >= 0]]
@@ -139,17 +152,34 @@ class Workload:
         return Query(self.schema, dict(zip(names, kinds, strict=True)), weight=weight, name=name)
 
     def position(self, name: str) -> int:
-        """The position of the query of that name."""
+        """The position of the query of that name; names that were given go first."""
         for position, given in self.columns.names.items():
             if given == name:
                 return position
-        found = [i for i, query in enumerate(self) if query.name == name]
+        found = self._positions_of_made_name(name)
         if len(found) == 1:
             return found[0]
         if found:
-            raise QueryError(f"{len(found)} queries are called {name!r}: give them names of their own")
-        known = ", ".join(repr(query.name) for query, _ in zip(self, range(8), strict=False))
-        raise QueryError(f"no query is called {name!r}; the workload has {known}{' …' * (len(self) > 8)}")
+            raise QueryError(
+                f"{len(found)} queries are called {name!r}: give them names of their own, "
+                f"Query(..., name=...)"
+            )
+        known = ", ".join(repr(self.query(i).name) for i in range(min(8, len(self))))
+        raise QueryError(
+            f"no query is called {name!r}; the workload has {known}{' …' * (len(self) > 8)}"
+        )
+
+    def _positions_of_made_name(self, name: str) -> list[int]:
+        """Positions of queries whose name was made from their attributes, without making them all."""
+        c = self.columns
+        found = [int(q) for q in np.flatnonzero(c.joint >= 0) if self.query(int(q)).name == name]
+        pieces = [(a, f, factor_name(self.schema.names[a], c.distinct[f])) for a, f in self.pairs()]
+        for spelling in _spellings(name, pieces):
+            row = np.full((2, c.attributes.shape[1]), -1)
+            row[:, : len(spelling)] = np.array(spelling, dtype=np.int64).reshape(-1, 2).T
+            same = (c.attributes == row[0]).all(axis=1) & (c.factors == row[1]).all(axis=1)
+            found += np.flatnonzero(same & (c.joint < 0)).tolist()
+        return [q for q in found if q not in c.names]
 
     @cached_property
     def sizes(self) -> IntArray:
@@ -158,7 +188,10 @@ class Workload:
         rows_of = np.ones((len(self.schema) + 1, len(c.distinct) + 1), dtype=np.int64)
         for a, f in self.pairs():
             rows_of[a, f] = self.matrix(a, f).shape[0]
-        size = rows_of[c.attributes, c.factors].prod(axis=1)  # the padding −1 reads the last ones
+        _check_countable(c, np.log2(rows_of))
+        size = np.ones(len(c), dtype=np.int64)
+        for attribute, factor in zip(c.attributes.T, c.factors.T, strict=True):
+            size *= rows_of[attribute, factor]  # the padding −1 reads the last ones
         for q in np.flatnonzero(c.joint >= 0):
             size[q] = len(c.matrices[c.joint[q]])
         return size
@@ -174,7 +207,9 @@ class Workload:
     @property
     def rows(self) -> int:
         """Rows of all queries together."""
-        return int(self.sizes.sum())
+        if self.sizes.sum(dtype=np.float64) < 2**62:
+            return int(self.sizes.sum())
+        return sum(self.sizes.tolist())
 
     def matrix(self, attribute: int, factor: int) -> Matrix:
         """The matrix of a factor (by its number) on an attribute (by its number)."""
@@ -183,143 +218,128 @@ class Workload:
     def weighted(self, scheme: str) -> Workload:
         """The same queries under a weighting scheme, multiplied onto the present weights.
 
-        "rows": every row counts the same (as it is); "tables": every table counts the same, whatever
-        its size (1/rows); "sqrt": in between (1/√rows).
+        "rows": every row counts the same (as it is); "tables": every table counts the same,
+        whatever its size (1/rows); "sqrt": in between (1/√rows).
         """
-        power = {"rows": 0.0, "tables": 1.0, "sqrt": 0.5}
-        if scheme not in power:
-            raise QueryError(f"unknown weighting {scheme!r}; choose from {list(power)}")
-        weights = self.columns.weights / self.sizes ** power[scheme]
+        if scheme not in _WEIGHTINGS:
+            raise QueryError(f"unknown weighting {scheme!r}; choose from {list(_WEIGHTINGS)}")
+        weights = self.columns.weights / self.sizes ** _WEIGHTINGS[scheme]
         return self._of(self.schema, replace(self.columns, weights=weights))
 
-    def subset(self, positions: Sequence[int] | IntArray) -> Workload:
-        """Some of the queries, by position."""
-        keep = np.asarray(positions, dtype=np.int64)
-        if not len(keep):
-            raise QueryError("a workload needs at least one query")
-        c = self.columns
-        place = {int(old): new for new, old in enumerate(keep)}
-        names = {place[i]: name for i, name in c.names.items() if i in place}
-        return self._of(
-            self.schema,
-            replace(c, attributes=c.attributes[keep], factors=c.factors[keep],
-                    weights=c.weights[keep], joint=c.joint[keep], names=names),
-        )  # fmt: skip
+    def subset(self, positions: Sequence[int] | IntArray | NDArray[np.bool_]) -> Workload:
+        """Some of the queries, by position (or by a mask), in the order given."""
+        chosen = np.asarray(positions)
+        if not chosen.size:
+            raise QueryError("a workload needs at least one query: subset([0])")
+        try:
+            keep = np.arange(len(self))[chosen]
+        except IndexError as error:
+            raise QueryError(f"subset: positions are 0 to {len(self) - 1}: {error}") from None
+        if keep.ndim != 1 or not len(keep) or len(np.unique(keep)) < len(keep):
+            raise QueryError("subset takes a list of different positions, at least one")
+        return self._of(self.schema, self.columns.taken(keep))
 
     def __repr__(self) -> str:
-        return f"Workload({len(self):,} queries, {self.rows:,} rows)"
+        return f"Workload({self._counts()})"
+
+    def _counts(self) -> str:
+        return f"{_counted(len(self), 'query', 'queries')}, {_counted(self.rows, 'row', 'rows')}"
 
     def __str__(self) -> str:
-        shown = 12
-        lines = [f"{len(self):,} queries, {self.rows:,} rows, over {self.schema!r}"]
-        width = max(len(self.query(i).name) for i in range(min(shown, len(self))))
-        for i in range(min(shown, len(self))):
-            query = self.query(i)
-            weight = f"   weight {query.weight:g}" if query.weight != 1 else ""
-            lines.append(f"  {query.name:<{width}}  {query.rows:>12,} rows{weight}")
-        if len(self) > shown:
-            lines.append(f"  … and {len(self) - shown:,} more")
+        names = self.schema.names
+        if len(names) > 8:
+            names = (*names[:3], "…", names[-1])
+        lines = [f"{self._counts()}, over {', '.join(names)}"]
+        queries = [self.query(i) for i in range(min(_SHOWN, len(self)))]
+        wide = max(len(query.name) for query in queries)
+        far = max(len(f"{query.rows:,}") for query in queries)
+        for query in queries:
+            rows = "row " if query.rows == 1 else "rows"
+            weight = f"  weight {query.weight:g}" if query.weight != 1 else ""
+            lines.append(f"  {query.name:<{wide}}  {query.rows:>{far},} {rows}{weight}".rstrip())
+        if len(self) > _SHOWN:
+            lines.append(f"  … and {len(self) - _SHOWN:,} more")
         return "\n".join(lines)
 
 
-def _checked_ways(schema: Schema, ways: int | None) -> int:
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _checked_queries(queries: object) -> list[Query]:
+    if isinstance(queries, Query) or not isinstance(queries, Iterable):
+        raise QueryError(f"a workload is made of a list of queries; write Workload([{queries!r}])")
+    listed = list(queries)
+    if not listed:
+        raise QueryError(
+            "a workload needs at least one query, e.g. Workload.marginals(schema, k=1)"
+        )
+    for query in listed:
+        if not isinstance(query, Query):
+            raise QueryError(
+                f"a workload is made of queries, found {query!r}; "
+                f"write Workload([Query(schema, ['age', 'sex'])])"
+            )
+    return listed
+
+
+def _check_same_schema(found: Schema, schema: Schema) -> None:
+    if found is schema or found == schema:
+        return
+    if found.names != schema.names:
+        raise QueryError(
+            f"a workload has one schema: found the attributes {list(found.names)} beside "
+            f"{list(schema.names)}"
+        )
+    pairs = zip(schema.names, found.attributes, schema.attributes, strict=True)
+    name, one, other = next((n, a, b) for n, a, b in pairs if a != b)
+    raise QueryError(f"a workload has one schema: {name!r} is {one!r} beside {other!r}")
+
+
+def _checked_ways(schema: Schema, ways: object) -> int:
     if isinstance(ways, bool) or not isinstance(ways, (int, np.integer)):
         raise QueryError(f"the number of attributes per table is an integer, found {ways!r}")
     if not 0 <= ways <= len(schema):
-        raise QueryError(f"tables of {ways} attributes: the schema has {len(schema)}")
+        raise QueryError(
+            f"tables of {ways} attributes: the schema has {len(schema)}, so say 0 to {len(schema)}"
+        )
     return int(ways)
 
 
-def _padded(rows: IntArray, width: int) -> IntArray:
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1)
+def _factor_of_each(schema: Schema, factors: object) -> list[Factor]:
+    """The factor of every attribute of the schema, in order."""
+    chosen: dict[str, Factor] = dict.fromkeys(schema.names, Identity())
+    if factors is not None:
+        if not isinstance(factors, Mapping):
+            raise QueryError(f"factors= maps attributes to factors, found {factors!r}")
+        for name, factor in factors.items():
+            schema.index(name)
+            check_factor(schema, name, factor)
+            chosen[name] = factor
+    return list(chosen.values())
 
 
-def _columns(schema: Schema, queries: Sequence[Query]) -> QueryColumns:
-    """Columns from query objects."""
-    width = max(len(query.attributes) for query in queries)
-    distinct: dict[Factor, int] = {}
-    matrices: list[Array] = []
-    attributes = np.full((len(queries), width), -1)
-    factors = np.full((len(queries), width), -1)
-    joint = np.full(len(queries), -1)
-    for q, query in enumerate(queries):
-        on = [schema.index(n) for n in query.attributes]
-        attributes[q, : len(on)] = on
-        kinds = [distinct.setdefault(f, len(distinct)) for f in query.factors.values()]
-        factors[q, : len(on)] = kinds
-        if query.joint is not None:
-            joint[q] = len(matrices)
-            matrices.append(query.joint)
-    weights = np.array([query.weight for query in queries])
-    names = {q: query.named for q, query in enumerate(queries) if query.named}
-    return QueryColumns(attributes, factors, weights, joint, tuple(distinct), tuple(matrices), names)
+def _check_countable(c: QueryColumns, log_rows: NDArray[np.float64]) -> None:
+    """Refuse a query with more rows than a 64-bit number can count."""
+    if c.attributes.shape[1] * float(log_rows.max()) < 62:
+        return
+    logs = np.where(c.joint < 0, log_rows[c.attributes, c.factors].sum(axis=1), 0.0)
+    if logs.max() >= 62:
+        raise QueryError(
+            f"query {int(logs.argmax())} of the workload has about 10^{logs.max() * 0.30103:.0f} "
+            f"rows, too many to answer: ask for smaller tables"
+        )
 
 
-def _joined(a: QueryColumns, b: QueryColumns) -> QueryColumns:
-    """The queries of a, then those of b."""
-    width = max(a.attributes.shape[1], b.attributes.shape[1])
-    distinct = tuple(dict.fromkeys(a.distinct + b.distinct))
-    renumber = np.array([distinct.index(f) for f in b.distinct] + [-1])  # last: the padding −1
-    return QueryColumns(
-        np.concatenate([_padded(a.attributes, width), _padded(b.attributes, width)]),
-        np.concatenate([_padded(a.factors, width), _padded(renumber[b.factors], width)]),
-        np.concatenate([a.weights, b.weights]),
-        np.concatenate([a.joint, np.where(b.joint >= 0, b.joint + len(a.matrices), -1)]),
-        distinct,
-        a.matrices + b.matrices,
-        dict(a.names) | {i + len(a): name for i, name in b.names.items()},
-    )
-
-
-def _without_totals(c: QueryColumns) -> QueryColumns:
-    """Drop attributes whose factor is `Total()`: they are summed over like any attribute not named."""
-    totals = [i for i, f in enumerate(c.distinct) if isinstance(f, Total)]
-    if not totals:
-        return c
-    gone = np.isin(c.factors, totals)
-    order = np.argsort(gone, axis=1, kind="stable")  # what stays moves to the front, in its order
-    attributes = np.take_along_axis(np.where(gone, -1, c.attributes), order, axis=1)
-    factors = np.take_along_axis(np.where(gone, -1, c.factors), order, axis=1)
-    return replace(c, attributes=attributes, factors=factors)
-
-
-def _merged(c: QueryColumns) -> QueryColumns:
-    """Merge equal queries: weights add, the first place and the first given name stay.
-
-    Queries that were given different names stay apart, since targets refer to them by name.
-    """
-    given = list(c.names.values())
-    matrix_ids: dict[bytes, int] = {}
-    same_matrix = np.array([matrix_ids.setdefault(m.tobytes(), i) for i, m in enumerate(c.matrices)] + [-1])
-    key = np.column_stack([c.attributes, c.factors, same_matrix[c.joint]])
-    _, kind = unique_rows(key)
-    if len(set(given)) < len(given) or c.names:
-        kind = _split_by_name(kind, c.names)
-    if len(np.unique(kind)) == len(c):
-        return c
-    _, first, kind = np.unique(kind, return_index=True, return_inverse=True)
-    keep = np.sort(first)
-    place = np.empty(len(first), dtype=np.int64)
-    place[np.argsort(first)] = np.arange(len(first))
-    weights = np.bincount(place[kind], weights=c.weights)
-    names: dict[int, str] = {}
-    for i, name in c.names.items():
-        names.setdefault(int(place[kind[i]]), name)
-    return replace(c, attributes=c.attributes[keep], factors=c.factors[keep], weights=weights,
-                   joint=c.joint[keep], names=names)  # fmt: skip
-
-
-def _split_by_name(kind: IntArray, names: Mapping[int, str]) -> IntArray:
-    """Give queries of one kind but of different names different kinds; refuse one name for two kinds."""
-    kind = kind.copy()
-    owner: dict[str, int] = {}
-    first_name: dict[int, str] = {}
-    fresh = int(kind.max()) + 1
-    for i, name in names.items():
-        of = int(kind[i])
-        if owner.setdefault(name, of) != of:
-            raise QueryError(f"two different queries are both called {name!r}")
-        if first_name.setdefault(of, name) != name:
-            kind[i] = fresh + list(owner).index(name)
-    return kind
-
+def _spellings(
+    name: str, pieces: Sequence[tuple[int, int, str]], after: int = -1
+) -> Iterator[list[tuple[int, int]]]:
+    """All ways to read a made name as (attribute, factor) numbers with attributes ascending."""
+    if after < 0 and name == "total":
+        yield []
+    for a, f, text in pieces:
+        if a > after and name == text:
+            yield [(a, f)]
+        elif a > after and name.startswith(text + SEPARATOR):
+            rest = name.removeprefix(text + SEPARATOR)
+            yield from ([(a, f), *tail] for tail in _spellings(rest, pieces, a))

@@ -1,0 +1,162 @@
+"""Levels: a hierarchy of groups of values, as one factor."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+import numpy as np
+
+from noiseplan.errors import QueryError
+from noiseplan.matrices import DenseMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
+from noiseplan.matrices.base import Array
+from noiseplan.queries.factors import Factor, check_ordered, span_label
+from noiseplan.schema import Attribute
+
+# A width, the group of each value in order, or the (value, group) items of a mapping.
+_Level: TypeAlias = int | tuple[Hashable, ...] | frozenset[tuple[Hashable, Hashable]]
+
+_ALLOWED = "a level is a width, a mapping from value to group, or a sequence of groups"
+
+
+@final
+@dataclass(frozen=True, init=False, repr=False)
+class Levels(Factor):
+    """A hierarchy of groups of values: counties within states, years within decades.
+
+    Parameters
+    ----------
+    levels
+        From fine to coarse. Each is an integer (groups of that many consecutive values), a mapping
+        from value to group (it may know more values than the attribute has), or a sequence with the
+        group of each value in order. The rows of a level follow the first value of each group.
+    leaves
+        Also one row per value, first (default).
+    total
+        Also one row for all values together, last (default).
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Categorical, Ordinal
+    >>> Levels(5, 10).matrix(Ordinal(range(20))).shape      # 20 values, 4 + 2 groups, the total
+    (27, 20)
+    >>> region = Categorical(["Kent", "Essex", "Fife"])
+    >>> Levels({"Kent": "England", "Essex": "England", "Fife": "Scotland"}).row_labels(region)
+    ['Kent', 'Essex', 'Fife', 'England', 'Scotland', 'total']
+    """
+
+    groups: tuple[_Level, ...]
+    leaves: bool
+    total: bool
+
+    label = "levels"
+
+    def __init__(
+        self,
+        *levels: int | Mapping[Hashable, Hashable] | Sequence[Hashable],
+        leaves: bool = True,
+        total: bool = True,
+    ) -> None:
+        object.__setattr__(self, "groups", tuple(_frozen_level(level) for level in levels))
+        object.__setattr__(self, "leaves", bool(leaves))
+        object.__setattr__(self, "total", bool(total))
+        if not (levels or leaves or total):
+            raise QueryError(
+                "Levels() without groups, leaves or total has no rows; name a level, as in "
+                "Levels(10, leaves=False, total=False)"
+            )
+
+    def check(self, name: str, attribute: Attribute) -> None:
+        for number, level in enumerate(self.groups):
+            if isinstance(level, int):
+                check_ordered(f"Levels({level})", name, attribute)
+            _grouped(level, attribute, f"level {number} of Levels on {name!r}")
+
+    def matrix(self, attribute: Attribute) -> Matrix:
+        blocks: list[Matrix] = [IdentityMatrix(attribute.size)] if self.leaves else []
+        for level in self.groups:
+            labels, group = _grouped(level, attribute, "Levels")
+            blocks.append(DenseMatrix(_members(group, len(labels))))
+        if self.total:
+            blocks.append(TotalMatrix(attribute.size))
+        return StackMatrix(tuple(blocks))
+
+    def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
+        labels: list[Hashable] = list(attribute.labels) if self.leaves else []
+        for level in self.groups:
+            labels += _grouped(level, attribute, "Levels")[0]
+        return [*labels, "total"] if self.total else labels
+
+    def __repr__(self) -> str:
+        levels = [_described(level) for level in self.groups]
+        flags = ["leaves=False"] * (not self.leaves) + ["total=False"] * (not self.total)
+        return f"Levels({', '.join(levels + flags)})"
+
+
+def _frozen_level(level: object) -> _Level:
+    """A level as something that can be compared and hashed, whatever order a mapping came in."""
+    if isinstance(level, (bool, str, bytes)):
+        raise QueryError(f"{_ALLOWED}; found {level!r}")
+    if isinstance(level, (int, np.integer)):
+        if level < 1:
+            raise QueryError(f"a level of {level} values per group: the width must be at least 1")
+        return int(level)
+    try:
+        if isinstance(level, Mapping):
+            return frozenset(level.items())
+        if isinstance(level, Iterable):
+            groups = tuple(level)
+            hash(groups)
+            return groups
+    except TypeError as error:
+        raise QueryError(f"{_ALLOWED}; a group is a text or a number: {error}") from None
+    raise QueryError(f"{_ALLOWED}; found {level!r}")
+
+
+def _grouped(level: _Level, attribute: Attribute, where: str) -> tuple[list[Hashable], list[int]]:
+    """The label of each group, and the number of the group of each value."""
+    if isinstance(level, int):
+        size = attribute.size
+        spans = [(start, min(start + level, size) - 1) for start in range(0, size, level)]
+        return [span_label(attribute, *span) for span in spans], [c // level for c in range(size)]
+    of_value = _groups_of_values(level, attribute, where)
+    labels = list(dict.fromkeys(of_value))
+    number = {label: i for i, label in enumerate(labels)}
+    return labels, [number[group] for group in of_value]
+
+
+def _groups_of_values(
+    level: tuple[Hashable, ...] | frozenset[tuple[Hashable, Hashable]],
+    attribute: Attribute,
+    where: str,
+) -> list[Hashable]:
+    if isinstance(level, tuple):
+        if len(level) != attribute.size:
+            raise QueryError(
+                f"{where} gives {len(level)} groups for {attribute.size} values: one group per value"
+            )
+        return list(level)
+    groups = dict(level)
+    missing = [label for label in attribute.labels if label not in groups]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise QueryError(
+            f"{where} names no group for {', '.join(map(repr, missing[:5]))}{more}: "
+            f"every value of the attribute needs one"
+        )
+    return [groups[label] for label in attribute.labels]
+
+
+def _members(group: list[int], count: int) -> Array:
+    """The 0/1 matrix groups × values."""
+    matrix = np.zeros((count, len(group)))
+    matrix[group, np.arange(len(group))] = 1.0
+    return matrix
+
+
+def _described(level: _Level) -> str:
+    if isinstance(level, int):
+        return str(level)
+    groups = set(level) if isinstance(level, tuple) else {group for _, group in level}
+    return f"<{len(level)} values in {len(groups)} groups>"

@@ -44,7 +44,8 @@ class IdentityMatrix(Matrix):
 
     def take(self, rows: NDArray[np.intp]) -> Array:
         values = np.arange(self.size)
-        return (values == values[rows][:, None]).astype(float)
+        taken: Array = (values == values[rows][:, None]).astype(float)
+        return taken
 
 
 @final

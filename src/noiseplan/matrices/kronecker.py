@@ -29,8 +29,8 @@ def kronecker_apply(factors: Sequence[Matrix | Array], x: Array) -> Array:
     Examples
     --------
     >>> from noiseplan.matrices import PrefixMatrix
-    >>> table = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> kronecker_apply([PrefixMatrix(2), np.array([[1.0, 1.0]])], table[..., None])[..., 0].tolist()
+    >>> table, total = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1.0, 1.0]])
+    >>> kronecker_apply([PrefixMatrix(2), total], table[..., None])[..., 0].tolist()
     [[3.0], [10.0]]
     """
     widths = tuple(factor.shape[1] for factor in factors)
@@ -67,7 +67,7 @@ def kronecker_dense(factors: Sequence[Array]) -> Array:
     >>> kronecker_dense([np.array([[1.0, 1.0]]), np.eye(2)]).tolist()
     [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 0.0, 1.0]]
     """
-    result = np.ones((1, 1))
+    result: Array = np.ones((1, 1))
     for factor in factors:
-        result = np.kron(result, factor)
+        result = np.kron(result, factor).astype(np.float64, copy=False)
     return result

@@ -49,7 +49,7 @@ class Share:
 
 def share_for_worst(
     privacy: Array, rows: sp.csr_array, budget: float,
-    tolerance: float = 1e-9, steps: int = 20_000,
+    tolerance: float = 1e-9, steps: int = 4000,
 ) -> Share:  # fmt: skip
     """Minimise the largest of the row variances (rows × σ²), at a cost below the budget for every
     row of `privacy` (kinds of neighbours × subset types).
@@ -59,31 +59,41 @@ def share_for_worst(
     For any weights λ on the rows and θ on the neighbours, each summing to one, the largest variance is
     at least the λ-weighted mean, and the θ-weighted cost is at most the budget; so the optimum is at
     least T(λ, θ) = (Σ_a √((privacyᵀθ)_a (rowsᵀλ)_a))²/c. Each step takes the σ² that attain it, scaled to
-    the budget, and moves weight to the rows with more variance and to the neighbours with more cost.
-    The largest variance is an upper bound, T a lower one, and they meet.
+    the budget, and moves weight to the rows with more variance and to the neighbours with more cost:
+    λ ← λ · (variance/largest)^s. The largest variance is an upper bound, T a lower one, and they meet.
+    With s = 1 the bound never falls; longer steps are tried as long as they raise it.
     """
     privacy, columns = np.atleast_2d(privacy), sp.csr_array(rows.T)
     weights = np.full(rows.shape[0], 1.0 / rows.shape[0])
     shares = np.full(len(privacy), 1.0 / len(privacy))
-    best = Share(np.array([]), np.inf, 0.0)
+    best, stride, last = Share(np.array([]), np.inf, 0.0), 1.0, (weights, shares, 0.0)
     for _ in range(steps):
         mixed, variance = shares @ privacy, columns @ weights
+        bound = root_cost(mixed, variance) ** 2 / budget
+        if bound < last[2] and stride > 1.0:  # overshot: back, and on with the safe step
+            (weights, shares, _), stride = last, 1.0
+            continue
         sigma2 = share_for_sum(mixed, variance, budget)
         sigma2 = np.where(np.isfinite(sigma2), sigma2, 1e300)
-        precision = np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
-        costs = privacy @ precision
+        costs = privacy @ np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
         sigma2 = sigma2 * (costs.max() / budget)
         each = rows @ sigma2
-        bound = max(best.bound, root_cost(mixed, variance) ** 2 / budget)
         better = each.max() < best.value
-        best = Share(sigma2 if better else best.sigma2, min(best.value, float(each.max())), bound)
-        if best.value <= bound * (1 + tolerance):
+        best = Share(
+            sigma2 if better else best.sigma2, min(best.value, float(each.max())), max(best.bound, bound)
+        )
+        if best.value <= best.bound * (1 + tolerance):
             break
-        weights = weights * (each / each.max())
-        weights /= weights.sum()
-        shares = shares * (costs / costs.max())
-        shares /= shares.sum()
+        last, stride = (weights, shares, bound), min(stride * 1.3, 1e4)
+        weights = _moved(weights, each, stride)
+        shares = _moved(shares, costs, stride)
     return best
+
+
+def _moved(weights: Array, size: Array, stride: float) -> Array:
+    moved = weights * (size / size.max()) ** stride
+    # No weight is lost for good to underflow: a row may come back.
+    return np.maximum(moved / moved.sum(), 1e-250)
 
 
 def share_for_total(privacy: Array, variance: Array, budget: float) -> Share:

@@ -1,7 +1,7 @@
 """Bases for the worst variance: a p-norm of the row variances, with p rising.
 
 Alternating between bases and dual weights oscillates. Minimising the p-norm over all U_i and all
-log σ²_A together, the budget kept by normalisation, does not: p goes from 2 to 3,000 in steps, each
+log σ²_A together, the budget kept by normalisation, does not: p goes from 8 to 3,000 in steps, each
 started where the last one ended. The final σ² come from the convex problem for the final bases.
 """
 
@@ -27,9 +27,10 @@ from noiseplan.planning.rows import (
     row_types,
 )
 
-POWERS = (2, 4, 8, 16, 40, 100, 300, 1000, 3000)
+POWERS = (8, 64, 500, 3000)
+STEPS_PER_POWER = 80
 # Rows of one query type that are followed at a time: all of a table's rows where they are this few.
-GRID_LIMIT = 4096
+GRID_LIMIT = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ def optimise_worst(
         problem = _problem(design, unpack(x[len(sigma2) :], shapes), power, count_rows)
         found = minimize(
             lambda z, p=problem: _value(p, z, shapes), x, jac=True, method="L-BFGS-B",
-            options={"maxiter": 400, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-8},
+            options={"maxiter": STEPS_PER_POWER, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-8},
         )  # fmt: skip
         x = found.x
     points = {r: Point.at(u) for r, u in unpack(x[len(sigma2) :], shapes).items()}
@@ -77,11 +78,11 @@ def _problem(design: Design, rows: dict[int, Array], power: float, count_rows: b
     points = row_points(design, inverses)
     factors, fixed = {}, {}
     for pair, table in enumerate(points):
-        role = int(design.roles.pair_role[pair])
-        if role in rows and design.grams[pair] is not None:
-            widest = max((len(t.pairs) for t in types if pair in t.pairs), default=1)
-            limit = len(table) if count_rows else int(GRID_LIMIT ** (1 / widest))
-            chosen = leading_rows(table, limit)
+        if _is_free(design, rows, pair):
+            role = int(design.roles.pair_role[pair])
+            together = [sum(_is_free(design, rows, p) for p in t.pairs) for t in types if pair in t.pairs]
+            limit = len(table) if count_rows else int(GRID_LIMIT ** (1 / max(together, default=1)))
+            chosen = followed_rows(table, limit)
             first = np.unique(design.groups[role], return_index=True)[1]
             factors[pair] = design.roles.pair_matrix(pair).take(chosen)[:, first]
         else:
@@ -108,15 +109,22 @@ def prod_plain_sizes(design: Design, number: int) -> float:
     return float(np.prod([role.size for role in roles if role.plain]))
 
 
-def leading_rows(table: Array, limit: int) -> IntArray:
-    """The rows that come closest to being worst, for some mixture of the two columns."""
+def _is_free(design: Design, rows: dict[int, Array], pair: int) -> bool:
+    return int(design.roles.pair_role[pair]) in rows and design.grams[pair] is not None
+
+
+def followed_rows(table: Array, limit: int) -> IntArray:
+    """The rows of a factor to follow: all, or those that come closest to being worst for some mixture of
+    the two columns [b | a], and evenly spaced ones so that no row between them can run away."""
     if len(table) <= limit:
         return np.arange(len(table))
+    even = np.linspace(0, len(table) - 1, max(limit // 2, 2)).round().astype(np.int64)
     angles = np.linspace(0, np.pi / 2, 4 * limit)
-    directions = np.array([np.cos(angles), np.sin(angles)]) / np.maximum(table.max(axis=0), 1e-300)[:, None]
-    support = table @ directions
+    scale = np.maximum(table.max(axis=0), 1e-300)[:, None]
+    support = table @ (np.array([np.cos(angles), np.sin(angles)]) / scale)
     score = (support / support.max(axis=0)).max(axis=1)
-    return np.sort(np.argsort(-score, kind="stable")[:limit])
+    leading = np.argsort(-score, kind="stable")[: limit - len(even)]
+    return np.union1d(even, leading)
 
 
 def _value(problem: _Problem, x: Array, shapes: dict[int, tuple[int, int]]) -> tuple[float, Array]:

@@ -21,7 +21,7 @@ class QueryColumns:
 
     `attributes[q]` holds the attribute numbers of query q in ascending order, padded with −1;
     `factors[q]` the index of each attribute's factor in `distinct`, padded likewise;
-    `joint[q]` the index of its dense matrix in `matrices`, or −1; `names` the names that were given.
+    `joint[q]` the index of its dense matrix in `matrices`, or −1; `names` those that were given.
     """
 
     attributes: IntArray

@@ -134,7 +134,8 @@ def _groups_of_values(
     if isinstance(level, tuple):
         if len(level) != attribute.size:
             raise QueryError(
-                f"{where} gives {len(level)} groups for {attribute.size} values: one group per value"
+                f"{where} gives {len(level)} groups for {attribute.size} values: "
+                f"one group per value"
             )
         return list(level)
     groups = dict(level)

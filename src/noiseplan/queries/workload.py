@@ -23,7 +23,8 @@ from noiseplan.queries.columns import (
     without_totals,
 )
 from noiseplan.queries.factors import Factor, Identity, Total
-from noiseplan.queries.query import SEPARATOR, Query, check_factor, checked_weight, factor_name
+from noiseplan.queries.names import positions_of_made_name
+from noiseplan.queries.query import Query, check_factor, checked_weight
 from noiseplan.schema import Schema
 
 _SHOWN = 12
@@ -156,7 +157,7 @@ class Workload:
         for position, given in self.columns.names.items():
             if given == name:
                 return position
-        found = self._positions_of_made_name(name)
+        found = positions_of_made_name(self, name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -168,18 +169,6 @@ class Workload:
         raise QueryError(
             f"no query is called {name!r}; the workload has {known}{' …' * (len(self) > 8)}"
         )
-
-    def _positions_of_made_name(self, name: str) -> list[int]:
-        """Positions of queries whose name was made from their attributes, without making them all."""
-        c = self.columns
-        found = [int(q) for q in np.flatnonzero(c.joint >= 0) if self.query(int(q)).name == name]
-        pieces = [(a, f, factor_name(self.schema.names[a], c.distinct[f])) for a, f in self.pairs()]
-        for spelling in _spellings(name, pieces):
-            row = np.full((2, c.attributes.shape[1]), -1)
-            row[:, : len(spelling)] = np.array(spelling, dtype=np.int64).reshape(-1, 2).T
-            same = (c.attributes == row[0]).all(axis=1) & (c.factors == row[1]).all(axis=1)
-            found += np.flatnonzero(same & (c.joint < 0)).tolist()
-        return [q for q in found if q not in c.names]
 
     @cached_property
     def sizes(self) -> IntArray:
@@ -329,17 +318,3 @@ def _check_countable(c: QueryColumns, log_rows: NDArray[np.float64]) -> None:
             f"query {int(logs.argmax())} of the workload has about 10^{logs.max() * 0.30103:.0f} "
             f"rows, too many to answer: ask for smaller tables"
         )
-
-
-def _spellings(
-    name: str, pieces: Sequence[tuple[int, int, str]], after: int = -1
-) -> Iterator[list[tuple[int, int]]]:
-    """All ways to read a made name as (attribute, factor) numbers with attributes ascending."""
-    if after < 0 and name == "total":
-        yield []
-    for a, f, text in pieces:
-        if a > after and name == text:
-            yield [(a, f)]
-        elif a > after and name.startswith(text + SEPARATOR):
-            rest = name.removeprefix(text + SEPARATOR)
-            yield from ([(a, f), *tail] for tail in _spellings(rest, pieces, a))

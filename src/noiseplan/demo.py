@@ -22,10 +22,11 @@ from noiseplan.release.answer import Answer
 
 BUDGET = nz.ApproxDP(epsilon=1.0, delta=1e-9)
 LEVEL = 0.95
+TABLES_DRAWN = {"age": "age", "earnings": "hourly earnings in dollars"}
 
 
 @click.command()
-@click.option("--seed", type=int, help="Draw the same noise every time; for trying things out only.")
+@click.option("--seed", type=int, help="Draw the same noise every time, which is not private.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -33,10 +34,11 @@ LEVEL = 0.95
     show_default=True,
     help="Folder for the pictures.",
 )
-def main(seed: int | None, out: Path) -> None:
+@click.option("--format", "kind", type=click.Choice(["png", "svg", "html"]), default="png")
+def main(seed: int | None, out: Path, kind: str) -> None:
     """Plan and release tables of a survey of 61,395 workers."""
     schema = cpssw8_schema()
-    _heading("1  Declare what is public", "61,395 US workers in 2004; earnings in dollars an hour")
+    _heading("1  Declare what is public", "a survey of US workers, March 2005")
     click.echo(schema)
 
     workload = labour_workload(schema)
@@ -44,32 +46,29 @@ def main(seed: int | None, out: Path) -> None:
     click.echo(workload)
 
     plan = nz.plan(workload.weighted("tables"), budget=BUDGET)
-    _heading("3  Plan the noise", f"within {BUDGET}; every error is known before any data is read")
+    _heading("3  Plan the noise", "every error is known before any data is read")
     click.echo(plan)
 
     started = perf_counter()
     release = plan.release(cpssw8_path(), seed=seed)
-    seconds = perf_counter() - started
-    counted = f"DuckDB counted {cpssw8_path().name}, noise was added once: {seconds:.2f} s"
-    _heading("4  Release", counted)
+    took = f"{perf_counter() - started:.2f} s"
+    _heading("4  Release", f"counted by DuckDB in {cpssw8_path().name}, noise added once: {took}")
     click.echo(release)
 
     earnings = release.answer(nz.Query(schema, ["gender", "earnings"]), level=LEVEL)
-    _heading("5  Read a table", f"dollars an hour by gender, ± half a {LEVEL:.0%} interval")
+    _heading("5  Read a table", f"workers by dollars an hour, ± half the {LEVEL:.0%} interval")
     click.echo(earnings_table(earnings))
 
     _heading("6  Ask something else", "no further privacy is spent, and the error is exact")
-    question = young_women_above_twenty(schema)
-    click.echo(_sentence(release.answer(question, level=LEVEL)))
+    click.echo(_sentence(release.answer(young_women_above_twenty(schema), level=LEVEL)))
 
-    _heading("7  Check", "possible here because this survey is public")
-    source = open_source(cpssw8_path(), schema)
+    _heading("7  Check", "against the true counts too, since this survey is public")
     click.echo(check_sums(release))
-    click.echo(check_intervals(release, source))
+    click.echo(check_intervals(release, open_source(cpssw8_path(), schema)))
 
-    _heading("8  Look", "")
-    for line in draw(plan, earnings, out):
-        click.echo(line)
+    _heading("8  Look", "the pictures")
+    for line in draw(release, out, kind):
+        click.echo(f"  {line}")
 
 
 def labour_workload(schema: nz.Schema) -> nz.Workload:
@@ -113,13 +112,13 @@ def young_women_above_twenty(schema: nz.Schema) -> nz.Query:
     return nz.Query(
         schema,
         {attribute: nz.Custom(row) for attribute, row in factors.items()},
-        name="women aged 25 to 34 who earn 20 dollars an hour or more",
+        name="women aged 25 to 34 with 20 dollars an hour or more",
     )
 
 
 def _sentence(answer: Answer) -> str:
     return (
-        f"How many {answer.query.name}?\n"
+        f"{answer.query.name}:\n"
         f"  {answer.estimate[0]:,.0f}, standard error {answer.std_error[0]:.1f}, "
         f"{answer.level:.0%} interval {answer.lower[0]:,.0f} to {answer.upper[0]:,.0f} (noise only)"
     )
@@ -127,17 +126,17 @@ def _sentence(answer: Answer) -> str:
 
 def earnings_table(answer: Answer) -> str:
     """Earnings down the page, women and men side by side."""
-    genders = answer.query.schema["gender"].labels
-    bins = answer.query.schema["earnings"].labels
-    shape = len(genders), len(bins)
-    estimate = answer.estimate.reshape(shape)
-    half = ((answer.upper - answer.lower) / 2).reshape(shape)
-    lines = [f"  {'earnings':<10}" + "".join(f"{gender:>19}" for gender in genders)]
-    for column, label in enumerate(bins):
-        cells = zip(estimate[:, column], half[:, column], strict=True)
-        text = "".join(f"{value:>12,.0f} ± {reach:<4,.0f}" for value, reach in cells)
-        lines.append(f"  {label:<10}{text}".rstrip())
-    return "\n".join(lines)
+    schema = answer.query.schema
+    genders, bins = schema["gender"].labels, schema["earnings"].labels
+    estimates = answer.estimate.reshape(len(genders), len(bins))
+    halves = ((answer.upper - answer.lower) / 2).reshape(estimates.shape)
+    lines = [f"  {'earnings':<10}" + "".join(f"{gender:>10}{'':7}" for gender in genders)]
+    for label, values, reaches in zip(bins, estimates.T, halves.T, strict=True):
+        cells = zip(values, reaches, strict=True)
+        text = "".join(f"{value:>10,.0f} ± {reach:<4.0f}" for value, reach in cells)
+        lines.append(f"  {label:<10}{text}")
+    lines.append("  Answers are unbiased, so the noise may take a small count below zero.")
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def check_sums(release: nz.Release) -> str:
@@ -189,39 +188,37 @@ def true_answers(workload: nz.Workload, source: Projectable) -> Iterator[tuple[n
         yield query, cells.ravel()
 
 
-def draw(plan: nz.Plan, earnings: Answer, out: Path) -> list[str]:
+def draw(release: nz.Release, out: Path, kind: str) -> list[str]:
     """Write the pictures; say where they are, or what is missing to draw them."""
     out.mkdir(parents=True, exist_ok=True)
-    title = "US workers by hourly earnings (dollars), 2004"
     try:
-        pictures = [
-            error_bar_chart(
-                earnings.columns(),
-                "earnings",
-                "gender",
-                title,
-                LEVEL,
-                out / "earnings.png",
-                unit="workers",
-            ),
-            forest_chart(list(expected_errors(plan)), out / "expected-errors.png", unit="workers"),
-        ]
+        pictures = [_draw_table(release, other, out / f"{other}.{kind}") for other in TABLES_DRAWN]
+        errors = list(expected_errors(release.plan))
+        pictures.append(forest_chart(errors, out / f"expected-errors.{kind}", unit="workers"))
     except MissingExtraError as error:
-        return [f"No pictures: {error}"]
-    return [f"  {picture}" for picture in pictures]
+        return [f"none: {error}"]
+    return [str(picture) for picture in pictures]
+
+
+def _draw_table(release: nz.Release, attribute: str, path: Path) -> Path:
+    query = nz.Query(release.plan.workload.schema, ["gender", attribute])
+    answer = release.answer(query, level=LEVEL)
+    columns = {name: list(values) for name, values in answer.columns().items()}
+    title = f"Workers in the survey, by {TABLES_DRAWN[attribute]} and gender"
+    return error_bar_chart(columns, attribute, "gender", title, LEVEL, path, unit="workers")
 
 
 def expected_errors(plan: nz.Plan) -> Iterator[ForestRow]:
     """The standard error of every table: root mean square, and of its best and worst row."""
     for query in plan.workload:
-        errors = plan.std_error(query)
+        errors = plan.std_error(query).round(9)  # equal errors may differ in the last bit
         overall = float(np.sqrt(np.mean(errors**2)))
         yield ForestRow(query.name, overall, float(errors.min()), float(errors.max()))
 
 
 def _heading(title: str, note: str) -> None:
     click.echo()
-    click.echo(click.style(title, bold=True) + (click.style(f"  ·  {note}", dim=True) if note else ""))
+    click.echo(click.style(title, bold=True) + click.style(f"  ·  {note}", dim=True))
 
 
 if __name__ == "__main__":

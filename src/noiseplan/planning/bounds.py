@@ -23,12 +23,7 @@ from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.planning.allocation import root_cost
 from noiseplan.planning.design import Design
-from noiseplan.planning.oblique import (
-    Point,
-    inverse_gradients,
-    moments_at,
-    total_gradient,
-)
+from noiseplan.planning.oblique import Point, cost_and_gradients
 
 DENSE_CELLS = 400
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
@@ -63,8 +58,7 @@ def _trials(design: Design) -> Array:
 def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
     """λ_i of each free role: what a longer column of U_i would be worth."""
     points = {r: Point.at(u) for r, u in rows.items()}
-    _, *slopes = total_gradient(design, moments_at(design, points))
-    gradients = inverse_gradients(design, points, *slopes)
+    _, gradients = cost_and_gradients(design, points)
     result = {}
     for r, point in points.items():
         price = np.maximum(point.column_prices(gradients[r]), 0.0) + 1e-12

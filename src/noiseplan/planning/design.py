@@ -67,21 +67,30 @@ class Design:
     def pairs_of(self, role: int) -> IntArray:
         return np.flatnonzero(self.roles.pair_role == role)
 
-    def moments(self, inverses: dict[int, Array], betas: dict[int, float]) -> Moments:
-        """R = ‖WV‖², m = ‖Wτ‖² from T = [τ | V] (over groups) of each free role.
+    def products(self, inverses: dict[int, Array]) -> dict[int, Array]:
+        """WᵀW T of each pair on a free role: what both the moments and their gradients are made of."""
+        return {
+            int(pair): gram @ inverses[r]
+            for r in inverses
+            for pair in self.pairs_of(r)
+            if (gram := self.grams[pair]) is not None
+        }
+
+    def moments(
+        self, inverses: dict[int, Array], betas: dict[int, float], products: dict[int, Array]
+    ) -> Moments:
+        """R = ‖WV‖², m = ‖Wτ‖² from T = [τ | V] (over groups) of each free role and `products`.
 
         Plain roles have ResidualPlanner's R = n − 1, m = 1/n, β = (n − 1)/n.
         """
         count = len(self.roles.pair_role)
         residual, mean = np.zeros(count), np.zeros(count)
-        sensitivity = np.zeros(len(self.roles.roles))
         for r, role in enumerate(self.roles.roles):
             n = role.size
-            sensitivity[r] = betas.get(r, (n - 1) / n)
             for pair in self.pairs_of(r):
                 gram = self.grams[pair]
-                if r in inverses and gram is not None:
-                    squares = np.einsum("ij,ij->j", inverses[r], gram @ inverses[r])
+                if int(pair) in products:
+                    squares = np.einsum("ij,ij->j", inverses[r], products[int(pair)])
                     mean[pair], residual[pair] = squares[0], squares[1:].sum()
                 elif role.plain:
                     mean[pair], residual[pair] = 1.0 / n, n - 1.0
@@ -91,7 +100,12 @@ class Design:
             joint_coefficients(j, self.joint_inverses(j, inverses))[0].sum(axis=0).ravel()
             for j in self.joints
         ]
-        return Moments(residual, mean, sensitivity, np.concatenate([*joint, np.zeros(0)]))
+        return Moments(residual, mean, self.sensitivities(betas), np.concatenate([*joint, np.zeros(0)]))
+
+    def sensitivities(self, betas: dict[int, float]) -> Array:
+        """β of each role: as given, or ResidualPlanner's."""
+        sizes = [role.size for role in self.roles.roles]
+        return np.array([betas.get(r, (n - 1) / n) for r, n in enumerate(sizes)])
 
     def joint_inverses(self, joint: JointQuery, inverses: dict[int, Array]) -> list[Array]:
         return [inverses.get(int(r), np.ones((1, 1))) for r in joint.roles]

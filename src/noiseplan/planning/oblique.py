@@ -20,6 +20,8 @@ from noiseplan.planning.upright import best_upright
 
 # Both starting points are followed to the end only where that takes no more than about a second.
 BOTH_STARTS_UP_TO = 150
+# From this many values on, steps that gain less than 1e-8 are not worth their price.
+LARGE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,20 +69,18 @@ def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Arra
 
 
 def inverse_gradients(
-    design: Design, points: dict[int, Point], by_residual: Array, by_mean: Array, by_joint: Array
-) -> dict[int, Array]:
+    design: Design, points: dict[int, Point], products: dict[int, Array],
+    by_residual: Array, by_mean: Array, by_joint: Array,
+) -> dict[int, Array]:  # fmt: skip
     """The gradient with respect to each free role's T = [τ | V].
 
     R = ‖WV‖² and m = ‖Wτ‖² give 2 WᵀW T, columns weighted by ∂/∂m (first) and ∂/∂R (others).
     """
     result = {r: np.zeros_like(point.inverse) for r, point in points.items()}
-    for r, point in points.items():
-        for pair in design.pairs_of(r):
-            gram = design.grams[pair]
-            if gram is not None:
-                column = np.full(point.inverse.shape[1], by_residual[pair])
-                column[0] = by_mean[pair]
-                result[r] += 2.0 * (gram @ point.inverse) * column
+    for pair, product in products.items():
+        column = np.full(product.shape[1], 2.0 * by_residual[pair])
+        column[0] = 2.0 * by_mean[pair]
+        result[int(design.roles.pair_role[pair])] += product * column
     _add_joint_gradients(design, points, by_joint, result)
     return result
 
@@ -119,7 +119,7 @@ def add_joint_gradient(
         upstream = np.moveaxis(np.tensordot(upstream, inverses[step], axes=(-1, 1)), -1, 1)
 
 
-def optimise_total(design: Design, tolerance: float = 1e-10) -> dict[int, Array]:
+def optimise_total(design: Design) -> dict[int, Array]:
     """U of every free role (over groups of values) for the weighted sum of variances."""
     from scipy.optimize import minimize
 
@@ -130,26 +130,29 @@ def optimise_total(design: Design, tolerance: float = 1e-10) -> dict[int, Array]
 
     def value(x: Array) -> tuple[float, Array]:
         points = {r: Point.at(u) for r, u in unpack(x, shapes).items()}
-        moments = moments_at(design, points)
-        cost, *slopes = total_gradient(design, moments)
-        gradients = inverse_gradients(design, points, *slopes)
+        cost, gradients = cost_and_gradients(design, points)
         pulled = [points[r].pull_back(gradients[r]).ravel() for r in free]
         return float(np.log(cost)), np.concatenate(pulled) / cost
 
+    large = max(n for _, n in shapes.values()) >= LARGE
     found = []
     for start in _starts(design, shapes):
         answer = minimize(
             value, pack(start), jac=True, method="L-BFGS-B",
-            options={"maxiter": 500, "maxcor": 20, "ftol": tolerance * 1e-2, "gtol": 1e-9},
+            options={"maxiter": 500, "maxcor": 20, "ftol": 1e-8 if large else 1e-13, "gtol": 1e-9},
         )  # fmt: skip
         found.append((float(answer.fun), answer.x))
     best = min(found, key=lambda pair: pair[0])[1]
     return {r: Point.at(u).rows for r, u in unpack(best, shapes).items()}
 
 
-def moments_at(design: Design, points: dict[int, Point]) -> Moments:
+def cost_and_gradients(design: Design, points: dict[int, Point]) -> tuple[float, dict[int, Array]]:
+    """J and its gradient with respect to each free role's T."""
     inverses = {r: point.inverse for r, point in points.items()}
-    return design.moments(inverses, dict.fromkeys(points, 1.0))
+    products = design.products(inverses)
+    moments = design.moments(inverses, dict.fromkeys(points, 1.0), products)
+    cost, *slopes = total_gradient(design, moments)
+    return cost, inverse_gradients(design, points, products, *slopes)
 
 
 def pack(arrays: dict[int, Array]) -> Array:
@@ -184,8 +187,9 @@ def optimise_upright(design: Design) -> dict[int, Array]:
 
 def role_grams(design: Design) -> dict[int, Array]:
     """What each free role is asked, as one Gram matrix: its factors by their weight in the objective."""
-    plain = {r: Point.at(Basis.orthogonal(design.group_count(r)).measure) for r in design.free}
-    _, by_residual, _, _ = total_gradient(design, moments_at(design, plain))
+    plain = {r: Point.at(Basis.orthogonal(design.group_count(r)).measure).inverse for r in design.free}
+    moments = design.moments(plain, dict.fromkeys(plain, 1.0), design.products(plain))
+    _, by_residual, _, _ = total_gradient(design, moments)
     return {r: _weighted_gram(design, r, by_residual) for r in design.free}
 
 

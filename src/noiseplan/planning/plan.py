@@ -42,6 +42,7 @@ class Plan:
     bases: dict[int, Basis]
     sigma2: Array
     share: Share
+    total_rows: dict[int, Array]
     seconds: float
 
     # ------------------------------------------------------------------ errors over the workload
@@ -83,12 +84,11 @@ class Plan:
     @cached_property
     def lower_bound(self) -> float:
         """No linear mechanism with Gaussian noise at this privacy has a lower `total_variance`."""
-        design = self.design
-        if self.targets is not None or not design.roles.type_joint.size:
+        design, rows = self.design, self.total_rows
+        if self.targets is not None:  # planned with other weights than the total's
             design = prepare(self.workload)
-        cost, neighbours = self.privacy.pcost, self.privacy.neighbours
-        rows = optimise_total(design)
-        return total_variance_bound(design, rows, cost, neighbours)
+            rows = optimise_total(design)
+        return total_variance_bound(design, rows, self.privacy.pcost, self.privacy.neighbours)
 
     @property
     def efficiency(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -98,6 +99,7 @@ def plan(
         bases=solution.bases,
         sigma2=sigma2,
         share=solution.share,
+        total_rows=solution.total_rows,
         seconds=time.perf_counter() - started,
     )
 
@@ -106,7 +108,8 @@ def _solution(
     design: Design, objective: Objective, planner: str, neighbours: str, budget: float
 ) -> Solution:
     if planner == "residual+":
-        return share_given_bases(design, optimise_upright(design), objective, budget, neighbours)
+        rows = optimise_upright(design)
+        return share_given_bases(design, rows, objective, budget, neighbours, rows)
     if planner == "product":
         return _product(design, objective, budget, neighbours)
     return solve(design, optimise_total(design), objective, budget, neighbours)
@@ -124,14 +127,14 @@ def _product(design: Design, objective: Objective, budget: float, neighbours: st
         sigma2 = np.where((design.terms.subset_roles < 0).all(axis=1), 0.0, sigma2)
     sigma2 = sigma2 * (spend(privacy, sigma2) / budget)
     value = float(design.type_weight @ (type_matrix(design, bases) @ sigma2))
-    return Solution(rows, bases, privacy, Share(sigma2, value, 0.0))
+    return Solution(rows, bases, privacy, Share(sigma2, value, 0.0), rows)
 
 
 def _rescaled(solution: Solution, factor: float) -> Solution:
     """The same plan at `factor` times the privacy cost, so at 1/factor of every variance."""
     share = solution.share
     scaled = Share(share.sigma2 / factor, share.value / factor, share.bound / factor)
-    return Solution(solution.rows, solution.bases, solution.privacy, scaled)
+    return replace(solution, share=scaled)
 
 
 def _guarantee(solution: Solution, sigma2: Array, neighbours: Neighbours) -> Guarantee:

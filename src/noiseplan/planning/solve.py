@@ -38,6 +38,7 @@ class Solution:
     bases: dict[int, Basis]
     privacy: Array  # kinds of neighbours × subset types
     share: Share
+    total_rows: dict[int, Array]  # the U planned for the total, which the lower bound starts from
 
     @property
     def sigma2(self) -> Array:
@@ -62,7 +63,8 @@ def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
 def moments_of(design: Design, bases: dict[int, Basis]) -> Moments:
     """R, m, β of the bases that will be used."""
     betas = {r: basis.sensitivity for r, basis in bases.items()}
-    return design.moments(group_inverses(design, bases), betas)
+    inverses = group_inverses(design, bases)
+    return design.moments(inverses, betas, design.products(inverses))
 
 
 def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:
@@ -76,21 +78,22 @@ def solve(
     design: Design, total_rows: dict[int, Array], objective: Objective, budget: float, neighbours: str
 ) -> Solution:
     """The best bases found for the objective, starting from those planned for the total."""
-    start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours)
+    start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours, total_rows)
     if isinstance(objective, TotalVariance):
         return start
-    candidates = [share_given_bases(design, total_rows, objective, budget, neighbours)]
+    candidates = [share_given_bases(design, total_rows, objective, budget, neighbours, total_rows)]
     if design.free and not isinstance(objective, ConvexLoss):
         fixed_power = isinstance(objective, PNormVariance)
         powers = {"powers": (objective.p,), "count_rows": True} if fixed_power else {}
         rows, _ = optimise_worst(design, total_rows, start.sigma2, **powers)
-        candidates.append(share_given_bases(design, rows, objective, budget, neighbours))
+        candidates.append(share_given_bases(design, rows, objective, budget, neighbours, total_rows))
     return min(candidates, key=lambda solution: solution.share.value)
 
 
 def share_given_bases(
-    design: Design, rows: dict[int, Array], objective: Objective, budget: float, neighbours: str
-) -> Solution:
+    design: Design, rows: dict[int, Array], objective: Objective, budget: float, neighbours: str,
+    total_rows: dict[int, Array],
+) -> Solution:  # fmt: skip
     """The best σ² for these bases."""
     bases = role_bases(design, rows)
     privacy = privacy_rows(design, bases, neighbours)
@@ -102,7 +105,7 @@ def share_given_bases(
         share = _worst(design, bases, privacy, budget)
     else:
         share = _smooth(design, bases, privacy, matrix, objective, budget, total)
-    return Solution(rows, bases, privacy, share)
+    return Solution(rows, bases, privacy, share, total_rows)
 
 
 def _worst(design: Design, bases: dict[int, Basis], privacy: Array, budget: float) -> Share:

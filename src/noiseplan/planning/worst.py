@@ -97,7 +97,7 @@ def _problem(design: Design, rows: dict[int, Array], power: float, count_rows: b
         design, types, factors, fixed, _plain_rows(design, inverses),
         weights[plain] + often[plain] / power,
         np.array([weights[t.number] + often[t.number] / power for t in types]),
-        design.privacy_weights(design.moments(inverses, dict.fromkeys(rows, 1.0)).sensitivity),
+        design.privacy_weights(design.sensitivities(dict.fromkeys(rows, 1.0))),
         power,
     )  # fmt: skip
 

@@ -1,0 +1,206 @@
+"""Every matrix class against brute force: a new class needs one line in `CASES`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from noiseplan.errors import QueryError
+from noiseplan.matrices import (
+    DenseMatrix,
+    IdentityMatrix,
+    Matrix,
+    PrefixMatrix,
+    RangesMatrix,
+    StackMatrix,
+    TotalMatrix,
+)
+from noiseplan.queries import Levels
+from noiseplan.schema import Ordinal
+
+SIZES = (1, 2, 7)
+
+
+def brute_identity(n: int) -> NDArray[np.float64]:
+    return np.array([[float(i == j) for j in range(n)] for i in range(n)])
+
+
+def brute_prefix(n: int) -> NDArray[np.float64]:
+    return np.array([[1.0 if j <= i else 0.0 for j in range(n)] for i in range(n)])
+
+
+def brute_ranges(n: int) -> NDArray[np.float64]:
+    """Intervals by length, then by where they start."""
+    spans = [range(a, a + length) for length in range(1, n + 1) for a in range(n - length + 1)]
+    return np.array([[float(j in span) for j in range(n)] for span in spans])
+
+
+def brute_groups(n: int, width: int) -> NDArray[np.float64]:
+    groups = range(-(-n // width))
+    return np.array([[float(j // width == g) for j in range(n)] for g in groups])
+
+
+def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
+    for n in SIZES:
+        any_rows = np.random.default_rng(n).normal(size=(3, n))
+        yield f"identity-{n}", IdentityMatrix(n), brute_identity(n)
+        yield f"total-{n}", TotalMatrix(n), np.ones((1, n))
+        yield f"prefix-{n}", PrefixMatrix(n), brute_prefix(n)
+        yield f"ranges-{n}", RangesMatrix(n), brute_ranges(n)
+        yield f"dense-{n}", DenseMatrix(any_rows), any_rows
+        yield (
+            f"stack-{n}",
+            StackMatrix((DenseMatrix(any_rows), RangesMatrix(n), TotalMatrix(n), PrefixMatrix(n))),
+            np.vstack([any_rows, brute_ranges(n), np.ones((1, n)), brute_prefix(n)]),
+        )
+        inner = StackMatrix((TotalMatrix(n), IdentityMatrix(n)))
+        yield (
+            f"stack-of-stacks-{n}",
+            StackMatrix((inner, inner)),
+            np.vstack([np.ones((1, n)), brute_identity(n)] * 2),
+        )
+        yield (
+            f"levels-{n}",
+            Levels(2, 3).matrix(Ordinal(range(n))),
+            np.vstack([brute_identity(n), brute_groups(n, 2), brute_groups(n, 3), np.ones((1, n))]),
+        )
+
+
+CASES = list(_cases())
+every_matrix = pytest.mark.parametrize(
+    ("matrix", "dense"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+
+
+def test_every_class_is_tested() -> None:
+    """A matrix class that is missing from `CASES` fails here."""
+    assert {type(matrix) for _, matrix, _ in CASES} == set(Matrix.__subclasses__())
+
+
+@every_matrix
+def test_dense(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    assert matrix.shape == dense.shape
+    assert matrix.dense().dtype == np.float64
+    np.testing.assert_array_equal(matrix.dense(), dense)
+
+
+@every_matrix
+@pytest.mark.parametrize("trailing", [(), (1,), (3,), (2, 4), (0,)])
+def test_matmul(matrix: Matrix, dense: NDArray[np.float64], trailing: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(size=(matrix.shape[1], *trailing))
+    before = x.copy()
+    product = matrix.matmul(x)
+    expected = np.einsum("ri,i...->r...", dense, x)
+    assert product.shape == (len(dense), *trailing)
+    np.testing.assert_allclose(product, expected, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(x, before)
+
+
+@every_matrix
+def test_matmul_of_memory_in_any_order(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    x = np.random.default_rng(1).normal(size=(5, matrix.shape[1], 4))
+    np.testing.assert_allclose(
+        matrix.matmul(np.moveaxis(x, 1, 0)), np.einsum("ri,aib->rab", dense, x), atol=1e-12
+    )
+
+
+@every_matrix
+def test_gram(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    np.testing.assert_allclose(matrix.gram(), dense.T @ dense, rtol=0, atol=1e-12)
+
+
+@every_matrix
+@pytest.mark.parametrize("seed", range(3))
+def test_quadratic_rows(matrix: Matrix, dense: NDArray[np.float64], seed: int) -> None:
+    half = np.random.default_rng(seed).normal(size=(matrix.shape[1],) * 2)
+    s = half + half.T  # symmetric and indefinite
+    before = s.copy()
+    expected = [row @ s @ row for row in dense]
+    np.testing.assert_allclose(matrix.quadratic_rows(s), expected, rtol=0, atol=1e-11)
+    np.testing.assert_array_equal(s, before)
+
+
+@every_matrix
+def test_take(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    rows = np.random.default_rng(2).integers(-len(dense), len(dense), size=9)  # with repetition
+    np.testing.assert_array_equal(matrix.take(rows), dense[rows])
+    backwards = np.arange(len(dense))[::-1]
+    np.testing.assert_array_equal(matrix.take(backwards), dense[::-1])
+    assert matrix.take(np.zeros(0, dtype=np.intp)).shape == (0, matrix.shape[1])
+
+
+@every_matrix
+def test_take_outside(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    for row in (len(dense), -len(dense) - 1):
+        with pytest.raises(IndexError):
+            matrix.take(np.array([row]))
+
+
+@every_matrix
+def test_results_may_be_written_to_without_changing_the_matrix(
+    matrix: Matrix, dense: NDArray[np.float64]
+) -> None:
+    for result in (matrix.gram(), matrix.dense(), matrix.quadratic_rows(np.eye(matrix.shape[1]))):
+        result += 1.0
+    np.testing.assert_array_equal(matrix.dense(), dense)
+    np.testing.assert_allclose(matrix.gram(), dense.T @ dense, atol=1e-12)
+
+
+def test_rows_of_the_paper() -> None:
+    """Spec E6: W_prefix(3) and W_range(3)."""
+    assert PrefixMatrix(3).dense().tolist() == [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    rows = ["".join(str(int(v)) for v in row) for row in RangesMatrix(3).dense()]
+    assert rows == ["100", "010", "001", "110", "011", "111"]
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_bounds_of_ranges(n: int) -> None:
+    first, last = RangesMatrix(n).bounds()
+    for row, a, b in zip(brute_ranges(n), first, last, strict=True):
+        assert np.flatnonzero(row).tolist() == list(range(a, b + 1))
+
+
+def test_large_matrices_are_applied_but_not_stored() -> None:
+    n = 10_000
+    big = StackMatrix((IdentityMatrix(n), PrefixMatrix(n), TotalMatrix(n)))
+    x = np.arange(n, dtype=float)
+    assert big.matmul(x)[[n - 1, 2 * n - 1, 2 * n]].tolist() == [n - 1, x.sum(), x.sum()]
+    taken = big.take(np.array([3, n + 3, 2 * n]))
+    assert taken.sum(axis=1).tolist() == [1, 4, n]
+    with pytest.raises(QueryError, match=r"StackMatrix .*20,001 × 10,000.*take\(.*limit="):
+        big.dense()
+
+
+def test_the_limit_of_dense_can_be_moved() -> None:
+    assert PrefixMatrix(3).dense(limit=9).shape == (3, 3)
+    with pytest.raises(QueryError, match="above the limit of 8"):
+        PrefixMatrix(3).dense(limit=8)
+
+
+@pytest.mark.parametrize("kind", [IdentityMatrix, TotalMatrix, PrefixMatrix, RangesMatrix])
+def test_equality_is_by_class_and_size(kind: Any) -> None:
+    assert kind(3) == kind(3)
+    assert hash(kind(3)) == hash(kind(3))
+    assert kind(3) != kind(4)
+    assert all(kind(3) != other(3) for other in (IdentityMatrix, PrefixMatrix) if other is not kind)
+
+
+@pytest.mark.parametrize("kind", [IdentityMatrix, TotalMatrix, PrefixMatrix, RangesMatrix])
+def test_no_columns(kind: Any) -> None:
+    with pytest.raises(QueryError, match="at least one column, found 0"):
+        kind(0)
+
+
+def test_what_is_no_matrix() -> None:
+    with pytest.raises(QueryError, match=r"two-dimensional array, found shape \(3,\)"):
+        DenseMatrix(np.ones(3))
+    with pytest.raises(QueryError, match="at least one column"):
+        DenseMatrix(np.ones((3, 0)))
+    with pytest.raises(QueryError, match="at least one block"):
+        StackMatrix(())
+    with pytest.raises(QueryError, match=r"equal width; found widths \[2, 3\]"):
+        StackMatrix((TotalMatrix(2), TotalMatrix(3)))

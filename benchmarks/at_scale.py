@@ -60,11 +60,17 @@ def measuring(figures: dict[int, Any]) -> Table:
         )
     return Table(
         title="Measuring all ≤3-way tables",
-        sentence=f"CPU seconds for {RECORDS:,} records: counting; transforming counts, drawing noise and "
-        "adding it; and NumPy's `standard_normal` alone for as many numbers.",
-        source="the RP program (counting included; out of memory at d = 100), and `standard_normal`.",
-        columns="domain | noisy numbers | RP program | counting | measuring | noise alone | ratio | "
-        "verdict",
+        sentence=(
+            f"CPU seconds for {RECORDS:,} records: counting; transforming counts, drawing noise "
+            "and adding it; and NumPy's `standard_normal` alone for as many numbers."
+        ),
+        source=(
+            "the RP program (counting included; out of memory at d = 100), and `standard_normal`."
+        ),
+        columns=(
+            "domain | noisy numbers | RP program | counting | measuring | noise alone | ratio | "
+            "verdict"
+        ),
         rows=tuple(rows),
         claims=(all_rows(f"measuring at most {NOISE_LIMIT:g}× the noise alone", rows),),
     )
@@ -94,12 +100,16 @@ def reconstruction(figures: dict[int, Any]) -> Table:
     ratios = [f["seen_rmse"] / f["rmse"] for f in figures.values() if f["seen_rmse"]]
     return Table(
         title="Putting all ≤3-way tables together",
-        sentence="CPU seconds to compute every cell of every table through `release.batches()`, beside a "
-        "plain copy of as many numbers. The last figure is the root mean squared difference from "
-        "the true counts over the one the plan stated.",
+        sentence=(
+            "CPU seconds to compute every cell of every table through `release.batches()`, "
+            "beside a plain copy of as many numbers. The last figure is the root mean squared "
+            "difference from the true counts over the one the plan stated."
+        ),
         source="the RP program (out of memory at d = 100) and Table 3 of the RP+ paper.",
-        columns="domain | cells | RP program | paper | noiseplan | million cells a second | times a copy "
-        "| error seen / stated | verdict",
+        columns=(
+            "domain | cells | RP program | paper | noiseplan | million cells a second | times a "
+            "copy | error seen / stated | verdict"
+        ),
         rows=tuple(rows),
         claims=(
             Claim(
@@ -132,10 +142,15 @@ def memory(figures: dict[int, Any]) -> Table:
         )
     return Table(
         title="Memory of a whole release",
-        sentence="MiB at the peak of a process that plans, counts, measures and streams every table once, "
-        "interpreter and libraries included; kept are the noisy numbers, eight bytes each.",
-        source="the limit of 2 GiB beyond what is kept; the RP program needs 5614 MB at d = 50 and runs "
-        "out of memory at d = 100.",
+        sentence=(
+            "MiB at the peak of a process that plans, counts, measures and streams every table "
+            "once, interpreter and libraries included; kept are the noisy numbers, eight bytes "
+            "each."
+        ),
+        source=(
+            "the limit of 2 GiB beyond what is kept; the RP program needs 5614 MB at d = 50 and "
+            "runs out of memory at d = 100."
+        ),
         columns="domain | peak | kept | beyond | verdict",
         rows=tuple(rows),
         claims=(all_rows("at most 2 GiB beyond what is kept", rows),),

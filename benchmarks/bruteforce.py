@@ -28,7 +28,7 @@ class Measured:
 
     def recovery(self) -> Array:
         """A⁺ of A = Σ^{-1/2}B: W (BᵀΣ⁻¹B)⁺ W'ᵀ, the covariance of W and W', is (WA⁺)(W'A⁺)ᵀ."""
-        return np.linalg.pinv(self.matrix / self.sigma[:, None], rcond=1e-12)
+        return np.asarray(np.linalg.pinv(self.matrix / self.sigma[:, None], rcond=1e-12))
 
 
 def measured(plan: nz.Plan) -> Measured:

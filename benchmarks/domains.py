@@ -37,7 +37,8 @@ class Domain:
             return nz.Workload([nz.Query(self.schema, names) for names in self._small()])
         factors = self.factors(factor) if factor else None
         if ways.startswith("≤"):
-            return nz.Workload.marginals(self.schema, up_to=int(ways[1:]), factors=factors)
+            most = min(int(ways[1:]), len(self.sizes))
+            return nz.Workload.marginals(self.schema, up_to=most, factors=factors)
         return nz.Workload.marginals(self.schema, k=int(ways), factors=factors)
 
     def _small(self) -> Iterator[list[str]]:

@@ -24,7 +24,9 @@ def tables(quick: bool) -> Iterator[Table]:
     ours = seconds["import noiseplan"]
     yield Table(
         title="Importing",
-        sentence="CPU seconds in a fresh interpreter, its own start not counted; the best of several.",
+        sentence=(
+            "CPU seconds in a fresh interpreter, its own start not counted; the best of several."
+        ),
         source="nobody; NumPy's own import is most of it, and planning loads SciPy on first use.",
         columns="statement | CPU seconds",
         rows=tuple((label, decimals(spent, 3)) for label, spent in seconds.items()),

@@ -5,8 +5,8 @@ Over all linear mechanisms with Gaussian noise at privacy cost 1 the least Σ we
     min tr(G X⁺)  over X ⪰ 0 with diag X ≤ 1,    G = Σ_q w_q W_qᵀW_q .
 
 For any probability λ on the cells, relaxing the constraint to Σ λ_r X_rr ≤ 1 gives the value t²
-with t = tr R, R = (Λ^{1/2} G Λ^{1/2})^{1/2}, at X = Λ^{-1/2} R Λ^{-1/2}/t: a lower bound. The same X
-divided by its largest diagonal m keeps the constraint, at the value m t²: an upper bound.
+with t = tr R, R = (Λ^{1/2} G Λ^{1/2})^{1/2}, at X = Λ^{-1/2} R Λ^{-1/2}/t: a lower bound. The same
+X divided by its largest diagonal m keeps the constraint, at the value m t²: an upper bound.
 λ ← λ · diag X closes the gap.
 
 Nothing here uses the package: it is what the package is judged by.

@@ -30,10 +30,14 @@ def tables(quick: bool) -> Iterator[Table]:
     yield Table(
         title="One ordered attribute",
         sentence="RMSE and CPU seconds of planning.",
-        source="HDMM's OPT_0 and jax_privacy's dense factorisation, their own programs on one core; the "
-        "SVD bound is below every mechanism and not always attained.",
-        columns="workload | HDMM | seconds | jax_privacy | seconds | SVD bound | noiseplan | seconds | "
-        "verdict",
+        source=(
+            "HDMM's OPT_0 and jax_privacy's dense factorisation, their own programs on one core; "
+            "the SVD bound is below every mechanism and not always attained."
+        ),
+        columns=(
+            "workload | HDMM | seconds | jax_privacy | seconds | SVD bound | noiseplan | seconds "
+            "| verdict"
+        ),
         rows=tuple(rows),
         claims=(
             all_rows("RMSE at most HDMM's and jax_privacy's", rows),

@@ -47,10 +47,14 @@ def tables(quick: bool) -> Iterator[Table]:
     rows = [_row(label, published.SELECTION_SECONDS[label], t) for label, t in measured.items()]
     yield Table(
         title="Selection: CPU seconds to plan",
-        sentence="From attribute sizes to a plan: schema, workload, optimisation, and the noise of every "
-        "subset. The best of three runs.",
-        source="the RP+ paper's Tables 2, 21 and 22, on its own machine; its authors' programs on one "
-        "core like ours.",
+        sentence=(
+            "From attribute sizes to a plan: schema, workload, optimisation, and the noise of "
+            "every subset. The best of three runs."
+        ),
+        source=(
+            "the RP+ paper's Tables 2, 21 and 22, on its own machine; its authors' programs on "
+            "one core like ours."
+        ),
         columns="workload and objective | paper | peer | noiseplan | limit | verdict",
         rows=tuple(rows),
         claims=(Claim("every limit kept", all(row[-1] is not False for row in rows)),),

@@ -57,9 +57,12 @@ def optimality(groups: dict[str, tuple[list[Result], float]]) -> Table:
     within = all_rows("total variance within the limit of the optimum", rows)
     return Table(
         title="Small domains against the exact optimum",
-        sentence="Random weighted unions of tables on 2 or 3 attributes of 2 to 5 values. The gap is that "
-        "of the total variance above a certified lower bound on the optimum of all linear Gaussian "
-        "mechanisms; errors and privacy are checked against what is measured, number by number.",
+        sentence=(
+            "Random weighted unions of tables on 2 or 3 attributes of 2 to 5 values. The gap is "
+            "that of the total variance above a certified lower bound on the optimum of all "
+            "linear Gaussian mechanisms; errors and privacy are checked against what is "
+            "measured, number by number."
+        ),
         source="the convex optimum, by its dual iteration with a certificate of 0.001 %.",
         columns="workloads | cases | mean gap | largest gap | limit | verdict",
         rows=tuple(rows),

@@ -34,10 +34,14 @@ def one_way() -> Table:
     below = all_rows("at most ResidualPlanner+ with correct accounting", rows)
     return Table(
         title="Largest variance, 1-way prefix sums and marginals",
-        sentence="The bound is the SVD bound on the mean variance: no mechanism has a largest variance "
-        "below it.",
-        source="ResidualPlanner+ with its privacy cost counted correctly, computed apart; the paper's own "
-        "Table 9 lies below the bound and cannot be right.",
+        sentence=(
+            "The bound is the SVD bound on the mean variance: no mechanism has a largest "
+            "variance below it."
+        ),
+        source=(
+            "ResidualPlanner+ with its privacy cost counted correctly, computed apart; the "
+            "paper's own Table 9 lies below the bound and cannot be right."
+        ),
         columns="workload | RP+, corrected | bound on the mean | noiseplan | seconds | verdict",
         rows=tuple(rows),
         claims=(promise, below),
@@ -74,8 +78,10 @@ def one_attribute() -> Table:
         )
     return Table(
         title="Largest variance, prefix sums of one attribute",
-        sentence="At privacy cost 1 the largest variance is what SM-II calls the privacy cost at unit "
-        "targets.",
+        sentence=(
+            "At privacy cost 1 the largest variance is what SM-II calls the privacy cost at unit "
+            "targets."
+        ),
         source="SM-II (fitness for use), its own program with its default tolerances.",
         columns="workload | SM-II | noiseplan | difference | seconds | verdict",
         rows=tuple(rows),
@@ -106,12 +112,18 @@ def multi_way() -> Table:
         )
     return Table(
         title="Largest variance, several attributes at a time",
-        sentence="No published figure holds here (Table 9 drops large tables and miscounts privacy), so the "
-        "comparison is with this package's other plans of the same workload.",
-        source='the plan for the total variance, `planner="residual+"` for the largest, and the bound on '
-        "the mean variance.",
-        columns="workload | planned for the total | residual+ | bound on the mean | noiseplan | seconds "
-        "| verdict",
+        sentence=(
+            "No published figure holds here (Table 9 drops large tables and miscounts privacy), "
+            "so the comparison is with this package's other plans of the same workload."
+        ),
+        source=(
+            'the plan for the total variance, `planner="residual+"` for the largest, and the '
+            "bound on the mean variance."
+        ),
+        columns=(
+            "workload | planned for the total | residual+ | bound on the mean | noiseplan | "
+            "seconds | verdict"
+        ),
         rows=tuple(rows),
         claims=(all_rows("at most both other plans'", rows),),
     )

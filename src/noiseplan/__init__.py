@@ -52,6 +52,7 @@ def __getattr__(name: str) -> Any:
     globals()[name] = value
     return value
 
+
 __all__ = [
     "GDP",
     "ApproxDP",

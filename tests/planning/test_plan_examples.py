@@ -136,7 +136,7 @@ def test_two_values(planner: str, factor: nz.Factor, total: float) -> None:
 def test_three_values_with_an_upright_split(factor: nz.Factor, total: float) -> None:
     """E7: for n = 3 the identity is the best strategy with τ = 1/n."""
     plan = nz.plan(one_attribute(3, factor), budget=ONE, planner="residual+")
-    assert plan.total_variance == pytest.approx(total, rel=1e-8)
+    assert plan.total_variance == pytest.approx(total, rel=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,8 @@ def test_best_upright_strategies(n: int, factor: nz.Factor, product: float, mean
 @pytest.mark.parametrize(("d", "rmse"), [(2, 2.5933), (6, 11.7899), (10, 24.5838), (100, 669.1055)])
 def test_all_ranges_of_up_to_three_attributes(d: int, rmse: float) -> None:
     schema = nz.Schema.from_sizes({f"a{i}": 10 for i in range(d)})
-    workload = nz.Workload.marginals(schema, up_to=3, factors=dict.fromkeys(schema.names, nz.Ranges()))
+    factors = dict.fromkeys(schema.names, nz.Ranges())
+    workload = nz.Workload.marginals(schema, up_to=min(d, 3), factors=factors)
     upright = nz.plan(workload, budget=ONE, planner="residual+")
     assert upright.rmse == pytest.approx(rmse, rel=5e-6 if d > 2 else 2e-5)
     assert nz.plan(workload, budget=ONE).rmse < upright.rmse

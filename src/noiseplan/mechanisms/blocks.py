@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, row_keys, unique_rows
 from noiseplan.matrices.base import Array
@@ -107,7 +106,9 @@ def group_blocks(
     blocks: list[Block] = []
     for width in sorted({rows.shape[1] for rows in sets}):
         rows = np.concatenate([r for r in sets if r.shape[1] == width])
-        noise = np.concatenate([s for r, s in zip(sets, sigma2, strict=True) if r.shape[1] == width])
+        noise = np.concatenate(
+            [s for r, s in zip(sets, sigma2, strict=True) if r.shape[1] == width]
+        )
         keep = np.isfinite(noise)
         rows, noise = rows[keep], noise[keep]
         signature = basis_of[rows]
@@ -129,6 +130,3 @@ def batches(count: int, cells: int, limit: int) -> Iterator[slice]:
     """Slices of `range(count)` with at most `limit` cells each (at least one item)."""
     step = max(1, limit // max(1, cells))
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
-
-
-Mask = NDArray[np.bool_]

@@ -16,23 +16,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.matrices import DenseMatrix, Matrix, kronecker_apply, kronecker_dense
+from noiseplan.errors import PlanError
+from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
+from noiseplan.mechanisms.errors import row_covariances, row_variances
+from noiseplan.mechanisms.span import require
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
-# Cells handled at a time while measuring and reconstructing: 256 Ki doubles stay in the cache.
-BATCH_CELLS = 1 << 18
-COVARIANCE_LIMIT = 50_000_000
+# Cells handled at a time while measuring and reconstructing: a megabyte of doubles stays in the cache.
+BATCH_CELLS = 1 << 17
 
 Sampler = Callable[[tuple[int, ...]], Array]
 
@@ -61,14 +62,18 @@ class ResidualMechanism:
         """
         size = self.schema.size
         if size > limit:
-            raise PlanError(f"the cost matrix of a domain of {size:,} cells: the limit is {limit:,}")
+            raise PlanError(
+                f"the cost matrix of a domain of {size:,} cells: the limit is {limit:,}"
+            )
         cost = np.zeros((size, size))
         for block in self.blocks:
             grams = [basis.gram for basis in block.bases]
             for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
                 if sigma2 > 0:
                     place = {int(a): g for a, g in zip(row, grams, strict=True)}
-                    pieces = [place.get(i, np.ones((n, n))) for i, n in enumerate(self.schema.shape)]
+                    pieces = [
+                        place.get(i, np.ones((n, n))) for i, n in enumerate(self.schema.shape)
+                    ]
                     cost += kronecker_dense(pieces) / sigma2
         return cost
 
@@ -81,7 +86,7 @@ class ResidualMechanism:
 
     def measure(
         self,
-        marginals: Callable[[IntArray], Array],
+        marginals: Callable[[IntArray], NDArray[np.number]],
         sample: Sampler,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Measurements:
@@ -95,9 +100,7 @@ class ResidualMechanism:
             rows = [basis.measure for basis in block.bases]
             cells = prod(basis.size for basis in block.bases)
             for part in batches(len(block), cells, BATCH_CELLS):
-                counts = np.asarray(marginals(block.sets[part]))
-                batch = np.ascontiguousarray(np.moveaxis(counts, 0, -1), dtype=np.float64)
-                exact = kronecker_apply(rows, batch)
+                exact = kronecker_apply(rows, _batch_last(marginals(block.sets[part])))
                 noise = sample(exact.shape)
                 noise *= np.sqrt(block.sigma2[part])
                 np.add(exact, noise, out=noisy[..., part])
@@ -117,7 +120,7 @@ class ResidualMechanism:
         for pattern in subset_patterns(len(bases)):
             inner = sets[:, list(pattern)]
             number = self.blocks.block_for(inner[0])
-            if number < 0 or 0 in self._rows(inner[0]):
+            if number < 0:
                 continue
             place = self.blocks.blocks[number].find(inner)
             part = tuple(slice(1, None) if i in pattern else 0 for i in range(len(bases)))
@@ -145,178 +148,62 @@ class ResidualMechanism:
     def answer(self, measured: Measurements, query: Query) -> Array:
         """The unbiased estimate of every row of a query."""
         self.require(query)
-        sets = self._set(query)
+        sets = self._set(query.attributes)
         if query.joint is None:
             return np.ascontiguousarray(self.answers(measured, query, sets)[..., 0]).ravel()
-        cells = kronecker_apply([b.inverse for b in self._bases(sets[0])], self.coordinates(measured, sets))
+        cells = kronecker_apply(
+            [b.inverse for b in self._bases(sets[0])], self.coordinates(measured, sets)
+        )
         return query.joint @ cells.ravel()
 
     # ------------------------------------------------------------------ errors
 
     def variance(self, query: Query) -> Array:
-        """The exact variance of every row: Σ_{A⊆B} σ²_A ∏_{i∈A} (WVVᵀWᵀ)_qq ∏_{i∈B∖A} (Wτ)²_q."""
+        """The exact variance of every row."""
         self.require(query)
-        if query.joint is not None:
-            return np.diagonal(self.covariance(query, query)).copy()
-        pairs = []
-        for factor, basis in zip(query.matrices(), self._bases(self._set(query)[0]), strict=True):
-            summed = factor.matmul(basis.centre[:, None])[:, 0] ** 2
-            pairs.append(np.column_stack([summed, factor.quadratic_rows(basis.spread)]))
-        return kronecker_apply(pairs, self._sigma2_tensor(query.attributes)[..., None]).ravel()
+        return row_variances(self, query)
 
     def covariance(self, query: Query, other: Query) -> Array:
         """The exact covariance of every row of one query with every row of another."""
         self.require(query)
         self.require(other)
-        if query.rows * other.rows > COVARIANCE_LIMIT:
-            raise PlanError(
-                f"the covariance of {query.rows:,} × {other.rows:,} rows has more than "
-                f"{COVARIANCE_LIMIT:,} numbers; ask for fewer rows, e.g. with Custom([[...]])"
-            )
-        if query.joint is not None or other.joint is not None:
-            return self._dense_covariance(query, other)
-        return self._kronecker_covariance(query, other)
+        return row_covariances(self, query, other)
 
-    def _kronecker_covariance(self, query: Query, other: Query) -> Array:
-        names = [n for n in self.schema.names if n in query.factors or n in other.factors]
-        common = [n for n in names if n in query.factors and n in other.factors]
-        tensor = self._sigma2_tensor(tuple(common), finite=True)
-        tensor = tensor.reshape([2 if n in common else 1 for n in names] + [1])
-        pieces, shape = [], []
-        for name in names:
-            basis = self._basis(self.schema.index(name))
-            left, right = (self._split(q, name, basis) for q in (query, other))
-            shape += [left.shape[0], right.shape[0]]
-            summed = np.outer(left[:, 0], right[:, 0]).ravel()
-            if name in common:
-                residual = (left[:, 1:] @ right[:, 1:].T).ravel()
-                pieces.append(np.column_stack([summed, residual]))
-            else:
-                pieces.append(summed[:, None])
-        # axes come as (rows, other's rows) per attribute; sort them into (rows …, other's rows …)
-        cube = kronecker_apply(pieces, tensor)[..., 0].reshape(shape)
-        axes = [*range(0, len(shape), 2), *range(1, len(shape), 2)]
-        return cube.transpose(axes).reshape(query.rows, other.rows)
-
-    def _split(self, query: Query, name: str, basis: Basis) -> Array:
-        """[Wτ | WV] of the query's factor; the number one where the query sums over the attribute."""
-        if name not in query.factors:
-            return np.ones((1, 1))
-        return query.factors[name].matrix(self.schema[name]).matmul(basis.inverse)
-
-    def _dense_covariance(self, query: Query, other: Query) -> Array:
-        common = [n for n in query.attributes if n in other.factors]
-        total = np.zeros((query.rows, other.rows))
-        for pattern in subset_patterns(len(common)):
-            inside = tuple(common[i] for i in pattern)
-            sets = np.array([[self.schema.index(n) for n in inside]], dtype=np.int64)
-            sigma2 = float(self.blocks.sigma2(sets)[0])
-            if np.isfinite(sigma2):
-                left, right = (self._recovery(q, inside) for q in (query, other))
-                total += sigma2 * left @ right.T
-        return total
-
-    def _recovery(self, query: Query, inside: tuple[str, ...]) -> Array:
-        """rows × ω_A: what each measured number of A = `inside` adds to each row."""
-        steps = [
-            basis.recover if name in inside else basis.centre[:, None]
-            for name in query.attributes
-            for basis in [self._basis(self.schema.index(name))]
-        ]
-        if query.joint is not None:
-            return query.joint @ kronecker_dense(steps)
-        pieces = [f.matmul(s) for f, s in zip(query.matrices(), steps, strict=True)]
-        return kronecker_dense(pieces)
-
-    def _sigma2_tensor(self, names: Sequence[str], finite: bool = True) -> Array:
-        """σ²_A of every A inside a set of attributes, shape (2, …, 2); index 1 means inside A."""
-        attributes = np.array([self.schema.index(n) for n in names], dtype=np.int64)
-        tensor = np.zeros((2,) * len(names))
-        for pattern in subset_patterns(len(names)):
-            sigma2 = float(self.blocks.sigma2(attributes[list(pattern)][None, :])[0])
-            place = tuple(int(i in pattern) for i in range(len(names)))
-            # An unmeasured subset inside an answerable query has coefficient zero (`require`).
-            tensor[place] = sigma2 if np.isfinite(sigma2) else 0.0
-        return tensor
-
-    # ------------------------------------------------------------------ what can be answered
+    # ------------------------------------------------------------------ what is there
 
     def require(self, query: Query) -> None:
         """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
-        if query.schema != self.schema:
-            raise UnanswerableError("the query is about another schema than the plan")
-        missing = [n for n in query.attributes if self.basis_number(self.schema.index(n)) < 0]
-        if missing:
-            raise UnanswerableError(
-                f"{query.name!r} needs {missing}, which the plan does not measure; it measures "
-                f"{self._measured_names()}. Add a query on {missing} to the workload"
-            )
-        self._require_span(query)
-        for pattern in subset_patterns(len(query.attributes)):
-            names = tuple(query.attributes[i] for i in pattern)
-            if not self._measures(names) and self._needs(query, names):
-                raise UnanswerableError(
-                    f"{query.name!r} needs {' × '.join(names) or 'the total'} measured together, "
-                    f"and the plan does not: add a query on {list(names)} to the workload"
-                )
+        require(self, query)
 
-    def _require_span(self, query: Query) -> None:
-        factors: list[Matrix]
-        if query.joint is None:
-            factors = query.matrices()
-        else:
-            cube = query.joint.reshape(-1, *(self.schema[n].size for n in query.attributes))
-            factors = [
-                DenseMatrix(np.moveaxis(cube, axis, -1).reshape(-1, cube.shape[axis]))
-                for axis in range(1, cube.ndim)
-            ]
-        for name, factor in zip(query.attributes, factors, strict=True):
-            if not self._basis(self.schema.index(name)).spans(factor):
-                raise UnanswerableError(
-                    f"{query.name!r} tells values of {name!r} apart that no query of the plan's "
-                    f"workload tells apart: add a query with this factor on {name!r} to the workload"
-                )
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that are measured."""
+        names = zip(self.schema.names, self.blocks.basis_of, strict=True)
+        return tuple(n for n, basis in names if basis >= 0)
 
-    def _measures(self, names: tuple[str, ...]) -> bool:
-        sets = np.array([[self.schema.index(n) for n in names]], dtype=np.int64)
-        return bool(np.isfinite(self.blocks.sigma2(sets)[0])) or 0 in self._rows(sets[0])
+    def basis(self, name: str) -> Basis:
+        """The basis of a measured attribute."""
+        return self.blocks.bases[self.blocks.basis_of[self.schema.index(name)]]
 
-    def _needs(self, query: Query, names: tuple[str, ...]) -> bool:
-        """Whether ω_A enters the query with a coefficient other than zero."""
-        if query.joint is not None:
-            scale = float(np.abs(query.joint).max())
-            return bool(np.abs(self._recovery(query, names)).max(initial=0.0) > 1e-12 * scale)
-        for name, factor in zip(query.attributes, query.matrices(), strict=True):
-            basis = self._basis(self.schema.index(name))
-            part = basis.spread if name in names else np.outer(basis.centre, basis.centre)
-            size = factor.quadratic_rows(np.eye(basis.size)).max()
-            if factor.quadratic_rows(part).max() <= 1e-20 * size:
-                return False
-        return True
+    def sigma2(self, names: Sequence[str]) -> float:
+        """σ² of the measurement on these attributes, infinite if there is none."""
+        return float(self.blocks.sigma2(self._set(names))[0])
 
-    def _measured_names(self) -> list[str]:
-        return [n for i, n in enumerate(self.schema.names) if self.blocks.basis_of[i] >= 0]
-
-    # ------------------------------------------------------------------ small helpers
-
-    @cached_property
-    def _trivial(self) -> Basis:
-        return Basis(np.zeros((0, 1)), np.ones(1), np.zeros((1, 0)))
-
-    def basis_number(self, attribute: int) -> int:
-        return int(self.blocks.basis_of[attribute])
-
-    def _basis(self, attribute: int) -> Basis:
-        return self.blocks.bases[self.blocks.basis_of[attribute]]
+    def measures(self, names: Sequence[str]) -> bool:
+        """Whether the residual on these attributes is measured, or has no numbers at all."""
+        return np.isfinite(self.sigma2(names)) or any(self.basis(n).rows == 0 for n in names)
 
     def _bases(self, attributes: IntArray) -> list[Basis]:
-        return [self._basis(int(a)) for a in attributes]
+        return [self.blocks.bases[b] for b in self.blocks.basis_of[attributes]]
 
-    def _rows(self, attributes: IntArray) -> list[int]:
-        return [basis.rows for basis in self._bases(attributes)]
+    def _set(self, names: Sequence[str]) -> IntArray:
+        return np.array([[self.schema.index(n) for n in names]], dtype=np.int64)
 
-    def _set(self, query: Query) -> IntArray:
-        return np.array([[self.schema.index(n) for n in query.attributes]], dtype=np.int64)
+
+def _batch_last(counts: NDArray[np.number]) -> Array:
+    """(batch, n_1, …, n_k) to (n_1, …, n_k, batch); converting first makes the copy three times faster."""
+    flat = counts.reshape(len(counts), -1).astype(np.float64)
+    return np.ascontiguousarray(flat.T).reshape(*counts.shape[1:], len(counts))
 
 
 def _take_last(values: Array, place: IntArray) -> Array:

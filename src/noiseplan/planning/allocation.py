@@ -11,13 +11,13 @@ ResidualPlanner+ (arXiv 2305.08175), Lemma 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
 from noiseplan.matrices.base import Array
+from noiseplan.planning.smooth import Smooth, minimise
 
 
 def root_cost(privacy: Array, variance: Array) -> float:
@@ -80,7 +80,9 @@ def share_for_worst(
         each = rows @ sigma2
         better = each.max() < best.value
         best = Share(
-            sigma2 if better else best.sigma2, min(best.value, float(each.max())), max(best.bound, bound)
+            sigma2 if better else best.sigma2,
+            min(best.value, float(each.max())),
+            max(best.bound, bound),
         )
         if best.value <= best.bound * (1 + tolerance):
             break
@@ -93,7 +95,7 @@ def share_for_worst(
 def _moved(weights: Array, size: Array, stride: float) -> Array:
     moved = weights * (size / size.max()) ** stride
     # No weight is lost for good to underflow: a row may come back.
-    return np.maximum(moved / moved.sum(), 1e-250)
+    return np.asarray(np.maximum(moved / moved.sum(), 1e-250))
 
 
 def share_for_total(privacy: Array, variance: Array, budget: float) -> Share:
@@ -108,7 +110,7 @@ def share_for_total(privacy: Array, variance: Array, budget: float) -> Share:
 
 def share_for_loss(
     privacy: Array, rows: sp.csr_array, budget: float,
-    loss: Callable[[Array], tuple[float, Array]], start: Array,
+    loss: Smooth, start: Array,
 ) -> Share:  # fmt: skip
     """Minimise a convex, nondecreasing, smooth loss of the variances rows × σ².
 
@@ -119,8 +121,6 @@ def share_for_loss(
     Lower bound: with λ = ∇loss(v) and any other plan v', loss(v') ≥ loss(v) + λᵀ(v' − v), and
     λᵀv' ≥ T(λ) = (Σ_a √(P_a (rowsᵀλ)_a))²/c.
     """
-    from scipy.optimize import minimize
-
     columns = sp.csr_array(rows.T)
 
     def value(y: Array) -> tuple[float, Array]:
@@ -132,11 +132,13 @@ def share_for_loss(
         return result, by_y - (slope @ each) * (privacy / sigma2) / budget
 
     scale = abs(value(np.log(start))[0]) or 1.0
-    found = minimize(
-        lambda y: tuple(part / scale for part in value(y)), np.log(start), jac=True, method="L-BFGS-B",
-        options={"maxiter": 3000, "maxcor": 30, "ftol": 1e-15, "gtol": 1e-12},
-    )  # fmt: skip
-    sigma2 = np.exp(found.x)
+
+    def scaled(y: Array) -> tuple[float, Array]:
+        result, slope = value(y)
+        return result / scale, slope / scale
+
+    _, best = minimise(scaled, np.log(start), steps=3000, gain=1e-15)
+    sigma2 = np.exp(best)
     sigma2 *= spend(privacy, sigma2) / budget
     each = rows @ sigma2
     result, slope = loss(each)

@@ -81,7 +81,7 @@ def _structured(design: Design, records: dict[int, Array], kappa: float, replace
     terms = design.terms
     # Dense-matrix queries are left out: the optimum without them is no larger.
     coefficients = terms.coefficients(residual, mean, np.zeros(len(terms.joint)))
-    variance = np.bincount(terms.subset, coefficients * design.type_weight[terms.query], terms.subsets)
+    variance = terms.by_subset(coefficients * design.type_weight[terms.query])
     if replace:
         variance[(terms.subset_roles < 0).all(axis=1)] = 0.0
     return root_cost(terms.subset_count, variance)

@@ -100,7 +100,9 @@ class Design:
             joint_coefficients(j, self.joint_inverses(j, inverses))[0].sum(axis=0).ravel()
             for j in self.joints
         ]
-        return Moments(residual, mean, self.sensitivities(betas), np.concatenate([*joint, np.zeros(0)]))
+        return Moments(
+            residual, mean, self.sensitivities(betas), np.concatenate([*joint, np.zeros(0)])
+        )
 
     def sensitivities(self, betas: dict[int, float]) -> Array:
         """β of each role: as given, or ResidualPlanner's."""

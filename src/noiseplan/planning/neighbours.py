@@ -45,7 +45,7 @@ def _counts(design: Design) -> Array:
 def _exact_patterns(design: Design, bases: dict[int, Basis], added: Array) -> Array:
     roles = design.roles.roles
     counts = _counts(design).astype(int)
-    # overlap[r][e, a] = Σ_j C(e, j) C(N − e, a − j) β^j γ^{a−j}: all ways to place a attributes of role r
+    # overlap[r][e, a] = Σ_j C(e, j) C(N − e, a − j) β^j γ^{a−j}: all ways to place a attributes
     overlap = []
     for r, role in enumerate(roles):
         n, (low, high) = len(role.members), _range(bases[r])
@@ -57,11 +57,11 @@ def _exact_patterns(design: Design, bases: dict[int, Basis], added: Array) -> Ar
             )
         overlap.append(table)
     rows = []
-    for agree in product(*(range(len(role.members) + 1) for role in roles)):
-        if all(e == len(role.members) for e, role in zip(agree, roles, strict=True)):
+    for pattern in product(*(range(len(role.members) + 1) for role in roles)):
+        if all(e == len(role.members) for e, role in zip(pattern, roles, strict=True)):
             continue  # equal records are no neighbours
         shared = np.ones(len(added))
-        for r, e in enumerate(agree):
+        for r, e in enumerate(pattern):
             shared *= overlap[r][e, counts[:, r]]
         rows.append(2.0 * np.maximum(added - shared, 0.0))
     return _undominated(np.array(rows)) if rows else np.zeros((1, len(added)))
@@ -69,8 +69,7 @@ def _exact_patterns(design: Design, bases: dict[int, Basis], added: Array) -> Ar
 
 def _undominated(rows: Array) -> Array:
     """Without rows that another row exceeds everywhere (a cheap sieve against the largest rows)."""
-    order = np.argsort(-rows.sum(axis=1))
-    rows = np.unique(rows[order], axis=0)
+    rows = np.unique(rows, axis=0)
     for leader in rows[np.argsort(-rows.sum(axis=1))[:64]]:
         below = (rows <= leader).all(axis=1) & (rows < leader).any(axis=1)
         rows = rows[~below]

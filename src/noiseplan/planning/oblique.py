@@ -16,6 +16,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.planning.allocation import root_cost
 from noiseplan.planning.design import Design, JointQuery, Moments, joint_coefficients
+from noiseplan.planning.smooth import minimise
 from noiseplan.planning.upright import best_upright
 
 # Both starting points are followed to the end only where that takes no more than about a second.
@@ -26,7 +27,7 @@ LARGE = 256
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A U with columns of unit length, or shorter where `slack` says so, and the inverse of M."""
+    """A U with columns of unit length, and the inverse of M."""
 
     rows: Array  # U
     lengths: Array  # of the columns before they were normalised
@@ -46,7 +47,7 @@ class Point:
 
     def column_prices(self, d_inverse: Array) -> Array:
         """How much the objective would gain from a longer column: the multipliers of ‖u_j‖ ≤ 1."""
-        return -np.einsum("ri,ri->i", self.rows, self._d_rows(d_inverse))
+        return np.asarray(-np.einsum("ri,ri->i", self.rows, self._d_rows(d_inverse)))
 
     def _d_rows(self, d_inverse: Array) -> Array:
         # M = [1ᵀ; U], T = M⁻¹: dT = −T dM T, so the gradient with respect to M is −Tᵀ G Tᵀ.
@@ -59,11 +60,13 @@ def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Arra
     terms = design.terms
     coefficients = terms.coefficients(moments.residual, moments.mean, moments.joint)
     weighted = coefficients * design.type_weight[terms.query]
-    variance = np.bincount(terms.subset, weighted, terms.subsets)
+    variance = terms.by_subset(weighted)
     privacy = design.privacy_weights(moments.sensitivity)
     # J = Σ_a √(P_a V_a)  ⇒  ∂J/∂V_a = ½ √(P_a/V_a)
     slope = 0.5 * np.sqrt(privacy / np.maximum(variance, np.finfo(float).tiny))
-    by_residual, by_mean = terms.gradient(slope[terms.subset] * weighted, moments.residual, moments.mean)
+    by_residual, by_mean = terms.gradient(
+        slope[terms.subset] * weighted, moments.residual, moments.mean
+    )
     by_joint = (slope[terms.subset] * design.type_weight[terms.query])[terms.joint]
     return root_cost(privacy, variance), by_residual, by_mean, by_joint
 
@@ -98,7 +101,11 @@ def _add_joint_gradients(
 
 
 def add_joint_gradient(
-    design: Design, joint: JointQuery, points: dict[int, Point], slope: Array, result: dict[int, Array]
+    design: Design,
+    joint: JointQuery,
+    points: dict[int, Point],
+    slope: Array,
+    result: dict[int, Array],
 ) -> None:
     """Reverse through the mode products of a dense-matrix query.
 
@@ -121,8 +128,6 @@ def add_joint_gradient(
 
 def optimise_total(design: Design) -> dict[int, Array]:
     """U of every free role (over groups of values) for the weighted sum of variances."""
-    from scipy.optimize import minimize
-
     free = design.free
     if not free:
         return {}
@@ -135,13 +140,10 @@ def optimise_total(design: Design) -> dict[int, Array]:
         return float(np.log(cost)), np.concatenate(pulled) / cost
 
     large = max(n for _, n in shapes.values()) >= LARGE
-    found = []
-    for start in _starts(design, shapes):
-        answer = minimize(
-            value, pack(start), jac=True, method="L-BFGS-B",
-            options={"maxiter": 500, "maxcor": 20, "ftol": 1e-8 if large else 1e-13, "gtol": 1e-9},
-        )  # fmt: skip
-        found.append((float(answer.fun), answer.x))
+    gain = 1e-8 if large else 1e-13
+    found = [
+        minimise(value, pack(start), steps=500, gain=gain) for start in _starts(design, shapes)
+    ]
     best = min(found, key=lambda pair: pair[0])[1]
     return {r: Point.at(u).rows for r, u in unpack(best, shapes).items()}
 
@@ -187,7 +189,9 @@ def optimise_upright(design: Design) -> dict[int, Array]:
 
 def role_grams(design: Design) -> dict[int, Array]:
     """What each free role is asked, as one Gram matrix: its factors by their weight in the objective."""
-    plain = {r: Point.at(Basis.orthogonal(design.group_count(r)).measure).inverse for r in design.free}
+    plain = {
+        r: Point.at(Basis.orthogonal(design.group_count(r)).measure).inverse for r in design.free
+    }
     moments = design.moments(plain, dict.fromkeys(plain, 1.0), design.products(plain))
     _, by_residual, _, _ = total_gradient(design, moments)
     return {r: _weighted_gram(design, r, by_residual) for r in design.free}

@@ -74,7 +74,9 @@ class Plan:
     @property
     def rmse(self) -> float:
         """Root of the mean variance over all rows of all queries (weights play no part)."""
-        return float(np.sqrt(self.design.roles.type_count @ self.type_variances / self.workload.rows))
+        return float(
+            np.sqrt(self.design.roles.type_count @ self.type_variances / self.workload.rows)
+        )
 
     @property
     def worst_variance(self) -> float:

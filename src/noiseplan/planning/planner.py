@@ -173,9 +173,13 @@ def _check_arguments(
     if not isinstance(workload, Workload):
         raise PlanError(f"plan() starts with a Workload, found {type(workload).__name__}")
     if budget is None and targets is None:
-        raise PlanError("say how much privacy to spend (budget=zCDP(0.5)) or what to reach (targets={...})")
+        raise PlanError(
+            "say how much privacy to spend (budget=zCDP(0.5)) or what to reach (targets={...})"
+        )
     if budget is not None and not isinstance(budget, Budget):
-        raise BudgetError(f"a budget is zCDP(rho), GDP(mu) or ApproxDP(epsilon, delta), found {budget!r}")
+        raise BudgetError(
+            f"a budget is zCDP(rho), GDP(mu) or ApproxDP(epsilon, delta), found {budget!r}"
+        )
     if objective is not None and not isinstance(objective, Objective):
         raise PlanError(
             f"an objective is TotalVariance(), WorstVariance(), PNormVariance(p) or ConvexLoss(f), "

@@ -10,21 +10,23 @@ query needs are not measured, which makes the plan a little better than the temp
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.planning.design import Design
+from noiseplan.planning.smooth import minimise
+
+# Carries slopes with respect to errors (per pair) and totals (per role) back to a role's variables.
+Carry = Callable[[Array, Array], Array]
+
 
 def optimise_product(design: Design) -> tuple[dict[int, Array], Array]:
     """U of every free role, and σ² of every subset type up to a common scale."""
-    from scipy.optimize import minimize
-
     problem = _Product(design)
-    found = minimize(
-        problem.value, problem.start(), jac=True, method="L-BFGS-B",
-        options={"maxiter": 1000, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-9},
-    )  # fmt: skip
-    return problem.family_member(found.x)
+    _, best = minimise(problem.value, problem.start(), steps=1000, gain=1e-13)
+    return problem.family_member(best)
 
 
 class _Product:
@@ -56,9 +58,9 @@ class _Product:
         for r in range(len(self.design.roles.roles)):
             n = self.design.group_count(r)
             if r in self.design.free:
-                gram = np.sum([self.design.grams[p] for p in self.design.pairs_of(r)
-                               if self.design.grams[p] is not None], axis=0)  # fmt: skip
-                values, vectors = np.linalg.eigh(gram + np.eye(n) * 1e-9)
+                grams = [self.design.grams[p] for p in self.design.pairs_of(r)]
+                gram = np.sum([g for g in grams if g is not None], axis=0)
+                values, vectors = np.linalg.eigh(gram + 1e-9 * np.trace(gram) * np.eye(n))
                 pieces.append(((vectors * values**0.25) @ vectors.T).ravel())
             else:
                 pieces.append(np.full(1, -np.log(max(n, 2))))
@@ -79,34 +81,42 @@ class _Product:
         gradient = [step(by_error, by_total) for step in back]
         return float(top + np.log(share.sum())), np.concatenate(gradient)
 
-    def _forward(self, r, part, error, total):  # type: ignore[no-untyped-def]
+    def _forward(self, r: int, part: Array, error: Array, total: Array) -> Carry:
         """Fill in one role's numbers; return the function that carries slopes back to its variables."""
-        design, n = self.design, self.design.group_count(r)
-        pairs = list(design.pairs_of(r))
-        if r not in design.free:
-            share = 1.0 / (1.0 + np.exp(-part[0]))
-            a, whole = 1.0 - share, 1.0 + (n - 1) * share
-            error[pairs] = (n - 1) / a + 1.0 / whole
-            total[r] = n / whole
-            d_error = (n - 1) / a**2 - (n - 1) / whole**2
-            d_total = -n * (n - 1) / whole**2
-            slope = share * (1.0 - share)
-            return lambda by_e, by_t: np.array(
-                [slope * (by_e[pairs].sum() * d_error + by_t[r] * d_total)]
-            )
+        if r in self.design.free:
+            return self._forward_free(r, part, error, total)
+        return self._forward_plain(r, part, error, total)
+
+    def _forward_plain(self, r: int, part: Array, error: Array, total: Array) -> Carry:
+        n, pairs = self.design.group_count(r), self.design.pairs_of(r)
+        share = 1.0 / (1.0 + np.exp(-part[0]))
+        alone, whole = 1.0 - share, 1.0 + (n - 1) * share
+        # A role that is not plain has one group here, and its Gram matrix is one number.
+        scale = np.array([1.0 if (g := self.design.grams[p]) is None else g[0, 0] for p in pairs])
+        error[pairs] = scale * ((n - 1) / alone + 1.0 / whole)
+        total[r] = n / whole
+        d_error = scale * ((n - 1) / alone**2 - (n - 1) / whole**2)
+        d_total = -n * (n - 1) / whole**2
+        slope = share * (1.0 - share)
+        return lambda by_error, by_total: np.array(
+            [slope * (by_error[pairs] @ d_error + by_total[r] * d_total)]
+        )
+
+    def _forward_free(self, r: int, part: Array, error: Array, total: Array) -> Carry:
+        n = self.design.group_count(r)
         raw = part.reshape(n, n)
         lengths = np.sqrt(np.einsum("ri,ri->i", raw, raw))
         strategy = raw / lengths
         inverse = np.linalg.inv(strategy)
-        grams = {p: design.grams[p] for p in pairs if design.grams[p] is not None}
-        for p, gram in grams.items():
-            error[p] = np.einsum("ij,ij->", inverse, gram @ inverse)
+        products = self.design.products({r: inverse})
+        for p, product in products.items():
+            error[p] = np.einsum("ij,ij->", inverse, product)
         total[r] = float((inverse.sum(axis=0) ** 2).sum())
 
         def carry(by_error: Array, by_total: Array) -> Array:
             d_inverse = by_total[r] * 2.0 * np.broadcast_to(inverse.sum(axis=0), inverse.shape)
-            for p, gram in grams.items():
-                d_inverse = d_inverse + by_error[p] * 2.0 * (gram @ inverse)
+            for p, product in products.items():
+                d_inverse = d_inverse + by_error[p] * 2.0 * product
             d_strategy = -(inverse.T @ d_inverse @ inverse.T)
             along = np.einsum("ri,ri->i", strategy, d_strategy)
             return np.asarray((d_strategy - strategy * along) / lengths).ravel()

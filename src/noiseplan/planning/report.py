@@ -46,7 +46,9 @@ def describe(plan: Plan) -> str:
         ("measures", _measures(plan)),
         ("noise", "floating-point Gaussian, for simulation; releases say so"),
     ]
-    head = f"Plan for {_counted(len(plan.workload), 'query', 'queries')}, {plan.workload.rows:,} rows"
+    head = (
+        f"Plan for {_counted(len(plan.workload), 'query', 'queries')}, {plan.workload.rows:,} rows"
+    )
     lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_table(plan)]
     return "\n".join(lines)
 
@@ -106,9 +108,13 @@ def _bytes(count: int) -> str:
 
 def _table(plan: Plan) -> list[str]:
     rows = fairness_rows(plan)
-    shown = rows if len(rows) <= SHOWN_KINDS else rows[: SHOWN_KINDS // 2] + rows[-SHOWN_KINDS // 2 :]
+    shown = (
+        rows if len(rows) <= SHOWN_KINDS else rows[: SHOWN_KINDS // 2] + rows[-SHOWN_KINDS // 2 :]
+    )
     width = max(len("table"), *(min(len(str(r["table"])), 48) for r in shown))
-    lines = [f"  {'table':<{width}}  {'tables':>8}  {'rows each':>10}  {'std. error':>10}  {'largest':>10}"]
+    lines = [
+        f"  {'table':<{width}}  {'tables':>8}  {'rows each':>10}  {'std. error':>10}  {'largest':>10}"
+    ]
     for i, r in enumerate(shown):
         if len(rows) > SHOWN_KINDS and i == SHOWN_KINDS // 2:
             lines.append(f"  … {len(rows) - len(shown):,} kinds of tables between …")

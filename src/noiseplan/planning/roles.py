@@ -135,7 +135,9 @@ def _refined(workload: Workload, colour: IntArray, kind: IntArray) -> IntArray:
             colour = colour.copy()
             colour[named] = np.arange(len(named))
             return colour
-        at = (types[:, None] * len(c.distinct) + np.maximum(c.factors, 0)) * len(colour) + c.attributes
+        at = (types[:, None] * len(c.distinct) + np.maximum(c.factors, 0)) * len(
+            colour
+        ) + c.attributes
         seen = np.bincount(at[c.attributes >= 0], minlength=slots * len(colour))
         profile = np.column_stack([colour, seen.reshape(slots, len(colour)).T])
         finer = np.unique(profile, axis=0, return_inverse=True)[1].reshape(-1)
@@ -176,7 +178,9 @@ def _roles_from_colours(
 def _incomplete_roles(roles: Roles) -> set[int]:
     """Roles of more than one member that occur in a type with fewer queries than placements."""
     broken: set[int] = set()
-    for type_pairs, count, joint in zip(roles.types, roles.type_count, roles.type_joint, strict=True):
+    for type_pairs, count, joint in zip(
+        roles.types, roles.type_count, roles.type_joint, strict=True
+    ):
         if joint >= 0:
             continue
         pairs, often = np.unique(type_pairs[type_pairs >= 0], return_counts=True)

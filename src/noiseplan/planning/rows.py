@@ -48,9 +48,9 @@ def row_types(design: Design) -> list[RowType]:
         on = roles.pair_role[list(pairs)]
         if int(number) in joint_place:
             on = joint_roles(roles, int(number))
+        choices = product((False, True), repeat=len(on))
         subsets = [
-            index.get(tuple(sorted((int(r) for r, i in zip(on, inside, strict=True) if i), reverse=True)), -1)
-            for inside in product((0, 1), repeat=len(on))
+            index.get(tuple(sorted(on[list(c)].tolist(), reverse=True)), -1) for c in choices
         ]
         joint = joint_place.get(int(number), -1)
         result.append(RowType(int(number), pairs, np.array(subsets), joint))
@@ -103,7 +103,9 @@ def hull_rows(points: Array) -> IntArray:
     return np.array(corners, dtype=np.int64)
 
 
-def row_coefficients(design: Design, row: RowType, points: list[Array], inverses: dict[int, Array]) -> Array:
+def row_coefficients(
+    design: Design, row: RowType, points: list[Array], inverses: dict[int, Array]
+) -> Array:
     """Rows × 2^k: the coefficient of σ² of each subset in the variance of each (chosen) row."""
     if row.joint >= 0:
         joint = design.joints[row.joint]
@@ -118,10 +120,10 @@ def row_coefficients(design: Design, row: RowType, points: list[Array], inverses
 
 
 def worst_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, IntArray]:
-    """Candidates for the worst row of every type: (rows × subset types) coefficients, and their type."""
+    """Candidates for the worst row of every type: rows × subset types, and the type of each row."""
     points = row_points(design, inverses)
     corners = [table[hull_rows(table)] for table in points]
-    pieces, owners = [_plain_rows(design, inverses)], [plain_types(design)]
+    pieces, owners = [plain_rows(design, inverses)], [plain_types(design)]
     for row in row_types(design):
         values = row_coefficients(design, row, corners, inverses)
         pieces.append(_sparse_rows(design, row, values))
@@ -129,7 +131,7 @@ def worst_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array
     return sp.csr_array(sp.vstack(pieces)), np.concatenate(owners)
 
 
-def _plain_rows(design: Design, inverses: dict[int, Array]) -> sp.csr_array:
+def plain_rows(design: Design, inverses: dict[int, Array]) -> sp.csr_array:
     """One row for each type whose rows are alike: the sum of variances shared evenly."""
     moments = design.moments(inverses, {}, design.products(inverses))
     terms = design.terms
@@ -158,7 +160,7 @@ def all_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, 
             f"{ROW_LIMIT:,}); use TotalVariance() or WorstVariance()"
         )
     chosen = plain_types(design)
-    pieces, owners = [_plain_rows(design, inverses)], [chosen]
+    pieces, owners = [plain_rows(design, inverses)], [chosen]
     often = [(design.type_rows * design.roles.type_count)[chosen].astype(float)]
     for row in row_types(design):
         values = row_coefficients(design, row, points, inverses)

@@ -27,7 +27,8 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.rows import all_rows, worst_rows
-from noiseplan.planning.worst import optimise_worst
+from noiseplan.planning.smooth import Smooth
+from noiseplan.planning.worst import POWERS, optimise_worst
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +76,11 @@ def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:
 
 
 def solve(
-    design: Design, total_rows: dict[int, Array], objective: Objective, budget: float, neighbours: str
+    design: Design,
+    total_rows: dict[int, Array],
+    objective: Objective,
+    budget: float,
+    neighbours: str,
 ) -> Solution:
     """The best bases found for the objective, starting from those planned for the total."""
     start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours, total_rows)
@@ -83,10 +88,12 @@ def solve(
         return start
     candidates = [share_given_bases(design, total_rows, objective, budget, neighbours, total_rows)]
     if design.free and not isinstance(objective, ConvexLoss):
-        fixed_power = isinstance(objective, PNormVariance)
-        powers = {"powers": (objective.p,), "count_rows": True} if fixed_power else {}
-        rows, _ = optimise_worst(design, total_rows, start.sigma2, **powers)
-        candidates.append(share_given_bases(design, rows, objective, budget, neighbours, total_rows))
+        fixed = isinstance(objective, PNormVariance)
+        powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
+        rows, _ = optimise_worst(design, total_rows, start.sigma2, powers, count_rows=fixed)
+        candidates.append(
+            share_given_bases(design, rows, objective, budget, neighbours, total_rows)
+        )
     return min(candidates, key=lambda solution: solution.share.value)
 
 
@@ -120,7 +127,8 @@ def _smooth(
 ) -> Share:  # fmt: skip
     """p-norms over rows, and losses of one number per query."""
     measured = np.isfinite(start.sigma2) & (start.sigma2 > 0)
-    mixed = privacy[np.argmax(privacy @ np.where(measured, 1 / np.where(measured, start.sigma2, 1), 0))]
+    precision = np.divide(1.0, start.sigma2, out=np.zeros_like(start.sigma2), where=measured)
+    mixed = privacy[np.argmax(privacy @ precision)]
     if isinstance(objective, PNormVariance):
         rows, owner, often = all_rows(design, group_inverses(design, bases))
         rows = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
@@ -131,20 +139,16 @@ def _smooth(
         rows = sp.csr_array(sp.diags_array(scale) @ matrix)[design.roles.type_of_query]
         loss = _own_loss(objective)
         objective.check_convex(rows @ np.where(measured, start.sigma2, 0.0))
-    share = share_for_loss(mixed[measured], sp.csr_array(rows[:, measured]), budget, loss, start.sigma2[measured])
-    sigma2 = np.where(measured, 1.0, start.sigma2)
+    rows = sp.csr_array(rows[:, measured])
+    share = share_for_loss(mixed[measured], rows, budget, loss, start.sigma2[measured])
+    sigma2 = start.sigma2.copy()
     sigma2[measured] = share.sigma2
-    return _to_budget(privacy, sigma2, rows, measured, budget, loss, share.bound)
+    # Planned for one kind of neighbour; scaled so that the worst of them costs the budget.
+    sigma2 *= spend(privacy, sigma2) / budget
+    return Share(sigma2, loss(rows @ sigma2[measured])[0], share.bound)
 
 
-def _to_budget(privacy, sigma2, rows, measured, budget, loss, bound):  # type: ignore[no-untyped-def]
-    """Scale σ² to cost exactly the budget for the worst neighbour, and say what is reached then."""
-    sigma2 = sigma2 * (spend(privacy, sigma2) / budget)
-    value, _ = loss(rows[:, measured] @ sigma2[measured])
-    return Share(sigma2, float(value), bound)
-
-
-def _p_norm(p: float, often: Array):  # type: ignore[no-untyped-def]
+def _p_norm(p: float, often: Array) -> Smooth:
     def loss(variances: Array) -> tuple[float, Array]:
         largest = variances.max()
         powers = often * (variances / largest) ** p
@@ -155,9 +159,8 @@ def _p_norm(p: float, often: Array):  # type: ignore[no-untyped-def]
     return loss
 
 
-def _own_loss(objective: ConvexLoss):  # type: ignore[no-untyped-def]
+def _own_loss(objective: ConvexLoss) -> Smooth:
     def loss(variances: Array) -> tuple[float, Array]:
         return float(objective.function(variances)), objective.slope(variances)
 
     return loss
-

@@ -14,10 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import comb
+from math import comb, prod
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices.base import Array
@@ -44,7 +45,7 @@ class Terms:
     queries: int
     subset_roles: IntArray  # subset types × slots, roles with repetition, padded with −1
     subset_count: Array  # how many sets of attributes have this type
-    joint: IntArray  # numbers of the terms of dense-matrix types, whose coefficient comes from outside
+    joint: IntArray  # the terms of dense-matrix types, whose coefficient comes from outside
 
     @property
     def subsets(self) -> int:
@@ -69,6 +70,10 @@ class Terms:
         by_m = np.bincount(self.pair.ravel(), (weighted[:, None] * self.summed).ravel(), count)
         return by_r[:-1] / np.maximum(residual, TINY), by_m[:-1] / np.maximum(mean, TINY)
 
+    def by_subset(self, values: Array) -> Array:
+        """Sum values of terms over each subset type."""
+        return np.bincount(self.subset, values, self.subsets).astype(float)
+
     def matrix(self, coefficients: Array) -> sp.csr_array:
         """Query types × subset types: the sum of variances is this matrix times σ²."""
         shape = (self.queries, self.subsets)
@@ -84,7 +89,7 @@ class Terms:
 
 
 def build_terms(roles: Roles, measurable: IntArray) -> Terms:
-    """All terms of the Kronecker query types; `measurable[role]` is 0 where nothing but the sum exists."""
+    """All terms of a workload; `measurable[role]` is 0 where nothing but the sum exists."""
     pieces = [_terms_of_shape(roles, measurable, *group) for group in _types_by_shape(roles)]
     ordinary = sum(len(piece[0]) for piece in pieces)
     pieces += [_terms_of_joint(roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
@@ -131,7 +136,7 @@ def _types_by_shape(roles: Roles) -> list[tuple[tuple[int, ...], IntArray, IntAr
     return result
 
 
-def _all_distinct(rows: IntArray) -> np.ndarray:
+def _all_distinct(rows: IntArray) -> NDArray[np.bool_]:
     """Rows (sorted, padding −1 last) without a repeated entry."""
     return ~((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)).any(axis=1)
 
@@ -141,15 +146,16 @@ def _terms_of_shape(
 ) -> tuple[IntArray, Array, IntArray, IntArray, IntArray, IntArray]:
     """Terms of types with equal multiplicities, all at once: a row per type and choice of j."""
     choices = np.array(list(product(*(range(k + 1) for k in often))), dtype=np.int64)
-    counts = np.array([np.prod([comb(k, j) for k, j in zip(often, c, strict=True)]) for c in choices])
+    counts = np.array([prod(comb(k, j) for k, j in zip(often, c, strict=True)) for c in choices])
     role = roles.pair_role[pairs]  # types × slots
     measured = np.broadcast_to(choices, (len(numbers), *choices.shape))
     allowed = ~((measured > 0) & (measurable[role] == 0)[:, None, :]).any(axis=2)
-    # A slot of multiplicity k holds up to k attributes of the subset: the first j of k places.
-    places = [role[:, None, s, None] * (np.arange(k) < choices[:, s, None]) - (np.arange(k) >= choices[:, s, None])
-              for s, k in enumerate(often)]  # fmt: skip
-    shape = (len(numbers), len(choices), 0)
-    subset = np.concatenate(places, axis=2) if places else np.zeros(shape, dtype=np.int64)
+    # A slot of multiplicity k holds up to k attributes of the subset: the first j of its k places.
+    places = [np.zeros((len(numbers), len(choices), 0), dtype=np.int64)]
+    for slot, k in enumerate(often):
+        taken = np.arange(k) < choices[:, slot, None]  # choices × places
+        places.append(np.where(taken, role[:, slot, None, None], -1))
+    subset = np.concatenate(places, axis=2)
     subset = -np.sort(-subset, axis=2)  # descending, padding last
     query = np.broadcast_to(numbers[:, None], allowed.shape)
     pair = np.broadcast_to(pairs[:, None, :], measured.shape)
@@ -175,8 +181,8 @@ def joint_roles(roles: Roles, number: int) -> IntArray:
     """The roles of a dense-matrix type in the order of its attributes (each has one member)."""
     pairs = roles.types[number]
     role = roles.pair_role[pairs[pairs >= 0]]
-    members = [roles.roles[r].members[0] for r in role]
-    return role[np.argsort(members)]
+    order = np.argsort([roles.roles[r].members[0] for r in role])
+    return np.asarray(role[order])
 
 
 def _set_counts(subset_roles: IntArray, sizes: IntArray) -> Array:

@@ -20,12 +20,13 @@ from noiseplan.planning.design import Design, joint_coefficients
 from noiseplan.planning.oblique import Point, add_joint_gradient, pack, unpack
 from noiseplan.planning.rows import (
     RowType,
-    _plain_rows,
+    plain_rows,
     grid_variances,
     plain_types,
     row_points,
     row_types,
 )
+from noiseplan.planning.smooth import Smooth, minimise
 
 POWERS = (8, 64, 500, 3000)
 STEPS_PER_POWER = 80
@@ -39,13 +40,18 @@ class _Problem:
 
     design: Design
     types: list[RowType]
-    factors: dict[int, Array]  # of each pair on a free role: the rows followed, over groups of values
+    factors: dict[
+        int, Array
+    ]  # of each pair on a free role: the rows followed, over groups of values
     fixed: dict[int, Array]  # of every other pair: its table [b | a]
     plain: sp.csr_array  # rows of the types that never change
     plain_log_weight: Array
     log_weight: Array  # of each entry of `types`
     privacy: Array
     power: float
+
+    def value_at(self, shapes: dict[int, tuple[int, int]]) -> Smooth:
+        return lambda x: _value(self, x, shapes)
 
 
 def optimise_worst(
@@ -56,18 +62,12 @@ def optimise_worst(
 
     With `count_rows` every row counts as often as it occurs (a true p-norm for a fixed p).
     """
-    from scipy.optimize import minimize
-
     shapes = {r: (u.shape[0], u.shape[1]) for r, u in rows.items()}
     measured = np.where(np.isfinite(sigma2), sigma2, np.max(sigma2[np.isfinite(sigma2)]) * 1e6)
     x = np.concatenate([np.log(measured), pack(rows)])
     for power in powers:
         problem = _problem(design, unpack(x[len(sigma2) :], shapes), power, count_rows)
-        found = minimize(
-            lambda z, p=problem: _value(p, z, shapes), x, jac=True, method="L-BFGS-B",
-            options={"maxiter": STEPS_PER_POWER, "maxcor": 20, "ftol": 1e-11, "gtol": 1e-8},
-        )  # fmt: skip
-        x = found.x
+        _, x = minimise(problem.value_at(shapes), x, steps=STEPS_PER_POWER, gain=1e-11)
     points = {r: Point.at(u) for r, u in unpack(x[len(sigma2) :], shapes).items()}
     return {r: p.rows for r, p in points.items()}, np.exp(x[: len(sigma2)])
 
@@ -80,7 +80,9 @@ def _problem(design: Design, rows: dict[int, Array], power: float, count_rows: b
     for pair, table in enumerate(points):
         if _is_free(design, rows, pair):
             role = int(design.roles.pair_role[pair])
-            together = [sum(_is_free(design, rows, p) for p in t.pairs) for t in types if pair in t.pairs]
+            together = [
+                sum(_is_free(design, rows, p) for p in t.pairs) for t in types if pair in t.pairs
+            ]
             limit = len(table) if count_rows else int(GRID_LIMIT ** (1 / max(together, default=1)))
             chosen = followed_rows(table, limit)
             first = np.unique(design.groups[role], return_index=True)[1]
@@ -90,11 +92,11 @@ def _problem(design: Design, rows: dict[int, Array], power: float, count_rows: b
     weights = np.log(design.roles.type_priority)
     often = np.zeros(len(weights))
     if count_rows:
-        repeats = [prod_plain_sizes(design, t) for t in range(len(weights))]
+        repeats = [_plain_repeats(design, t) for t in range(len(weights))]
         often = np.log(design.roles.type_count) + np.log(repeats)
     plain = plain_types(design)
     return _Problem(
-        design, types, factors, fixed, _plain_rows(design, inverses),
+        design, types, factors, fixed, plain_rows(design, inverses),
         weights[plain] + often[plain] / power,
         np.array([weights[t.number] + often[t.number] / power for t in types]),
         design.privacy_weights(design.sensitivities(dict.fromkeys(rows, 1.0))),
@@ -102,7 +104,7 @@ def _problem(design: Design, rows: dict[int, Array], power: float, count_rows: b
     )  # fmt: skip
 
 
-def prod_plain_sizes(design: Design, number: int) -> float:
+def _plain_repeats(design: Design, number: int) -> float:
     """How many rows of a query share one entry of its grid: the values of its plain attributes."""
     pairs = design.roles.types[number]
     roles = [design.roles.roles[r] for r in design.roles.pair_role[pairs[pairs >= 0]]]
@@ -129,12 +131,18 @@ def followed_rows(table: Array, limit: int) -> IntArray:
 
 def _value(problem: _Problem, x: Array, shapes: dict[int, tuple[int, int]]) -> tuple[float, Array]:
     """log of (p-norm of weighted variances × privacy cost), and its gradient."""
-    design, count = problem.design, design_subsets(problem)
+    design, count = problem.design, problem.design.terms.subsets
     y = x[:count]
     sigma2 = np.exp(y)
     points = {r: Point.at(u) for r, u in unpack(x[count:], shapes).items()}
-    split = {pair: w @ points[int(design.roles.pair_role[pair])].inverse for pair, w in problem.factors.items()}
-    tables = problem.fixed | {p: np.column_stack([z[:, 0] ** 2, (z[:, 1:] ** 2).sum(1)]) for p, z in split.items()}
+    split = {
+        pair: w @ points[int(design.roles.pair_role[pair])].inverse
+        for pair, w in problem.factors.items()
+    }
+    tables = problem.fixed | {
+        pair: np.column_stack([z[:, 0] ** 2, (z[:, 1:] ** 2).sum(axis=1)])
+        for pair, z in split.items()
+    }
 
     plain = problem.plain @ sigma2
     grids = [_grid(problem, points, t, tables, sigma2) for t in problem.types]
@@ -153,17 +161,16 @@ def _value(problem: _Problem, x: Array, shapes: dict[int, tuple[int, int]]) -> t
     for row, grid in zip(problem.types, grids, strict=True):
         slope = share[start : start + grid.size].reshape(grid.shape) / grid
         start += grid.size
-        _add_row_gradient(problem, points, row, tables, sigma2, slope, by_sigma2, by_table, by_inverse)
+        _add_row_gradient(
+            problem, points, row, tables, sigma2, slope, by_sigma2, by_table, by_inverse
+        )
     for pair, w in problem.factors.items():
         column = np.repeat(by_table[pair][:, 1:], split[pair].shape[1], axis=1)
         column[:, 0] = by_table[pair][:, 0]
         by_inverse[int(design.roles.pair_role[pair])] += w.T @ (2.0 * split[pair] * column)
     by_y = by_sigma2 * sigma2 - cost / cost.sum()
-    return float(value), np.concatenate([by_y, *(points[r].pull_back(by_inverse[r]).ravel() for r in points)])
-
-
-def design_subsets(problem: _Problem) -> int:
-    return problem.design.terms.subsets
+    pulled = [points[r].pull_back(by_inverse[r]).ravel() for r in points]
+    return float(value), np.concatenate([by_y, *pulled])
 
 
 def _sigma2_of(row: RowType, sigma2: Array) -> Array:
@@ -171,7 +178,11 @@ def _sigma2_of(row: RowType, sigma2: Array) -> Array:
 
 
 def _grid(
-    problem: _Problem, points: dict[int, Point], row: RowType, tables: dict[int, Array], sigma2: Array
+    problem: _Problem,
+    points: dict[int, Point],
+    row: RowType,
+    tables: dict[int, Array],
+    sigma2: Array,
 ) -> Array:
     if row.joint < 0:
         return grid_variances([tables[p] for p in row.pairs], _sigma2_of(row, sigma2))

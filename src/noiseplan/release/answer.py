@@ -92,5 +92,3 @@ def _library(wanted: str) -> str:
         "a data frame needs pandas, polars or pyarrow installed (pip install pandas); without one, "
         "release.answer(query) has .estimate, .std_error, .lower, .upper as arrays"
     )
-
-

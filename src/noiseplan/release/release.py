@@ -40,7 +40,11 @@ class Release:
         return Answer(query, estimate, self.plan.std_error(query), level, simultaneous, self.origin)
 
     def table(
-        self, *attributes: str, level: float = 0.95, simultaneous: bool = False, frame: str | None = None
+        self,
+        *attributes: str,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        frame: str | None = None,
     ) -> Any:
         """The table of some attributes as a tidy frame: the cells, estimate, std_error, lower, upper.
 

@@ -1,0 +1,110 @@
+"""Exact errors of the residual mechanism's answers.
+
+    Var(row q of Q_B) = Σ_{A⊆B} σ²_A ∏_{i∈A} (WVVᵀWᵀ)_qq ∏_{i∈B∖A} (Wτ)²_q
+    Cov(Q_B, Q_C)    = Σ_{A⊆B∩C} σ²_A ⊗_i F_i
+
+with F_i = WV(W'V)ᵀ for i ∈ A, Wτ(W'τ)ᵀ for the other common attributes, the column Wτ where only Q_B names the
+attribute, and the row (W'τ)ᵀ where only Q_C does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices import kronecker_apply, kronecker_dense
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.blocks import subset_patterns
+from noiseplan.queries import Query
+
+if TYPE_CHECKING:
+    from noiseplan.mechanisms.residual import ResidualMechanism
+
+COVARIANCE_LIMIT = 50_000_000
+
+
+def row_variances(mechanism: ResidualMechanism, query: Query) -> Array:
+    """The variance of every row of an answerable query."""
+    if query.joint is not None:
+        return np.diagonal(row_covariances(mechanism, query, query)).copy()
+    pairs = []
+    for name, factor in zip(query.attributes, query.matrices(), strict=True):
+        basis = mechanism.basis(name)
+        summed = factor.matmul(basis.centre[:, None])[:, 0] ** 2
+        pairs.append(np.column_stack([summed, factor.quadratic_rows(basis.spread)]))
+    return kronecker_apply(pairs, _sigma2_tensor(mechanism, query.attributes)[..., None]).ravel()
+
+
+def row_covariances(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
+    """The covariance of every row of one answerable query with every row of another."""
+    if query.rows * other.rows > COVARIANCE_LIMIT:
+        raise PlanError(
+            f"the covariance of {query.rows:,} × {other.rows:,} rows has more than "
+            f"{COVARIANCE_LIMIT:,} numbers; ask for fewer rows, e.g. with Custom([[...]])"
+        )
+    if query.joint is not None or other.joint is not None:
+        return _dense_covariance(mechanism, query, other)
+    return _kronecker_covariance(mechanism, query, other)
+
+
+def recovery(mechanism: ResidualMechanism, query: Query, inside: Sequence[str]) -> Array:
+    """rows × ω_A: what each measured number of A = `inside` adds to each row."""
+    steps = []
+    for name in query.attributes:
+        basis = mechanism.basis(name)
+        steps.append(basis.recover if name in inside else basis.centre[:, None])
+    if query.joint is not None:
+        return query.joint @ kronecker_dense(steps)
+    return kronecker_dense([f.matmul(s) for f, s in zip(query.matrices(), steps, strict=True)])
+
+
+def _kronecker_covariance(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
+    names = [n for n in mechanism.schema.names if n in query.factors or n in other.factors]
+    common = [n for n in names if n in query.factors and n in other.factors]
+    tensor = _sigma2_tensor(mechanism, common)
+    tensor = tensor.reshape([2 if n in common else 1 for n in names] + [1])
+    pieces, shape = [], []
+    for name in names:
+        left, right = _split(mechanism, query, name), _split(mechanism, other, name)
+        shape += [left.shape[0], right.shape[0]]
+        columns = [np.outer(left[:, 0], right[:, 0]).ravel()]
+        if name in common:
+            columns.append((left[:, 1:] @ right[:, 1:].T).ravel())
+        pieces.append(np.column_stack(columns))
+    # Axes come as (rows, other's rows) per attribute; sort them into (rows …, other's rows …).
+    cube = kronecker_apply(pieces, tensor)[..., 0].reshape(shape)
+    axes = [*range(0, len(shape), 2), *range(1, len(shape), 2)]
+    return cube.transpose(axes).reshape(query.rows, other.rows)
+
+
+def _split(mechanism: ResidualMechanism, query: Query, name: str) -> Array:
+    """[Wτ | WV] of the query's factor; the number one where the query sums over the attribute."""
+    if name not in query.factors:
+        return np.ones((1, 1))
+    return query.factors[name].matrix(mechanism.schema[name]).matmul(mechanism.basis(name).inverse)
+
+
+def _dense_covariance(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
+    common = [n for n in query.attributes if n in other.factors]
+    tensor = _sigma2_tensor(mechanism, common)
+    total = np.zeros((query.rows, other.rows))
+    for pattern in subset_patterns(len(common)):
+        inside = [common[i] for i in pattern]
+        sigma2 = tensor[tuple(int(i in pattern) for i in range(len(common)))]
+        left, right = recovery(mechanism, query, inside), recovery(mechanism, other, inside)
+        total += sigma2 * left @ right.T
+    return total
+
+
+def _sigma2_tensor(mechanism: ResidualMechanism, names: Sequence[str]) -> Array:
+    """σ²_A of every A inside a set of attributes, shape (2, …, 2); index 1 means inside A."""
+    tensor = np.zeros((2,) * len(names))
+    for pattern in subset_patterns(len(names)):
+        sigma2 = mechanism.sigma2([names[i] for i in pattern])
+        # An unmeasured subset of an answerable query has coefficient zero, whatever stands here.
+        place = tuple(int(i in pattern) for i in range(len(names)))
+        tensor[place] = sigma2 if np.isfinite(sigma2) else 0.0
+    return tensor

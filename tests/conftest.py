@@ -1,0 +1,6 @@
+"""Before NumPy is imported: one thread for small matrices, or busy machines wait for each other."""
+
+import os
+
+for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_library, "1")

@@ -55,13 +55,14 @@ def largest_difference(plan: nz.Plan, truth: Measured, limit: int = 1_000_000) -
     inverse = truth.recovery()
     recovered = [query.dense() @ inverse for query in queries]
     variances = [np.einsum("ij,ij->i", r, r) for r in recovered]
-    worst = 0.0
+    worst = np.float64(0.0)
     for i, query in enumerate(queries):
-        worst = max(worst, float(np.abs(plan.variance(query) / variances[i] - 1).max()))
+        away = np.abs(plan.variance(query) - variances[i]) / variances[i]
+        worst = np.maximum(worst, away.max())  # which keeps a NaN, so that it is not overlooked
         for j in range(i + 1):
             if query.rows * queries[j].rows <= limit:
                 scale = np.sqrt(np.outer(variances[i], variances[j]))
                 expected = recovered[i] @ recovered[j].T
                 away = np.abs(plan.covariance(query, queries[j]) - expected) / scale
-                worst = max(worst, float(away.max()))
-    return worst
+                worst = np.maximum(worst, away.max())
+    return float(worst)

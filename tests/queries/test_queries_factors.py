@@ -261,6 +261,7 @@ def test_custom_equality_and_hash() -> None:
     different = [Custom([[1, 0, 0, 1]]), Custom([[1], [0], [0], [1]]), Custom([[1, 0], [0, 2]])]
     assert len({one, *same, *different}) == 4
     assert one != Identity()
+    assert Custom([[1, 0, 0, 1]], name="x") != Custom([[1, 0], [0, 1]], name="x")
     asymmetric = np.array([[1, 2], [3, 4]])
     assert Custom(asymmetric) != Custom(asymmetric.T)
     assert Custom(asymmetric.T) == Custom(asymmetric.T.copy())

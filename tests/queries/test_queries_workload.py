@@ -183,6 +183,12 @@ def test_equal_dense_matrices_merge() -> None:
     )
     assert workload.sizes.tolist() == [1, 1]
     assert workload.pairs() == []
+    third = np.eye(8)[:3]
+    more = workload + Query(SCHEMA, ["sex", "region"], matrix=third)
+    assert more.sizes.tolist() == [1, 1, 3]
+    np.testing.assert_array_equal(
+        more[2].dense(), Query(SCHEMA, ["sex", "region"], matrix=third).dense()
+    )
 
 
 def test_a_dense_matrix_and_a_table_stay_apart() -> None:
@@ -296,6 +302,8 @@ def test_by_position() -> None:
     assert [workload[i].name for i in range(4)] == list(SIZES)
     assert [workload[np.int64(i)].name for i in (-1, -4)] == ["one", "age"]
     assert [query.name for query in workload] == list(SIZES)
+    named = workload + Query(SCHEMA, ["age", "sex"], name="last")
+    assert (named[-1].name, named[4].name) == ("last", "last")
     for position in (4, -5):
         with pytest.raises(QueryError, match=f"no query at position {position}: .* has 4"):
             workload[position]
@@ -328,6 +336,8 @@ def test_a_name_that_is_unknown() -> None:
     )
     with pytest.raises(QueryError, match=r"'sex × region' …$"):
         Workload.marginals(SCHEMA, up_to=2).subset([0, 1, 2, 3, 4, 5, 6, 8, 9])["wage"]
+    with pytest.raises(QueryError, match="no query is called 'age × sex'"):
+        Workload.marginals(SCHEMA, k=1)["age × sex"]
     for near in ("age × ", " × age", "sex × age", "age×sex", "age × age", "", "AGE"):
         with pytest.raises(QueryError, match="no query is called"):
             Workload.marginals(SCHEMA, up_to=2)[near]

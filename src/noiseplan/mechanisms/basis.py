@@ -5,8 +5,8 @@ Choose U such that M = [1ᵀ; U] is invertible, and split the inverse, T = M⁻�
     1ᵀτ = 1,   Uτ = 0,   1ᵀV = 0,   UV = I,   I = τ1ᵀ + VU .
 
 Every query factor then splits as W = (Wτ)1ᵀ + (WV)U: a part that needs only the sum over the
-attribute, and a part that needs the residual U. τ = 1/n gives ResidualPlanner(+); a free τ makes the
-split oblique, and better.
+attribute, and a part that needs the residual U. τ = 1/n gives ResidualPlanner(+); a free τ makes
+the split oblique, and better.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from noiseplan.matrices.base import Array, Matrix
 class Basis:
     """U (rows × n), τ (n) and V (n × rows) of one attribute.
 
-    Values that are never told apart may share columns of U; then I = τ1ᵀ + VU holds for every factor
-    that does not tell them apart, which `spans` checks.
+    Values that are never told apart may share columns of U; then I = τ1ᵀ + VU holds for every
+    factor that does not tell them apart, which `spans` checks.
     """
 
     measure: Array
@@ -57,11 +57,11 @@ class Basis:
 
     @property
     def size(self) -> int:
-        return self.measure.shape[1]
+        return int(self.measure.shape[1])
 
     @property
     def rows(self) -> int:
-        return self.measure.shape[0]
+        return int(self.measure.shape[0])
 
     @cached_property
     def forward(self) -> Array:

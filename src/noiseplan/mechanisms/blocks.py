@@ -55,7 +55,7 @@ class Block:
         """The row of each given set (ascending attribute numbers), −1 where it is not measured."""
         if self._keys is None:
             return np.array([self._places.get(tuple(row), -1) for row in sets.tolist()])
-        known = (sets < self._base - 1).all(axis=1)
+        known = np.all(sets < self._base - 1, axis=1)
         wanted = row_keys(np.where(known[:, None], sets, 0), self._base)
         assert wanted is not None  # the same base and width as the keys
         place = np.minimum(np.searchsorted(self._keys, wanted), len(self) - 1)
@@ -64,7 +64,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """All measured subsets. `basis_of[i]` is the number of attribute i's basis in `bases`, or −1."""
+    """All measured subsets; `basis_of[i]` is the place of attribute i's basis in `bases`, or −1."""
 
     blocks: tuple[Block, ...]
     bases: tuple[Basis, ...]

@@ -3,8 +3,8 @@
     Var(row q of Q_B) = Σ_{A⊆B} σ²_A ∏_{i∈A} (WVVᵀWᵀ)_qq ∏_{i∈B∖A} (Wτ)²_q
     Cov(Q_B, Q_C)    = Σ_{A⊆B∩C} σ²_A ⊗_i F_i
 
-with F_i = WV(W'V)ᵀ for i ∈ A, Wτ(W'τ)ᵀ for the other common attributes, the column Wτ where only Q_B names the
-attribute, and the row (W'τ)ᵀ where only Q_C does.
+with F_i = WV(W'V)ᵀ for i ∈ A, Wτ(W'τ)ᵀ for the other common attributes, the column Wτ where only
+Q_B names the attribute, and the row (W'τ)ᵀ where only Q_C does.
 """
 
 from __future__ import annotations

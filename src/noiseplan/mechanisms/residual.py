@@ -32,7 +32,7 @@ from noiseplan.mechanisms.span import require
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
-# Cells handled at a time while measuring and reconstructing: a megabyte of doubles stays in the cache.
+# Cells measured or reconstructed at a time: a megabyte of doubles stays in the cache.
 BATCH_CELLS = 1 << 17
 
 Sampler = Callable[[tuple[int, ...]], Array]
@@ -129,7 +129,7 @@ class ResidualMechanism:
         return tensor
 
     def answers(self, measured: Measurements, query: Query, sets: IntArray) -> Array:
-        """Answers to one query shape on many attribute sets that share their bases, the batch last."""
+        """Answers to one query on many attribute sets that share their bases, the batch last."""
         factors = query.matrices()
         tensor = self.coordinates(measured, sets)
         bases = self._bases(sets[0])
@@ -183,7 +183,7 @@ class ResidualMechanism:
 
     def basis(self, name: str) -> Basis:
         """The basis of a measured attribute."""
-        return self.blocks.bases[self.blocks.basis_of[self.schema.index(name)]]
+        return self.blocks.bases[int(self.blocks.basis_of[self.schema.index(name)])]
 
     def sigma2(self, names: Sequence[str]) -> float:
         """σ² of the measurement on these attributes, infinite if there is none."""
@@ -201,7 +201,7 @@ class ResidualMechanism:
 
 
 def _batch_last(counts: NDArray[np.number]) -> Array:
-    """(batch, n_1, …, n_k) to (n_1, …, n_k, batch); converting first makes the copy three times faster."""
+    """(batch, n_1, …, n_k) to (n_1, …, n_k, batch); converted first, since that copies faster."""
     flat = counts.reshape(len(counts), -1).astype(np.float64)
     return np.ascontiguousarray(flat.T).reshape(*counts.shape[1:], len(counts))
 

@@ -14,7 +14,7 @@ from noiseplan.matrices.base import Array
 
 @dataclass(frozen=True)
 class NormalSampler:
-    """Standard normal numbers; seeded from the operating system unless a seed is given for tests."""
+    """Standard normal numbers, seeded from the operating system unless a test gives a seed."""
 
     seed: int | None = None
     _generator: np.random.Generator = field(init=False, repr=False, compare=False)

@@ -1,6 +1,6 @@
 """σ² for given bases: how to share a privacy budget among the subsets that are measured.
 
-With P_a the privacy weight and V_a the variance weight of the subsets of type a (times their number),
+With P_a the privacy weight and V_a the variance weight of all subsets of type a,
 
     minimise  Σ_a V_a σ²_a   subject to   Σ_a P_a / σ²_a ≤ c .
 
@@ -21,7 +21,7 @@ from noiseplan.planning.smooth import Smooth, minimise
 
 
 def root_cost(privacy: Array, variance: Array) -> float:
-    """J = Σ_a √(P_a V_a). The least weighted sum of variances at budget c is J²/c (Cauchy–Schwarz)."""
+    """J = Σ_a √(P_a V_a): the least Σ_a V_a σ²_a at budget c is J²/c, by Cauchy–Schwarz."""
     return float(np.sqrt(privacy * variance).sum())
 
 
@@ -33,7 +33,10 @@ def share_for_sum(privacy: Array, variance: Array, budget: float) -> Array:
 
 
 def spend(privacy: Array, sigma2: Array) -> float:
-    """max over neighbours of Σ_a P_a/σ²_a, the privacy cost. What costs nothing may be exact (σ² = 0)."""
+    """The privacy cost: the largest Σ_a P_a/σ²_a of all kinds of neighbours.
+
+    What costs nothing may be measured exactly (σ² = 0).
+    """
     precision = np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
     return float(np.max(np.atleast_2d(privacy) @ precision))
 
@@ -56,12 +59,13 @@ def share_for_worst(
 
     Notes
     -----
-    For any weights λ on the rows and θ on the neighbours, each summing to one, the largest variance is
-    at least the λ-weighted mean, and the θ-weighted cost is at most the budget; so the optimum is at
-    least T(λ, θ) = (Σ_a √((privacyᵀθ)_a (rowsᵀλ)_a))²/c. Each step takes the σ² that attain it, scaled to
-    the budget, and moves weight to the rows with more variance and to the neighbours with more cost:
-    λ ← λ · (variance/largest)^s. The largest variance is an upper bound, T a lower one, and they meet.
-    With s = 1 the bound never falls; longer steps are tried as long as they raise it.
+    For any weights λ on the rows and θ on the neighbours, each summing to one, the largest
+    variance is at least the λ-weighted mean, and the θ-weighted cost is at most the budget; so the
+    optimum is at least T(λ, θ) = (Σ_a √((privacyᵀθ)_a (rowsᵀλ)_a))²/c. Each step takes the σ² that
+    attain it, scaled to the budget, and moves weight to the rows with more variance and to the
+    neighbours with more cost: λ ← λ · (variance/largest)^s. The largest variance is an upper
+    bound, T a lower one, and they meet. With s = 1 the bound never falls; longer steps are tried
+    as long as they raise it.
     """
     privacy, columns = np.atleast_2d(privacy), sp.csr_array(rows.T)
     weights = np.full(rows.shape[0], 1.0 / rows.shape[0])
@@ -116,10 +120,10 @@ def share_for_loss(
 
     Notes
     -----
-    In y = log σ², normalised to the budget, each variance Σ_a M_a e^{y_a} · Σ_a P_a e^{−y_a}/c is a sum
-    of exponentials of linear functions, so the problem is convex and L-BFGS finds its minimum.
-    Lower bound: with λ = ∇loss(v) and any other plan v', loss(v') ≥ loss(v) + λᵀ(v' − v), and
-    λᵀv' ≥ T(λ) = (Σ_a √(P_a (rowsᵀλ)_a))²/c.
+    In y = log σ², normalised to the budget, each variance Σ_a M_a e^{y_a} · Σ_a P_a e^{−y_a}/c is
+    a sum of exponentials of linear functions, so the problem is convex and L-BFGS finds its
+    minimum. Lower bound: with λ = ∇loss(v) and any other plan v', loss(v') ≥ loss(v) + λᵀ(v' − v),
+    and λᵀv' ≥ T(λ) = (Σ_a √(P_a (rowsᵀλ)_a))²/c.
     """
     columns = sp.csr_array(rows.T)
 

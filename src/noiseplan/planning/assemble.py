@@ -13,7 +13,7 @@ from noiseplan.planning.design import Design
 
 
 def role_bases(design: Design, rows: dict[int, Array]) -> dict[int, Basis]:
-    """The basis of each role: optimised where it is free, orthogonal where only values are asked."""
+    """The basis of each role: as planned where it is free, orthogonal where only values count."""
     shared: dict[int, Basis] = {}
     result = {}
     for r, role in enumerate(design.roles.roles):

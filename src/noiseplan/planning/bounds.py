@@ -1,18 +1,25 @@
 """How low can the total variance be, for any linear mechanism with Gaussian noise?
 
-For any probability λ on the records, the least weighted sum of variances at privacy cost c is at least
-‖W Λ^{1/2}‖²_*/c, the squared nuclear norm (λ uniform: the SVD bound). And ‖W'‖_* ≥ tr(W'ᵀY) for every Y of
-operator norm at most one. Two choices of Y are used, and the larger bound is kept.
+For any probability λ on the records, the least weighted sum of variances at privacy cost c is at
+least ‖W Λ^{1/2}‖²_*/c, the squared nuclear norm (λ uniform: the SVD bound). And ‖W'‖_* ≥ tr(W'ᵀY)
+for every Y of operator norm at most one. Two choices of Y are used, and the larger bound is kept.
 
-*Structured*, at any scale. Let λ = ⊗λ_i, u_i = √λ_i, and for each factor let Y_i be a partial isometry, with
-t_i = Y_iu_i and P_i the rest. For a query on B put Y = Σ_{A⊆B} y_A ⊗_{i∈A} P_i ⊗_{i∈B∖A} t_iu_iᵀ ⊗_{i∉B} u_iᵀ. The
-blocks of different A are orthogonal, and the best y give
+*Structured*, at any scale. Let λ = ⊗λ_i, u_i = √λ_i, and for each factor let Y_i be a partial
+isometry, with t_i = Y_iu_i and P_i the rest. For a query on B put
 
-    ‖W'‖_* ≥ Σ_A √( Σ_{B⊇A} w_B ∏_{i∈A} r_i² ∏_{i∈B∖A} s_i² ),   r_i = tr(P_iᵀW'_i),  s_i = t_iᵀW'_iu_i :
+    Y = Σ_{A⊆B} y_A ⊗_{i∈A} P_i ⊗_{i∈B∖A} t_iu_iᵀ ⊗_{i∉B} u_iᵀ .
 
-the planner's own sum with r², s² in place of βR, m. It is exact for marginals and for one full product.
+The blocks of different A are orthogonal, and the best y give
 
-*Dense*, for small domains: Y the polar factor of the whole W', λ improved by its own fixed point; exact.
+    ‖W'‖_* ≥ Σ_A √( Σ_{B⊇A} w_B ∏_{i∈A} r_i² ∏_{i∈B∖A} s_i² ),
+
+with r_i = tr(P_iᵀW'_i) and s_i = t_iᵀW'_iu_i:
+
+the planner's own sum with r², s² in place of βR, m. It is exact for marginals and for one full
+product.
+
+*Dense*, for small domains: Y the polar factor of the whole W', λ improved by its own fixed point;
+exact.
 """
 
 from __future__ import annotations
@@ -33,13 +40,13 @@ SEARCH_UP_TO = 256
 def total_variance_bound(
     design: Design, rows: dict[int, Array], budget: float, neighbours: str
 ) -> float:
-    """A lower bound on Σ weight · variance at this budget; `rows` are the U planned for the total."""
+    """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     replace = neighbours == "replace"
     records = {} if replace else _record_weights(design, rows)
     root = max(_structured(design, records, k, replace) for k in _trials(design))
     bound = root**2
     if replace:
-        # Averaging (e_r − e_s)ᵀC(e_r − e_s) ≤ c over all r ≠ s: the centred trace is at most c (N−1)/2.
+        # Averaging (e_r − e_s)ᵀC(e_r − e_s) ≤ c over r ≠ s bounds the centred trace by c(N−1)/2.
         size = float(design.workload.schema.size)
         bound *= 2.0 * size / (size - 1.0) if size > 1 else 2.0
     elif design.workload.schema.size <= DENSE_CELLS:
@@ -104,7 +111,7 @@ def _isometry_moments(gram: Array, weights: Array, kappa: float) -> tuple[float,
 
 
 def _dense(design: Design, steps: int = 60) -> float:
-    """max over λ of ‖W Λ^{1/2}‖²_* by the fixed point λ ← diag((Λ^{1/2}GΛ^{1/2})^{1/2}), normalised."""
+    """max over λ of ‖W Λ^{1/2}‖²_*, by the fixed point λ ∝ diag((Λ^{1/2}GΛ^{1/2})^{1/2})."""
     gram = workload_gram(design)
     weights = np.full(len(gram), 1.0 / len(gram))
     best = 0.0

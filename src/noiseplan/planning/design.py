@@ -16,7 +16,7 @@ from noiseplan.queries import Workload
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What the planner needs to know of the bases: R and m per pair, β per role, joint coefficients."""
+    """What planning needs of the bases: R and m per pair, β per role, joint coefficients."""
 
     residual: Array
     mean: Array
@@ -68,7 +68,7 @@ class Design:
         return np.flatnonzero(self.roles.pair_role == role)
 
     def products(self, inverses: dict[int, Array]) -> dict[int, Array]:
-        """WᵀW T of each pair on a free role: what both the moments and their gradients are made of."""
+        """WᵀW T of each pair on a free role: moments and their gradients are made of it."""
         return {
             int(pair): gram @ inverses[r]
             for r in inverses

@@ -1,12 +1,13 @@
 """What a plan costs for each kind of neighbour.
 
-Adding or removing one record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one record attains every maximum.
+Adding or removing one record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one record attains every
+maximum.
 
-Replacing one record by another costs (e_r − e_s)ᵀC(e_r − e_s) for C = Σ_A σ_A⁻² ⊗U_iᵀU_i. If the two records
-agree on the attributes E, the subset A adds 2/σ²_A (p_A − ∏_{i∈A∩E} β_i ∏_{i∈A∖E} γ_i) at most, γ_i the
-smallest entry of U_iᵀU_i; exactly this where the columns of U_i have equal length, an upper bound
-otherwise, because the product is linear in each U_iᵀU_i entry and so smallest at an end of its range.
-The total (A = ∅) costs nothing: it does not change.
+Replacing one record by another costs (e_r − e_s)ᵀC(e_r − e_s) for C = Σ_A σ_A⁻² ⊗U_iᵀU_i. If the
+two records agree on the attributes E, the subset A adds 2/σ²_A (p_A − ∏_{i∈A∩E} β_i ∏_{i∈A∖E} γ_i)
+at most, γ_i the smallest entry of U_iᵀU_i; exactly this where the columns of U_i have equal
+length, an upper bound otherwise, because the product is linear in each U_iᵀU_i entry and so
+smallest at an end of its range. The total (A = ∅) costs nothing: it does not change.
 """
 
 from __future__ import annotations

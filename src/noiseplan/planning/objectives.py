@@ -6,7 +6,7 @@ that marginals are planned optimally rests on it (`docs/how-it-works.md`).
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +18,10 @@ from noiseplan.matrices.base import Array
 
 class Objective(ABC):
     """What a plan minimises. A query's weight multiplies the variance of each of its rows."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Its name, to follow the word "least"."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class WorstVariance(Objective):
 
 @dataclass(frozen=True)
 class PNormVariance(Objective):
-    """(Σ (weight · variance)^p)^(1/p) over all rows: between the total (p = 1) and the worst (p = ∞)."""
+    """(Σ (weight · variance)^p)^(1/p) over all rows: the total for p = 1, the worst for p = ∞."""
 
     p: float
 
@@ -68,7 +72,7 @@ class ConvexLoss(Objective):
     gradient: Callable[[Array], Array] | None = None
 
     def __str__(self) -> str:
-        return getattr(self.function, "__name__", "convex loss")
+        return str(getattr(self.function, "__name__", "convex loss"))
 
     def slope(self, variances: Array) -> Array:
         """The gradient at these variances; refuses a loss that decreases somewhere."""
@@ -83,7 +87,7 @@ class ConvexLoss(Objective):
                 "the loss decreases when a variance grows; a loss must be nondecreasing in every "
                 "variance, or the best plan would be to add noise"
             )
-        return np.maximum(slope, 0.0)
+        return np.asarray(np.maximum(slope, 0.0))
 
     def _differences(self, variances: Array) -> Array:
         slope = np.empty_like(variances)
@@ -96,7 +100,7 @@ class ConvexLoss(Objective):
         return slope
 
     def check_convex(self, at: Array) -> None:
-        """Refuse a loss whose value at a midpoint exceeds the mean of its ends (random pairs near `at`)."""
+        """Refuse a loss that is not convex between some random pairs of points near `at`."""
         rng = np.random.default_rng(0)
         for _ in range(16):
             a, b = (at * rng.uniform(0.3, 3.0, at.shape) for _ in range(2))

@@ -1,9 +1,9 @@
 """The oblique planner: optimise every attribute's U, and with it the split into sum and residual.
 
 For fixed U the least weighted sum of variances at budget c is J²/c with J = Σ_a √(P_a V_a), and V_a
-depends on U only through R_i = ‖W_iV_i‖² and m_i = ‖W_iτ_i‖². So log J is a smooth function of the U_i,
-with closed-form gradients: dT = −T dM T for T = M⁻¹, M = [1ᵀ; U]. Columns of U are kept at length 1,
-which makes every β_i = 1. All free roles are optimised together by L-BFGS.
+depends on U only through R_i = ‖W_iV_i‖² and m_i = ‖W_iτ_i‖². So log J is a smooth function of the
+U_i, with closed-form gradients: dT = −T dM T for T = M⁻¹, M = [1ᵀ; U]. Columns of U are kept at
+length 1, which makes every β_i = 1. All free roles are optimised together by L-BFGS.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ def unpack(x: Array, shapes: dict[int, tuple[int, int]]) -> dict[int, Array]:
 
 
 def _starts(design: Design, shapes: dict[int, tuple[int, int]]) -> list[dict[int, Array]]:
-    """The oblique split of each role's square-root strategy, and ResidualPlanner+'s best strategies.
+    """The oblique split of each role's square-root strategy, and ResidualPlanner+'s best
+    strategies.
 
     Both where that is cheap, otherwise only the first, which has always ended lower.
     """
@@ -188,7 +189,8 @@ def optimise_upright(design: Design) -> dict[int, Array]:
 
 
 def role_grams(design: Design) -> dict[int, Array]:
-    """What each free role is asked, as one Gram matrix: its factors by their weight in the objective."""
+    """What each free role is asked, as one Gram matrix: its factors by their weight in the
+    objective."""
     plain = {
         r: Point.at(Basis.orthogonal(design.group_count(r)).measure).inverse for r in design.free
     }
@@ -198,7 +200,8 @@ def role_grams(design: Design) -> dict[int, Array]:
 
 
 def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
-    """Σ WᵀW over a role's factors, weighted by what a little residual variance costs the objective."""
+    """Σ WᵀW over a role's factors, weighted by what a little residual variance costs the
+    objective."""
     n = design.group_count(role)
     gram = np.zeros((n, n))
     for pair in design.pairs_of(role):
@@ -224,6 +227,7 @@ def _oblique_root(gram: Array) -> Array:
 
 
 def _ripple(rows: Array) -> Array:
-    """A small fixed perturbation: an upright split is a saddle from which no gradient leads away."""
+    """A small fixed perturbation: an upright split is a saddle from which no gradient leads
+    away."""
     waves = np.cos(np.arange(rows.size)).reshape(rows.shape)
     return np.asarray(1e-4 * np.abs(rows).max() * waves)

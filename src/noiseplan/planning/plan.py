@@ -146,7 +146,8 @@ class Plan:
         return 8 * self.measured_numbers
 
     def __repr__(self) -> str:
-        return f"Plan({len(self.workload):,} queries, rmse {self.rmse:.4g}, ρ = {self.privacy.rho:.6g})"
+        queries, rho = len(self.workload), self.privacy.rho
+        return f"Plan({queries:,} queries, rmse {self.rmse:.4g}, ρ = {rho:.6g})"
 
     def __str__(self) -> str:
         return describe(self)

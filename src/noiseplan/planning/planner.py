@@ -48,10 +48,11 @@ def plan(
     budget
         `zCDP(rho)`, `GDP(mu)` or `ApproxDP(epsilon, delta)`: the best error within it.
     targets
-        Variances that must be met, by query name or one for all queries: the least privacy cost that
-        meets them. With a budget too, the smallest common scaling of the targets within it.
+        Variances that must be met, by query name or one for all queries: the least privacy cost
+        that meets them. With a budget too, the smallest common scaling of the targets within it.
     objective
-        `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)` or `ConvexLoss(function)`.
+        `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)` or
+        `ConvexLoss(function)`.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n) and
         "product" (one strategy per attribute), for comparison.
@@ -146,7 +147,8 @@ def _guarantee(solution: Solution, sigma2: Array, neighbours: Neighbours) -> Gua
 def _targeted(workload: Workload, targets: Mapping[str, float] | float) -> tuple[Workload, Array]:
     """The queries that have a target, and 1/target of each.
 
-    Queries without a target are not planned for; they may still be answered if they lie in the span.
+    Queries without a target are not planned for; they may still be answered if they lie in the
+    span.
     """
     if not isinstance(targets, Mapping):
         return workload, np.full(len(workload), 1.0 / _checked_target("all queries", targets))

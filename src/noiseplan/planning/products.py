@@ -4,8 +4,9 @@ A product strategy of cost ⊗X_i with diag X_i = 1 answers a query on B with th
 
     ∏_{i∈B} tr(W_i X_i⁻¹ W_iᵀ) ∏_{i∉B} 1ᵀX_i⁻¹1 .
 
-X = c·11ᵀ + UᵀU with c = 1/(1ᵀX⁻¹1) puts it into the family, with σ²_A proportional to ∏_{i∈A} c_i. Subsets that no
-query needs are not measured, which makes the plan a little better than the template.
+X = c·11ᵀ + UᵀU with c = 1/(1ᵀX⁻¹1) puts it into the family, with σ²_A proportional to ∏_{i∈A} c_i.
+Subsets that no query needs are not measured, which makes the plan a little better than the
+template.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class _Product:
         return float(top + np.log(share.sum())), np.concatenate(gradient)
 
     def _forward(self, r: int, part: Array, error: Array, total: Array) -> Carry:
-        """Fill in one role's numbers; return the function that carries slopes back to its variables."""
+        """Fill in one role's numbers; return the function that carries slopes back to its
+        variables."""
         if r in self.design.free:
             return self._forward_free(r, part, error, total)
         return self._forward_plain(r, part, error, total)

@@ -84,15 +84,18 @@ def _error(plan: Plan) -> str:
 def _optimality(plan: Plan) -> str:
     if plan.optimal:
         return f"proved: no linear Gaussian mechanism has a lower {plan.objective} at this privacy"
-    text = f"total variance {plan.total_variance:.6g}; no mechanism can go below {plan.lower_bound:.6g}"
-    return f"{text} ({plan.efficiency:.1%} of it proved necessary)"
+    return (
+        f"total variance {plan.total_variance:.6g}; no mechanism can go below "
+        f"{plan.lower_bound:.6g} ({plan.efficiency:.1%} of it proved necessary)"
+    )
 
 
 def _measures(plan: Plan) -> str:
     count = plan.measured_numbers
     seconds = count / NUMBERS_PER_SECOND
+    subsets = _counted(len(plan.mechanism.blocks), "subset", "subsets")
     return (
-        f"{count:,} noisy numbers on {_counted(len(plan.mechanism.blocks), 'subset', 'subsets')} of attributes; "
+        f"{count:,} noisy numbers on {subsets} of attributes; "
         f"{_bytes(plan.memory)}, about {max(seconds, 0.01):.2g} s after counting"
     )
 
@@ -111,16 +114,15 @@ def _table(plan: Plan) -> list[str]:
     shown = (
         rows if len(rows) <= SHOWN_KINDS else rows[: SHOWN_KINDS // 2] + rows[-SHOWN_KINDS // 2 :]
     )
-    width = max(len("table"), *(min(len(str(r["table"])), 48) for r in shown))
-    lines = [
-        f"  {'table':<{width}}  {'tables':>8}  {'rows each':>10}  {'std. error':>10}  {'largest':>10}"
-    ]
-    for i, r in enumerate(shown):
+    names = [_shortened(str(r["table"]), 40) + " and alike" * (r["tables"] != 1) for r in shown]
+    width = max(len("table"), *map(len, names))
+    columns = ("tables", "rows each", "std. error", "largest")
+    lines = [f"  {'table':<{width}}  " + "  ".join(f"{name:>10}" for name in columns)]
+    for i, (name, r) in enumerate(zip(names, shown, strict=True)):
         if len(rows) > SHOWN_KINDS and i == SHOWN_KINDS // 2:
             lines.append(f"  … {len(rows) - len(shown):,} kinds of tables between …")
-        name = _shortened(str(r["table"]), 48) + (" and alike" if r["tables"] != 1 else "")
         lines.append(
-            f"  {name:<{width}}  {r['tables']:>8,}  {r['rows']:>10,}  {r['std_error']:>10.4g}  "
+            f"  {name:<{width}}  {r['tables']:>10,}  {r['rows']:>10,}  {r['std_error']:>10.4g}  "
             f"{r['worst_std_error']:>10.4g}"
         )
     return lines

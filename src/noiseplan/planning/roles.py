@@ -1,6 +1,7 @@
 """Symmetry: attributes that play the same role in a workload share everything.
 
-Two attributes play the same role if swapping them leaves the workload as it is. Then queries come in
+Two attributes play the same role if swapping them leaves the workload as it is. Then queries come
+in
 *types* (how many attributes of each role, under which factor), and so do the subsets that are
 measured; a plan needs one number per type, not one per table. A workload without symmetry is the
 case where every attribute has a role of its own, and takes the same path.
@@ -54,8 +55,9 @@ class Roles:
     type_joint: IntArray
 
     def pair_matrix(self, pair: int) -> Matrix:
-        role = self.roles[self.pair_role[pair]]
-        return role.matrices[role.factors.index(int(self.pair_factor[pair]))]
+        role = self.roles[int(self.pair_role[pair])]
+        place = role.factors.index(int(self.pair_factor[pair]))
+        return role.matrices[place]
 
 
 def find_roles(workload: Workload, priorities: Array, share: bool = True) -> Roles:
@@ -114,7 +116,8 @@ def _first_colours(workload: Workload) -> IntArray:
 def _typed(
     workload: Workload, colour: IntArray, kind: IntArray
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Pairs (colour and factor) of each query, descending; first query of each type; type of each."""
+    """Pairs (colour and factor) of each query, descending; first query of each type; type of
+    each."""
     c = workload.columns
     colour = np.append(colour, -1)  # so that the padding −1 stays −1
     factors = np.where((c.joint < 0)[:, None], c.factors, 0)
@@ -125,7 +128,8 @@ def _typed(
 
 
 def _refined(workload: Workload, colour: IntArray, kind: IntArray) -> IntArray:
-    """Split colours by how often their attributes occur in each query type, until nothing splits."""
+    """Split colours by how often their attributes occur in each query type, until nothing
+    splits."""
     c = workload.columns
     while True:
         _, first, types = _typed(workload, colour, kind)
@@ -184,7 +188,8 @@ def _incomplete_roles(roles: Roles) -> set[int]:
         if joint >= 0:
             continue
         pairs, often = np.unique(type_pairs[type_pairs >= 0], return_counts=True)
-        placements, used = 1, {}
+        placements = 1
+        used: dict[int, int] = {}
         for pair, k in zip(pairs.tolist(), often.tolist(), strict=True):
             role = int(roles.pair_role[pair])
             left = len(roles.roles[role].members) - used.get(role, 0)

@@ -4,8 +4,8 @@ The variance of row q = (q_1, …, q_k) of a query is multilinear,
 
     Σ_{A⊆B} σ²_A ∏_{i∈A} a_i[q_i] ∏_{i∈B∖A} b_i[q_i] ,    a = diag(W V Vᵀ Wᵀ),  b = (W τ)² ,
 
-so its largest value over q_i is always at a corner of the upper right hull of the points (a_i, b_i):
-only those rows need to be looked at for the worst variance.
+so its largest value over q_i is always at a corner of the upper right hull of the points (a_i,
+b_i): only those rows need to be looked at for the worst variance.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def all_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, 
     count = sum(prod(len(points[p]) for p in row.pairs) for row in row_types(design))
     if count > ROW_LIMIT:
         raise PlanError(
-            f"this objective looks at every row, and the workload has {count:,} distinct ones (limit "
-            f"{ROW_LIMIT:,}); use TotalVariance() or WorstVariance()"
+            f"this objective looks at every row, and the workload has {count:,} distinct ones "
+            f"(limit {ROW_LIMIT:,}); use TotalVariance() or WorstVariance()"
         )
     chosen = plain_types(design)
     pieces, owners = [plain_rows(design, inverses)], [chosen]

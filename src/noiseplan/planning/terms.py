@@ -61,7 +61,7 @@ class Terms:
         powers = self.measured * log_r[self.pair] + self.summed * log_m[self.pair]
         result = np.exp(self.log_count + powers.sum(axis=1))
         result[self.joint] = joint
-        return result
+        return np.asarray(result)
 
     def gradient(self, weighted: Array, residual: Array, mean: Array) -> tuple[Array, Array]:
         """∂/∂R and ∂/∂m per pair of Σ_t g_t c_t, given the products g_t c_t."""
@@ -119,26 +119,27 @@ def _pad(rows: IntArray, width: int, filler: int) -> IntArray:
 
 
 def _types_by_shape(roles: Roles) -> list[tuple[tuple[int, ...], IntArray, IntArray]]:
-    """Types grouped by their multiplicities: (multiplicities, type numbers, pairs types × slots)."""
+    """Types grouped by multiplicities: (multiplicities, type numbers, pairs as types × slots)."""
     groups: dict[tuple[int, ...], list[tuple[int, list[int]]]] = {}
     simple = _all_distinct(roles.types) & (roles.type_joint < 0)
     lengths = (roles.types >= 0).sum(axis=1)
-    result = []
+    result: list[tuple[tuple[int, ...], IntArray, IntArray]] = []
     for length in np.unique(lengths[simple]):
         numbers = np.flatnonzero(simple & (lengths == length))
         result.append(((1,) * int(length), numbers, roles.types[numbers, :length]))
     for number in np.flatnonzero(~simple & (roles.type_joint < 0)):
         pairs, often = np.unique(roles.types[number, : lengths[number]], return_counts=True)
         groups.setdefault(tuple(often.tolist()), []).append((int(number), pairs.tolist()))
-    for often, members in groups.items():
-        numbers = np.array([number for number, _ in members])
-        result.append((often, numbers, np.array([pairs for _, pairs in members])))
+    for multiplicities, members in groups.items():
+        chosen = np.array([number for number, _ in members])
+        result.append((multiplicities, chosen, np.array([pairs for _, pairs in members])))
     return result
 
 
 def _all_distinct(rows: IntArray) -> NDArray[np.bool_]:
     """Rows (sorted, padding −1 last) without a repeated entry."""
-    return ~((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)).any(axis=1)
+    repeated = (rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)
+    return np.logical_not(np.any(repeated, axis=1))
 
 
 def _terms_of_shape(
@@ -168,7 +169,8 @@ def _terms_of_shape(
 def _terms_of_joint(
     roles: Roles, number: int
 ) -> tuple[IntArray, Array, IntArray, IntArray, IntArray, IntArray]:
-    """Terms of one dense-matrix type: one per subset, attributes in their order, the last fastest."""
+    """Terms of one dense-matrix type: one per subset, attributes in their order, the last
+    fastest."""
     role = joint_roles(roles, number)
     inside = np.array(list(product((0, 1), repeat=len(role))), dtype=np.int64)
     subset = -np.sort(-np.where(inside, role, -1), axis=1)

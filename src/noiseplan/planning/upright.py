@@ -1,9 +1,9 @@
 """ResidualPlanner+ with its best strategies: U with U1 = 0, so τ = 1/n.
 
-With τ fixed, the best sum of variances depends on an attribute only through β · R, and increases in it:
-minimise max diag(G) · tr(W G† Wᵀ) over G = UᵀU ⪰ 0 with G1 = 0, once per attribute. In a basis O of 1^⊥,
-G = OKOᵀ; for weights λ on the values the best K is the geometric mean of (OᵀΛO)⁻¹ and OᵀWᵀWO, and
-λ ← λ · diag(G) converges.
+With τ fixed, the best sum of variances depends on an attribute only through β · R, and increases
+in it: minimise max diag(G) · tr(W G† Wᵀ) over G = UᵀU ⪰ 0 with G1 = 0, once per attribute. In a
+basis O of 1^⊥, G = OKOᵀ; for weights λ on the values the best K is the geometric mean of (OᵀΛO)⁻¹
+and OᵀWᵀWO, and λ ← λ · diag(G) converges.
 
 References
 ----------

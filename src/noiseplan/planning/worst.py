@@ -20,8 +20,8 @@ from noiseplan.planning.design import Design, joint_coefficients
 from noiseplan.planning.oblique import Point, add_joint_gradient, pack, unpack
 from noiseplan.planning.rows import (
     RowType,
-    plain_rows,
     grid_variances,
+    plain_rows,
     plain_types,
     row_points,
     row_types,
@@ -116,8 +116,9 @@ def _is_free(design: Design, rows: dict[int, Array], pair: int) -> bool:
 
 
 def followed_rows(table: Array, limit: int) -> IntArray:
-    """The rows of a factor to follow: all, or those that come closest to being worst for some mixture of
-    the two columns [b | a], and evenly spaced ones so that no row between them can run away."""
+    """The rows of a factor to follow: all, or those that come closest to being worst for some
+    mixture of the two columns [b | a], and evenly spaced ones so that no row between them can run
+    away."""
     if len(table) <= limit:
         return np.arange(len(table))
     even = np.linspace(0, len(table) - 1, max(limit // 2, 2)).round().astype(np.int64)
@@ -193,7 +194,8 @@ def _grid(
 
 
 def _add_row_gradient(
-    problem: _Problem, points: dict[int, Point], row: RowType, tables: dict[int, Array], sigma2: Array,
+    problem: _Problem, points: dict[int, Point], row: RowType, tables: dict[int, Array], sigma2:
+    Array,
     slope: Array, by_sigma2: Array, by_table: dict[int, Array], by_inverse: dict[int, Array],
 ) -> None:  # fmt: skip
     """Add one type's part of the gradient with respect to σ², tables [b | a] and T."""
@@ -213,7 +215,8 @@ def _add_row_gradient(
     cube = own.reshape((2,) * len(mine))
     for axis, pair in enumerate(row.pairs):
         if pair in by_table:
-            # slope contracted with every other table leaves (rows of this axis) × (2, …, 2 elsewhere)
+            # slope contracted with every other table leaves (rows of this axis) × (2, …, 2
+            # elsewhere)
             others = [np.eye(len(t)) if i == axis else t.T for i, t in enumerate(mine)]
             left = np.moveaxis(kronecker_apply(others, slope[..., None])[..., 0], axis, 0)
             right = np.moveaxis(cube, axis, 0)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
@@ -71,8 +70,9 @@ class Answer:
         }
         widths = {name: max(len(name), *map(len, cells)) for name, cells in text.items()}
         lines = ["  ".join(f"{name:>{w}}" for name, w in widths.items())]
-        for i in range(len(next(iter(text.values())))):
-            lines.append("  ".join(f"{text[name][i]:>{w}}" for name, w in widths.items()))
+        for row in zip(*text.values(), strict=True):
+            cells = zip(row, widths.values(), strict=True)
+            lines.append("  ".join(f"{cell:>{w}}" for cell, w in cells))
         if self.query.rows > shown:
             lines.append(f"… {self.query.rows - shown:,} more rows")
         kind = "simultaneous" if self.simultaneous else "pointwise"
@@ -80,7 +80,7 @@ class Answer:
         return "\n".join(lines)
 
 
-def _library(wanted: str) -> str:
+def _library(wanted: str) -> Any:
     if wanted:
         if wanted not in FRAMES:
             raise QueryError(f"frames come from {', '.join(FRAMES)}; found {wanted!r}")

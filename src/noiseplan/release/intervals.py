@@ -13,8 +13,8 @@ def half_width_factor(level: float, rows: int) -> float:
     Notes
     -----
     For one row the normal quantile of (1 + level)/2. For several rows at once each interval has the
-    level level^(1/rows): by Šidák's inequality Gaussian errors, however correlated, then all lie inside
-    with probability at least `level`.
+    level level^(1/rows): by Šidák's inequality Gaussian errors, however correlated, then all lie
+    inside with probability at least `level`.
 
     References
     ----------

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.arrays import unique_rows
+from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.counting import open_source
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -17,7 +17,7 @@ from noiseplan.mechanisms.residual import BATCH_CELLS, Measurements
 from noiseplan.noise import NormalSampler
 from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
-from noiseplan.queries import Identity, Query
+from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
 
 
@@ -25,8 +25,8 @@ from noiseplan.release.answer import Answer
 class Release:
     """Everything published: noisy measurements, and answers computed from them alone.
 
-    All answers are linear in the same measurements, so they agree with each other: tables add up, and
-    a query asked twice gets the same answer. Answering costs no privacy.
+    All answers are linear in the same measurements, so they agree with each other: tables add up,
+    and a query asked twice gets the same answer. Answering costs no privacy.
     """
 
     plan: Plan
@@ -35,7 +35,8 @@ class Release:
     origin: str = ""
 
     def answer(self, query: Query, *, level: float = 0.95, simultaneous: bool = False) -> Answer:
-        """The unbiased answer to any query in the span of what was measured, with its exact error."""
+        """The unbiased answer to any query in the span of what was measured, with its exact
+        error."""
         estimate = self.plan.mechanism.answer(self.measurements, query)
         return Answer(query, estimate, self.plan.std_error(query), level, simultaneous, self.origin)
 
@@ -46,7 +47,8 @@ class Release:
         simultaneous: bool = False,
         frame: str | None = None,
     ) -> Any:
-        """The table of some attributes as a tidy frame: the cells, estimate, std_error, lower, upper.
+        """The table of some attributes as a tidy frame: the cells, estimate, std_error, lower,
+        upper.
 
         `frame` chooses "pandas", "polars" or "pyarrow"; by default the library the data came in.
         """
@@ -62,18 +64,20 @@ class Release:
         return self.plan.covariance(query, other)
 
     def answers(self) -> Iterator[tuple[Query, Array]]:
-        """Every query of the workload with its estimates, computed in batches, one at a time in memory."""
+        """Every query of the workload with its estimates, computed in batches, one at a time in
+        memory."""
         for positions, estimates in self.batches():
             for i, position in enumerate(positions):
                 yield self.plan.workload.query(int(position)), estimates[..., i].ravel()
 
-    def batches(self) -> Iterator[tuple[Array, Array]]:
-        """The workload's answers in batches of equal shape: positions, and estimates, the batch last."""
+    def batches(self) -> Iterator[tuple[IntArray, Array]]:
+        """The workload's answers in batches of equal shape: positions, and estimates, the batch
+        last."""
         workload, mechanism = self.plan.workload, self.plan.mechanism
         columns = workload.columns
         bases = np.append(mechanism.blocks.basis_of, -1)[columns.attributes]
         kinds = np.column_stack([bases, columns.factors, columns.joint])
-        first, kind = unique_rows(kinds)
+        _, kind = unique_rows(kinds)
         order = np.argsort(kind, kind="stable")
         for group in np.split(order, np.cumsum(np.bincount(kind))[:-1]):
             query = workload.query(int(group[0]))

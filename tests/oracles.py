@@ -165,11 +165,11 @@ def optimal_worst_sdp(workload: nz.Workload) -> float:
     w = w[np.unique(w.round(12), axis=0, return_index=True)[1]]
     x = cp.Variable((len(w.T), len(w.T)), PSD=True)
     worst = cp.maximum(*(cp.matrix_frac(row, x) for row in w))
-    return _solved(cp.Problem(cp.Minimize(worst), [cp.diag(x) <= 1]))
+    return _solved(cp.Problem(cp.Minimize(worst), [cp.diag(x) <= 1]), tolerance=1e-7)
 
 
-def _solved(problem: cp.Problem) -> float:
-    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-9, tol_gap_rel=1e-9, max_iter=500)
+def _solved(problem: cp.Problem, tolerance: float = 1e-9) -> float:
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=tolerance, tol_gap_rel=tolerance, max_iter=500)
     assert problem.status == "optimal", problem.status
     return float(problem.value)
 
@@ -213,7 +213,7 @@ class Marginals:
         rows = []
         for agree in chain.from_iterable(combinations(named, k) for k in range(len(named))):
             overlap = [prod((i in agree) - 1 / self.sizes[i] for i in a) for a in self.inner]
-            rows.append(2 * (self.p - np.array(overlap)))
+            rows.append(2 * np.maximum(self.p - np.array(overlap), 0.0))
         return np.array(rows)
 
     def solve(

@@ -47,7 +47,7 @@ def run_page(text: str, name: str) -> Iterator[tuple[re.Match[str], str]]:
             continue
         line = text.count("\n", 0, block.start("code"))
         # Empty lines in front make a traceback name the line of the page.
-        code = compile("\n" * line + block["code"], name, "exec")
+        code = compile("\n" * line + block["code"], name, "exec", dont_inherit=True)
         printed = io.StringIO()
         with redirect_stdout(printed):
             exec(code, namespace)

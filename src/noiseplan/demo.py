@@ -79,17 +79,17 @@ def labour_workload(schema: nz.Schema) -> nz.Workload:
         nz.Query(
             schema,
             {"gender": by_value, "age": up_to, "region": by_value},
-            name="up to each age, by gender and region",
+            name="ages up to, by gender and region",
         ),
         nz.Query(
             schema,
             {"gender": by_value, "earnings": ranges},
-            name="every range of earnings, by gender",
+            name="earnings ranges by gender",
         ),
         nz.Query(
             schema,
             {"gender": by_value, "age": bands, "earnings": up_to},
-            name="up to each earnings, by gender and age band",
+            name="earnings up to, by gender and age band",
         ),
         nz.Query(schema, ["gender", "education", "earnings"]),
     ]

@@ -156,7 +156,7 @@ def test_levels_of_any_width(size: int, width: int) -> None:
 
 
 def test_levels_are_equal_if_their_groups_are() -> None:
-    assert Levels(2, 4) == Levels(np.int64(2), 4)
+    assert Levels(2, 4) == Levels(np.int64(2), 4)  # type: ignore[arg-type]
     assert Levels({"F": 1, "M": 2}) == Levels({"M": 2, "F": 1})
     assert hash(Levels({"F": 1, "M": 2})) == hash(Levels({"M": 2, "F": 1}))
     assert Levels(["x", "y"]) == Levels(("x", "y"))

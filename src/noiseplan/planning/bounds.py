@@ -29,12 +29,15 @@ import numpy as np
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.planning.allocation import root_cost
+from noiseplan.planning.chart import Point
 from noiseplan.planning.design import Design
-from noiseplan.planning.oblique import Point, cost_and_gradients
+from noiseplan.planning.oblique import cost_and_gradients
 
 DENSE_CELLS = 400
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
+# Eigenvalues below this fraction of the largest may be rounding and are not counted.
+NOISE_FLOOR = 1e-11
 
 
 def total_variance_bound(
@@ -103,7 +106,8 @@ def _isometry_moments(gram: Array, weights: Array, kappa: float) -> tuple[float,
     h = gram * np.outer(u, u)
     d = np.eye(len(u)) + (kappa - 1.0) * np.outer(u, u)
     values, vectors = np.linalg.eigh(d @ h @ d)
-    keep = values > 1e-13 * values[-1]
+    # Without what rounding may have made up: dropping directions only lowers the bound.
+    keep = values > NOISE_FLOOR * values[-1]
     root = (vectors[:, keep] / np.sqrt(values[keep])) @ vectors[:, keep].T
     product = h @ d @ root  # W'ᵀY
     along = float(u @ product @ u)
@@ -118,7 +122,7 @@ def _dense(design: Design, steps: int = 60) -> float:
     for _ in range(steps):
         root_weights = np.sqrt(weights)
         values, vectors = np.linalg.eigh(gram * np.outer(root_weights, root_weights))
-        singular = np.sqrt(np.maximum(values, 0.0))
+        singular = np.sqrt(np.where(values > NOISE_FLOOR * values[-1], values, 0.0))
         best = max(best, float(singular.sum()) ** 2)
         diagonal = np.einsum("ij,j,ij->i", vectors, singular, vectors)
         weights = np.maximum(diagonal, 0.0) / singular.sum()

@@ -116,8 +116,7 @@ class Design:
         """P_a: number of subsets of each type times p_A = ∏_{i∈A} β_i."""
         with np.errstate(divide="ignore"):
             log_beta = np.log(sensitivity)
-        powers = self.terms.privacy_powers
-        log_p = powers @ np.where(np.isfinite(log_beta), log_beta, -700.0)[: powers.shape[1]]
+        log_p = self.terms.privacy_powers @ np.where(np.isfinite(log_beta), log_beta, -700.0)
         result: Array = self.terms.subset_count * np.exp(log_p)
         return result
 

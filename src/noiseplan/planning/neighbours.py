@@ -39,8 +39,7 @@ def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Ar
 
 def _counts(design: Design) -> Array:
     """Subset types × roles: how many attributes of each role."""
-    powers = design.terms.privacy_powers.toarray()
-    return np.pad(powers, ((0, 0), (0, len(design.roles.roles) - powers.shape[1])))
+    return np.asarray(design.terms.privacy_powers.toarray())
 
 
 def _exact_patterns(design: Design, bases: dict[int, Basis], added: Array) -> Array:

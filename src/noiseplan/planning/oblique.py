@@ -8,13 +8,12 @@ length 1, which makes every β_i = 1. All free roles are optimised together by L
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.planning.allocation import root_cost
+from noiseplan.planning.chart import Chart, Point
 from noiseplan.planning.design import Design, JointQuery, Moments, joint_coefficients
 from noiseplan.planning.smooth import minimise
 from noiseplan.planning.upright import best_upright
@@ -23,36 +22,7 @@ from noiseplan.planning.upright import best_upright
 BOTH_STARTS_UP_TO = 150
 # From this many values on, steps that gain less than 1e-8 are not worth their price.
 LARGE = 256
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """A U with columns of unit length, and the inverse of M."""
-
-    rows: Array  # U
-    lengths: Array  # of the columns before they were normalised
-    inverse: Array  # T = [τ | V]
-
-    @classmethod
-    def at(cls, raw: Array) -> Point:
-        lengths = np.sqrt(np.einsum("ri,ri->i", raw, raw))
-        rows = raw / lengths
-        return cls(rows, lengths, np.linalg.inv(np.vstack([np.ones(raw.shape[1]), rows])))
-
-    def pull_back(self, d_inverse: Array) -> Array:
-        """The gradient with respect to raw U, from the gradient with respect to T."""
-        d_rows = self._d_rows(d_inverse)
-        along = np.einsum("ri,ri->i", self.rows, d_rows)
-        return np.asarray((d_rows - self.rows * along) / self.lengths)
-
-    def column_prices(self, d_inverse: Array) -> Array:
-        """How much the objective would gain from a longer column: the multipliers of ‖u_j‖ ≤ 1."""
-        return np.asarray(-np.einsum("ri,ri->i", self.rows, self._d_rows(d_inverse)))
-
-    def _d_rows(self, d_inverse: Array) -> Array:
-        # M = [1ᵀ; U], T = M⁻¹: dT = −T dM T, so the gradient with respect to M is −Tᵀ G Tᵀ.
-        d_matrix: Array = -(self.inverse.T @ d_inverse @ self.inverse.T)
-        return d_matrix[1:]
+SINGULAR = 1e6
 
 
 def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
@@ -127,25 +97,36 @@ def add_joint_gradient(
 
 
 def optimise_total(design: Design) -> dict[int, Array]:
-    """U of every free role (over groups of values) for the weighted sum of variances."""
-    free = design.free
-    if not free:
+    """U of every free role (over groups of values) for the weighted sum of variances.
+
+    From the oblique split of each role's square-root strategy; where that is cheap, also from
+    ResidualPlanner+'s best strategies, and the better end is kept.
+    """
+    if not design.free:
         return {}
-    shapes = {r: (design.group_count(r) - 1, design.group_count(r)) for r in free}
+    grams = role_grams(design)
+    starts = [{r: _oblique_root(gram) for r, gram in grams.items()}]
+    if sum(design.group_count(r) for r in design.free) <= BOTH_STARTS_UP_TO:
+        upright = {r: best_upright(gram, 1e-4) for r, gram in grams.items()}
+        starts.append({r: u + _ripple(u) for r, u in upright.items()})
+    return min((_follow(design, start) for start in starts), key=lambda found: found[0])[1]
+
+
+def _follow(design: Design, start: dict[int, Array]) -> tuple[float, dict[int, Array]]:
+    """log J and U at the end of a descent."""
+    chart = Chart.of(start)
 
     def value(x: Array) -> tuple[float, Array]:
-        points = {r: Point.at(u) for r, u in unpack(x, shapes).items()}
+        try:
+            points = chart.points(x)
+        except np.linalg.LinAlgError:  # M singular: worse than anything, so the search turns back
+            return SINGULAR, np.zeros_like(x)
         cost, gradients = cost_and_gradients(design, points)
-        pulled = [points[r].pull_back(gradients[r]).ravel() for r in free]
-        return float(np.log(cost)), np.concatenate(pulled) / cost
+        return float(np.log(cost)), chart.pull_back(points, gradients) / cost
 
-    large = max(n for _, n in shapes.values()) >= LARGE
-    gain = 1e-8 if large else 1e-13
-    found = [
-        minimise(value, pack(start), steps=500, gain=gain) for start in _starts(design, shapes)
-    ]
-    best = min(found, key=lambda pair: pair[0])[1]
-    return {r: Point.at(u).rows for r, u in unpack(best, shapes).items()}
+    large = max(design.group_count(r) for r in design.free) >= LARGE
+    cost, best = minimise(value, chart.pack(start), steps=500, gain=1e-8 if large else 1e-13)
+    return cost, {r: point.rows for r, point in chart.points(best).items()}
 
 
 def cost_and_gradients(design: Design, points: dict[int, Point]) -> tuple[float, dict[int, Array]]:
@@ -157,32 +138,6 @@ def cost_and_gradients(design: Design, points: dict[int, Point]) -> tuple[float,
     return cost, inverse_gradients(design, points, products, *slopes)
 
 
-def pack(arrays: dict[int, Array]) -> Array:
-    return np.concatenate([u.ravel() for u in arrays.values()])
-
-
-def unpack(x: Array, shapes: dict[int, tuple[int, int]]) -> dict[int, Array]:
-    result, start = {}, 0
-    for role, (rows, columns) in shapes.items():
-        result[role] = x[start : start + rows * columns].reshape(rows, columns)
-        start += rows * columns
-    return result
-
-
-def _starts(design: Design, shapes: dict[int, tuple[int, int]]) -> list[dict[int, Array]]:
-    """The oblique split of each role's square-root strategy, and ResidualPlanner+'s best
-    strategies.
-
-    Both where that is cheap, otherwise only the first, which has always ended lower.
-    """
-    grams = role_grams(design)
-    starts = [{r: _oblique_root(gram) for r, gram in grams.items()}]
-    if sum(n for _, n in shapes.values()) <= BOTH_STARTS_UP_TO:
-        upright = {r: best_upright(gram, 1e-4) for r, gram in grams.items()}
-        starts.append({r: u + _ripple(u) for r, u in upright.items()})
-    return starts
-
-
 def optimise_upright(design: Design) -> dict[int, Array]:
     """ResidualPlanner+: U of every free role with U1 = 0, each the best for its factors."""
     return {r: best_upright(gram) for r, gram in role_grams(design).items()}
@@ -191,9 +146,7 @@ def optimise_upright(design: Design) -> dict[int, Array]:
 def role_grams(design: Design) -> dict[int, Array]:
     """What each free role is asked, as one Gram matrix: its factors by their weight in the
     objective."""
-    plain = {
-        r: Point.at(Basis.orthogonal(design.group_count(r)).measure).inverse for r in design.free
-    }
+    plain = {r: Basis.orthogonal(design.group_count(r)).inverse for r in design.free}
     moments = design.moments(plain, dict.fromkeys(plain, 1.0), design.products(plain))
     _, by_residual, _, _ = total_gradient(design, moments)
     return {r: _weighted_gram(design, r, by_residual) for r in design.free}
@@ -217,13 +170,16 @@ def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
 
 
 def _oblique_root(gram: Array) -> Array:
-    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1) for X the square root of the Gram matrix."""
+    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1), X the square root of the Gram matrix."""
     ones = np.ones(len(gram))
     values, vectors = np.linalg.eigh(gram)
     root = (vectors * np.sqrt(np.maximum(values, 1e-6 * values[-1]))) @ vectors.T
     values, vectors = np.linalg.eigh(root - 1.0 / (ones @ np.linalg.solve(root, ones)))
     kept = np.maximum(values[1:], 1e-9 * values[-1])
-    return np.asarray(np.sqrt(kept)[:, None] * vectors[:, 1:].T)
+    rows = np.sqrt(kept)[:, None] * vectors[:, 1:].T
+    if len(gram) == 2 and rows[0, 0] * rows[0, 1] >= 0:
+        rows[0] = 1.0, -1.0  # equal signs would become equal columns, and M singular
+    return np.asarray(rows)
 
 
 def _ripple(rows: Array) -> Array:

@@ -142,5 +142,4 @@ class _Product:
                 share = 1.0 / (1.0 + np.exp(-part[0]))
                 # X − c11ᵀ = (1 − b)(I − 11ᵀ/n): the orthogonal basis, with noise 1/(1 − b)
                 log_noise[r] = np.log((1.0 + (n - 1) * share) / n / (1.0 - share))
-        powers = self.design.terms.privacy_powers
-        return rows, np.exp(powers @ log_noise[: powers.shape[1]])
+        return rows, np.exp(self.design.terms.privacy_powers @ log_noise)

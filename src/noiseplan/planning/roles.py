@@ -18,7 +18,7 @@ import numpy as np
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Identity, Levels, Workload
+from noiseplan.queries import Custom, Identity, Prefix, Ranges, Total, Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +50,9 @@ class Roles:
     types: IntArray
     type_of_query: IntArray
     type_count: IntArray  # queries of each type
+    type_distinct: (
+        IntArray  # different tables among them; 0 if some are asked more often than others
+    )
     type_weight: Array  # the workload's weight
     type_priority: Array  # the weight to plan with
     type_joint: IntArray
@@ -91,9 +94,10 @@ def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:
     """Equal keys mean equal matrices."""
     kind = workload.columns.distinct[factor]
     size = workload.schema.shape[attribute]
-    if isinstance(kind, Levels):  # its groups may be given by label
-        return factor, workload.matrix(attribute, factor).dense().tobytes()
-    return factor, size
+    if isinstance(kind, Identity | Prefix | Ranges | Total | Custom):
+        return factor, size
+    # Others may look at labels (as Levels does), so their numbers decide.
+    return factor, workload.matrix(attribute, factor).dense().tobytes()
 
 
 def _first_colours(workload: Workload) -> IntArray:
@@ -174,16 +178,32 @@ def _roles_from_colours(
     types = np.where(pairs[first] >= 0, np.searchsorted(used, pairs[first]), -1)
     return Roles(
         tuple(roles), of_attribute, used // len(c.distinct), used % len(c.distinct),
-        types, type_of_query, np.bincount(type_of_query), c.weights[first], priorities[first],
-        c.joint[first],
+        types, type_of_query, np.bincount(type_of_query), _distinct_tables(workload, type_of_query),
+        c.weights[first], priorities[first], c.joint[first],
     )  # fmt: skip
+
+
+def _distinct_tables(workload: Workload, type_of_query: IntArray) -> IntArray:
+    """Different tables of each type, 0 where they do not all occur equally often.
+
+    The same table may be asked for under several names, and then counts several times.
+    """
+    c = workload.columns
+    table = unique_rows(np.column_stack([c.attributes, c.factors, c.joint, type_of_query]))[1]
+    often = np.bincount(table)
+    of_table = np.zeros(len(often), dtype=np.int64)
+    of_table[table] = type_of_query
+    distinct = np.bincount(of_table)
+    most = np.zeros_like(distinct)
+    np.maximum.at(most, of_table, often)
+    return np.where(distinct * most == np.bincount(type_of_query), distinct, 0)
 
 
 def _incomplete_roles(roles: Roles) -> set[int]:
     """Roles of more than one member that occur in a type with fewer queries than placements."""
     broken: set[int] = set()
     for type_pairs, count, joint in zip(
-        roles.types, roles.type_count, roles.type_joint, strict=True
+        roles.types, roles.type_distinct, roles.type_joint, strict=True
     ):
         if joint >= 0:
             continue

@@ -43,6 +43,7 @@ class Terms:
     measured: IntArray  # terms × slots: j, the power of R
     summed: IntArray  # terms × slots: k − j, the power of m
     queries: int
+    roles: int
     subset_roles: IntArray  # subset types × slots, roles with repetition, padded with −1
     subset_count: Array  # how many sets of attributes have this type
     joint: IntArray  # the terms of dense-matrix types, whose coefficient comes from outside
@@ -84,8 +85,7 @@ class Terms:
         """Subset types × roles: how often each role occurs in a subset."""
         rows, columns = np.nonzero(self.subset_roles >= 0)
         roles = self.subset_roles[rows, columns]
-        width = int(self.subset_roles.max(initial=0)) + 1
-        return sp.csr_array((np.ones(len(rows)), (rows, roles)), shape=(self.subsets, width))
+        return sp.csr_array((np.ones(len(rows)), (rows, roles)), shape=(self.subsets, self.roles))
 
 
 def build_terms(roles: Roles, measurable: IntArray) -> Terms:
@@ -108,6 +108,7 @@ def build_terms(roles: Roles, measurable: IntArray) -> Terms:
         measured=np.concatenate([_pad(piece[4], slots, 0) for piece in pieces]),
         summed=np.concatenate([_pad(piece[5], slots, 0) for piece in pieces]),
         queries=len(roles.types),
+        roles=len(roles.roles),
         subset_roles=stacked[first],
         subset_count=_set_counts(stacked[first], sizes),
         joint=np.arange(ordinary, len(stacked)),
@@ -139,7 +140,7 @@ def _types_by_shape(roles: Roles) -> list[tuple[tuple[int, ...], IntArray, IntAr
 def _all_distinct(rows: IntArray) -> NDArray[np.bool_]:
     """Rows (sorted, padding −1 last) without a repeated entry."""
     repeated = (rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)
-    return np.logical_not(np.any(repeated, axis=1))
+    return np.asarray(~np.any(repeated, axis=1))
 
 
 def _terms_of_shape(
@@ -147,7 +148,9 @@ def _terms_of_shape(
 ) -> tuple[IntArray, Array, IntArray, IntArray, IntArray, IntArray]:
     """Terms of types with equal multiplicities, all at once: a row per type and choice of j."""
     choices = np.array(list(product(*(range(k + 1) for k in often))), dtype=np.int64)
-    counts = np.array([prod(comb(k, j) for k, j in zip(often, c, strict=True)) for c in choices])
+    counts = np.array(
+        [float(prod(comb(k, int(j)) for k, j in zip(often, c, strict=True))) for c in choices]
+    )
     role = roles.pair_role[pairs]  # types × slots
     measured = np.broadcast_to(choices, (len(numbers), *choices.shape))
     allowed = ~((measured > 0) & (measurable[role] == 0)[:, None, :]).any(axis=2)
@@ -195,7 +198,7 @@ def _set_counts(subset_roles: IntArray, sizes: IntArray) -> Array:
     for column in subset_roles.T:
         repeated = np.where((column == previous) & (column >= 0), repeated + 1, 0)
         # C(N, j+1) = C(N, j)·(N − j)/(j + 1)
-        factor = (sizes[column] - repeated) / (repeated + 1)
-        count = np.where(column >= 0, count * factor, count)
+        following = count * (sizes[column] - repeated) / (repeated + 1)
+        count = np.where(column >= 0, following, count)
         previous = column
     return count

@@ -23,7 +23,8 @@ def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Arra
     n = len(gram)
     basis = Basis.orthogonal(n).measure.T  # O, n × (n−1)
     target = basis.T @ gram @ basis
-    target += 1e-12 * np.trace(target) / max(n - 1, 1) * np.eye(n - 1)
+    # A little everywhere: where nothing is asked, nothing must be infinite.
+    target += 1e-12 * (np.trace(target) / (n - 1) or 1.0) * np.eye(n - 1)
     weights = np.full(n, 1.0 / n)
     kernel = np.eye(n - 1)
     for _ in range(steps):

@@ -16,8 +16,9 @@ from scipy.special import logsumexp
 from noiseplan.arrays import IntArray
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
+from noiseplan.planning.chart import Chart, Point
 from noiseplan.planning.design import Design, joint_coefficients
-from noiseplan.planning.oblique import Point, add_joint_gradient, pack, unpack
+from noiseplan.planning.oblique import add_joint_gradient
 from noiseplan.planning.rows import (
     RowType,
     grid_variances,
@@ -50,8 +51,8 @@ class _Problem:
     privacy: Array
     power: float
 
-    def value_at(self, shapes: dict[int, tuple[int, int]]) -> Smooth:
-        return lambda x: _value(self, x, shapes)
+    def value_at(self, chart: Chart) -> Smooth:
+        return lambda x: _value(self, x, chart)
 
 
 def optimise_worst(
@@ -62,19 +63,19 @@ def optimise_worst(
 
     With `count_rows` every row counts as often as it occurs (a true p-norm for a fixed p).
     """
-    shapes = {r: (u.shape[0], u.shape[1]) for r, u in rows.items()}
+    chart = Chart.of(rows)
     measured = np.where(np.isfinite(sigma2), sigma2, np.max(sigma2[np.isfinite(sigma2)]) * 1e6)
-    x = np.concatenate([np.log(measured), pack(rows)])
+    x = np.concatenate([np.log(measured), chart.pack(rows)])
     for power in powers:
-        problem = _problem(design, unpack(x[len(sigma2) :], shapes), power, count_rows)
-        _, x = minimise(problem.value_at(shapes), x, steps=STEPS_PER_POWER, gain=1e-11)
-    points = {r: Point.at(u) for r, u in unpack(x[len(sigma2) :], shapes).items()}
+        problem = _problem(design, chart.points(x[len(sigma2) :]), power, count_rows)
+        _, x = minimise(problem.value_at(chart), x, steps=STEPS_PER_POWER, gain=1e-11)
+    points = chart.points(x[len(sigma2) :])
     return {r: p.rows for r, p in points.items()}, np.exp(x[: len(sigma2)])
 
 
-def _problem(design: Design, rows: dict[int, Array], power: float, count_rows: bool) -> _Problem:
+def _problem(design: Design, rows: dict[int, Point], power: float, count_rows: bool) -> _Problem:
     types = row_types(design)
-    inverses = {r: Point.at(u).inverse for r, u in rows.items()}
+    inverses = {r: point.inverse for r, point in rows.items()}
     points = row_points(design, inverses)
     factors, fixed = {}, {}
     for pair, table in enumerate(points):
@@ -111,7 +112,7 @@ def _plain_repeats(design: Design, number: int) -> float:
     return float(np.prod([role.size for role in roles if role.plain]))
 
 
-def _is_free(design: Design, rows: dict[int, Array], pair: int) -> bool:
+def _is_free(design: Design, rows: dict[int, Point], pair: int) -> bool:
     return int(design.roles.pair_role[pair]) in rows and design.grams[pair] is not None
 
 
@@ -130,12 +131,12 @@ def followed_rows(table: Array, limit: int) -> IntArray:
     return np.union1d(even, leading)
 
 
-def _value(problem: _Problem, x: Array, shapes: dict[int, tuple[int, int]]) -> tuple[float, Array]:
+def _value(problem: _Problem, x: Array, chart: Chart) -> tuple[float, Array]:
     """log of (p-norm of weighted variances × privacy cost), and its gradient."""
     design, count = problem.design, problem.design.terms.subsets
     y = x[:count]
     sigma2 = np.exp(y)
-    points = {r: Point.at(u) for r, u in unpack(x[count:], shapes).items()}
+    points = chart.points(x[count:])
     split = {
         pair: w @ points[int(design.roles.pair_role[pair])].inverse
         for pair, w in problem.factors.items()
@@ -170,8 +171,7 @@ def _value(problem: _Problem, x: Array, shapes: dict[int, tuple[int, int]]) -> t
         column[:, 0] = by_table[pair][:, 0]
         by_inverse[int(design.roles.pair_role[pair])] += w.T @ (2.0 * split[pair] * column)
     by_y = by_sigma2 * sigma2 - cost / cost.sum()
-    pulled = [points[r].pull_back(by_inverse[r]).ravel() for r in points]
-    return float(value), np.concatenate([by_y, *pulled])
+    return float(value), np.concatenate([by_y, chart.pull_back(points, by_inverse)])
 
 
 def _sigma2_of(row: RowType, sigma2: Array) -> Array:

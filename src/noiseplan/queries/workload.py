@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import SupportsIndex, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +126,7 @@ class Workload:
     def __iter__(self) -> Iterator[Query]:
         return (self.query(i) for i in range(len(self)))
 
-    def __getitem__(self, key: int | str) -> Query:
+    def __getitem__(self, key: SupportsIndex | str) -> Query:
         if isinstance(key, str):
             return self.query(self.position(key))
         try:

@@ -1,0 +1,66 @@
+"""Coordinates for U: any matrix, its columns scaled to length one, with the inverse of M = [1ᵀ; U].
+
+Unit columns make β = 1. Letting columns be shorter was tried and never lowered an optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A U with unit columns, and the inverse of M."""
+
+    rows: Array  # U
+    lengths: Array  # of the columns before they were scaled
+    inverse: Array  # T = [τ | V]
+
+    @classmethod
+    def at(cls, raw: Array) -> Point:
+        lengths = np.sqrt(np.einsum("ri,ri->i", raw, raw))
+        rows = raw / lengths
+        return cls(rows, lengths, np.linalg.inv(np.vstack([np.ones(raw.shape[1]), rows])))
+
+    def pull_back(self, d_inverse: Array) -> Array:
+        """The gradient with respect to raw U, from the gradient with respect to T."""
+        d_rows = self._d_rows(d_inverse)
+        along = np.einsum("ri,ri->i", self.rows, d_rows)
+        return np.asarray((d_rows - self.rows * along) / self.lengths)
+
+    def column_prices(self, d_inverse: Array) -> Array:
+        """What the objective would gain from longer columns: the multipliers of ‖u_j‖ ≤ 1."""
+        return np.asarray(-np.einsum("ri,ri->i", self.rows, self._d_rows(d_inverse)))
+
+    def _d_rows(self, d_inverse: Array) -> Array:
+        # M = [1ᵀ; U], T = M⁻¹: dT = −T dM T, so the gradient with respect to M is −Tᵀ G Tᵀ.
+        d_matrix: Array = -(self.inverse.T @ d_inverse @ self.inverse.T)
+        return d_matrix[1:]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """All free roles' U as one vector."""
+
+    shapes: dict[int, tuple[int, int]]
+
+    @classmethod
+    def of(cls, rows: dict[int, Array]) -> Chart:
+        return cls({r: (u.shape[0], u.shape[1]) for r, u in rows.items()})
+
+    @staticmethod
+    def pack(rows: dict[int, Array]) -> Array:
+        return np.concatenate([u.ravel() for u in rows.values()])
+
+    def points(self, x: Array) -> dict[int, Point]:
+        ends = np.cumsum([a * b for a, b in self.shapes.values()])
+        parts = zip(self.shapes.items(), np.split(x, ends[:-1]), strict=True)
+        return {r: Point.at(part.reshape(shape)) for (r, shape), part in parts}
+
+    def pull_back(self, points: dict[int, Point], gradients: dict[int, Array]) -> Array:
+        """The gradient with respect to the vector, from those with respect to every T."""
+        return np.concatenate([points[r].pull_back(gradients[r]).ravel() for r in self.shapes])

@@ -1,0 +1,129 @@
+"""What `print(plan)` shows: the face of the product, kept as it is."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+
+ONE = nz.zCDP(0.5)
+
+
+def normalised(plan: nz.Plan) -> list[str]:
+    """The report without what differs from run to run, and without ε (its rounding is tested below)."""
+    text = re.sub(r"planned in \S+ s", "planned in … s", str(plan))
+    text = re.sub(r"ε = \S+", "ε = …", text)
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def small_schema() -> nz.Schema:
+    return nz.Schema(
+        {
+            "age": nz.Ordinal(range(4)),
+            "sex": nz.Categorical(["F", "M"]),
+            "region": nz.Categorical(["north", "south", "west"]),
+        }
+    )
+
+
+# Standard errors by Lemma 2: 1.7974, 1.6994, 1.4688, 1.2019.
+GOLDEN = """\
+Plan for 4 queries, 17 rows
+  objective   least total variance; planned in … s, no data was read
+  privacy     ρ = 0.5 (zCDP), μ = 1 (GDP), ε = … at δ = 1e-9; neighbours add or remove one record
+  error       RMSE 1.441 over all rows; largest standard error 1.797
+  optimality  proved: no linear Gaussian mechanism has a lower total variance at this privacy
+  measures    10 noisy numbers on 5 subsets of attributes; 80 bytes, about 0.01 s after counting
+  noise       floating-point Gaussian, for simulation; releases say so
+
+  table        tables   rows each  std. error     largest
+  sex               1           2       1.797       1.797
+  region            1           3       1.699       1.699
+  age               1           4       1.469       1.469
+  age × sex         1           8       1.202       1.202"""
+
+
+def test_a_plan_in_print() -> None:
+    schema = small_schema()
+    workload = nz.Workload.marginals(schema, k=1) + nz.Query(schema, ["age", "sex"])
+    assert normalised(nz.plan(workload, budget=ONE)) == GOLDEN.splitlines()
+
+
+def test_what_the_numbers_in_print_are() -> None:
+    """Every figure of the report is the figure of the plan."""
+    schema = small_schema()
+    workload = nz.Workload.marginals(schema, up_to=2, factors={"age": nz.Prefix()})
+    plan = nz.plan(workload, budget=nz.zCDP(0.25))
+    text = str(plan)
+    assert f"Plan for {len(workload)} queries, {workload.rows} rows" in text
+    assert f"RMSE {plan.rmse:.4g} over all rows" in text
+    largest = max(plan.std_error(query).max() for query in workload)
+    assert f"largest standard error {largest:.4g}" in text
+    assert f"{plan.total_variance:.6g}" in text
+    assert f"{plan.lower_bound:.6g}" in text
+    assert f"({plan.efficiency:.1%} of it proved necessary)" in text
+    assert "proved:" not in text
+    assert f"{plan.measured_numbers} noisy numbers on {len(plan.mechanism.blocks)} subsets" in text
+    assert plan.memory == 8 * plan.measured_numbers
+    for query in workload:
+        row = next(line for line in text.splitlines() if line.strip().startswith(query.name + "  "))
+        shown = [float(x.replace(",", "")) for x in row.split()[-4:]]
+        mean = float(np.sqrt(plan.variance(query).mean()))
+        assert shown[:2] == [1, query.rows]
+        assert shown[2] == pytest.approx(mean, rel=1e-3)
+        assert shown[3] == pytest.approx(plan.std_error(query).max(), rel=1e-3)
+
+
+def test_one_query_is_one_query() -> None:
+    plan = nz.plan(nz.Workload([nz.Query(small_schema(), [])]), budget=ONE)
+    assert str(plan).startswith("Plan for 1 query, 1 row")
+
+
+def test_tables_that_are_alike_are_shown_once_and_in_line() -> None:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3, "d": 5})
+    plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=ONE)
+    lines = normalised(plan)
+    start = next(i for i, line in enumerate(lines) if line.strip().startswith("table "))
+    table = lines[start:]
+    assert len(table) == 3
+    assert sum(int(line.split()[-4]) for line in table[1:]) == 4
+    assert len({len(line) for line in table}) == 1
+
+
+def test_a_long_report_is_cut_in_the_middle() -> None:
+    schema = nz.Schema.from_sizes({f"a{i}": i + 2 for i in range(6)})
+    lines = normalised(nz.plan(nz.Workload.marginals(schema, up_to=2), budget=ONE))
+    assert any("10 kinds of tables between" in line for line in lines)
+    assert len(lines) < 30
+
+
+def test_neighbours_and_objectives_are_named() -> None:
+    schema = small_schema()
+    workload = nz.Workload.marginals(schema, k=1)
+    plan = nz.plan(workload, budget=ONE, objective=nz.WorstVariance(), neighbours="replace")
+    text = str(plan)
+    assert "least worst variance" in text
+    assert "neighbours replace one record" in text
+    assert "proved: no linear Gaussian mechanism has a lower worst variance" in text
+    plan = nz.plan(workload, budget=ONE, objective=nz.PNormVariance(2))
+    assert "least 2-norm of variances" in str(plan)
+
+
+def test_privacy_is_printed_rounded_up() -> None:
+    """A reader of the report must not believe in more privacy than there is."""
+    workload = nz.Workload.marginals(small_schema(), k=1)
+    for rho in np.random.default_rng(0).lognormal(0, 2, 30).tolist():
+        plan = nz.plan(workload, budget=nz.zCDP(rho))
+        line = next(x for x in str(plan).splitlines() if "privacy" in x)
+        shown = [float(x) for x in re.findall(r"[ρμε] = ([\d.e+-]+)", line)]
+        actual = [plan.privacy.rho, plan.privacy.mu, plan.privacy.epsilon(1e-9)]
+        assert shown == pytest.approx(actual, rel=1e-3)
+        assert (np.array(shown) >= np.array(actual)).all(), line
+
+
+def test_a_plan_in_short() -> None:
+    plan = nz.plan(nz.Workload.marginals(small_schema(), k=1), budget=ONE)
+    assert repr(plan) == f"Plan(3 queries, rmse {plan.rmse:.4g}, ρ = 0.5)"

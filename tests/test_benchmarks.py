@@ -1,0 +1,181 @@
+"""The figures that depend on arithmetic alone, from the same tables that the benchmarks print."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `benchmarks` is not installed
+
+from benchmarks import default, marginals, published, reproduced, small_domains, worst
+from benchmarks.__main__ import GROUPS, main
+from benchmarks.bruteforce import largest_difference, measured
+from benchmarks.domains import ADULT, BUDGET, CPS, LOANS, synth
+from benchmarks.optimum import dual_optimum, solver_optimum
+from benchmarks.tables import Claim, Table, all_rows
+from benchmarks.timing import in_own_process
+
+# ---------------------------------------------------------------------- published figures
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "marginals, real domains": marginals.real_domains,
+    "marginals, growing sizes": marginals.growing_sizes,
+    "marginals, growing counts": lambda: marginals.growing_counts(quick=True),
+    "residual+ and product, ranges": lambda: reproduced.products(
+        "ranges", nz.Ranges(), published.RANGE_PRODUCTS
+    ),
+    "residual+ and product, prefix": lambda: reproduced.products(
+        "prefix", nz.Prefix(), published.PREFIX_PRODUCTS
+    ),
+    "residual+ and product, k-way": reproduced.k_way,
+    "residual+, mixed": reproduced.mixed,
+    "default, k-way": default.k_way,
+    "default, mixed": default.mixed,
+    "default, ranges": lambda: default.products("ranges", nz.Ranges(), published.RANGE_PRODUCTS),
+    "default, prefix": lambda: default.products("prefix", nz.Prefix(), published.PREFIX_PRODUCTS),
+    "largest variance, 1-way": worst.one_way,
+    "largest variance, one attribute": worst.one_attribute,
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_published_figure_is_met(name: str) -> None:
+    table = TABLES[name]()
+    assert table.met, f"\n{table}"
+
+
+# ---------------------------------------------------------------------- the exact optimum
+
+SEEDS = range(12)
+
+
+@pytest.mark.parametrize(
+    ("draw", "limit"),
+    [
+        (small_domains.one_factor, small_domains.ONE_FACTOR_LIMIT),
+        (small_domains.several_factors, small_domains.SEVERAL_FACTORS_LIMIT),
+    ],
+)
+def test_plans_are_near_the_exact_optimum(draw: Callable[[int], nz.Workload], limit: float) -> None:
+    gaps = [small_domains.judged(draw(seed)).gap for seed in SEEDS]
+    assert max(gaps) <= limit
+    assert min(gaps) >= -1e-9, "nothing can be below a lower bound"
+
+
+def test_the_hardest_known_workload() -> None:
+    gap = small_domains.judged(small_domains.all_two_way_prefix()).gap
+    assert gap <= small_domains.ONE_FACTOR_LIMIT
+
+
+@pytest.mark.parametrize(
+    "draw", [small_domains.one_factor, small_domains.several_factors, small_domains.low_rank]
+)
+def test_privacy_and_errors_are_exact(draw: Callable[[int], nz.Workload]) -> None:
+    for seed in SEEDS:
+        plan = nz.plan(draw(seed), budget=BUDGET)
+        truth = measured(plan)
+        assert truth.pcost == pytest.approx(1.0, abs=1e-9)
+        assert truth.pcost <= 1.0 + 1e-12
+        assert largest_difference(plan, truth) <= small_domains.EXACTNESS
+
+
+# ---------------------------------------------------------------------- the judges themselves
+
+
+def test_the_dual_optimum_brackets_known_values() -> None:
+    # Identity: nothing beats plain counts. φ² is the optimum of two prefix sums.
+    assert dual_optimum(np.eye(5)) == pytest.approx((5.0, 5.0))
+    prefix = np.tril(np.ones((2, 2)))
+    golden = ((1 + 5**0.5) / 2) ** 2
+    lower, upper = dual_optimum(prefix.T @ prefix, gap=1e-9)
+    assert lower <= golden * (1 + 1e-12)
+    assert upper >= golden * (1 - 1e-12)
+    assert lower == pytest.approx(golden, rel=1e-8)
+
+
+def test_the_two_ways_to_the_optimum_agree() -> None:
+    pytest.importorskip("cvxpy")
+    rows = np.random.default_rng(0).integers(0, 2, size=(7, 6)).astype(float)
+    gram = rows.T @ rows
+    lower, upper = dual_optimum(gram, gap=1e-6)
+    assert lower * (1 - 1e-5) <= solver_optimum(gram) <= upper * (1 + 1e-5)
+
+
+def test_brute_force_finds_an_overspent_plan() -> None:
+    plan = nz.plan(synth(3, 2).workload("2", nz.Prefix()), budget=nz.zCDP(1.0))
+    assert measured(plan).pcost == pytest.approx(2.0, abs=1e-9)
+
+
+# ---------------------------------------------------------------------- domains, tables, command
+
+
+@pytest.mark.parametrize(
+    ("domain", "ways", "tables", "rows"),
+    [
+        (ADULT, "≤3", 470, 21_043_262),
+        (ADULT, "small", 379, 551_626),
+        (CPS, "small", 24, 17_520),
+        (LOANS, "small", 188, 279_751),
+        (synth(10, 2), "≤3", 4, 121),
+    ],
+)
+def test_workloads_have_the_published_sizes(domain, ways, tables, rows) -> None:  # type: ignore[no-untyped-def]
+    workload = domain.workload(ways)
+    assert (len(workload), workload.rows) == (tables, rows)
+
+
+def _table(*verdicts: bool) -> Table:
+    rows = tuple((f"case {i}", verdict) for i, verdict in enumerate(verdicts))
+    return Table(
+        "Title", "A sentence.", "a paper.", "what | verdict", rows, (all_rows("as", rows),)
+    )
+
+
+def test_a_table_is_met_only_if_every_row_is() -> None:
+    assert _table(True, True).met
+    assert not _table(True, False).met
+    assert not Table("", "", "", "a", (), (Claim("no", False),)).met
+
+
+def test_a_table_as_markdown() -> None:
+    lines = _table(True, False).markdown().splitlines()
+    assert lines[0] == "### Title"
+    assert "| what | verdict |" in lines
+    assert "| case 0 | met |" in lines
+    assert "| case 1 | **NOT met** |" in lines
+    assert "- **NOT met**: as: 1 of 2 rows" in lines
+
+
+def test_the_command_prints_and_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = GROUPS["marginals"]
+    one = type(group)(group.title, lambda quick: iter([_table(True)]))
+    monkeypatch.setitem(GROUPS, "marginals", one)
+    page = tmp_path / "results.md"
+    assert main(["--only", "marginals", "--quick", "--write", str(page)]) == 0
+    printed, written = capsys.readouterr().out, page.read_text(encoding="utf-8")
+    assert "### Title" in printed
+    assert "1 of 1 tables met" in printed
+    assert "python -m benchmarks --write docs/results.md" in written
+    assert "| Title | as: 1 of 1 rows | met |" in written
+
+
+def test_the_command_fails_when_a_figure_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = GROUPS["marginals"]
+    monkeypatch.setitem(
+        GROUPS, "marginals", type(group)(group.title, lambda quick: iter([_table(False)]))
+    )
+    assert main(["--only", "marginals"]) == 1
+
+
+def test_work_in_a_process_of_its_own_reports_its_own_peak() -> None:
+    ballast = np.ones(40_000_000)  # 320 MB that the child must not be charged for
+    peak = in_own_process("benchmarks.timing", "peak_bytes")
+    assert 0 < peak < ballast.nbytes

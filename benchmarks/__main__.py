@@ -59,16 +59,18 @@ python -m benchmarks --write docs/results.md
 ```
 
 and by nothing else: figures and verdicts are computed in one run, none is typed in. Add
-`--only NAME` for some groups ({names})
+`--only NAME` for some groups
+({names})
 and `--quick` to leave out what takes longest.
 
 All plans have privacy cost 1 (½-zCDP, 1-GDP), and neighbours add or remove one record. RMSE is the
 root of the mean variance over all rows of all queries; it is exact and depends on attribute sizes
-only, so no data are needed. Times are CPU seconds of one core, the smallest of several runs, from
-the run that made this page; times of papers were measured on their authors' machines, those of
-other programs on a machine of the same kind as this one.
+only, so no data are needed. Times are CPU seconds of one core, from the run that made this page,
+and the smallest of several where they are short. Times of papers were measured on their authors'
+machines, those of other programs on one core of a shared machine (AMD EPYC, 2.6 GHz): they show
+orders of magnitude.
 
-{machine}
+{machine}{partial}
 """
 
 
@@ -79,7 +81,9 @@ def main(arguments: list[str] | None = None) -> int:
     found = {name: list(_run(name, options.quick)) for name in options.only or GROUPS}
     every = [table for tables in found.values() for table in tables]
     if options.write:
-        options.write.write_text(_page(found), encoding="utf-8")
+        options.write.parent.mkdir(parents=True, exist_ok=True)
+        partial = bool(options.only or options.quick)
+        options.write.write_text(_page(found, partial), encoding="utf-8")
     missed = [table.title for table in every if not table.met]
     took = time.perf_counter() - started
     print(f"{len(every) - len(missed)} of {len(every)} tables met in {took:.0f} s", flush=True)
@@ -104,11 +108,10 @@ def _run(name: str, quick: bool) -> Iterator[Table]:
         yield table
 
 
-def _page(found: dict[str, list[Table]]) -> str:
-    parts = [
-        INTRO.format(names=", ".join(f"`{name}`" for name in GROUPS), machine=_machine()),
-        _overview(found),
-    ]
+def _page(found: dict[str, list[Table]], partial: bool) -> str:
+    names = ", ".join(f"`{name}`" for name in GROUPS)
+    note = "\n\n**From a partial run** (`--only` or `--quick`)." if partial else ""
+    parts = [INTRO.format(names=names, machine=_machine(), partial=note), _overview(found)]
     for name, tables in found.items():
         parts.append(f"## {GROUPS[name].title}\n")
         parts += [table.markdown() for table in tables]

@@ -27,7 +27,7 @@ def tables(quick: bool) -> Iterator[Table]:
         sentence=(
             "CPU seconds in a fresh interpreter, its own start not counted; the best of several."
         ),
-        source="nobody; NumPy's own import is most of it, and planning loads SciPy on first use.",
+        source="NumPy's own import, which is part of it. Planning loads SciPy on first use.",
         columns="statement | CPU seconds",
         rows=tuple((label, decimals(spent, 3)) for label, spent in seconds.items()),
         claims=(Claim(f"`import noiseplan` below {LIMIT:g} s: {ours:.3f} s", ours < LIMIT),),

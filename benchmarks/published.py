@@ -11,7 +11,7 @@ direct
 QuerySmasher
     arXiv 2604.00868, its own program run at privacy cost 1.
 HDMM, jax_privacy, SM-II
-    Best template in the RP+ paper, or the projects' own programs run on one core like ours.
+    Best template in the RP+ paper, or the projects' own programs run on one core.
 
 All at privacy cost 1 (½-zCDP, 1-GDP) with Gaussian noise. Printed tables sometimes truncate.
 """
@@ -243,7 +243,7 @@ ONE_ORDERED: Final = {
 
 
 class Selection(NamedTuple):
-    """CPU seconds to plan: of the paper on its machine, its program on one like ours, our limit."""
+    """CPU seconds to plan: of the paper on its machine, of its program on one core, our limit."""
 
     paper: float | None
     peer: float | None
@@ -251,7 +251,8 @@ class Selection(NamedTuple):
 
 
 # Tables 2 and 21–22 (marginals of Synth-10^d, at most three attributes), and the RP+ program on the
-# others. The paper stopped d = 200, largest variance, after an hour.
+# others. The paper stopped d = 200, largest variance, after an hour; our limit there is "about a
+# second", read as two.
 SELECTION_SECONDS: Final = {
     "10^100, ≤3-way, total": Selection(9.913, 7.24, 1.0),
     "10^100, ≤3-way, worst": Selection(121.224, 53.0, 2.0),

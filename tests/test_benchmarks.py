@@ -165,6 +165,7 @@ def test_the_command_prints_and_writes(
     assert "1 of 1 tables met" in printed
     assert "python -m benchmarks --write docs/results.md" in written
     assert "| Title | as: 1 of 1 rows | met |" in written
+    assert "**From a partial run**" in written
 
 
 def test_the_command_fails_when_a_figure_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,13 +156,6 @@ def test_groups(groups: NDArray[np.int64], seed: int) -> None:
     np.testing.assert_allclose(w @ basis.inverse, w[:, first] @ alone.inverse, atol=1e-9)
 
 
-SPANS = pytest.mark.xfail(
-    reason="Basis.spans compares squares with 1e-16, finer than rounding and blind to small rows",
-    strict=True,
-)
-
-
-@SPANS
 @repeatable
 @given(groupings(), st.integers(0, 10**6))
 def test_spans_what_does_not_tell_values_of_a_group_apart(
@@ -202,7 +195,6 @@ def test_spans_does_not_depend_on_the_unit(scale: float) -> None:
     assert not basis.spans(DenseMatrix(scale * np.array([[1.0, 0.0, 0.0]])))
 
 
-@SPANS
 def test_spans_many_values_in_few_groups() -> None:
     groups = np.arange(50) % 3
     for seed in range(10):

@@ -31,10 +31,15 @@ def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Ar
     added = design.privacy_weights(betas)
     if neighbours == "add-remove":
         return added[None, :]
-    patterns = int(np.prod([len(role.members) + 1.0 for role in design.roles.roles]))
-    if patterns > PATTERN_LIMIT:
+    if not cost_is_exact(design, neighbours):
         return _bound_over_patterns(design, bases, added)[None, :]
     return _exact_patterns(design, bases, added)
+
+
+def cost_is_exact(design: Design, neighbours: str) -> bool:
+    """Whether every pattern of agreement is looked at, so that the cost is no mere upper bound."""
+    patterns = np.prod([len(role.members) + 1.0 for role in design.roles.roles])
+    return neighbours == "add-remove" or bool(patterns <= PATTERN_LIMIT)
 
 
 def _counts(design: Design) -> Array:

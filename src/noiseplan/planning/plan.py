@@ -13,6 +13,7 @@ from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.allocation import Share
 from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.oblique import optimise_total
 from noiseplan.planning.report import describe, fairness_rows
@@ -20,7 +21,7 @@ from noiseplan.planning.rows import worst_rows
 from noiseplan.planning.solve import group_inverses, type_matrix
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
-from noiseplan.release.intervals import half_width_factor
+from noiseplan.intervals import half_width_factor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -103,9 +104,19 @@ class Plan:
 
         True for plain marginals under any objective; for other queries where the bound is met.
         """
+        if not cost_is_exact(self.design, self.privacy.neighbours):
+            return False
         if not self.design.free and self.planner in ("auto", "residual", "residual+"):
             return self.share.value <= self.share.bound * (1 + 1e-6)
         return isinstance(self.objective, TotalVariance) and self.efficiency > 1 - 1e-6
+
+    @property
+    def target_scale(self) -> float | None:
+        """How far the targets are met: 1 exactly, above 1 all of them relaxed by this factor."""
+        if self.targets is None:
+            return None
+        first = np.unique(self.design.roles.type_of_query, return_index=True)[1]
+        return float(np.max(self.type_worst / self.targets[first]))
 
     # ------------------------------------------------------------------ errors of single queries
 

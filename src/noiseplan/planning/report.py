@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noiseplan.privacy.rounding import text_up
+
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
 
@@ -41,6 +43,7 @@ def describe(plan: Plan) -> str:
     facts = [
         ("objective", f"{_objective(plan)}; planned in {plan.seconds:.2g} s, no data was read"),
         ("privacy", _privacy(plan)),
+        ("neighbours", _neighbours(plan)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
         ("measures", _measures(plan)),
@@ -58,22 +61,26 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _objective(plan: Plan) -> str:
-    if plan.targets is None:
+    scale = plan.target_scale
+    if scale is None:
         return f"least {plan.objective}"
-    first = np.unique(plan.design.roles.type_of_query, return_index=True)[1]
-    met = float(np.max(plan.type_worst / plan.targets[first]))
-    if met <= 1 + 1e-6:
-        return "variance targets, met"
-    return f"variance targets, all scaled by {met:.4g} to stay within the budget"
+    if scale <= 1 + 1e-6:
+        return "variance targets at the least privacy cost, met"
+    return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget"
 
 
 def _privacy(plan: Plan) -> str:
     g = plan.privacy
-    who = "add or remove" if g.neighbours == "add-remove" else "replace"
     return (
-        f"ρ = {g.rho:.6g} (zCDP), μ = {g.mu:.6g} (GDP), ε = {g.epsilon(1e-9):.4g} at δ = 1e-9; "
-        f"neighbours {who} one record"
+        f"ρ = {text_up(g.rho)} (zCDP), μ = {text_up(g.mu)} (GDP), "
+        f"ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9 (exact)"
     )
+
+
+def _neighbours(plan: Plan) -> str:
+    if plan.privacy.neighbours == "replace":
+        return "differ by replacing one record; the total is public and exact"
+    return "differ by adding or removing one record"
 
 
 def _error(plan: Plan) -> str:
@@ -82,11 +89,13 @@ def _error(plan: Plan) -> str:
 
 
 def _optimality(plan: Plan) -> str:
+    if plan.optimal and plan.targets is not None:
+        return "proved: no linear Gaussian mechanism meets these targets at a lower cost"
     if plan.optimal:
         return f"proved: no linear Gaussian mechanism has a lower {plan.objective} at this privacy"
     return (
-        f"total variance {plan.total_variance:.6g}; no mechanism can go below "
-        f"{plan.lower_bound:.6g} ({plan.efficiency:.1%} of it proved necessary)"
+        f"total variance {plan.total_variance:.6g}, of which {plan.efficiency:.1%} is proved "
+        f"necessary (lower bound {plan.lower_bound:.6g})"
     )
 
 
@@ -96,7 +105,7 @@ def _measures(plan: Plan) -> str:
     subsets = _counted(len(plan.mechanism.blocks), "subset", "subsets")
     return (
         f"{count:,} noisy numbers on {subsets} of attributes; "
-        f"{_bytes(plan.memory)}, about {max(seconds, 0.01):.2g} s after counting"
+        f"{_bytes(plan.memory)}, about {max(seconds, 0.01):.2g} s to draw"
     )
 
 
@@ -111,16 +120,15 @@ def _bytes(count: int) -> str:
 
 def _table(plan: Plan) -> list[str]:
     rows = fairness_rows(plan)
-    shown = (
-        rows if len(rows) <= SHOWN_KINDS else rows[: SHOWN_KINDS // 2] + rows[-SHOWN_KINDS // 2 :]
-    )
+    half, hidden = SHOWN_KINDS // 2, len(rows) - SHOWN_KINDS
+    shown = rows if hidden <= 1 else rows[:half] + rows[-half:]
     names = [_shortened(str(r["table"]), 40) + " and alike" * (r["tables"] != 1) for r in shown]
     width = max(len("table"), *map(len, names))
     columns = ("tables", "rows each", "std. error", "largest")
     lines = [f"  {'table':<{width}}  " + "  ".join(f"{name:>10}" for name in columns)]
     for i, (name, r) in enumerate(zip(names, shown, strict=True)):
-        if len(rows) > SHOWN_KINDS and i == SHOWN_KINDS // 2:
-            lines.append(f"  … {len(rows) - len(shown):,} kinds of tables between …")
+        if hidden > 1 and i == half:
+            lines.append(f"  … {hidden:,} kinds of tables between …")
         lines.append(
             f"  {name:<{width}}  {r['tables']:>10,}  {r['rows']:>10,}  {r['std_error']:>10.4g}  "
             f"{r['worst_std_error']:>10.4g}"

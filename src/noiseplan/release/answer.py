@@ -10,7 +10,7 @@ from typing import Any
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
-from noiseplan.release.intervals import half_width_factor
+from noiseplan.intervals import half_width_factor
 
 FRAMES = ("pandas", "polars", "pyarrow")
 

@@ -95,8 +95,8 @@ def cost_of(b: Array, sigma2: Array) -> Array:
 def blue_covariance(w: Array, v: Array, b: Array, sigma2: Array) -> Array:
     """Cov(Wx̂, Vx̂) of the best linear unbiased estimates from Bx + N(0, diag σ²).
 
-    W (BᵀΣ⁻¹B)⁺ Vᵀ, with (BᵀΣ⁻¹B)⁺ = S⁺S⁺ᵀ for S = Σ^{−1/2}B. Where a row has no noise the rows must be
-    linearly independent; then the only unbiased estimate of Wx is WB⁺ times the measurement.
+    W (BᵀΣ⁻¹B)⁺ Vᵀ, with (BᵀΣ⁻¹B)⁺ = S⁺S⁺ᵀ for S = Σ^{−1/2}B. Where a row has no noise the rows
+    must be linearly independent; then the only unbiased estimate is WB⁺ times the measurement.
     """
     if (sigma2 > 0).all():
         inverse = np.linalg.pinv(b / np.sqrt(sigma2)[:, None], rcond=1e-12)
@@ -125,12 +125,14 @@ def replace_cost(cost: Array) -> float:
 # --------------------------------------------------------------------------- exact optima
 
 
-def optimal_total(workload: nz.Workload, gap: float = 1e-6, steps: int = 20_000) -> tuple[float, float]:
+def optimal_total(
+    workload: nz.Workload, gap: float = 1e-6, steps: int = 20_000
+) -> tuple[float, float]:
     """Lower and upper bounds on the least Σ weight · variance at pcost 1 over *all* mechanisms.
 
     Dual: ‖WΛ^{1/2}‖²_* for any probabilities λ on the records. Primal: the strategy
-    X = Λ^{−1/2}(Λ^{1/2}WᵀWΛ^{1/2})^{1/2}Λ^{−1/2}, scaled to a largest diagonal of 1, has the variance
-    tr(WᵀW X⁻¹). λ ← λ · diag X makes them meet.
+    X = Λ^{−1/2}(Λ^{1/2}WᵀWΛ^{1/2})^{1/2}Λ^{−1/2}, scaled to a largest diagonal of 1, has the
+    variance tr(WᵀW X⁻¹). λ ← λ · diag X makes them meet.
     """
     w = weighted_rows(workload)
     weights = np.full(w.shape[1], 1.0 / w.shape[1])
@@ -208,7 +210,7 @@ class Marginals:
         return t, np.sqrt(t * self.p / (budget * v))
 
     def replace_rows(self) -> Array:
-        """Of each set of attributes on which two records agree, the cost of each residual at σ² = 1."""
+        """Each set of attributes on which records agree: the cost of each residual at σ² = 1."""
         named = sorted(set(chain.from_iterable(self.tables)))
         rows = []
         for agree in chain.from_iterable(combinations(named, k) for k in range(len(named))):
@@ -222,7 +224,7 @@ class Marginals:
         budget: float = 1.0,
         neighbours: str = "add-remove",
     ) -> tuple[float, Array]:
-        """Minimise a convex loss of the table variances by a conic solver; the value and variances."""
+        """Minimise a convex loss of the variances by a conic solver; the value and variances."""
         u = cp.Variable(len(self.p))
         variances = self.m @ u
         if neighbours == "add-remove":

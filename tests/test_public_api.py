@@ -11,11 +11,22 @@ import noiseplan as nz
 
 # Section 2 of the product's description, as far as planning and releasing go.
 NAMES = [
-    "ApproxDP", "Binned", "Categorical", "ConvexLoss", "Custom", "Factor", "GDP", "Guarantee", "Identity",
-    "Levels", "NoiseplanError", "Objective", "Ordinal", "PNormVariance", "Plan", "Prefix", "PureDP", "Query",
-    "Ranges", "Release", "Schema", "Total", "TotalVariance", "Workload", "WorstVariance", "plan", "zCDP",
+    "ApproxDP", "Binned", "Categorical", "ConvexLoss", "Custom", "Factor", "GDP", "Guarantee",
+    "Identity", "Levels", "NoiseplanError", "Objective", "Ordinal", "PNormVariance", "Plan",
+    "Prefix", "PureDP", "Query", "Ranges", "Release", "Schema", "Total", "TotalVariance",
+    "Workload", "WorstVariance", "plan", "zCDP",
 ]  # fmt: skip
-HEAVY = ["pandas", "polars", "pyarrow", "duckdb", "altair", "scipy.stats", "scipy.optimize", "narwhals", "cvxpy"]
+HEAVY = [
+    "pandas",
+    "polars",
+    "pyarrow",
+    "duckdb",
+    "altair",
+    "scipy.stats",
+    "scipy.optimize",
+    "narwhals",
+    "cvxpy",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,7 +44,9 @@ def test_every_listed_name_exists() -> None:
 
 
 def run(code: str) -> str:
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     return result.stdout.strip()
 
 
@@ -46,9 +59,10 @@ def test_declaring_and_planning_load_no_data_library() -> None:
     code = (
         "import sys, noiseplan as nz\n"
         "s = nz.Schema.from_sizes({'a': 3, 'b': 2})\n"
-        "p = nz.plan(nz.Workload.marginals(s, k=1, factors={'a': nz.Prefix()}), budget=nz.zCDP(0.5))\n"
-        "str(p)\n"
-        "print([m for m in ('pandas', 'polars', 'duckdb', 'altair', 'scipy.stats') if m in sys.modules])"
+        "w = nz.Workload.marginals(s, k=1, factors={'a': nz.Prefix()})\n"
+        "str(nz.plan(w, budget=nz.zCDP(0.5)))\n"
+        "heavy = ('pandas', 'polars', 'duckdb', 'altair', 'scipy.stats')\n"
+        "print([m for m in heavy if m in sys.modules])"
     )
     assert run(code) == "[]"
 
@@ -78,7 +92,14 @@ def test_the_first_page_of_the_product() -> None:
         nz.Workload.marginals(schema, up_to=2)
         + nz.Workload.marginals(schema, k=2, factors={"age": nz.Prefix()})
         + nz.Workload(
-            [nz.Query(schema, {"age": nz.Ranges(), "sex": nz.Identity()}, weight=4.0, name="age ranges by sex")]
+            [
+                nz.Query(
+                    schema,
+                    {"age": nz.Ranges(), "sex": nz.Identity()},
+                    weight=4.0,
+                    name="age ranges by sex",
+                )
+            ]
         )
     )
     plan = nz.plan(workload, budget=nz.zCDP(0.5))

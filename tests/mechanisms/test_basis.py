@@ -186,7 +186,7 @@ def test_does_not_span_what_does(groups: NDArray[np.int64], seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "scale", [pytest.param(1e-12, marks=SPANS), pytest.param(1e-9, marks=SPANS), 1e-4, 1.0, 1e9]
+    "scale", [1e-12, 1e-9, 1e-4, 1.0, 1e9]
 )
 def test_spans_does_not_depend_on_the_unit(scale: float) -> None:
     groups = np.array([0, 0, 1])

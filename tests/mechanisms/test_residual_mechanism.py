@@ -1,4 +1,4 @@
-"""The residual mechanism itself: examples E1 and E8, noiseless answers, and what it cannot answer."""
+"""The residual mechanism: examples E1 and E8, noiseless answers, and what it cannot answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from math import sqrt
 
 import numpy as np
 import pytest
+
+import noiseplan as nz
+from noiseplan.errors import UnanswerableError
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.blocks import group_blocks
+from noiseplan.mechanisms.residual import Measurements, ResidualMechanism
 from oracles import (
     add_remove_cost,
     blue_covariance,
@@ -20,12 +26,6 @@ from oracles import (
     table_counts,
 )
 from workloads import ANY, random_workload
-
-import noiseplan as nz
-from noiseplan.errors import UnanswerableError
-from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import group_blocks
-from noiseplan.mechanisms.residual import Measurements, ResidualMechanism
 
 ONE = nz.zCDP(0.5)
 
@@ -69,7 +69,7 @@ def test_toy_answers_without_noise() -> None:
 
 
 def test_toy_residuals() -> None:
-    """Bases of a residual space differ, but rᵀΣ⁻¹r does not: the paper's r and Σ, ours with Σ = I."""
+    """Bases of a residual space differ, rᵀΣ⁻¹r does not: the paper's r and Σ, ours with Σ = I."""
     plan = toy_plan()
     measured = silent(plan.mechanism, TOY)
     found = {}
@@ -80,7 +80,9 @@ def test_toy_residuals() -> None:
     assert plan.measured_numbers == 8
     for subset, (residual, covariance) in RESIDUALS.items():
         r = np.array(residual, dtype=float)
-        assert found[subset] == pytest.approx(r @ np.linalg.solve(np.array(covariance), r), rel=1e-12)
+        assert found[subset] == pytest.approx(
+            r @ np.linalg.solve(np.array(covariance), r), rel=1e-12
+        )
 
 
 # --------------------------------------------------------------------------- E8: a mixed plan
@@ -113,9 +115,14 @@ def test_constants_of_the_prefix_strategy() -> None:
 def test_the_mixed_plan_without_noise() -> None:
     mechanism = e8_mechanism()
     measured = silent(mechanism, E8_DATA)
-    by_set = {tuple(b.sets[0].tolist()): v.ravel() for b, v in zip(mechanism.blocks, measured.values, strict=True)}
+    by_set = {
+        tuple(b.sets[0].tolist()): v.ravel()
+        for b, v in zip(mechanism.blocks, measured.values, strict=True)
+    }
     assert by_set[()] == pytest.approx([1160])
-    assert np.abs(by_set[0,]) == pytest.approx([40 / sqrt(2)])  # the paper's Sub is [1, −1], ours of length 1
+    assert np.abs(by_set[0,]) == pytest.approx(
+        [40 / sqrt(2)]
+    )  # the paper's Sub is [1, −1], ours of length 1
     assert by_set[1,] == pytest.approx([122.23838277, 169.94116629])
     assert np.abs(by_set[0, 1]) * sqrt(2) == pytest.approx([32.79566367, 8.94427191])
     up_to = nz.Query(E8_SCHEMA, {"b": nz.Prefix()})
@@ -133,17 +140,23 @@ def test_errors_and_cost_of_the_mixed_plan() -> None:
     assert mechanism.variance(one) == pytest.approx([1.792969] * 2, abs=1e-6)
     assert mechanism.variance(up_to) == pytest.approx([2.40725, 3.367691, 2.881323], abs=1e-6)
     assert mechanism.variance(both) == pytest.approx([1.624737, 2.222393, 1.792969] * 2, abs=1e-6)
-    expected = [[2.40725, 0.640294, 0.960441], [0.640294, 3.367691, 1.920882], [0.960441, 1.920882, 2.881323]]
+    expected = [
+        [2.40725, 0.640294, 0.960441],
+        [0.640294, 3.367691, 1.920882],
+        [0.960441, 1.920882, 2.881323],
+    ]
     np.testing.assert_allclose(mechanism.covariance(up_to, up_to), expected, atol=1e-6)
     total = sum(mechanism.variance(q).sum() for q in (one, up_to, both))
     assert total == pytest.approx(23.522399069832773, rel=1e-9)
 
 
-# --------------------------------------------------------------------------- any plan, without noise
+# ------------------------------------------------------------------------- any plan, without noise
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("objective", [nz.TotalVariance(), nz.WorstVariance()], ids=["total", "worst"])
+@pytest.mark.parametrize(
+    "objective", [nz.TotalVariance(), nz.WorstVariance()], ids=["total", "worst"]
+)
 def test_answers_without_noise_are_exact(seed: int, objective: nz.Objective) -> None:
     """Unbiasedness: what is put back together from residuals is what was taken apart."""
     kinds = ANY[:4] if seed < 12 else ("identity", "prefix", "custom", "levels")
@@ -159,7 +172,7 @@ def test_answers_without_noise_are_exact(seed: int, objective: nz.Objective) -> 
 
 
 def test_reconstruction_is_the_least_squares_estimate() -> None:
-    """With noise too: the answer is Wx̂ for the weighted least squares x̂ from everything measured."""
+    """With noise too: the answer is Wx̂, x̂ by weighted least squares from all that is measured."""
     workload = random_workload(1, several=True)
     plan = nz.plan(workload, budget=ONE)
     b, sigma2 = probe(plan)
@@ -176,7 +189,9 @@ def test_reconstruction_is_the_least_squares_estimate() -> None:
 def test_queries_beyond_the_workload_in_its_span() -> None:
     """Any factor on measured attributes: exact answers and exact errors."""
     schema = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2})
-    workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}), nz.Query(schema, ["c"])])
+    workload = nz.Workload(
+        [nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}), nz.Query(schema, ["c"])]
+    )
     plan = nz.plan(workload, budget=ONE)
     b, sigma2 = probe(plan)
     rng = np.random.default_rng(0)
@@ -184,10 +199,13 @@ def test_queries_beyond_the_workload_in_its_span() -> None:
     measured = silent(plan.mechanism, x)
     dense = rng.integers(-2, 3, (5, 12)).astype(float)
     asked = {
-        nz.Query(schema, {"a": nz.Ranges(), "b": nz.Ranges()}): kron(ranges(4), ranges(3), np.ones((1, 2))),
+        nz.Query(schema, {"a": nz.Ranges(), "b": nz.Ranges()}): kron(
+            ranges(4), ranges(3), np.ones((1, 2))
+        ),
         nz.Query(schema, {"b": nz.Prefix()}): kron(np.ones((1, 4)), prefix(3), np.ones((1, 2))),
         nz.Query(schema, {"a": nz.Levels(2)}): kron(
-            np.vstack([np.eye(4), kron(np.eye(2), np.ones((1, 2))), np.ones((1, 4))]), np.ones((1, 6))
+            np.vstack([np.eye(4), kron(np.eye(2), np.ones((1, 2))), np.ones((1, 4))]),
+            np.ones((1, 6)),
         ),
         nz.Query(schema, {"a": nz.Custom([[1, 0, 0, -1]]), "b": nz.Custom([[0, 1, 1]])}): kron(
             [[1, 0, 0, -1]], [[0, 1, 1]], np.ones((1, 2))
@@ -202,8 +220,12 @@ def test_queries_beyond_the_workload_in_its_span() -> None:
         np.testing.assert_allclose(plan.mechanism.answer(measured, query), w @ x.ravel(), atol=1e-9)
         for other, v in asked.items():
             expected = blue_covariance(w, v, b, sigma2)
-            np.testing.assert_allclose(plan.covariance(query, other), expected, rtol=1e-8, atol=1e-9)
-        np.testing.assert_allclose(plan.variance(query), np.diagonal(plan.covariance(query, query)), rtol=1e-9)
+            np.testing.assert_allclose(
+                plan.covariance(query, other), expected, rtol=1e-8, atol=1e-9
+            )
+        np.testing.assert_allclose(
+            plan.variance(query), np.diagonal(plan.covariance(query, query)), rtol=1e-9
+        )
 
 
 def test_each_measured_number_gets_its_own_noise() -> None:
@@ -221,7 +243,9 @@ def test_each_measured_number_gets_its_own_noise() -> None:
     measured = plan.mechanism.measure(table_counts(np.zeros((2, 2, 3))), counting)
     _, sigma2 = probe(plan)
     assert drawn == plan.measured_numbers
-    assert sorted(np.rint(flat(measured) / np.sqrt(sigma2)).astype(int).tolist()) == list(range(1, drawn + 1))
+    assert sorted(np.rint(flat(measured) / np.sqrt(sigma2)).astype(int).tolist()) == list(
+        range(1, drawn + 1)
+    )
 
 
 def test_measuring_in_batches_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +263,7 @@ def test_measuring_in_batches_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert max(steps) < 15
 
 
-# --------------------------------------------------------------------------- what cannot be answered
+# ------------------------------------------------------------------------- what cannot be answered
 
 
 @pytest.fixture
@@ -266,7 +290,9 @@ def test_attributes_that_were_not_asked_for_together(pairs_plan: nz.Plan) -> Non
         pairs_plan.variance(nz.Query(schema, ["a", "c"], matrix=np.eye(3, 8)))
     # a factor that only sums needs nothing of the attribute it names
     summed = nz.Query(schema, {"a": nz.Identity(), "c": nz.Custom([[1, 1]])})
-    np.testing.assert_allclose(pairs_plan.variance(summed), pairs_plan.variance(nz.Query(schema, ["a"])))
+    np.testing.assert_allclose(
+        pairs_plan.variance(summed), pairs_plan.variance(nz.Query(schema, ["a"]))
+    )
 
 
 def test_values_that_no_query_tells_apart() -> None:
@@ -280,11 +306,15 @@ def test_values_that_no_query_tells_apart() -> None:
     assert add_remove_cost(cost_of(b, sigma2)) == pytest.approx(1.0, rel=1e-9)
     x = np.arange(12.0).reshape(6, 2)
     measured = silent(plan.mechanism, x)
-    np.testing.assert_allclose(plan.mechanism.answer(measured, workload[0]), workload[0].dense() @ x.ravel())
+    np.testing.assert_allclose(
+        plan.mechanism.answer(measured, workload[0]), workload[0].dense() @ x.ravel()
+    )
     inside = nz.Query(schema, {"age": nz.Custom([[1, 1, 0, 0, 2, 2]])})
     np.testing.assert_allclose(plan.mechanism.answer(measured, inside), inside.dense() @ x.ravel())
     for outside in (nz.Identity(), nz.Prefix(), nz.Custom([[1, 0, 0, 0, 0, 0]])):
-        with pytest.raises(UnanswerableError, match=r"tells values of 'age' apart.*'age' to the workload"):
+        with pytest.raises(
+            UnanswerableError, match=r"tells values of 'age' apart.*'age' to the workload"
+        ):
             plan.variance(nz.Query(schema, {"age": outside}))
     with pytest.raises(UnanswerableError, match="'age'"):
         plan.variance(nz.Query(schema, ["age", "sex"], matrix=np.eye(1, 12)))

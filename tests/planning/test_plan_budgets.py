@@ -6,11 +6,11 @@ from math import exp, sqrt
 
 import numpy as np
 import pytest
-from oracles import add_remove_cost, cost_of, probe
 from scipy.stats import norm
 
 import noiseplan as nz
 from noiseplan.errors import BudgetError
+from oracles import add_remove_cost, cost_of, probe
 
 
 @pytest.fixture(scope="module")

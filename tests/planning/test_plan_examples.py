@@ -1,4 +1,4 @@
-"""Worked examples E2, E3, E7, E9 of the specification and figures of the paper, through `nz.plan`."""
+"""Examples E2, E3, E7, E9 of the specification and figures of the paper, through `nz.plan`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import comb, prod, sqrt
 
 import numpy as np
 import pytest
-from oracles import add_remove_cost, cost_of, marginal_matrix, probe
 
 import noiseplan as nz
+from oracles import add_remove_cost, cost_of, marginal_matrix, probe
 
 ONE = nz.zCDP(0.5)  # pcost 1
 SIZES = {"x": 2, "y": 2, "z": 3}
@@ -53,7 +53,11 @@ def test_variances_and_covariances_of_the_toy_workload() -> None:
     _, workload = toy()
     plan = nz.plan(workload, budget=ONE)
     x, xy, yz = workload
-    for query, variance in ((x, 2.5301096341368314), (xy, 1.6533514758356738), (yz, 1.584042210444229)):
+    for query, variance in (
+        (x, 2.5301096341368314),
+        (xy, 1.6533514758356738),
+        (yz, 1.584042210444229),
+    ):
         np.testing.assert_allclose(plan.variance(query), variance, rtol=1e-9)
     assert plan.covariance(x, x)[0, 1] == pytest.approx(-0.126823, abs=1e-6)
     within = plan.covariance(xy, xy).reshape(2, 2, 2, 2)
@@ -130,9 +134,7 @@ def test_two_values(planner: str, factor: nz.Factor, total: float) -> None:
     assert plan.total_variance == pytest.approx(total, rel=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("factor", "total"), [(nz.Prefix(), 4.79622338761), (nz.Ranges(), 80 / 9)]
-)
+@pytest.mark.parametrize(("factor", "total"), [(nz.Prefix(), 4.79622338761), (nz.Ranges(), 80 / 9)])
 def test_three_values_with_an_upright_split(factor: nz.Factor, total: float) -> None:
     """E7: for n = 3 the identity is the best strategy with τ = 1/n."""
     plan = nz.plan(one_attribute(3, factor), budget=ONE, planner="residual+")
@@ -174,7 +176,8 @@ DATA = {
 # section 2.1: k (None: all of at most 3), root mean squared error, worst variance
 MARGINALS = {
     "Adult": [(1, 3.046823, 12.046539), (2, 6.358720, 67.802126), (3, 10.515270, 236.842808),
-              (4, 14.655760, 575.213469), (5, 17.843621, 1030.948138), (None, 10.665008, 253.605156)],
+              (4, 14.655760, 575.213469), (5, 17.843621, 1030.948138),
+              (None, 10.665008, 253.605156)],
     "CPS": [(1, 1.743945, 4.346419), (2, 2.034586, 7.897033), (3, 2.047661, 7.705844),
             (4, 1.626929, 4.140596), (5, 1.0, 1.0), (None, 2.275873, 13.215573)],
     "Loans": [(1, 2.875299, 10.639775), (2, 5.634288, 52.216937), (3, 8.701935, 156.638060),
@@ -201,8 +204,8 @@ def test_marginals_of_the_paper(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("d", "rmse", "worst"),
-    [(2, 1.3791, 3.3058), (10, 9.3481, 105.0308), (20, 26.9168, 768.9414), (100, 303.2161, 91960.9174),
-     (200, 855.3301, 731834.714)],
+    [(2, 1.3791, 3.3058), (10, 9.3481, 105.0308), (20, 26.9168, 768.9414),
+     (100, 303.2161, 91960.9174), (200, 855.3301, 731834.714)],
 )  # fmt: skip
 def test_synthetic_marginals(d: int, rmse: float, worst: float) -> None:
     """d = 200 is the worst variance that the paper could not compute; there B1's formula fails."""
@@ -247,7 +250,9 @@ PREFIXES = [
 def test_all_prefix_tables(d: int, n: int, k: int, upright: float, oblique: float) -> None:
     """Tables 12–14, and section 4 of the design of the residual family."""
     workload = prefix_workload(d, n, k)
-    assert nz.plan(workload, budget=ONE, planner="residual+").rmse == pytest.approx(upright, rel=2e-5)
+    assert nz.plan(workload, budget=ONE, planner="residual+").rmse == pytest.approx(
+        upright, rel=2e-5
+    )
     plan = nz.plan(workload, budget=ONE)
     assert plan.rmse <= oblique * 1.002
     assert plan.rmse < upright

@@ -8,10 +8,10 @@ from math import prod
 import cvxpy as cp
 import numpy as np
 import pytest
-from oracles import Marginals, add_remove_cost, cost_of, optimal_total, probe
-from workloads import random_tables
 
 import noiseplan as nz
+from oracles import Marginals, add_remove_cost, cost_of, optimal_total, probe
+from workloads import random_tables
 
 SEEDS = range(14)
 
@@ -32,7 +32,11 @@ def test_total_variance_is_the_closed_form(seed: int) -> None:
     plan = nz.plan(workload, budget=nz.GDP(np.sqrt(budget)))
     total, sigma2 = problem.lemma_2(weights * problem.cells, budget)
     assert plan.total_variance == pytest.approx(total, rel=1e-9)
-    found = {tuple(s): x for b in plan.mechanism.blocks for s, x in zip(b.sets.tolist(), b.sigma2, strict=True)}
+    found = {
+        tuple(s): x
+        for b in plan.mechanism.blocks
+        for s, x in zip(b.sets.tolist(), b.sigma2, strict=True)
+    }
     assert found == pytest.approx(dict(zip(problem.inner, sigma2, strict=True)), rel=1e-9)
     low, high = optimal_total(workload, gap=1e-9)
     assert low / budget * (1 - 1e-7) <= plan.total_variance <= high / budget * (1 + 1e-7)

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import cvxpy as cp
 import numpy as np
 import pytest
-from oracles import Marginals, optimal_worst_sdp
-from workloads import random_tables, random_workload
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
+from oracles import Marginals, optimal_worst_sdp
+from workloads import random_tables, random_workload
 
 ONE = nz.zCDP(0.5)
 
@@ -58,7 +58,11 @@ def test_p_norms_lie_between_the_total_and_the_worst(seed: int) -> None:
     high = nz.plan(workload, budget=ONE, objective=nz.PNormVariance(200))
     # (Σ v^p)^(1/p) ≤ rows^(1/p) max v
     slack = workload.rows ** (1 / 200)
-    assert worst.worst_variance * (1 - 1e-3) <= high.worst_variance <= worst.worst_variance * slack * 1.002
+    assert (
+        worst.worst_variance * (1 - 1e-3)
+        <= high.worst_variance
+        <= worst.worst_variance * slack * 1.002
+    )
     for p in (2, 8):
         plan = nz.plan(workload, budget=ONE, objective=nz.PNormVariance(p))
         mine = p_norm(row_variances(plan), p)
@@ -146,7 +150,9 @@ def test_the_sum_as_a_loss_is_the_weighted_total() -> None:
     workload = random_workload(7, several=True)
     rows = np.array([q.rows for q in workload], dtype=float)
     plan = nz.plan(workload, budget=ONE, objective=nz.ConvexLoss(loss))
-    assert plan.total_variance == pytest.approx(nz.plan(workload, budget=ONE).total_variance, rel=1e-5)
+    assert plan.total_variance == pytest.approx(
+        nz.plan(workload, budget=ONE).total_variance, rel=1e-5
+    )
     assert all(v.shape == (len(workload),) for v in seen)
 
 

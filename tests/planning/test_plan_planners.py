@@ -1,4 +1,4 @@
-"""The planners by name: ResidualPlanner+ and the best product strategy, never better than the default."""
+"""Planners by name: ResidualPlanner+ and product strategies, never better than the default."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from oracles import add_remove_cost, blue_covariance, cost_of, optimal_total, probe
-from workloads import ANY, random_tables, random_workload
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
+from oracles import add_remove_cost, blue_covariance, cost_of, optimal_total, probe
+from workloads import ANY, random_tables, random_workload
 
 ONE = nz.zCDP(0.5)
 
@@ -81,7 +81,7 @@ def best_single(n: int, factor: nz.Factor) -> float:
 @pytest.mark.parametrize("factor", [nz.Prefix(), nz.Ranges(), nz.Identity(), nz.Levels(2)])
 @pytest.mark.parametrize("n", [2, 3, 5, 8])
 def test_one_attribute(n: int, factor: nz.Factor) -> None:
-    """Any strategy on one attribute is a product strategy, so the product planner finds the optimum."""
+    """Any strategy on one attribute is a product, so the product planner finds the optimum."""
     best = best_single(n, factor)
     for planner in ("product", "auto"):
         plan = nz.plan(all_attributes(n, 1, factor), budget=ONE, planner=planner)
@@ -99,10 +99,18 @@ def test_one_full_table(n: int, d: int, factor: nz.Factor) -> None:
 
 
 # RMSE of HDMM and of ResidualPlanner+'s best strategies for d = 3, 4, 5
-RANGES = {2: ((1.39, 1.3875), (1.55, 1.5476), (1.73, 1.7261)), 4: ((2.11, 2.1893), (2.70, 2.8427), (3.47, 3.6911)),
-          8: ((3.34, 3.5491), (5.00, 5.4136), (7.47, 8.2577)), 16: ((5.29, 5.6868), (9.23, 10.1505), (16.08, 18.1179))}  # fmt: skip
-PREFIXES = {2: ((1.50, 1.4977), (1.71, 1.7135), (1.96, 1.9605)), 4: ((2.25, 2.4298), (2.95, 3.2667), (3.87, 4.3917)),
-            8: ((3.34, 3.7302), (4.99, 5.7850), (7.45, 8.9718)), 16: ((4.82, 5.4808), (8.15, 9.6632), (13.76, 17.0374))}  # fmt: skip
+RANGES = {
+    2: ((1.39, 1.3875), (1.55, 1.5476), (1.73, 1.7261)),
+    4: ((2.11, 2.1893), (2.70, 2.8427), (3.47, 3.6911)),
+    8: ((3.34, 3.5491), (5.00, 5.4136), (7.47, 8.2577)),
+    16: ((5.29, 5.6868), (9.23, 10.1505), (16.08, 18.1179)),
+}
+PREFIXES = {
+    2: ((1.50, 1.4977), (1.71, 1.7135), (1.96, 1.9605)),
+    4: ((2.25, 2.4298), (2.95, 3.2667), (3.87, 4.3917)),
+    8: ((3.34, 3.7302), (4.99, 5.7850), (7.45, 8.9718)),
+    16: ((4.82, 5.4808), (8.15, 9.6632), (13.76, 17.0374)),
+}
 
 
 @pytest.mark.parametrize("n", RANGES)
@@ -110,18 +118,23 @@ PREFIXES = {2: ((1.50, 1.4977), (1.71, 1.7135), (1.96, 1.9605)), 4: ((2.25, 2.42
 def test_tables_10_and_11(n: int, factor: nz.Factor, table: dict[int, tuple]) -> None:
     for d, (hdmm, upright) in zip((3, 4, 5), table[n], strict=True):
         workload = all_attributes(n, d, factor)
-        rmse = {p: nz.plan(workload, budget=ONE, planner=p).rmse for p in ("product", "residual+", "auto")}
+        rmse = {
+            p: nz.plan(workload, budget=ONE, planner=p).rmse
+            for p in ("product", "residual+", "auto")
+        }
         assert rmse["product"] == pytest.approx(hdmm, abs=0.0051)
         assert rmse["residual+"] == pytest.approx(upright, rel=3e-5)
         assert rmse["auto"] <= rmse["product"] * (1 + 1e-5)
 
 
 def test_a_product_strategy_for_plain_tables() -> None:
-    """One plain table: measure its cells, variance 1 each; all one-way tables: by hand for d = 2."""
+    """One plain table: measure its cells, with variance 1 each."""
     full = all_attributes(4, 2, nz.Identity())
     assert nz.plan(full, budget=ONE, planner="product").rmse == pytest.approx(1.0, rel=1e-6)
     single = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 5}), ["a"])])
-    assert nz.plan(single, budget=ONE, planner="product").total_variance == pytest.approx(5.0, rel=1e-6)
+    assert nz.plan(single, budget=ONE, planner="product").total_variance == pytest.approx(
+        5.0, rel=1e-6
+    )
 
 
 def test_what_a_product_strategy_cannot_do() -> None:
@@ -135,7 +148,7 @@ def test_what_a_product_strategy_cannot_do() -> None:
 
 
 def test_the_true_optimum_of_three_small_prefix_tables() -> None:
-    """Section 4 of the design: 1.789 2.221 2.253 is the best possible; the planner gives 2.225 for 2-way."""
+    """Section 4 of the design: the best possible is 2.221 for 2-way tables, the plan has 2.225."""
     schema = nz.Schema.from_sizes({"a": 4, "b": 4, "c": 4})
     for k, oblique, optimum in ((1, 1.789, 1.789), (2, 2.225, 2.221), (3, 2.253, 2.253)):
         workload = nz.Workload.marginals(schema, k=k, factors=dict.fromkeys("abc", nz.Prefix()))

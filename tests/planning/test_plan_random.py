@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+import noiseplan as nz
+from noiseplan.planning import bounds
 from oracles import (
     add_remove_cost,
     blue_covariance,
@@ -14,9 +17,6 @@ from oracles import (
     probe,
 )
 from workloads import ANY, random_workload
-
-import noiseplan as nz
-from noiseplan.planning import bounds
 
 ONE_FACTOR = [("one factor", seed) for seed in range(24)]
 SEVERAL = [("several factors", seed) for seed in range(100, 116)]
@@ -97,7 +97,10 @@ def test_plan_against_the_convex_optimum(kind: str, seed: int) -> None:
     "factors",
     [
         [{"a": nz.Prefix(), "b": nz.Identity()}, {"b": nz.Ranges()}],
-        [{"a": nz.Custom([[3.0, 1.0, 1.0], [1.0, 0.0, 0.0]]), "b": nz.Prefix()}, {"a": nz.Ranges()}],
+        [
+            {"a": nz.Custom([[3.0, 1.0, 1.0], [1.0, 0.0, 0.0]]), "b": nz.Prefix()},
+            {"a": nz.Ranges()},
+        ],
         [{"a": nz.Identity()}, {"b": nz.Identity()}],
     ],
 )
@@ -134,7 +137,8 @@ DELICATE = {
     "a contrast": small({"a": 4}, {"a": nz.Custom([[1.0, 1.0, -1.0, -1.0]])}),
     "a value and its prefix": small({"a": 4}, {"a": nz.Custom(np.eye(4)[:1])}),
     "sizes one and two": small(
-        {"a": 1, "b": 2, "c": 2}, {"a": nz.Prefix(), "b": nz.Ranges(), "c": nz.Prefix()}, {"a": nz.Identity()}
+        {"a": 1, "b": 2, "c": 2},
+        {"a": nz.Prefix(), "b": nz.Ranges(), "c": nz.Prefix()}, {"a": nz.Identity()},
     ),
     "a size of one alone": small({"a": 1, "b": 3}, {"a": nz.Identity()}),
     "two groups of values": small(
@@ -150,7 +154,7 @@ DELICATE = {
 @pytest.mark.parametrize("planner", ["auto", "residual+", "product"])
 @pytest.mark.parametrize("name", DELICATE)
 def test_delicate_workloads(name: str, planner: str) -> None:
-    """Rank-deficient factors, factors that ask only for the total, attributes of one or two values."""
+    """Factors of low rank, factors that ask only for the total, attributes of one or two values."""
     workload = DELICATE[name]
     plan = nz.plan(workload, budget=nz.zCDP(0.5), planner=planner)
     b, sigma2 = probe(plan)
@@ -165,7 +169,7 @@ def test_delicate_workloads(name: str, planner: str) -> None:
     low, _ = optimal_total(workload)
     assert plan.total_variance >= low * (1 - 1e-10)
     if planner == "auto":
-        # "one row times a table" is 14 % above: no split of two values into sum and residual does better
+        # "one row times a table" is 14 % above: no split of two values does better
         assert plan.total_variance <= low * 1.15
         assert sigma2.max() < 1e6  # nothing is measured that no query needs
 
@@ -178,7 +182,8 @@ def test_worst_variance_of_random_workloads(seed: int) -> None:
     b, sigma2 = probe(plan)
     assert add_remove_cost(cost_of(b, sigma2)) == pytest.approx(1.0, rel=1e-9)
     worst = max(
-        q.weight * np.diagonal(blue_covariance(q.dense(), q.dense(), b, sigma2)).max() for q in workload
+        q.weight * np.diagonal(blue_covariance(q.dense(), q.dense(), b, sigma2)).max()
+        for q in workload
     )
     assert plan.worst_variance == pytest.approx(worst, rel=1e-9)
     assert worst <= nz.plan(workload, budget=nz.zCDP(0.5)).worst_variance * (1 + 1e-9)

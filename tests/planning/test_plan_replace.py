@@ -7,11 +7,11 @@ from collections.abc import Callable
 import cvxpy as cp
 import numpy as np
 import pytest
-from oracles import Marginals, blue_covariance, cost_of, probe, replace_cost, weighted_rows
-from workloads import random_tables, random_workload
 
 import noiseplan as nz
 from noiseplan.planning import neighbours
+from oracles import Marginals, blue_covariance, cost_of, probe, replace_cost, weighted_rows
+from workloads import random_tables, random_workload
 
 ONE = nz.zCDP(0.5)
 OBJECTIVES = {
@@ -61,7 +61,7 @@ def test_the_cost_of_marginals_is_exact(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_total_is_exact(seed: int) -> None:
-    """The number of records does not change, so telling it costs nothing; the rest is as claimed."""
+    """The number of records does not change, so telling it costs nothing."""
     workload = random_tables(seed)
     plan = nz.plan(workload, budget=ONE, neighbours="replace")
     total = nz.Query(workload.schema, [])
@@ -129,7 +129,9 @@ def test_the_cost_of_other_workloads_is_bounded(seed: int, objective: str) -> No
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_cost_when_there_are_too_many_patterns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_when_there_are_too_many_patterns(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(neighbours, "PATTERN_LIMIT", 0)
     workload = random_workload(seed, several=bool(seed % 2)) if seed % 3 else random_tables(seed)
     plan = nz.plan(workload, budget=ONE, neighbours="replace")
@@ -149,17 +151,21 @@ def test_attributes_that_nobody_asks_about() -> None:
 
 
 def least_total_when_replacing(workload: nz.Workload) -> float:
-    """Over all mechanisms that know the total: min tr(WO K⁻¹ OᵀWᵀ) over costs OKOᵀ, O a basis of 1^⊥."""
+    """Over all mechanisms that know the total: min tr(WO K⁻¹ OᵀWᵀ), cost OKOᵀ, O a basis of 1^⊥."""
     w = weighted_rows(workload)
     size = w.shape[1]
     basis = np.linalg.svd(np.ones((1, size)))[2][1:].T
     kernel = cp.Variable((size - 1, size - 1), PSD=True)
-    pairs = np.array([np.eye(size)[r] - np.eye(size)[s] for r in range(size) for s in range(r)]) @ basis
+    pairs = (
+        np.array([np.eye(size)[r] - np.eye(size)[s] for r in range(size) for s in range(r)]) @ basis
+    )
     limits = [cp.sum(cp.multiply(pairs @ kernel, pairs), axis=1) <= 1]
     gram = basis.T @ w.T @ w @ basis
     values, vectors = np.linalg.eigh(gram)
     keep = values > 1e-12 * values[-1]
-    problem = cp.Problem(cp.Minimize(cp.matrix_frac(vectors[:, keep] * np.sqrt(values[keep]), kernel)), limits)
+    problem = cp.Problem(
+        cp.Minimize(cp.matrix_frac(vectors[:, keep] * np.sqrt(values[keep]), kernel)), limits
+    )
     problem.solve(solver=cp.CLARABEL)
     return float(problem.value)
 

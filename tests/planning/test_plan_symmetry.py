@@ -6,12 +6,12 @@ import time
 
 import numpy as np
 import pytest
-from oracles import add_remove_cost, blue_covariance, cost_of, probe
-from workloads import random_tables, random_workload
 
 import noiseplan as nz
 from noiseplan.planning import planner
 from noiseplan.planning.design import Design, prepare
+from oracles import add_remove_cost, blue_covariance, cost_of, probe
+from workloads import random_tables, random_workload
 
 ONE = nz.zCDP(0.5)
 
@@ -86,7 +86,11 @@ def test_shared_roles_against_dense_formulas() -> None:
 def test_attributes_of_one_size_but_different_roles_are_kept_apart() -> None:
     schema = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3})
     workload = nz.Workload(
-        [nz.Query(schema, ["a", "b"]), nz.Query(schema, ["b", "c"]), nz.Query(schema, ["a"], weight=5.0)]
+        [
+            nz.Query(schema, ["a", "b"]),
+            nz.Query(schema, ["b", "c"]),
+            nz.Query(schema, ["a"], weight=5.0),
+        ]
     )
     assert len(nz.plan(workload, budget=ONE).design.roles.roles) == 3
     ring = nz.Workload([nz.Query(schema, list(pair)) for pair in ("ab", "bc", "ac")])

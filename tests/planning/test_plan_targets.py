@@ -5,11 +5,11 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
-from oracles import Marginals, add_remove_cost, cost_of, optimal_worst_sdp, probe
-from workloads import random_tables
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, QueryError
+from oracles import Marginals, add_remove_cost, cost_of, optimal_worst_sdp, probe
+from workloads import random_tables
 
 
 def tables_of(workload: nz.Workload) -> list[tuple[int, ...]]:
@@ -84,7 +84,9 @@ def test_targets_for_ordered_tables() -> None:
     scaled = [
         nz.Query(schema, dict(q.factors), weight=1 / targets[q.name], name=q.name) for q in queries
     ]
-    best = optimal_worst_sdp(nz.Workload(scaled))  # least max variance/target at cost 1 = least cost
+    best = optimal_worst_sdp(
+        nz.Workload(scaled)
+    )  # least max variance/target at cost 1 = least cost
     assert best * (1 - 1e-5) <= plan.privacy.pcost <= best * 1.08
 
 
@@ -119,7 +121,7 @@ def test_empty_targets_and_targets_with_an_objective_are_refused() -> None:
 
 def test_what_a_plan_for_targets_prints() -> None:
     workload = nz.Workload.marginals(nz.Schema.from_sizes({"a": 4, "b": 3}), k=1)
-    assert "variance targets, met" in str(nz.plan(workload, targets=25.0))
+    assert "variance targets at the least privacy cost, met" in str(nz.plan(workload, targets=25.0))
     scaled = nz.plan(workload, targets={"a": 1.0, "b": 2.0}, budget=nz.zCDP(0.1))
     ratio = max(scaled.variance(workload["a"]).max(), scaled.variance(workload["b"]).max() / 2)
-    assert f"all scaled by {ratio:.4g}" in str(scaled)
+    assert f"all relaxed {ratio:.4g}-fold to stay within the budget" in str(scaled)

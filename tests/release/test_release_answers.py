@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles import prefix
-from workloads import ANY, random_workload
 
 import noiseplan as nz
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import NoiseplanError, PlanError, QueryError, SchemaError, UnanswerableError
+from oracles import prefix
+from workloads import ANY, random_workload
 
 ONE = nz.zCDP(0.5)
 SCHEMA = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2})
@@ -53,7 +53,7 @@ def test_tables_add_up(release: nz.Release) -> None:
 
 
 def test_factors_agree(release: nz.Release) -> None:
-    """Prefix sums are sums of values, ranges differences of prefix sums, rows of a matrix their mixture."""
+    """Prefix sums, ranges and rows of a matrix are the sums of cells that they should be."""
     cells = release.answer(nz.Query(SCHEMA, ["a", "b"])).estimate.reshape(4, 3)
     up_to = release.answer(nz.Query(SCHEMA, {"a": nz.Prefix(), "b": nz.Identity()})).estimate
     np.testing.assert_allclose(up_to.reshape(4, 3), prefix(4) @ cells, rtol=1e-9, atol=1e-9)
@@ -137,7 +137,7 @@ def test_a_release_of_many_tables() -> None:
     assert count == len(workload) == 1 + 30 + 435
 
 
-# --------------------------------------------------------------------------- errors that go with answers
+# --------------------------------------------------------------------- errors that go with answers
 
 
 def test_errors_are_those_of_the_plan(release: nz.Release, plan: nz.Plan) -> None:

@@ -1,7 +1,8 @@
 """The law of a release: thousands of them on a tiny domain, against the plan's exact covariance.
 
-Error rates: each check below fails for a right implementation with probability below 1e-6 (seeds are
-fixed, so it never does), and notices noise 10 % too small or too large with probability above 0.999.
+Error rates: each check fails for a right implementation with probability below 1e-6 (seeds are
+fixed, so it never does), and notices noise 10 % too small or too large with probability above
+0.999.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles import flat, probe, table_counts
 from scipy import stats
 
 import noiseplan as nz
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.release.answer import Answer
+from oracles import flat, probe, table_counts
 
 RELEASES = 1000
 TINY = 1e-6  # two-sided error rate of every check
@@ -62,7 +63,9 @@ def law_holds(answers: np.ndarray, exact: np.ndarray, covariance: np.ndarray) ->
     limit = stats.norm.isf(TINY / 2 / rank**2)
     return {
         # directions without variance stay without error: answers agree with each other
-        "consistent": bool(np.abs(error @ vectors[:, ~keep]).max(initial=0.0) < 1e-7 * np.sqrt(values[-1])),
+        "consistent": bool(
+            np.abs(error @ vectors[:, ~keep]).max(initial=0.0) < 1e-7 * np.sqrt(values[-1])
+        ),
         "mean": bool(count * (white.mean(axis=0) ** 2).sum() < stats.chi2.ppf(1 - TINY, rank)),
         "size": bool(low < (white**2).sum() < high),
         "covariance": bool(sigmas.max() < limit),
@@ -73,7 +76,7 @@ def law_holds(answers: np.ndarray, exact: np.ndarray, covariance: np.ndarray) ->
 def simulate(plan: nz.Plan, change: Callable[[np.ndarray], np.ndarray], seed: int) -> np.ndarray:
     """Answers from `RELEASES` measurements, with standard normal noise that was tampered with.
 
-    The measured numbers are linearly independent, so the only linear answer to Wx is WB⁺ times them.
+    The measured numbers are independent rows, so the only linear answer to Wx is WB⁺ times them.
     """
     rng = np.random.default_rng(seed)
     b, _ = probe(plan)
@@ -93,7 +96,7 @@ def plan() -> nz.Plan:
 
 @pytest.fixture(scope="module")
 def released(plan: nz.Plan) -> list[list[Answer]]:
-    """Through the front door, from a counted table, with seeds: an answer to each query each time."""
+    """Through the front door, with seeds: an answer to each query each time."""
     data = CountTensor(plan.workload.schema, COUNTS)
     queries = list(plan.workload)
     releases = (plan.release(data, seed=seed) for seed in range(RELEASES))
@@ -144,7 +147,9 @@ def test_releases_when_records_are_replaced() -> None:
 # --------------------------------------------------------------------------- intervals
 
 
-def covered(released: list[list[Answer]], number: int, level: float, simultaneous: bool) -> np.ndarray:
+def covered(
+    released: list[list[Answer]], number: int, level: float, simultaneous: bool
+) -> np.ndarray:
     """releases × rows of one query: whether the interval holds the true count."""
     exact = released[0][number].query.dense() @ COUNTS.ravel()
     inside = []
@@ -168,7 +173,9 @@ def test_pointwise_intervals_cover(released: list[list[Answer]], level: float) -
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.99])
-def test_simultaneous_intervals_cover_all_rows_at_once(released: list[list[Answer]], level: float) -> None:
+def test_simultaneous_intervals_cover_all_rows_at_once(
+    released: list[list[Answer]], level: float
+) -> None:
     """At least `level`, by Šidák; and pointwise intervals do not, so the difference matters."""
     low, _ = binomial_limits(level)
     for number in range(len(released[0])):
@@ -181,9 +188,13 @@ def test_independent_rows_are_covered_exactly() -> None:
     """One plain table: its cells are independent, and Šidák's level is exact."""
     schema = nz.Schema.from_sizes({"a": 3, "b": 2})
     plan = nz.plan(nz.Workload([nz.Query(schema, ["a", "b"])]), budget=nz.zCDP(0.5))
-    np.testing.assert_allclose(plan.covariance(plan.workload[0], plan.workload[0]), np.eye(6), atol=1e-9)
+    np.testing.assert_allclose(
+        plan.covariance(plan.workload[0], plan.workload[0]), np.eye(6), atol=1e-9
+    )
     data = CountTensor(schema, COUNTS)
-    released = [[plan.release(data, seed=seed).answer(plan.workload[0])] for seed in range(RELEASES)]
+    released = [
+        [plan.release(data, seed=seed).answer(plan.workload[0])] for seed in range(RELEASES)
+    ]
     hits = covered(released, 0, 0.8, simultaneous=True).all(axis=1).sum()
     low, high = binomial_limits(0.8)
     assert low <= hits <= high

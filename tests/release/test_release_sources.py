@@ -1,4 +1,4 @@
-"""One release from every kind of data: the same answers under one seed, frames of the library that came in."""
+"""One release from every kind of data: the same answers, frames of the library that came in."""
 
 from __future__ import annotations
 
@@ -125,7 +125,9 @@ def test_a_table_in_any_library(library: str, counts: np.ndarray, plan: nz.Plan)
     release = plan.release(counts, seed=1)
     frame = release.table("age", "sex", frame=library, level=0.9)
     assert isinstance(frame, FRAMES[library])
-    table = frame.to_pydict() if library == "pyarrow" else {n: list(frame[n]) for n in frame.columns}
+    table = (
+        frame.to_pydict() if library == "pyarrow" else {n: list(frame[n]) for n in frame.columns}
+    )
     assert list(table) == ["age", "sex", "estimate", "std_error", "lower", "upper"]
     assert table["age"] == [age for age in range(5) for _ in "FM"]
     assert table["sex"] == ["F", "M"] * 5

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from noiseplan.mechanisms.residual import ResidualMechanism
 
 
+NEGLIGIBLE = 1e-14
+
+
 def require(mechanism: ResidualMechanism, query: Query) -> None:
     """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
     if query.schema != mechanism.schema:
@@ -63,12 +66,18 @@ def _axis_matrices(query: Query) -> list[Matrix]:
 def _needs(mechanism: ResidualMechanism, query: Query, names: Sequence[str]) -> bool:
     """Whether ω_A enters the query with a coefficient other than zero."""
     if query.joint is not None:
-        scale = float(np.abs(query.joint).max())
-        return bool(np.abs(recovery(mechanism, query, names)).max(initial=0.0) > 1e-12 * scale)
+        pieces = [mechanism.basis(n) for n in query.attributes]
+        inside = [
+            np.trace(b.spread) if n in names else b.centre @ b.centre
+            for n, b in zip(query.attributes, pieces, strict=True)
+        ]
+        scale = float((query.joint**2).sum() * np.prod(inside))
+        return float((recovery(mechanism, query, names) ** 2).sum()) > NEGLIGIBLE * scale
     for name, factor in zip(query.attributes, query.matrices(), strict=True):
         basis = mechanism.basis(name)
         part = basis.spread if name in names else np.outer(basis.centre, basis.centre)
-        size = factor.quadratic_rows(np.eye(basis.size)).max()
-        if factor.quadratic_rows(part).max() <= 1e-20 * size:
+        size = factor.quadratic_rows(np.eye(basis.size)).sum() * np.trace(part)
+        # The planner's own measure of what is rounding (`planning.design.ROUNDING`).
+        if factor.quadratic_rows(part).sum() <= NEGLIGIBLE * size:
             return False
     return True

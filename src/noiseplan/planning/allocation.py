@@ -113,10 +113,44 @@ def share_for_total(privacy: Array, variance: Array, budget: float) -> Share:
 
 
 def share_for_loss(
-    privacy: Array, rows: sp.csr_array, budget: float,
-    loss: Smooth, start: Array,
+    privacy: Array, rows: sp.csr_array, budget: float, loss: Smooth, start: Array,
+    tolerance: float = 1e-7, rounds: int = 200,
 ) -> Share:  # fmt: skip
-    """Minimise a convex, nondecreasing, smooth loss of the variances rows × σ².
+    """Minimise a convex, nondecreasing, smooth loss of the variances rows × σ², at a cost below the
+    budget for every row of `privacy` (kinds of neighbours × subset types).
+
+    Notes
+    -----
+    With weights θ on the neighbours the problem has one cost, and its optimum is a lower bound. The
+    weights move to the neighbours that cost more, θ ← θ · cost/largest, until no one costs more
+    than the weighted mean. One kind of neighbour needs one round.
+    """
+    privacy = np.atleast_2d(privacy)
+    shares = np.full(len(privacy), 1.0 / len(privacy))
+    best, sigma2, stride, last = Share(start, np.inf, -np.inf), start, 1.0, (shares, -np.inf)
+    for _ in range(rounds):
+        mixed = _share_for_one_cost(shares @ privacy, rows, budget, loss, sigma2)
+        if mixed.bound < last[1] and stride > 1.0:  # overshot: back, and on with the safe step
+            (shares, _), stride = last, 1.0
+            continue
+        costs = privacy @ (1.0 / mixed.sigma2)
+        sigma2 = mixed.sigma2 * (costs.max() / budget)
+        value = loss(rows @ sigma2)[0]
+        better = value < best.value
+        best = Share(
+            sigma2 if better else best.sigma2, min(value, best.value), max(mixed.bound, best.bound)
+        )
+        if len(privacy) == 1 or best.value - best.bound <= tolerance * abs(best.value):
+            break
+        last, stride = (shares, mixed.bound), min(stride * 1.5, 100.0)
+        shares = _moved(shares, costs, stride)
+    return best
+
+
+def _share_for_one_cost(
+    privacy: Array, rows: sp.csr_array, budget: float, loss: Smooth, start: Array
+) -> Share:
+    """The same for a single cost Σ_a P_a/σ²_a.
 
     Notes
     -----
@@ -133,15 +167,11 @@ def share_for_loss(
         each = rows @ sigma2
         result, slope = loss(each * cost)
         by_y = (columns @ slope) * sigma2 * cost
-        return result, by_y - (slope @ each) * (privacy / sigma2) / budget
+        return result / scale, (by_y - (slope @ each) * (privacy / sigma2) / budget) / scale
 
+    scale = 1.0
     scale = abs(value(np.log(start))[0]) or 1.0
-
-    def scaled(y: Array) -> tuple[float, Array]:
-        result, slope = value(y)
-        return result / scale, slope / scale
-
-    _, best = minimise(scaled, np.log(start), steps=3000, gain=1e-15)
+    _, best = minimise(value, np.log(start), steps=3000, gain=1e-15)
     sigma2 = np.exp(best)
     sigma2 *= spend(privacy, sigma2) / budget
     each = rows @ sigma2

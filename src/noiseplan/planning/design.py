@@ -13,6 +13,9 @@ from noiseplan.planning.roles import Roles, find_roles
 from noiseplan.planning.terms import Terms, build_terms, joint_roles
 from noiseplan.queries import Workload
 
+# A part of a query a ten-millionth of what its factors could make of it is taken for rounding.
+ROUNDING = 1e-14
+
 
 @dataclass(frozen=True, eq=False)
 class Moments:
@@ -91,14 +94,19 @@ class Design:
                 gram = self.grams[pair]
                 if int(pair) in products:
                     squares = np.einsum("ij,ij->j", inverses[r], products[int(pair)])
-                    mean[pair], residual[pair] = squares[0], squares[1:].sum()
+                    size = np.einsum("ij,ij->j", inverses[r], inverses[r]) * np.trace(gram)
+                    mean[pair] = without_rounding(squares[0], size[0])
+                    residual[pair] = without_rounding(squares[1:].sum(), size[1:].sum())
                 elif role.plain:
                     mean[pair], residual[pair] = 1.0 / n, n - 1.0
                 elif gram is not None:  # one group only: nothing but the sum is ever asked
                     mean[pair] = gram[0, 0]
         joint = [
-            joint_coefficients(j, self.joint_inverses(j, inverses))[0].sum(axis=0).ravel()
+            without_rounding(
+                joint_coefficients(j, inner)[0].sum(axis=0).ravel(), _joint_scale(j, inner)
+            )
             for j in self.joints
+            for inner in [self.joint_inverses(j, inverses)]
         ]
         return Moments(
             residual, mean, self.sensitivities(betas), np.concatenate([*joint, np.zeros(0)])
@@ -119,6 +127,20 @@ class Design:
         log_p = self.terms.privacy_powers @ np.where(np.isfinite(log_beta), log_beta, -700.0)
         result: Array = self.terms.subset_count * np.exp(log_p)
         return result
+
+
+def without_rounding(square: Array, scale: Array) -> Array:
+    """Zero where a squared norm is no more than rounding can make of factors of that size."""
+    return np.where(square <= ROUNDING * scale, 0.0, square)
+
+
+def _joint_scale(joint: JointQuery, inverses: list[Array]) -> Array:
+    """‖M‖² ∏ ‖V_i or τ_i‖² of each subset of the axes: how large a coefficient could be."""
+    scale = np.array([(joint.tensor**2).sum()])
+    for inverse in inverses:
+        squares = np.einsum("ij,ij->j", inverse, inverse)
+        scale = np.outer(scale, [squares[0], squares[1:].sum()]).ravel()
+    return scale
 
 
 def joint_coefficients(joint: JointQuery, inverses: list[Array]) -> tuple[Array, list[Array]]:

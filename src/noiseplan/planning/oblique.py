@@ -33,7 +33,8 @@ def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Arra
     variance = terms.by_subset(weighted)
     privacy = design.privacy_weights(moments.sensitivity)
     # J = Σ_a √(P_a V_a)  ⇒  ∂J/∂V_a = ½ √(P_a/V_a)
-    slope = 0.5 * np.sqrt(privacy / np.maximum(variance, np.finfo(float).tiny))
+    ratio = np.divide(privacy, variance, out=np.zeros_like(privacy), where=variance > 0)
+    slope = 0.5 * np.sqrt(ratio)
     by_residual, by_mean = terms.gradient(
         slope[terms.subset] * weighted, moments.residual, moments.mean
     )

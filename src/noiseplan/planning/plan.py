@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.residual import ResidualMechanism
@@ -21,7 +22,6 @@ from noiseplan.planning.rows import worst_rows
 from noiseplan.planning.solve import group_inverses, type_matrix
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
-from noiseplan.intervals import half_width_factor
 
 
 @dataclass(frozen=True, eq=False, repr=False)

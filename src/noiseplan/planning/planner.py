@@ -110,7 +110,7 @@ def _solution(
 ) -> Solution:
     if planner == "residual+":
         rows = optimise_upright(design)
-        return share_given_bases(design, rows, objective, budget, neighbours, rows)
+        return share_given_bases(design, rows, objective, budget, neighbours)
     if planner == "product":
         return _product(design, objective, budget, neighbours)
     return solve(design, optimise_total(design), objective, budget, neighbours)

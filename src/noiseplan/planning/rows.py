@@ -11,8 +11,8 @@ b_i): only those rows need to be looked at for the worst variance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
-from math import prod
+from itertools import combinations_with_replacement, pairwise, product
+from math import factorial, prod
 
 import numpy as np
 import scipy.sparse as sp
@@ -105,18 +105,56 @@ def hull_rows(points: Array) -> IntArray:
 
 def row_coefficients(
     design: Design, row: RowType, points: list[Array], inverses: dict[int, Array]
-) -> Array:
-    """Rows × 2^k: the coefficient of σ² of each subset in the variance of each (chosen) row."""
+) -> tuple[Array, IntArray, Array]:
+    """The variance of every (chosen) row as a linear function of σ².
+
+    Returns coefficients (rows × choices), the subset type of each choice (−1 for none), and how
+    many rows of the query each row stands for: attributes of one pair may be exchanged, so only
+    combinations of their rows are listed, not arrangements.
+    """
     if row.joint >= 0:
         joint = design.joints[row.joint]
         squares, _ = joint_coefficients(joint, design.joint_inverses(joint, inverses))
-        return squares.reshape(len(squares), -1)
-    result = np.ones((1, 1))
-    for pair in row.pairs:
-        table = points[pair]
-        # every row so far with every row of this pair; b when outside the subset, a when inside
-        result = np.einsum("rs,qi->rqsi", result, table).reshape(len(result) * len(table), -1)
-    return result
+        return squares.reshape(len(squares), -1), row.subsets, np.ones(len(squares))
+    pairs, often = np.unique(row.pairs, return_counts=True)
+    values, repeats = np.ones((1, 1)), np.ones(1)
+    for pair, k in zip(pairs, often, strict=True):
+        polynomials, arrangements = _combined_rows(points[pair], int(k))
+        values = np.einsum("rs,qj->rqsj", values, polynomials)
+        values = values.reshape(-1, values.shape[2] * values.shape[3])
+        repeats = np.outer(repeats, arrangements).ravel()
+    choices = product(*(range(k + 1) for k in often))
+    return values, np.array([_subset_of(row, pairs, choice) for choice in choices]), repeats
+
+
+def _combined_rows(table: Array, k: int) -> tuple[Array, Array]:
+    """∏ (b + a z) over each combination of k rows of a table [b | a], and its arrangements.
+
+    The coefficient of z^j collects all ways to have j of the k attributes inside the subset.
+    """
+    picks = np.array(list(combinations_with_replacement(range(len(table)), k)), dtype=np.int64)
+    polynomial = np.ones((len(picks), 1))
+    for column in picks.T:
+        b, a = table[column, 0, None], table[column, 1, None]
+        zero = np.zeros((len(picks), 1))
+        polynomial = np.hstack([polynomial * b, zero]) + np.hstack([zero, polynomial * a])
+    arrangements = np.full(len(picks), float(factorial(k)))
+    run = np.ones(len(picks))
+    for left, right in pairwise(picks.T):
+        run = np.where(left == right, run + 1, 1)
+        arrangements /= run
+    return polynomial, arrangements
+
+
+def _subset_of(row: RowType, pairs: IntArray, choice: tuple[int, ...]) -> int:
+    """The subset type with `choice[p]` attributes of each distinct pair inside."""
+    wanted = dict(zip(pairs.tolist(), choice, strict=True))
+    place = 0
+    for pair in row.pairs:  # the first ones of each pair are inside, as good as any
+        inside = wanted[pair] > 0
+        wanted[pair] -= inside
+        place = 2 * place + inside
+    return int(row.subsets[place])
 
 
 def worst_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, IntArray]:
@@ -125,8 +163,8 @@ def worst_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array
     corners = [table[hull_rows(table)] for table in points]
     pieces, owners = [plain_rows(design, inverses)], [plain_types(design)]
     for row in row_types(design):
-        values = row_coefficients(design, row, corners, inverses)
-        pieces.append(_sparse_rows(design, row, values))
+        values, subsets, _ = row_coefficients(design, row, corners, inverses)
+        pieces.append(_sparse_rows(design, values, subsets))
         owners.append(np.full(len(values), row.number))
     return sp.csr_array(sp.vstack(pieces)), np.concatenate(owners)
 
@@ -163,17 +201,19 @@ def all_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, 
     pieces, owners = [plain_rows(design, inverses)], [chosen]
     often = [(design.type_rows * design.roles.type_count)[chosen].astype(float)]
     for row in row_types(design):
-        values = row_coefficients(design, row, points, inverses)
-        pieces.append(_sparse_rows(design, row, values))
+        values, subsets, repeats = row_coefficients(design, row, points, inverses)
+        pieces.append(_sparse_rows(design, values, subsets))
         owners.append(np.full(len(values), row.number))
-        repeats = design.type_rows[row.number] / len(values) * design.roles.type_count[row.number]
-        often.append(np.full(len(values), repeats))
+        shared = (
+            design.type_rows[row.number] / repeats.sum()
+        )  # rows that differ in plain values only
+        often.append(repeats * shared * design.roles.type_count[row.number])
     return sp.csr_array(sp.vstack(pieces)), np.concatenate(owners), np.concatenate(often)
 
 
-def _sparse_rows(design: Design, row: RowType, values: Array) -> sp.csr_array:
-    known = row.subsets >= 0
+def _sparse_rows(design: Design, values: Array, subsets: IntArray) -> sp.csr_array:
+    known = subsets >= 0
     owner = np.repeat(np.arange(len(values)), known.sum())
-    column = np.tile(row.subsets[known], len(values))
+    column = np.tile(subsets[known], len(values))
     shape = (len(values), design.terms.subsets)
     return sp.csr_array((values[:, known].ravel(), (owner, column)), shape=shape)

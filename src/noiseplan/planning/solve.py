@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,7 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
+from noiseplan.planning.oblique import optimise_upright
 from noiseplan.planning.rows import all_rows, worst_rows
 from noiseplan.planning.smooth import Smooth
 from noiseplan.planning.worst import POWERS, optimise_worst
@@ -83,24 +84,23 @@ def solve(
     neighbours: str,
 ) -> Solution:
     """The best bases found for the objective, starting from those planned for the total."""
-    start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours, total_rows)
-    if isinstance(objective, TotalVariance):
-        return start
-    candidates = [share_given_bases(design, total_rows, objective, budget, neighbours, total_rows)]
-    if design.free and not isinstance(objective, ConvexLoss):
+    starts = [total_rows]
+    if neighbours == "replace" and design.free:
+        # The total is free then, which the bases planned for adding and removing do not know.
+        starts.append(optimise_upright(design))
+    if design.free and isinstance(objective, WorstVariance | PNormVariance):
         fixed = isinstance(objective, PNormVariance)
         powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
-        rows, _ = optimise_worst(design, total_rows, start.sigma2, powers, count_rows=fixed)
-        candidates.append(
-            share_given_bases(design, rows, objective, budget, neighbours, total_rows)
-        )
-    return min(candidates, key=lambda solution: solution.share.value)
+        start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours)
+        starts.append(optimise_worst(design, total_rows, start.sigma2, powers, count_rows=fixed)[0])
+    found = [share_given_bases(design, rows, objective, budget, neighbours) for rows in starts]
+    best = min(found, key=lambda solution: solution.share.value)
+    return replace(best, total_rows=total_rows)
 
 
 def share_given_bases(
-    design: Design, rows: dict[int, Array], objective: Objective, budget: float, neighbours: str,
-    total_rows: dict[int, Array],
-) -> Solution:  # fmt: skip
+    design: Design, rows: dict[int, Array], objective: Objective, budget: float, neighbours: str
+) -> Solution:
     """The best σ² for these bases."""
     bases = role_bases(design, rows)
     privacy = privacy_rows(design, bases, neighbours)
@@ -112,7 +112,7 @@ def share_given_bases(
         share = _worst(design, bases, privacy, budget)
     else:
         share = _smooth(design, bases, privacy, matrix, objective, budget, total)
-    return Solution(rows, bases, privacy, share, total_rows)
+    return Solution(rows, bases, privacy, share, rows)
 
 
 def _worst(design: Design, bases: dict[int, Basis], privacy: Array, budget: float) -> Share:
@@ -127,8 +127,6 @@ def _smooth(
 ) -> Share:  # fmt: skip
     """p-norms over rows, and losses of one number per query."""
     measured = np.isfinite(start.sigma2) & (start.sigma2 > 0)
-    precision = np.divide(1.0, start.sigma2, out=np.zeros_like(start.sigma2), where=measured)
-    mixed = privacy[np.argmax(privacy @ precision)]
     if isinstance(objective, PNormVariance):
         rows, owner, often = all_rows(design, group_inverses(design, bases))
         rows = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
@@ -140,21 +138,19 @@ def _smooth(
         loss = _own_loss(objective)
         objective.check_convex(rows @ np.where(measured, start.sigma2, 0.0))
     rows = sp.csr_array(rows[:, measured])
-    share = share_for_loss(mixed[measured], rows, budget, loss, start.sigma2[measured])
+    share = share_for_loss(privacy[:, measured], rows, budget, loss, start.sigma2[measured])
     sigma2 = start.sigma2.copy()
     sigma2[measured] = share.sigma2
-    # Planned for one kind of neighbour; scaled so that the worst of them costs the budget.
-    sigma2 *= spend(privacy, sigma2) / budget
-    return Share(sigma2, loss(rows @ sigma2[measured])[0], share.bound)
+    return Share(sigma2, share.value, share.bound)
 
 
 def _p_norm(p: float, often: Array) -> Smooth:
     def loss(variances: Array) -> tuple[float, Array]:
         largest = variances.max()
-        powers = often * (variances / largest) ** p
-        norm = powers.sum() ** (1 / p)
-        slope = powers / (variances / largest) * powers.sum() ** (1 / p - 1)
-        return float(largest * norm), slope
+        relative = variances / largest
+        total = (often * relative**p).sum()
+        slope = often * relative ** (p - 1) * total ** (1 / p - 1)
+        return float(largest * total ** (1 / p)), slope
 
     return loss
 

@@ -64,7 +64,9 @@ def optimise_worst(
     With `count_rows` every row counts as often as it occurs (a true p-norm for a fixed p).
     """
     chart = Chart.of(rows)
-    measured = np.where(np.isfinite(sigma2), sigma2, np.max(sigma2[np.isfinite(sigma2)]) * 1e6)
+    # What is not measured, or exact (a total that costs nothing), starts at some ordinary noise.
+    ordinary = np.isfinite(sigma2) & (sigma2 > 0)
+    measured = np.where(ordinary, sigma2, np.median(sigma2[ordinary]) if ordinary.any() else 1.0)
     x = np.concatenate([np.log(measured), chart.pack(rows)])
     for power in powers:
         problem = _problem(design, chart.points(x[len(sigma2) :]), power, count_rows)

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from noiseplan.errors import QueryError
+from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
-from noiseplan.intervals import half_width_factor
 
 FRAMES = ("pandas", "polars", "pyarrow")
 
@@ -76,7 +76,7 @@ class Answer:
         if self.query.rows > shown:
             lines.append(f"… {self.query.rows - shown:,} more rows")
         kind = "simultaneous" if self.simultaneous else "pointwise"
-        lines.append(f"{self.level:.0%} {kind} intervals, covering noise only")
+        lines.append(f"{100 * self.level:g}% {kind} intervals, covering noise only")
         return "\n".join(lines)
 
 

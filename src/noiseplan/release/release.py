@@ -110,6 +110,8 @@ def make_release(plan: Plan, data: object, seed: int | None) -> Release:
     """Open the data, count, add noise once."""
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
         raise PlanError(f"a seed is an integer (for tests only), found {seed!r}")
+    if seed is not None and seed < 0:
+        raise PlanError(f"a seed is not negative, found {seed}")
     source = open_source(data, plan.workload.schema)
     sampler = NormalSampler(None if seed is None else int(seed))
     with progress("counting and measuring", len(plan.mechanism.blocks)) as advance:

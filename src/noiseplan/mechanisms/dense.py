@@ -1,0 +1,90 @@
+"""An explicit matrix mechanism over a small domain: measure Ax + z, answer WA⁺(Ax + z)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import UnanswerableError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
+from noiseplan.queries import Query, Workload
+from noiseplan.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class DenseMechanism:
+    """Strategy A (rows × domain) with independent noise of variance one on every row.
+
+    The cost matrix is AᵀA; the best linear unbiased estimate of Wx is WA⁺ω with covariance
+    WA⁺A⁺ᵀWᵀ, for W in the row space of A.
+    """
+
+    schema: Schema
+    strategy: Array
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return np.asarray(np.linalg.pinv(self.strategy, rcond=1e-10), dtype=np.float64)
+
+    @property
+    def numbers(self) -> int:
+        return len(self.strategy)
+
+    @property
+    def steps(self) -> int:
+        return 1
+
+    def describe(self) -> str:
+        return f"{self.numbers:,} noisy numbers over all {self.schema.size:,} cells"
+
+    def cost_matrix(self) -> Array:
+        return self.strategy.T @ self.strategy
+
+    def measure(
+        self,
+        marginals: Marginals,
+        sample: Sampler,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Measurements:
+        every = np.arange(len(self.schema), dtype=np.int64)[None, :]
+        counts = np.asarray(marginals(every), dtype=np.float64).ravel()
+        progress(1)
+        return Measurements((self.strategy @ counts + sample((self.numbers,)),))
+
+    def require(self, query: Query) -> None:
+        if query.schema != self.schema:
+            raise UnanswerableError("the query is about another schema than the plan")
+        rows = query.dense()
+        missed = np.abs(rows - (rows @ self._inverse) @ self.strategy).max(axis=1)
+        if (missed > 1e-7 * np.abs(rows).max(axis=1)).any():
+            raise UnanswerableError(
+                f"{query.name!r} is not determined by what the plan measures: add a query on "
+                f"{list(query.attributes)} with these rows to the workload"
+            )
+
+    def _weights(self, query: Query) -> Array:
+        """WA⁺: how each row is put together from the measured numbers."""
+        self.require(query)
+        return query.dense() @ self._inverse
+
+    def answer(self, measured: Measurements, query: Query) -> Array:
+        return self._weights(query) @ measured.values[0]
+
+    def batches(
+        self, measured: Measurements, workload: Workload
+    ) -> Iterator[tuple[IntArray, Array]]:
+        for position, query in enumerate(workload):
+            estimates = self.answer(measured, query).reshape(*query.shape, 1)
+            yield np.array([position]), estimates
+
+    def variance(self, query: Query) -> Array:
+        weights = self._weights(query)
+        return np.asarray(np.einsum("ri,ri->r", weights, weights))
+
+    def covariance(self, query: Query, other: Query) -> Array:
+        return self._weights(query) @ self._weights(other).T

@@ -32,3 +32,7 @@ class DataError(NoiseplanError, ValueError):
 
 class UnanswerableError(NoiseplanError, ValueError):
     """A query lies outside the span of what the plan measures."""
+
+
+class NoiseError(NoiseplanError, ValueError):
+    """Noise was asked for that no sampler here draws: a bad variance, scale, size or source."""

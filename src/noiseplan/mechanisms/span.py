@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from noiseplan.mechanisms.residual import ResidualMechanism
 
 
-NEGLIGIBLE = 1e-14
+# Squared norms this much smaller than what their factors could make are taken for rounding.
+ROUNDING = 1e-26
 
 
 def require(mechanism: ResidualMechanism, query: Query) -> None:
@@ -64,20 +65,21 @@ def _axis_matrices(query: Query) -> list[Matrix]:
 
 
 def _needs(mechanism: ResidualMechanism, query: Query, names: Sequence[str]) -> bool:
-    """Whether ω_A enters the query with a coefficient other than zero."""
+    """Whether ω_A enters the query with a coefficient other than rounding."""
     if query.joint is not None:
-        pieces = [mechanism.basis(n) for n in query.attributes]
-        inside = [
-            np.trace(b.spread) if n in names else b.centre @ b.centre
-            for n, b in zip(query.attributes, pieces, strict=True)
+        bases = {n: mechanism.basis(n) for n in query.attributes}
+        sizes = [
+            np.trace(b.spread) if n in names else b.centre @ b.centre for n, b in bases.items()
         ]
-        scale = float((query.joint**2).sum() * np.prod(inside))
-        return float((recovery(mechanism, query, names) ** 2).sum()) > NEGLIGIBLE * scale
+        largest = float((query.joint**2).sum() * np.prod(sizes))
+        return float((recovery(mechanism, query, names) ** 2).sum()) > ROUNDING * largest
     for name, factor in zip(query.attributes, query.matrices(), strict=True):
-        basis = mechanism.basis(name)
-        part = basis.spread if name in names else np.outer(basis.centre, basis.centre)
-        size = factor.quadratic_rows(np.eye(basis.size)).sum() * np.trace(part)
-        # The planner's own measure of what is rounding (`planning.design.ROUNDING`).
-        if factor.quadratic_rows(part).sum() <= NEGLIGIBLE * size:
+        size = factor.quadratic_rows(np.eye(factor.shape[1]))
+        centre = mechanism.basis(name).centre
+        if name in names:  # rows that give every value the same weight ask for the sum alone
+            uneven = size - factor.matmul(np.ones((len(centre), 1)))[:, 0] ** 2 / len(centre)
+            if (uneven <= 1e-14 * size).all():
+                return False
+        elif (factor.matmul(centre[:, None]) ** 2).sum() <= ROUNDING * size.sum() * centre @ centre:
             return False
     return True

@@ -13,8 +13,8 @@ from noiseplan.planning.roles import Roles, find_roles
 from noiseplan.planning.terms import Terms, build_terms, joint_roles
 from noiseplan.queries import Workload
 
-# A part of a query a ten-millionth of what its factors could make of it is taken for rounding.
-ROUNDING = 1e-14
+# Squared norms this much smaller than what their factors could make are taken for rounding.
+ROUNDING = 1e-26
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,15 @@ class Design:
         """Roles whose basis is there to be optimised."""
         return [r for r, role in enumerate(self.roles.roles)
                 if not role.plain and self.group_count(r) > 1]  # fmt: skip
+
+    @cached_property
+    def constant(self) -> set[int]:
+        """Pairs whose rows give every value the same weight: they ask for nothing but the sum."""
+        return {
+            pair
+            for pair, gram in enumerate(self.grams)
+            if gram is not None and np.ptp(gram) <= 1e-14 * np.abs(gram).max()
+        }
 
     def group_count(self, role: int) -> int:
         return int(self.groups[role].max()) + 1
@@ -96,7 +105,8 @@ class Design:
                     squares = np.einsum("ij,ij->j", inverses[r], products[int(pair)])
                     size = np.einsum("ij,ij->j", inverses[r], inverses[r]) * np.trace(gram)
                     mean[pair] = without_rounding(squares[0], size[0])
-                    residual[pair] = without_rounding(squares[1:].sum(), size[1:].sum())
+                    if int(pair) not in self.constant:
+                        residual[pair] = without_rounding(squares[1:].sum(), size[1:].sum())
                 elif role.plain:
                     mean[pair], residual[pair] = 1.0 / n, n - 1.0
                 elif gram is not None:  # one group only: nothing but the sum is ever asked

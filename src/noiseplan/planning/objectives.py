@@ -92,11 +92,11 @@ class ConvexLoss(Objective):
     def _differences(self, variances: Array) -> Array:
         slope = np.empty_like(variances)
         for i, v in enumerate(variances):
-            step = 1e-5 * v
             up, down = variances.copy(), variances.copy()
-            up[i] += step
-            down[i] -= step
-            slope[i] = (float(self.function(up)) - float(self.function(down))) / (2 * step)
+            up[i] += 1e-5 * (v or variances.max())
+            down[i] -= 1e-5 * v
+            rise = float(self.function(up)) - float(self.function(down))
+            slope[i] = rise / (up[i] - down[i])
         return slope
 
     def check_convex(self, at: Array) -> None:

@@ -1,0 +1,255 @@
+"""What may happen to a ledger, and how each act is written as JSON and read back, strictly."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, cast, final
+
+from noiseplan.ledger.balance import Limits
+from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
+
+FORMAT: Final = 1
+Status = Literal["reserved", "released", "failed"]
+Json = dict[str, Any]
+
+CURRENCIES: Final[dict[str, type[zCDP] | type[GDP] | type[ApproxDP]]] = {
+    "zCDP": zCDP,
+    "GDP": GDP,
+    "ApproxDP": ApproxDP,
+}
+
+
+class Act(ABC):
+    """One thing that happened; each is a row of the history."""
+
+    @abstractmethod
+    def json(self) -> Json:
+        """The act as plain JSON, its `kind` included."""
+
+
+@final
+@dataclass(frozen=True)
+class Started(Act):
+    """The ledger was made. Its random identity makes every ledger's hashes its own."""
+
+    identity: str
+    software: str
+
+    def json(self) -> Json:
+        return {"kind": "ledger", "format": FORMAT, **asdict(self)}
+
+
+@final
+@dataclass(frozen=True)
+class Opened(Act):
+    """A dataset was given its budget."""
+
+    dataset: str
+    budget: Budget
+    limits: Limits
+    neighbours: Neighbours
+    note: str
+
+    def json(self) -> Json:
+        return {
+            "kind": "dataset",
+            "dataset": self.dataset,
+            "budget": budget_json(self.budget),
+            "limits": asdict(self.limits),
+            "neighbours": self.neighbours,
+            "note": self.note,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Changed(Act):
+    """A dataset's budget was replaced, for a stated reason."""
+
+    dataset: str
+    budget: Budget
+    limits: Limits
+    reason: str
+
+    def json(self) -> Json:
+        return {
+            "kind": "budget",
+            "dataset": self.dataset,
+            "budget": budget_json(self.budget),
+            "limits": asdict(self.limits),
+            "reason": self.reason,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Reserved(Act):
+    """A release was charged, before its noise was drawn. Its row number is the entry's id."""
+
+    dataset: str
+    guarantee: Guarantee
+    purpose: str
+    plan_hash: str
+
+    def json(self) -> Json:
+        return {
+            "kind": "reserved",
+            "dataset": self.dataset,
+            **asdict(self.guarantee),
+            "purpose": self.purpose,
+            "plan_hash": self.plan_hash,
+        }
+
+
+@final
+@dataclass(frozen=True)
+class Settled(Act):
+    """An entry ended: released, or failed (and stays charged: its noise may have been seen)."""
+
+    dataset: str
+    entry: int
+    status: Literal["released", "failed"]
+    note: str
+
+    def json(self) -> Json:
+        return {
+            "kind": self.status,
+            "dataset": self.dataset,
+            "entry": self.entry,
+            "note": self.note,
+        }
+
+
+def read_act(content: Json) -> Act:
+    """The act that `content` describes.
+
+    Raises
+    ------
+    ValueError
+        For an unknown kind, a field too many or too few, a wrong type, a number out of range.
+    """
+    fields = Fields(content)
+    kind = fields.text("kind")
+    if kind not in READERS:
+        raise ValueError(f"unknown kind {kind!r}")
+    act = READERS[kind](fields)
+    fields.end()
+    return act
+
+
+def budget_json(budget: Budget) -> Json:
+    """A budget as plain JSON."""
+    return {"currency": type(budget).__name__, **asdict(budget)}
+
+
+class Fields:
+    """The fields of one JSON object, each to be taken once and as the right type."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self._left = dict(content)
+
+    def text(self, name: str) -> str:
+        return cast(str, self._take(name, str))
+
+    def integer(self, name: str) -> int:
+        return cast(int, self._take(name, int))
+
+    def number(self, name: str) -> float:
+        value = cast(float, self._take(name, float))
+        if not 0 <= value <= sys.float_info.max:
+            raise ValueError(f"{name} is {value!r}, not a number from 0 upwards")
+        return value
+
+    def inner(self, name: str) -> Fields:
+        return Fields(cast(Json, self._take(name, dict)))
+
+    def null(self, name: str) -> bool:
+        """Whether the field holds null; it is then taken."""
+        found = name in self._left and self._left[name] is None
+        if found:
+            del self._left[name]
+        return found
+
+    def numbers(self) -> dict[str, float]:
+        """All that is left, as numbers."""
+        return {name: self.number(name) for name in list(self._left)}
+
+    def end(self) -> None:
+        if self._left:
+            raise ValueError(f"unexpected fields {', '.join(map(repr, self._left))}")
+
+    def _take(self, name: str, kind: type) -> object:
+        value = self._left.pop(name, None)
+        if type(value) is not kind:  # exactly: True is no integer here and 1 no float
+            raise ValueError(f"{name} is {value!r}, not a {kind.__name__}")
+        return value
+
+
+def _started(fields: Fields) -> Started:
+    version = fields.integer("format")
+    if version != FORMAT:
+        raise ValueError(f"format {version}, not {FORMAT}")
+    return Started(fields.text("identity"), fields.text("software"))
+
+
+def _opened(fields: Fields) -> Opened:
+    neighbours = cast(Neighbours, fields.text("neighbours"))
+    Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
+    return Opened(
+        fields.text("dataset"), _budget(fields), _limits(fields), neighbours, fields.text("note")
+    )
+
+
+def _changed(fields: Fields) -> Changed:
+    return Changed(fields.text("dataset"), _budget(fields), _limits(fields), fields.text("reason"))
+
+
+def _reserved(fields: Fields) -> Reserved:
+    law = cast(Law, fields.text("law"))
+    neighbours = cast(Neighbours, fields.text("neighbours"))
+    guarantee = Guarantee(fields.number("pcost"), law, neighbours)
+    return Reserved(
+        fields.text("dataset"), guarantee, fields.text("purpose"), fields.text("plan_hash")
+    )
+
+
+def _released(fields: Fields) -> Settled:
+    return Settled(
+        fields.text("dataset"), fields.integer("entry"), "released", fields.text("note")
+    )
+
+
+def _failed(fields: Fields) -> Settled:
+    return Settled(fields.text("dataset"), fields.integer("entry"), "failed", fields.text("note"))
+
+
+def _budget(fields: Fields) -> Budget:
+    inner = fields.inner("budget")
+    currency = inner.text("currency")
+    if currency not in CURRENCIES:
+        raise ValueError(f"unknown currency {currency!r}")
+    try:
+        return CURRENCIES[currency](**inner.numbers())
+    except TypeError as error:  # a parameter too many or too few
+        raise ValueError(f"not a budget: {error}") from None
+
+
+def _limits(fields: Fields) -> Limits:
+    inner = fields.inner("limits")
+    zcdp = None if inner.null("zcdp") else inner.number("zcdp")
+    limits = Limits(inner.number("gaussian"), zcdp)
+    inner.end()
+    return limits
+
+
+READERS: Final[dict[str, Callable[[Fields], Act]]] = {
+    "ledger": _started,
+    "dataset": _opened,
+    "budget": _changed,
+    "reserved": _reserved,
+    "released": _released,
+    "failed": _failed,
+}

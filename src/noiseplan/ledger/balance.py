@@ -1,0 +1,179 @@
+"""What a dataset may spend, what it has spent and what is left: all of the accounting."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import final
+
+from noiseplan.errors import BudgetError
+from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
+from noiseplan.privacy.rounding import fraction_down, fraction_up, product_down
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """The largest total pcost within a budget, by what is known of the noise; rounded down.
+
+    A ledger keeps these numbers beside the budget. The same history is then judged by the same
+    numbers on every machine, though a conversion from (ε, δ) may differ there in its last digit.
+
+    Parameters
+    ----------
+    gaussian
+        If every release is continuous Gaussian.
+    zcdp
+        If some release is only known to be zCDP; None where that cannot be shown to fit (GDP).
+
+    Examples
+    --------
+    >>> from noiseplan.privacy import GDP, zCDP
+    >>> Limits.of(zCDP(0.5)), Limits.of(GDP(1.5))
+    (Limits(gaussian=1.0, zcdp=1.0), Limits(gaussian=2.25, zcdp=None))
+    """
+
+    gaussian: float
+    zcdp: float | None
+
+    @classmethod
+    def of(cls, budget: Budget) -> Limits:
+        """What the budget admits."""
+        if not isinstance(budget, zCDP | GDP | ApproxDP):
+            raise BudgetError(
+                f"a ledger keeps budgets in zCDP, GDP or ApproxDP; got {budget!r}. Pure ε-DP "
+                f"implies ρ = ε²/2: state the budget as zCDP(rho=…)"
+            )
+        zcdp = None
+        if not isinstance(budget, GDP):
+            zcdp = _finite(product_down(2.0, budget.zcdp_rho()))
+        return cls(_finite(budget.gaussian_pcost()), zcdp)
+
+    def limit(self, law: Law) -> float | None:
+        """The limit on the total if its law is this one."""
+        return self.gaussian if law == "gaussian" else self.zcdp
+
+
+@final
+@dataclass(frozen=True)
+class Balance:
+    """A dataset's budget and what is spent of it, at one moment.
+
+    Parameters
+    ----------
+    dataset
+        Its name in the ledger.
+    budget, limits
+        The budget in its owner's currency, and the largest total cost within it.
+    neighbours
+        What "one record" means for this budget: `"add-remove"` or `"replace"`.
+    note
+        What was said of the dataset when it was opened.
+    total
+        The exact sum of the privacy costs 2ρ = μ² of all entries, failed ones included.
+    law
+        `"gaussian"` while every entry is continuous Gaussian, `"zcdp"` from the first that is not.
+    entries
+        How many releases were charged.
+
+    Examples
+    --------
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> fresh = Balance.opened("census", zCDP(1.0))
+    >>> balance = fresh.after(Guarantee(0.5, law="zcdp"))
+    >>> balance.spent.rho, balance.left()
+    (0.25, zCDP(rho=0.75))
+    >>> balance.fits(Guarantee(1.5)), balance.fits(Guarantee(1.5000000000000002))
+    (True, False)
+    >>> print(balance)
+    dataset 'census': budget ρ = 1 (zCDP), neighbours add-remove
+      spent  ρ = 0.25, in 1 release
+      left   ρ = 0.75
+    """
+
+    dataset: str
+    budget: Budget
+    limits: Limits
+    neighbours: Neighbours = "add-remove"
+    note: str = ""
+    total: Fraction = Fraction(0)
+    law: Law = "gaussian"
+    entries: int = 0
+
+    @classmethod
+    def opened(
+        cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove", note: str = ""
+    ) -> Balance:
+        """The balance of a dataset that has spent nothing."""
+        return cls(dataset, budget, Limits.of(budget), neighbours, note)
+
+    @property
+    def spent(self) -> Guarantee:
+        """The guarantee of everything charged so far, as `Guarantee.compose` would give it."""
+        # total ≤ limit, which is a float, so the smallest float above total is at most the limit.
+        return Guarantee(fraction_up(self.total), self.law, self.neighbours)
+
+    def room(self, law: Law = "zcdp") -> float:
+        """The largest pcost that one more release of this law may have; rounded down."""
+        limit = self.limits.limit(self._with(law))
+        return 0.0 if limit is None else max(0.0, fraction_down(Fraction(limit) - self.total))
+
+    def left(self, law: Law | None = None) -> zCDP | None:
+        """What is left, as a budget to plan the next release with; None if nothing is.
+
+        Parameters
+        ----------
+        law
+            Of the release to come. By default `"zcdp"` (discrete noise) where the budget admits
+            it, `"gaussian"` under GDP.
+
+        Notes
+        -----
+        A plan within zCDP(ρ) has pcost ≤ 2ρ, with discrete noise and with continuous noise alike.
+        So the answer is in ρ whatever the currency of the budget, and such a plan always fits.
+        """
+        if law is None:
+            law = "gaussian" if self.limits.zcdp is None else "zcdp"
+        rho = product_down(self.room(law), 0.5)  # 2ρ ≤ room
+        return zCDP(rho) if rho > 0 else None
+
+    def fits(self, guarantee: Guarantee) -> bool:
+        """Whether one more release with this guarantee keeps the total within the budget."""
+        limit = self.limits.limit(self._with(guarantee.law))
+        if limit is None or guarantee.neighbours != self.neighbours:
+            return False
+        # Exact on both sides: no spend is too small to count and none is charged an ulp too much.
+        return guarantee.pcost < math.inf and self.total + Fraction(guarantee.pcost) <= limit
+
+    def after(self, guarantee: Guarantee) -> Balance:
+        """The balance once a release with this guarantee is charged."""
+        return replace(
+            self,
+            total=self.total + Fraction(guarantee.pcost),
+            law=self._with(guarantee.law),
+            entries=self.entries + 1,
+        )
+
+    def under(self, budget: Budget, limits: Limits) -> Balance:
+        """The same spending under another budget."""
+        return replace(self, budget=budget, limits=limits)
+
+    def overspent(self) -> bool:
+        """Whether what was spent does not fit the budget, as may be when the budget changes."""
+        limit = self.limits.limit(self.law)
+        return self.total > 0 if limit is None else self.total > limit
+
+    def _with(self, law: Law) -> Law:
+        # Gaussian noise is zCDP as well, but not the other way round.
+        return "gaussian" if self.law == law == "gaussian" else "zcdp"
+
+    def __str__(self) -> str:
+        from noiseplan.ledger.words import describe
+
+        return describe(self)
+
+
+def _finite(limit: float) -> float:
+    return min(limit, sys.float_info.max)  # rounding down from infinity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, final
 
 from noiseplan.ledger.acts import Status
 from noiseplan.privacy import Guarantee, Law, zCDP
@@ -61,7 +61,7 @@ class Account:
     ...     with census.charge(Guarantee(0.5, law="zcdp"), purpose="yearly tables") as entry:
     ...         noisy = 41 + 1  # noise is drawn here, after the charge is on disk
     ...     print(census.left(), census.entries()[0].status)
-    zCDP(rho=0.75) released
+    ρ = 0.75 (zCDP) released
     """
 
     ledger: Ledger
@@ -92,6 +92,3 @@ class Account:
     ) -> AbstractContextManager[Entry]:
         """Charge a release around the block that makes it; see `Ledger.charge`."""
         return self.ledger.charge(self.dataset, guarantee, purpose=purpose, plan_hash=plan_hash)
-
-
-Outcome = Literal["released", "failed"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, cast, final
@@ -22,17 +21,9 @@ CURRENCIES: Final[dict[str, type[zCDP] | type[GDP] | type[ApproxDP]]] = {
 }
 
 
-class Act(ABC):
-    """One thing that happened; each is a row of the history."""
-
-    @abstractmethod
-    def json(self) -> Json:
-        """The act as plain JSON, its `kind` included."""
-
-
 @final
 @dataclass(frozen=True)
-class Started(Act):
+class Started:
     """The ledger was made. Its random identity makes every ledger's hashes its own."""
 
     identity: str
@@ -44,7 +35,7 @@ class Started(Act):
 
 @final
 @dataclass(frozen=True)
-class Opened(Act):
+class Opened:
     """A dataset was given its budget."""
 
     dataset: str
@@ -66,7 +57,7 @@ class Opened(Act):
 
 @final
 @dataclass(frozen=True)
-class Changed(Act):
+class Changed:
     """A dataset's budget was replaced, for a stated reason."""
 
     dataset: str
@@ -86,7 +77,7 @@ class Changed(Act):
 
 @final
 @dataclass(frozen=True)
-class Reserved(Act):
+class Reserved:
     """A release was charged, before its noise was drawn. Its row number is the entry's id."""
 
     dataset: str
@@ -106,7 +97,7 @@ class Reserved(Act):
 
 @final
 @dataclass(frozen=True)
-class Settled(Act):
+class Settled:
     """An entry ended: released, or failed (and stays charged: its noise may have been seen)."""
 
     dataset: str
@@ -121,6 +112,9 @@ class Settled(Act):
             "entry": self.entry,
             "note": self.note,
         }
+
+
+Act = Started | Opened | Changed | Reserved | Settled
 
 
 def read_act(content: Json) -> Act:
@@ -217,9 +211,7 @@ def _reserved(fields: Fields) -> Reserved:
 
 
 def _released(fields: Fields) -> Settled:
-    return Settled(
-        fields.text("dataset"), fields.integer("entry"), "released", fields.text("note")
-    )
+    return Settled(fields.text("dataset"), fields.integer("entry"), "released", fields.text("note"))
 
 
 def _failed(fields: Fields) -> Settled:

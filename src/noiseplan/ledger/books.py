@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import singledispatchmethod
 from typing import final
 
 from noiseplan.ledger.acts import Act, Changed, Opened, Reserved, Settled, Started, Status
@@ -72,39 +71,40 @@ class Books:
         if isinstance(act, Started) != (self.head == EMPTY):
             raise ValueError("a ledger starts once, in its first row")
 
-    @singledispatchmethod
     def _enter(self, act: Act, position: int) -> None:
-        raise ValueError(f"no rule for {act!r}")
+        match act:
+            case Started():
+                self.identity = act.identity
+            case Opened():
+                self._open(act)
+            case Changed():
+                self._change(act)
+            case Reserved():
+                self._charge(act, position)
+            case Settled():
+                self._settle(act)
 
-    @_enter.register
-    def _(self, act: Started, position: int) -> None:
-        self.identity = act.identity
-
-    @_enter.register
-    def _(self, act: Opened, position: int) -> None:
+    def _open(self, act: Opened) -> None:
         if act.dataset in self.balances:
             raise ValueError(f"dataset {act.dataset!r} is opened a second time")
         self.balances[act.dataset] = Balance(
             act.dataset, act.budget, act.limits, act.neighbours, act.note
         )
 
-    @_enter.register
-    def _(self, act: Changed, position: int) -> None:
+    def _change(self, act: Changed) -> None:
         changed = self.balance(act.dataset).under(act.budget, act.limits)
         if changed.overspent():
             raise ValueError("the new budget is below what was spent")
         self.balances[act.dataset] = changed
 
-    @_enter.register
-    def _(self, act: Reserved, position: int) -> None:
+    def _charge(self, act: Reserved, position: int) -> None:
         balance = self.balance(act.dataset)
         if not balance.fits(act.guarantee):
             raise ValueError(f"it spends more than the budget of {act.dataset!r} admits")
         self.balances[act.dataset] = balance.after(act.guarantee)
         self.entries[position] = (act.dataset, "reserved")
 
-    @_enter.register
-    def _(self, act: Settled, position: int) -> None:
+    def _settle(self, act: Settled) -> None:
         if self.entry(act.entry) != (act.dataset, "reserved"):
             raise ValueError(f"entry {act.entry} is not a reserved one of {act.dataset!r}")
         self.entries[act.entry] = (act.dataset, act.status)

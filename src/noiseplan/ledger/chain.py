@@ -51,6 +51,15 @@ class Head:
 EMPTY: Final = Head(0, NOTHING)
 
 
+def parse_head(head: object) -> Head | None:
+    """A head as it was written down, or as it was kept, or none."""
+    if head is None:
+        return None
+    if not isinstance(head, Head | str):
+        raise LedgerError(f"head must be what ledger.head() gave, or its text; got {head!r}")
+    return Head.parse(str(head))
+
+
 @final
 @dataclass(frozen=True)
 class Record:

@@ -65,6 +65,8 @@ EXPLAINED: Final = {
     sqlite3.SQLITE_NOTADB: "it is not a ledger (not an SQLite database)",
 }
 
+WHERE: Final = "choose an existing folder on a local disk that you may write to"
+
 Row = tuple[Any, ...]
 
 
@@ -83,6 +85,8 @@ class Storage:
         half-made ledger, and of several that make one at the same time one wins. An empty file,
         which SQLite would take for a new database, is therefore always a damaged ledger.
         """
+        if os.path.lexists(self.path):
+            return
         draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
         try:
             with self._explaining(), closing(sqlite3.connect(draft, isolation_level=None)) as made:
@@ -91,10 +95,7 @@ class Storage:
         except FileExistsError:
             return
         except OSError as error:
-            raise self._cannot(
-                f"cannot be made: {error.strerror or error}. Choose an existing folder on a local "
-                f"disk that you may write to"
-            ) from error
+            raise self._cannot(f"cannot be made ({error.strerror or error}); {WHERE}") from error
         finally:
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
@@ -141,8 +142,12 @@ class Storage:
         # the locks that another thread's transaction holds on it.
         try:
             found = self.path.stat()
-        except OSError as error:
-            raise self._cannot(f"cannot be reached: {error.strerror or error}") from error
+        except FileNotFoundError as error:
+            raise self._cannot(
+                "is not there. Check the path, or start a new one: Ledger(path, create=True)"
+            ) from error
+        except (OSError, ValueError) as error:  # ValueError: a path with a null in it
+            raise self._cannot(f"cannot be reached: {error}") from error
         if not stat.S_ISREG(found.st_mode):
             raise self._cannot("is not a file")
         if found.st_size == 0:
@@ -217,7 +222,7 @@ def rows_after(connection: sqlite3.Connection, head: Head) -> Iterator[Row]:
 def holds(connection: sqlite3.Connection, head: Head) -> bool:
     """Whether `head` is a row of the history."""
     query = "SELECT hash FROM history WHERE position = ?"
-    return connection.execute(query, (head.count,)).fetchone() == (head.hash,)
+    return connection.execute(query, (head.count,)).fetchall() == [(head.hash,)]
 
 
 def stored_heads(connection: sqlite3.Connection) -> list[Row]:

@@ -30,6 +30,11 @@ def name(what: str, value: object) -> str:
     return text
 
 
+def known(what: str, value: object) -> str:
+    """A name to look up: in its composed form, but no worse for being odd."""
+    return note(what, value, LONGEST_NAME)
+
+
 def note(what: str, value: object, longest: int = LONGEST_NOTE) -> str:
     """A text of one or more lines, possibly empty, that is safe to print."""
     if not isinstance(value, str):

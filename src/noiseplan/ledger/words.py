@@ -80,6 +80,14 @@ def refusal(asked: Guarantee, balance: Balance) -> BudgetError:
     return BudgetExceeded("; ".join(parts), asked, balance)
 
 
+def refused_budget(changed: Balance) -> BudgetError:
+    """Why a budget cannot be changed to this one."""
+    return BudgetError(
+        f"dataset {changed.dataset!r} has spent {cost(changed.spent, changed.budget)} already, "
+        f"which is not within {changed.budget}; nothing was changed"
+    )
+
+
 def _advice(asked: Guarantee, balance: Balance) -> str:
     fits = balance.left(asked.law)
     change = f"ledger.change_budget({balance.dataset!r}, …, reason=…) raises the budget, on record"

@@ -19,6 +19,9 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array, Matrix
 
+# Squared norms this much smaller than what their factors could make are taken for rounding.
+ROUNDING = 1e-26
+
 
 @dataclass(frozen=True, eq=False)
 class Basis:

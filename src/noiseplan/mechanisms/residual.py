@@ -14,35 +14,27 @@ ResidualPlanner+ (arXiv 2305.08175), Algorithms 1, 2, 5, 6 and Theorem 7.2, with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
 from noiseplan.mechanisms.errors import row_covariances, row_variances
+from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.span import require
-from noiseplan.queries import Query
+from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
 # Cells measured or reconstructed at a time: a megabyte of doubles stays in the cache.
 BATCH_CELLS = 1 << 17
-
-Sampler = Callable[[tuple[int, ...]], Array]
-
-
-@dataclass(frozen=True, eq=False)
-class Measurements:
-    """ω of every block, shape (rows_1, …, rows_k, subsets of the block): the noisy numbers."""
-
-    values: tuple[Array, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +74,20 @@ class ResidualMechanism:
         """How many noisy numbers are measured."""
         return sum(block.numbers for block in self.blocks)
 
+    @property
+    def steps(self) -> int:
+        """In how many steps measuring reports its progress: one for each subset."""
+        return len(self.blocks)
+
+    def describe(self) -> str:
+        subsets = "1 subset" if len(self.blocks) == 1 else f"{len(self.blocks):,} subsets"
+        return f"{self.numbers:,} noisy numbers on {subsets} of attributes"
+
     # ------------------------------------------------------------------ measuring
 
     def measure(
         self,
-        marginals: Callable[[IntArray], NDArray[np.number]],
+        marginals: Marginals,
         sample: Sampler,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Measurements:
@@ -155,6 +156,24 @@ class ResidualMechanism:
             [b.inverse for b in self._bases(sets[0])], self.coordinates(measured, sets)
         )
         return query.joint @ cells.ravel()
+
+    def batches(
+        self, measured: Measurements, workload: Workload
+    ) -> Iterator[tuple[IntArray, Array]]:
+        """A workload's answers in batches of equal shape: positions, and estimates, batch last."""
+        columns = workload.columns
+        bases = np.append(self.blocks.basis_of, -1)[columns.attributes]
+        _, kind = unique_rows(np.column_stack([bases, columns.factors, columns.joint]))
+        order = np.argsort(kind, kind="stable")
+        for group in np.split(order, np.cumsum(np.bincount(kind))[:-1]):
+            query = workload.query(int(group[0]))
+            for part in batches(len(group), query.rows, BATCH_CELLS):
+                chosen = group[part]
+                if query.joint is not None:
+                    yield chosen, self.answer(measured, query)[:, None]
+                else:
+                    sets = columns.attributes[chosen, : len(query.attributes)]
+                    yield chosen, self.answers(measured, query, sets)
 
     # ------------------------------------------------------------------ errors
 

@@ -9,16 +9,13 @@ import numpy as np
 
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import DenseMatrix, Matrix
+from noiseplan.mechanisms.basis import ROUNDING
 from noiseplan.mechanisms.blocks import subset_patterns
 from noiseplan.mechanisms.errors import recovery
 from noiseplan.queries import Query
 
 if TYPE_CHECKING:
     from noiseplan.mechanisms.residual import ResidualMechanism
-
-
-# Squared norms this much smaller than what their factors could make are taken for rounding.
-ROUNDING = 1e-26
 
 
 def require(mechanism: ResidualMechanism, query: Query) -> None:

@@ -1,5 +1,15 @@
 """Samplers and their randomness."""
 
+from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
 from noiseplan.noise.gaussian import NormalSampler
+from noiseplan.noise.randomness import SeededSource, Source, StreamSource, SystemSource
 
-__all__ = ["NormalSampler"]
+__all__ = [
+    "NormalSampler",
+    "SeededSource",
+    "Source",
+    "StreamSource",
+    "SystemSource",
+    "discrete_gaussian",
+    "discrete_laplace",
+]

@@ -60,7 +60,7 @@ def _leading_bits(x: Fraction) -> Fraction:
     """The largest m·2^e ≤ x with an integer m of 7 bits."""
     if not x:
         return x
-    # numerator/denominator lies in (2^(d−1), 2^(d+1)), so x·2^(7−d) has 7 or 8 bits before the point
+    # 2^(d−1) < x < 2^(d+1), so x·2^(7−d) has 7 or 8 bits before the point.
     difference = x.numerator.bit_length() - x.denominator.bit_length()
     unit = Fraction(2) ** (difference - _SIGNIFICANT_BITS)
     leading = x // unit

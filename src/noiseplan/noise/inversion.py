@@ -11,7 +11,7 @@ and      w < lower  implies  U < (w + 1)/2ⁿ ≤ lower/2ⁿ ≤ bₖ.
 Otherwise, or above the last boundary of the table, more bits of U are drawn and compared with a
 longer table at a higher precision, until they decide. So the value is always the one that the
 infinitely many bits of U determine: no rounding, no cut tail. After n bits the chance of being
-undecided is at most (entries + 1)·2⁻ⁿ.
+undecided is about (entries + 1)·2⁻ⁿ.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import NoiseError
-from noiseplan.noise.energy import Energy
 from noiseplan.noise.enclosures import Interval, exp_minus, product
+from noiseplan.noise.energy import Energy
 from noiseplan.noise.randomness import Source, Words
 
 # Magnitudes stay below this. A larger one has a probability below e^−5000 wherever a table is used,
@@ -125,7 +125,7 @@ class InversionTable:
                 return found
 
 
-# Some 90 kB a table. Wide laws share 200 envelopes (see `coarse_fine`), narrow ones have their own.
+# Some 90 kB a table. Wide laws share a few hundred (see `coarse_fine`), narrow ones have their own.
 @lru_cache(maxsize=256)
 def _table(energy: Energy, folded: bool) -> InversionTable:
     bounds = boundaries(energy, folded, BITS)

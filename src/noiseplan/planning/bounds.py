@@ -30,14 +30,13 @@ from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.planning.allocation import root_cost
 from noiseplan.planning.chart import Point
+from noiseplan.planning.dense import NOISE_FLOOR, dense_optimum
 from noiseplan.planning.design import Design
 from noiseplan.planning.oblique import cost_and_gradients
 
 DENSE_CELLS = 400
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
-# Eigenvalues below this fraction of the largest may be rounding and are not counted.
-NOISE_FLOOR = 1e-11
 
 
 def total_variance_bound(
@@ -53,7 +52,7 @@ def total_variance_bound(
         size = float(design.workload.schema.size)
         bound *= 2.0 * size / (size - 1.0) if size > 1 else 2.0
     elif design.workload.schema.size <= DENSE_CELLS:
-        bound = max(bound, _dense(design))
+        bound = max(bound, dense_optimum(workload_gram(design)).bound)
     return bound / budget * (1 - 1e-9)
 
 
@@ -112,21 +111,6 @@ def _isometry_moments(gram: Array, weights: Array, kappa: float) -> tuple[float,
     product = h @ d @ root  # W'ᵀY
     along = float(u @ product @ u)
     return max(float(np.trace(product)) - along, 0.0) ** 2, along**2
-
-
-def _dense(design: Design, steps: int = 60) -> float:
-    """max over λ of ‖W Λ^{1/2}‖²_*, by the fixed point λ ∝ diag((Λ^{1/2}GΛ^{1/2})^{1/2})."""
-    gram = workload_gram(design)
-    weights = np.full(len(gram), 1.0 / len(gram))
-    best = 0.0
-    for _ in range(steps):
-        root_weights = np.sqrt(weights)
-        values, vectors = np.linalg.eigh(gram * np.outer(root_weights, root_weights))
-        singular = np.sqrt(np.where(values > NOISE_FLOOR * values[-1], values, 0.0))
-        best = max(best, float(singular.sum()) ** 2)
-        diagonal = np.einsum("ij,j,ij->i", vectors, singular, vectors)
-        weights = np.maximum(diagonal, 0.0) / singular.sum()
-    return best
 
 
 def workload_gram(design: Design) -> Array:

@@ -22,7 +22,8 @@ from noiseplan.matrices.base import Array
 
 # Eigenvalues below this fraction of the largest are taken for rounding.
 NOISE_FLOOR = 1e-11
-SMALLEST_WEIGHT = 1e-12
+# No cell's weight vanishes: directions that only it can tell apart would be lost with it.
+SMALLEST_WEIGHT = 1e-8
 
 
 @dataclass(frozen=True, eq=False)

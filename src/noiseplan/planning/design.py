@@ -9,12 +9,10 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import ROUNDING
 from noiseplan.planning.roles import Roles, find_roles
 from noiseplan.planning.terms import Terms, build_terms, joint_roles
 from noiseplan.queries import Workload
-
-# Squared norms this much smaller than what their factors could make are taken for rounding.
-ROUNDING = 1e-26
 
 
 @dataclass(frozen=True, eq=False)

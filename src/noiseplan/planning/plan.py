@@ -9,17 +9,15 @@ import numpy as np
 
 from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share
 from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.figures import Figures
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.oblique import optimise_total
 from noiseplan.planning.report import describe, fairness_rows
-from noiseplan.planning.rows import worst_rows
-from noiseplan.planning.solve import group_inverses, type_matrix
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
 
@@ -33,15 +31,14 @@ class Plan:
     """
 
     workload: Workload
-    mechanism: ResidualMechanism
+    mechanism: Mechanism
     privacy: Guarantee
     objective: Objective
     planner: str
     noise: str
     targets: Array | None
     design: Design
-    bases: dict[int, Basis]
-    sigma2: Array
+    figures: Figures
     share: Share
     total_rows: dict[int, Array]
     seconds: float
@@ -49,22 +46,14 @@ class Plan:
     # ------------------------------------------------------------------ errors over the workload
 
     @cached_property
-    def _noise(self) -> Array:
-        """σ² of each subset type, zero where it is not measured (and not needed)."""
-        return np.where(np.isfinite(self.sigma2), self.sigma2, 0.0)
-
-    @cached_property
     def type_variances(self) -> Array:
         """Sum of the row variances of one query of each type."""
-        return type_matrix(self.design, self.bases) @ self._noise
+        return self.figures.sums()
 
     @cached_property
     def type_worst(self) -> Array:
         """Largest row variance of a query of each type."""
-        rows, owner = worst_rows(self.design, group_inverses(self.design, self.bases))
-        worst = np.zeros(self.design.terms.queries)
-        np.maximum.at(worst, owner, rows @ self._noise)
-        return worst
+        return self.figures.largest()
 
     @property
     def total_variance(self) -> float:
@@ -108,7 +97,7 @@ class Plan:
             return False
         if not self.design.free and self.planner in ("auto", "residual", "residual+"):
             return self.share.value <= self.share.bound * (1 + 1e-6)
-        return isinstance(self.objective, TotalVariance) and self.efficiency > 1 - 1e-6
+        return isinstance(self.objective, TotalVariance) and self.efficiency > 1 - 1e-5
 
     @property
     def target_scale(self) -> float | None:

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import assemble, role_bases
+from noiseplan.planning.bounds import workload_gram
+from noiseplan.planning.dense import dense_optimum
 from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.figures import Figures, ResidualFigures, RowFigures
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.oblique import optimise_total, optimise_upright
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.products import optimise_product
 from noiseplan.planning.solve import Solution, share_given_bases, solve, type_matrix
+from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import Budget, Guarantee, Neighbours
 from noiseplan.privacy.rounding import product_up
 from noiseplan.queries import Workload
 
-PLANNERS = ("auto", "residual", "residual+", "product")
+PLANNERS = ("auto", "residual", "residual+", "product", "optimal")
+# Domains over which a plan may be one explicit matrix: when asked for, and when tried unasked.
+EXPLICIT_CELLS = 1024
+SMALL_CELLS = 256
+# An explicit matrix is preferred if it has less than this share of the residual plan's variance.
+WORTH_IT = 0.99
 # The cost is a sum of rounded products; this much covers their rounding many times over.
 ROUNDING = 1e-12
 
@@ -54,8 +65,8 @@ def plan(
         `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)` or
         `ConvexLoss(function)`.
     planner
-        "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n) and
-        "product" (one strategy per attribute), for comparison.
+        "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
+        "product" (one strategy per attribute), "optimal" (one matrix over a small domain).
     neighbours
         "add-remove" one record, or "replace" one record by another (the total is then exact).
     noise
@@ -78,30 +89,87 @@ def plan(
         priorities, objective = None, objective or TotalVariance()
     design = prepare(workload, priorities, share=not isinstance(objective, ConvexLoss))
     allowed = None if budget is None else budget.gaussian_pcost()
-    # Everything scales with the budget, so targets alone are planned at cost one and scaled to fit.
-    solution = _solution(design, objective, planner, neighbours, allowed or 1.0)
+    with one_thread(design):
+        # Everything scales with the budget, so targets alone are planned at cost one and scaled.
+        solution = _solution(design, objective, planner, neighbours, allowed or 1.0)
+        explicit = _explicit(design, solution, objective, planner, neighbours, allowed)
     if targets is not None and allowed is None:
         allowed = solution.share.value
         solution = _rescaled(solution, allowed)
-    assert allowed is not None
-    sigma2 = solution.sigma2 * (1 + 2 * ROUNDING)
-    guarantee = _guarantee(solution, sigma2, neighbours)
-    if budget is not None and not guarantee.within(budget):  # fail closed
-        raise PlanError(f"the plan would cost {guarantee.pcost}, more than {budget}; this is a bug")
+    made = explicit or _residual(design, solution, neighbours)
+    if budget is not None and not made.privacy.within(budget):  # fail closed
+        raise PlanError(f"the plan would cost {made.privacy.pcost}, above {budget}: this is a bug")
     return Plan(
         workload=workload,
-        mechanism=assemble(design, solution.rows, sigma2),
-        privacy=guarantee,
+        mechanism=made.mechanism,
+        privacy=made.privacy,
         objective=objective,
         planner=planner,
         noise=noise,
         targets=None if priorities is None else 1.0 / priorities,
         design=design,
-        bases=solution.bases,
-        sigma2=sigma2,
-        share=solution.share,
+        figures=made.figures,
+        share=made.share,
         total_rows=solution.total_rows,
         seconds=time.perf_counter() - started,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A mechanism with its cost, its figures and what is known of its optimality."""
+
+    mechanism: Mechanism
+    privacy: Guarantee
+    figures: Figures
+    share: Share
+
+
+def _residual(design: Design, solution: Solution, neighbours: Neighbours) -> Made:
+    sigma2 = solution.sigma2 * (1 + 2 * ROUNDING)
+    cost = product_up(spend(solution.privacy, sigma2), 1 + ROUNDING)
+    return Made(
+        assemble(design, solution.rows, sigma2),
+        Guarantee(cost, "gaussian", neighbours),
+        ResidualFigures(design, solution.bases, sigma2),
+        solution.share,
+    )
+
+
+def _explicit(
+    design: Design, solution: Solution, objective: Objective, planner: str,
+    neighbours: Neighbours, budget: float | None,
+) -> Made | None:  # fmt: skip
+    """The exact optimum over a small domain: by name, or where it is clearly better.
+
+    One split per attribute must serve all its factors; where they differ much, a matrix over the
+    whole domain does better, as long as the domain is small enough to have one.
+    """
+    wanted, size = planner == "optimal", design.workload.schema.size
+    fits = (
+        isinstance(objective, TotalVariance) and neighbours == "add-remove" and budget is not None
+    )
+    if wanted and not (fits and size <= EXPLICIT_CELLS):
+        raise PlanError(
+            f"planner='optimal' plans the total variance under a budget, for neighbours that add "
+            f"or remove a record, over at most {EXPLICIT_CELLS} cells; the schema has {size:,}"
+        )
+    if not wanted and not (planner == "auto" and fits and design.free and size <= SMALL_CELLS):
+        return None
+    assert budget is not None
+    best = dense_optimum(workload_gram(design), tolerance=1e-6 if wanted else 1e-4)
+    if not wanted and best.value / budget > WORTH_IT * solution.share.value:
+        return None
+    strategy = best.strategy * np.sqrt(budget * (1 - 2 * ROUNDING))
+    mechanism = DenseMechanism(design.workload.schema, strategy)
+    for query in design.workload:
+        mechanism.require(query)
+    cost = product_up(float(np.max(np.einsum("ri,ri->i", strategy, strategy))), 1 + ROUNDING)
+    return Made(
+        mechanism,
+        Guarantee(cost, "gaussian", neighbours),
+        RowFigures(design, mechanism),
+        Share(np.ones(1), best.value / budget, best.bound / budget),
     )
 
 
@@ -136,12 +204,6 @@ def _rescaled(solution: Solution, factor: float) -> Solution:
     share = solution.share
     scaled = Share(share.sigma2 / factor, share.value / factor, share.bound / factor)
     return replace(solution, share=scaled)
-
-
-def _guarantee(solution: Solution, sigma2: Array, neighbours: Neighbours) -> Guarantee:
-    """The cost of what is measured, rounded up."""
-    cost = product_up(spend(solution.privacy, sigma2), 1 + ROUNDING)
-    return Guarantee(cost, "gaussian", neighbours)
 
 
 def _targeted(workload: Workload, targets: Mapping[str, float] | float) -> tuple[Workload, Array]:

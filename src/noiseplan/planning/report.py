@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,19 +95,19 @@ def _optimality(plan: Plan) -> str:
     if plan.optimal:
         return f"proved: no linear Gaussian mechanism has a lower {plan.objective} at this privacy"
     return (
-        f"total variance {plan.total_variance:.6g}, of which {plan.efficiency:.1%} is proved "
+        f"total variance {plan.total_variance:.6g}, of which {_share(plan.efficiency)} is proved "
         f"necessary (lower bound {plan.lower_bound:.6g})"
     )
 
 
+def _share(fraction: float) -> str:
+    """A percentage, rounded down: what is claimed as proved must be."""
+    return f"{math.floor(1000 * fraction + 1e-3) / 10:.1f}%"
+
+
 def _measures(plan: Plan) -> str:
-    count = plan.measured_numbers
-    seconds = count / NUMBERS_PER_SECOND
-    subsets = _counted(len(plan.mechanism.blocks), "subset", "subsets")
-    return (
-        f"{count:,} noisy numbers on {subsets} of attributes; "
-        f"{_bytes(plan.memory)}, about {max(seconds, 0.01):.2g} s to draw"
-    )
+    seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
+    return f"{plan.mechanism.describe()}; {_bytes(plan.memory)}, about {seconds:.2g} s to draw"
 
 
 def _bytes(count: int) -> str:

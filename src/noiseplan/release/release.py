@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.arrays import IntArray
 from noiseplan.counting import open_source
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.blocks import batches
-from noiseplan.mechanisms.residual import BATCH_CELLS, Measurements
+from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.noise import NormalSampler
 from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
@@ -71,24 +70,8 @@ class Release:
                 yield self.plan.workload.query(int(position)), estimates[..., i].ravel()
 
     def batches(self) -> Iterator[tuple[IntArray, Array]]:
-        """The workload's answers in batches of equal shape: positions, and estimates, the batch
-        last."""
-        workload, mechanism = self.plan.workload, self.plan.mechanism
-        columns = workload.columns
-        bases = np.append(mechanism.blocks.basis_of, -1)[columns.attributes]
-        kinds = np.column_stack([bases, columns.factors, columns.joint])
-        _, kind = unique_rows(kinds)
-        order = np.argsort(kind, kind="stable")
-        for group in np.split(order, np.cumsum(np.bincount(kind))[:-1]):
-            query = workload.query(int(group[0]))
-            width = len(query.attributes)
-            for part in batches(len(group), query.rows, BATCH_CELLS):
-                chosen = group[part]
-                if query.joint is not None:
-                    yield chosen, mechanism.answer(self.measurements, query)[:, None]
-                else:
-                    sets = columns.attributes[chosen, :width]
-                    yield chosen, mechanism.answers(self.measurements, query, sets)
+        """The workload's answers in batches of equal shape: positions and estimates, batch last."""
+        return self.plan.mechanism.batches(self.measurements, self.plan.workload)
 
     def __repr__(self) -> str:
         return f"Release({len(self.plan.workload):,} queries; {self.brand})"
@@ -114,6 +97,6 @@ def make_release(plan: Plan, data: object, seed: int | None) -> Release:
         raise PlanError(f"a seed is not negative, found {seed}")
     source = open_source(data, plan.workload.schema)
     sampler = NormalSampler(None if seed is None else int(seed))
-    with progress("counting and measuring", len(plan.mechanism.blocks)) as advance:
+    with progress("counting and measuring", plan.mechanism.steps) as advance:
         measured = plan.mechanism.measure(source.marginals, sampler, advance)
     return Release(plan, measured, sampler.brand, source.origin)

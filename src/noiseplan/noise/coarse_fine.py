@@ -1,0 +1,179 @@
+"""Exact draws from wide laws: a table draw at a coarse scale, a uniform remainder, and a rejection.
+
+For mass ∝ exp(−E(|k|)) let B = 2^shift, and let E₀ be an energy with E₀(c) ≤ E(cB) for c = 0, 1, ….
+Draw a fair sign, c with mass ∝ exp(−E₀(c)) by inversion, and r uniform on 0 … B − 1. Accept the
+magnitude x = cB + r with probability exp(−t), where
+
+    t = E(cB + r) − E₀(c) ≥ E(cB) − E₀(c) ≥ 0,
+
+and refuse minus zero. Each x ≥ 0 is cB + r in one way, so an accepted (sign, x) has mass
+∝ exp(−E₀(c))·(1/B)·exp(−t) ∝ exp(−E(x)), and zero counts once: exactly the law.
+
+E₀ is E(cB) with coefficients cut to 7 bits, so that a few hundred tables serve all laws. Of the
+tries for a wide Gaussian 99 % are accepted, for a wide Laplace law 95 %.
+
+The rejection. Let V be uniform on [0, 1), known by its leading bits. Reject where V < g(t), with
+g(t) = 1 − exp(−t).
+
+1. g(t) ≤ t ≤ t̄, the largest t of the cell c. So 16 bits v of V with v/2¹⁶ ≥ t̄ decide: accept.
+2. Where they do not, 53 bits v of V are compared with a floating-point ĝ, |ĝ − g(t)| ≤ 2⁻⁴⁰:
+   v/2⁵³ ≥ ĝ + 2⁻⁴⁰ accepts, (v + 1)/2⁵³ ≤ ĝ − 2⁻⁴⁰ rejects.
+3. Where they do not either (chance 2⁻³⁹), bits of V are drawn until an enclosure of g(t) in
+   integers decides.
+
+Each step can only say what all the bits of V would have said.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.noise.enclosures import exp_minus
+from noiseplan.noise.energy import Energy
+from noiseplan.noise.inversion import InversionTable
+from noiseplan.noise.randomness import Source
+
+REACH: Final = 44  # exp(−44) < 2⁻⁶³: a table of 63 bits ends where the energy is about this
+CELLS: Final = 1024  # coarse cells up to the reach
+_QUICK: Final = 16  # bits of V in the first look
+_MARGIN: Final = 2.0**-40
+_SERIES_LIMIT: Final = 0.5
+_COEFFICIENTS: Final = tuple((-1) ** n / math.factorial(n + 1) for n in range(14))
+
+Floats = NDArray[np.float64]
+
+
+def rejection_probability(t: Floats) -> Floats:
+    """g(t) = 1 − exp(−t) for 0 ≤ t ≤ 1/2, to within 2⁻⁴⁸.
+
+    Notes
+    -----
+    t·Σ_{n<14} (−t)ⁿ/(n + 1)! by Horner's rule: no term meets more than 1 rounded coefficient and 27
+    rounded sums and products, each a factor 1 + θ with |θ| ≤ u = 2⁻⁵³. The error is at most
+    30u·Σ tⁿ⁺¹/(n + 1)! ≤ 30u·(e^½ − 1) < 20u < 2⁻⁴⁸·(2/3), and the terms left out are below
+    2⁻¹⁵/15! < 2⁻⁵⁵. Only sums and products are used, which IEEE 754 rounds correctly.
+    """
+    total = np.full_like(t, _COEFFICIENTS[-1])
+    for coefficient in _COEFFICIENTS[-2::-1]:
+        total *= t
+        total += coefficient
+    total *= t
+    return total
+
+
+def is_accepted(t: Fraction, word: int, bits: int, source: Source) -> bool:
+    """Whether V ≥ 1 − exp(−t), for a V whose leading `bits` bits are `word`: exact."""
+    while True:
+        low, high = exp_minus(t, bits)
+        one = 1 << bits
+        if word >= one - low:  # V ≥ word/2^bits ≥ g
+            return True
+        if word + 1 <= one - high:  # V < (word + 1)/2^bits ≤ g
+            return False
+        bits, word = bits + 64, word << 64 | source.integer(64)
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseFine:
+    """One law with its coarse table.
+
+    `sure[c]` is a number of 16 bits from which V accepts whatever the remainder; the last entry
+    stands for every c beyond the table and is never reached.
+    """
+
+    energy: Energy
+    shift: int
+    table: InversionTable
+    sure: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, energy: Energy) -> CoarseFine:
+        """The sampler, built or remembered."""
+        return _coarse_fine(energy)
+
+    def draw(self, count: int, source: Source) -> IntArray:
+        """So many draws: the first that are accepted."""
+        parts, missing = [], count
+        while missing > 0:
+            part = self._tries(missing + missing // 32 + 8, source)[:missing]
+            parts.append(part)
+            missing -= part.size
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _tries(self, count: int, source: Source) -> IntArray:
+        """What is accepted of so many tries.
+
+        x < LARGEST·B ≤ 2¹⁸·2⁴⁴ = 2⁶² by the limits on the law's width, so nothing overflows.
+        """
+        cells, minus = self.table.draw(count, source)
+        bits = 32 if self.shift + _QUICK <= 32 else 64
+        words = source.words(count, bits)
+        remainders = (words & ((1 << self.shift) - 1)).astype(np.int64)
+        quick = (words >> (bits - _QUICK)).astype(np.uint32)
+        accepted = quick >= self.sure.take(cells, mode="clip")
+        unsure = np.flatnonzero(~accepted)
+        if unsure.size:
+            some = cells[unsure], remainders[unsure], quick[unsure]
+            accepted[unsure] = self._decide(*some, source)
+        values = (cells << self.shift) | remainders
+        accepted &= ~((values == 0) & minus)
+        sign = -minus.astype(np.int64)
+        return ((values ^ sign) - sign)[accepted]  # in two's complement −x = ~x + 1
+
+    def _decide(
+        self, cells: IntArray, remainders: IntArray, quick: NDArray[np.uint32], source: Source
+    ) -> NDArray[np.bool_]:
+        """Steps 2 and 3: 53 bits of V against ĝ, then all that are needed against g."""
+        more = source.words(cells.size, 64)
+        v = ((quick.astype(np.uint64) << 37) | (more >> 27)).astype(np.float64) * 2.0**-53
+        t = self._exponents(cells, remainders)
+        within = t <= _SERIES_LIMIT
+        g = rejection_probability(np.minimum(t, _SERIES_LIMIT))
+        accepted = within & (v >= g + _MARGIN)
+        rejected = within & (v + 2.0**-53 <= g - _MARGIN)
+        for i in np.flatnonzero(~(accepted | rejected)):
+            cell, word = int(cells[i]), int(quick[i]) << 64 | int(more[i])
+            exponent = self._exponent(cell, int(remainders[i]))
+            accepted[i] = is_accepted(exponent, word, _QUICK + 64, source)
+        return accepted
+
+    def _exponent(self, cell: int, remainder: int) -> Fraction:
+        """t itself."""
+        return self.energy.at((cell << self.shift) + remainder) - self.table.energy.at(cell)
+
+    def _exponents(self, cells: IntArray, remainders: IntArray) -> Floats:
+        """t = D(c) + r·(square·(2cB + r) + linear), D(c) = E(cB) − E₀(c), in floating point.
+
+        No term is negative and each takes at most nine factors 1 + θ, |θ| ≤ u = 2⁻⁵³, or falls
+        below 2⁻¹⁰²² (less than 2⁻⁹⁸⁰ in all): where t ≤ 1/2, the error is below 10u·t ≤ 2⁻⁵⁰.
+        With g' ≤ 1 it adds that much to the 2⁻⁴⁸ of g: together far below the margin of 2⁻⁴⁰.
+        """
+        excess = self.energy.coarsened(1 << self.shift) - self.table.energy
+        c, r = cells.astype(np.float64), remainders.astype(np.float64)
+        reach = ((cells << (self.shift + 1)) + remainders).astype(np.float64)
+        inner = r * (float(self.energy.square) * reach + float(self.energy.linear))
+        return np.asarray((float(excess.square) * c + float(excess.linear)) * c + inner)
+
+
+@lru_cache(maxsize=1024)  # some 5 kB each, apart from the shared tables
+def _coarse_fine(energy: Energy) -> CoarseFine:
+    shift = 0
+    while energy.at(CELLS << shift) < REACH:
+        shift += 1
+    table = InversionTable.of(energy.coarsened(1 << shift).rounded_down(), folded=False)
+    unset = np.zeros(table.lower.size + 1, dtype=np.uint32)
+    sampler = CoarseFine(energy, shift, table, unset)
+    cells = np.arange(unset.size, dtype=np.int64)
+    largest = sampler._exponents(cells, np.full_like(cells, (1 << shift) - 1))
+    # The floats are right to a factor 1 ± 2⁻⁴⁹ plus 2⁻⁹⁸⁰, so ⌊·⌋ + 2 is above 2¹⁶·t̄.
+    sure = np.minimum(np.floor(largest * 2.0**_QUICK) + 2, 2.0**_QUICK).astype(np.uint32)
+    sure[-1] = 1 << _QUICK
+    return CoarseFine(energy, shift, table, sure)

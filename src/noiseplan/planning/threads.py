@@ -1,0 +1,27 @@
+"""Threads: planning multiplies many small matrices, which more threads only slow down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from noiseplan.planning.design import Design
+
+# From this many values on, products are large enough to share among threads.
+LARGE = 512
+
+
+@contextmanager
+def one_thread(design: Design) -> Iterator[None]:
+    """Hold linear algebra to one thread unless some attribute is large.
+
+    On a busy machine with two cores, threads that wait for each other made a plan of a second take
+    twenty.
+    """
+    if max((design.group_count(r) for r in design.free), default=0) >= LARGE:
+        yield
+        return
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield

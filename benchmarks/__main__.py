@@ -20,6 +20,7 @@ from benchmarks import (
     default,
     importing,
     marginals,
+    noise_speed,
     ordered,
     reproduced,
     selection,
@@ -46,6 +47,7 @@ GROUPS: Final = {
     "small": Group("The exact optimum, and exact errors", small_domains.tables),
     "selection": Group("Speed of planning", selection.tables),
     "scale": Group("Releases at scale", at_scale.tables),
+    "noise": Group("Exact discrete noise", noise_speed.tables),
     "import": Group("Importing", importing.tables),
 }
 

@@ -117,8 +117,11 @@ def worst(law: Law, sample: Ints) -> tuple[str, float]:
 
 def chi_square(counts: Floats, expected: Floats) -> float:
     """The p-value of counts against what was expected; sparse cells are merged with the next."""
-    bins = np.cumsum(expected) // FEWEST
-    starts = np.flatnonzero(np.diff(bins, prepend=-1.0))
+    starts, gathered = [0], 0.0
+    for i, many in enumerate(expected[:-1]):
+        gathered += float(many)
+        if gathered >= FEWEST <= float(expected[i + 1 :].sum()):
+            starts, gathered = [*starts, i + 1], 0.0
     counts, expected = np.add.reduceat(counts, starts), np.add.reduceat(expected, starts)
     if expected.size < 2:
         return 1.0

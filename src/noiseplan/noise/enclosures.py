@@ -35,7 +35,7 @@ def exp_minus(t: Fraction, bits: int) -> Interval:
     >>> import math
     >>> low, high = exp_minus(Fraction(1), 30)
     >>> low, low / 2**30 < math.exp(-1) < high / 2**30, high
-    (395007541, True, 395007543)
+    (395007542, True, 395007543)
     >>> exp_minus(Fraction(0), 30) == (2**30, 2**30)
     True
 

@@ -46,9 +46,9 @@ def rounded_normal(variance: Fraction, count: int, source: Source) -> Ints:
 
 
 def unfair_sign(variance: Fraction, count: int, source: Source) -> Ints:
-    """One in 128 of the negative numbers turned positive."""
+    """One in 32 of the negative numbers turned positive."""
     values = discrete_gaussian(variance, count, source=source)
-    return np.where(source.words(count, 8) < 2, np.abs(values), values)
+    return np.where(source.words(count, 8) < 8, np.abs(values), values)
 
 
 def repeated_block(variance: Fraction, count: int, source: Source) -> Ints:
@@ -64,6 +64,6 @@ BIASED: Final[dict[str, Sampler]] = {
     "no draws beyond 4σ": without_tails,
     "acceptance rounded to 10⁻³": coarse_acceptance,
     "rounded continuous Gaussian": rounded_normal,
-    "sign wrong once in 256": unfair_sign,
+    "sign wrong once in 64": unfair_sign,
     "one block in ten repeated": repeated_block,
 }

@@ -171,8 +171,8 @@ def _moments(law: Law, sample: Ints) -> Iterator[tuple[str, float]]:
     if sample.size * min(second, 1.0) < 1000:  # hardly ever other than zero: no normal limit
         return
     yield "mean", _normal(scaled.mean(), 0.0, second, sample.size)
-    yield "E|x|", _normal(np.abs(scaled).mean(), first, second - first**2, sample.size)
-    yield "E x²", _normal((scaled**2).mean(), second, fourth - second**2, sample.size)
+    yield "mean size", _normal(np.abs(scaled).mean(), first, second - first**2, sample.size)
+    yield "mean square", _normal((scaled**2).mean(), second, fourth - second**2, sample.size)
 
 
 def _symmetry(law: Law, sample: Ints) -> Iterator[tuple[str, float]]:
@@ -186,7 +186,7 @@ def _symmetry(law: Law, sample: Ints) -> Iterator[tuple[str, float]]:
 
 
 def _independence(sample: Ints) -> Iterator[tuple[str, float]]:
-    for name, values in (("x", sample.astype(float)), ("|x|", np.abs(sample).astype(float))):
+    for name, values in (("x", sample.astype(float)), ("size", np.abs(sample).astype(float))):
         values = values - values.mean()
         power = float((values**2).mean())
         for lag in LAGS if power * sample.size > 1000 * float(np.abs(values).max()) ** 2 else ():

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.noise_biased import BIASED
 from benchmarks.noise_laws import Law, p_values
@@ -69,16 +70,15 @@ def _speed_row(sigma: float, quick: bool, opendp: bool) -> tuple[str | bool, ...
     required = NARROW_FIGURE if sigma <= NARROW else WIDE_FIGURE
     times = None if theirs is None else ours / theirs
     figures = (required, ours, reference, theirs, times)
-    return (f"{sigma:g}", *map(brief, figures), ours >= required)
+    return ("2⁴⁵" if sigma == 2.0**45 else f"{sigma:g}", *map(brief, figures), ours >= required)
 
 
-def _millions(work, count: int) -> float:  # type: ignore[no-untyped-def]
+def _millions(work: Callable[[], object], count: int) -> float:
     return count / cpu_seconds(work)[0] / 1e6
 
 
 def _opendp_millions(sigma: float, count: int) -> float:
-    import opendp.prelude as dp  # type: ignore[import-not-found,unused-ignore]
-
+    dp: Any = importlib.import_module("opendp.prelude")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
     measure = dp.m.make_gaussian(*space, scale=sigma)

@@ -185,9 +185,7 @@ def test_does_not_span_what_does(groups: NDArray[np.int64], seed: int) -> None:
         assert not basis.spans(DenseMatrix(rows))
 
 
-@pytest.mark.parametrize(
-    "scale", [1e-12, 1e-9, 1e-4, 1.0, 1e9]
-)
+@pytest.mark.parametrize("scale", [1e-12, 1e-9, 1e-4, 1.0, 1e9])
 def test_spans_does_not_depend_on_the_unit(scale: float) -> None:
     groups = np.array([0, 0, 1])
     basis = Basis.from_rows(well_conditioned(2, 0), groups)

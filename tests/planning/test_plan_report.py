@@ -33,7 +33,7 @@ def small_schema() -> nz.Schema:
 GOLDEN = """\
 Plan for 4 queries, 17 rows
   objective   least total variance; planned in … s, no data was read
-  privacy     ρ = 0.5 (zCDP), μ = 1 (GDP), ε = … at δ = 1e-9 (exact)
+  privacy     ρ = 0.5 (zCDP), μ = 1 (GDP), ε = … at δ = 1e-9
   neighbours  differ by adding or removing one record
   error       RMSE 1.441 over all rows; largest standard error 1.797
   optimality  proved: no linear Gaussian mechanism has a lower total variance at this privacy

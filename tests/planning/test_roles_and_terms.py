@@ -231,7 +231,6 @@ def test_tables_that_are_not_alike_fall_apart() -> None:
     assert members(ring) == [[0], [1], [2], [3], [4]]
 
 
-
 def test_queries_kept_apart_by_name_do_not_make_up_for_missing_ones() -> None:
     """Six queries of two attributes, each attribute in three of them, but not the six pairs."""
     twice = [Query(SAME, list(on), name=f"{on}{i}") for on in ("ab", "cd") for i in (1, 2)]
@@ -409,7 +408,6 @@ def test_terms_of_a_dense_matrix() -> None:
     weights = np.zeros(len(terms.query))
     weights[terms.joint] = 1.0
     assert not np.concatenate(terms.gradient(weights, residual, mean)).any()
-
 
 
 def test_terms_of_seventy_attributes_of_one_role() -> None:

@@ -19,7 +19,7 @@ from noiseplan.ledger.errors import LedgerBusy, LedgerDamaged, LedgerError
 
 APPLICATION: Final = 0x6E7A4C67  # "nzLg": tells a ledger from any other SQLite database
 VERSION: Final = 1
-LONGEST_NAP: Final = 0.01  # seconds between two tries while another process writes
+LONGEST_NAP: Final = 0.003  # seconds between two tries while another process writes
 
 # The head repeats what the last row says. The triggers stop slips, not attackers: those meet the
 # hash chain.
@@ -114,8 +114,8 @@ class Storage:
         with self._explaining(), closing(
             sqlite3.connect(address, uri=True, isolation_level=None, timeout=0.0)
         ) as connection:  # fmt: skip
-            for pragma in PRAGMAS:
-                connection.execute(pragma)
+            for pragma in PRAGMAS:  # the first of them reads the file, which needs a lock
+                self._patiently(connection, pragma)
             self._patiently(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
             self._require_ledger(connection)
             yield connection

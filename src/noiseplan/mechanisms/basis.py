@@ -49,6 +49,16 @@ class Basis:
         return cls(rows, np.full(size, 1.0 / size), np.ascontiguousarray(rows.T))
 
     @classmethod
+    def integer(cls, size: int) -> Basis:
+        """nI − 11ᵀ: the same residual measured by integers, with as many numbers as values.
+
+        U†U = I − 11ᵀ/n, and VVᵀ = (I − 11ᵀ/n)/n²: with n² times the variance it is the orthogonal
+        basis over again (ResidualPlanner+, Algorithm 3).
+        """
+        centred = size * np.eye(size) - 1.0
+        return cls(centred, np.full(size, 1.0 / size), centred / size**2)
+
+    @classmethod
     def from_rows(cls, measure: Array, groups: IntArray | None = None) -> Basis:
         """The basis measured by U over groups of values (each value its own group by default)."""
         count = measure.shape[1]

@@ -12,6 +12,7 @@ import numpy as np
 from noiseplan.arrays import IntArray, row_keys, unique_rows
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.noise.moments import discrete_gaussian_variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +26,15 @@ class Block:
     sets: IntArray
     sigma2: Array
     bases: tuple[Basis, ...]
+    integer: bool = False
 
     def __len__(self) -> int:
         return len(self.sets)
+
+    @cached_property
+    def variance(self) -> Array:
+        """The variance of the noise: σ², or a little less where the noise is discrete."""
+        return discrete_gaussian_variance(self.sigma2) if self.integer else self.sigma2
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,18 +93,22 @@ class Blocks:
         """The number of the block that would hold a set with these attributes' bases, or −1."""
         return self._by_signature.get(tuple(self.basis_of[attributes].tolist()), -1)
 
-    def sigma2(self, sets: IntArray) -> Array:
-        """σ² of sets that share their bases; infinite where nothing is measured."""
+    def variance(self, sets: IntArray) -> Array:
+        """Noise variance of sets that share their bases; infinite where nothing is measured."""
         number = self.block_for(sets[0])
         if number < 0:
             return np.full(len(sets), np.inf)
         block = self.blocks[number]
         place = block.find(sets)
-        return np.where(place >= 0, block.sigma2[np.maximum(place, 0)], np.inf)
+        return np.where(place >= 0, block.variance[np.maximum(place, 0)], np.inf)
 
 
 def group_blocks(
-    sets: list[IntArray], sigma2: list[Array], bases: tuple[Basis, ...], basis_of: IntArray
+    sets: list[IntArray],
+    sigma2: list[Array],
+    bases: tuple[Basis, ...],
+    basis_of: IntArray,
+    integer: bool = False,
 ) -> Blocks:
     """Group subsets (arrays of equal width, with their σ²) by the bases of their attributes.
 
@@ -117,7 +128,7 @@ def group_blocks(
             mine = np.flatnonzero(kind == number)
             order = mine[np.lexsort(rows[mine].T[::-1])] if width else mine
             chosen = tuple(bases[b] for b in signature[first[number]])
-            blocks.append(Block(rows[order], noise[order], chosen))
+            blocks.append(Block(rows[order], noise[order], chosen, integer))
     return Blocks(tuple(blocks), bases, basis_of)
 
 

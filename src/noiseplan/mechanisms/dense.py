@@ -11,25 +11,37 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.counts import integer_residuals
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
+from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
 class DenseMechanism:
-    """Strategy A (rows × domain) with independent noise of variance one on every row.
+    """Strategy A (rows × domain) with independent noise of parameter σ² on every row.
 
-    The cost matrix is AᵀA; the best linear unbiased estimate of Wx is WA⁺ω with covariance
-    WA⁺A⁺ᵀWᵀ, for W in the row space of A.
+    The cost matrix is AᵀA/σ²; the best linear unbiased estimate of Wx is WA⁺ω with covariance
+    σ² WA⁺A⁺ᵀWᵀ, for W in the row space of A. With `integer`, A has integer entries and the noise is
+    discrete.
     """
 
     schema: Schema
     strategy: Array
+    sigma2: float = 1.0
+    integer: bool = False
 
     @cached_property
     def _inverse(self) -> Array:
         return np.asarray(np.linalg.pinv(self.strategy, rcond=1e-10), dtype=np.float64)
+
+    @property
+    def _noise(self) -> float:
+        """The variance of the noise on a row."""
+        if not self.integer:
+            return self.sigma2
+        return float(discrete_gaussian_variance(np.array([self.sigma2]))[0])
 
     @property
     def numbers(self) -> int:
@@ -43,7 +55,7 @@ class DenseMechanism:
         return f"{self.numbers:,} noisy numbers over all {self.schema.size:,} cells"
 
     def cost_matrix(self) -> Array:
-        return self.strategy.T @ self.strategy
+        return self.strategy.T @ self.strategy / self.sigma2
 
     def measure(
         self,
@@ -52,9 +64,14 @@ class DenseMechanism:
         progress: Callable[[int], None] = lambda done: None,
     ) -> Measurements:
         every = np.arange(len(self.schema), dtype=np.int64)[None, :]
-        counts = np.asarray(marginals(every), dtype=np.float64).ravel()
+        counts = np.asarray(marginals(every)).reshape(1, -1)
         progress(1)
-        return Measurements((self.strategy @ counts + sample((self.numbers,)),))
+        if self.integer:
+            exact = integer_residuals([self.strategy], counts)[:, 0]
+            noise = sample((self.numbers, 1), np.array([self.sigma2]))[:, 0]
+            return Measurements((exact + noise,))
+        noise = sample((self.numbers,)) * np.sqrt(self.sigma2)
+        return Measurements((self.strategy @ counts[0] + noise,))
 
     def require(self, query: Query) -> None:
         if query.schema != self.schema:
@@ -73,7 +90,7 @@ class DenseMechanism:
         return query.dense() @ self._inverse
 
     def answer(self, measured: Measurements, query: Query) -> Array:
-        return self._weights(query) @ measured.values[0]
+        return np.asarray(self._weights(query) @ measured.values[0], dtype=np.float64)
 
     def batches(
         self, measured: Measurements, workload: Workload
@@ -84,7 +101,8 @@ class DenseMechanism:
 
     def variance(self, query: Query) -> Array:
         weights = self._weights(query)
-        return np.asarray(np.einsum("ri,ri->r", weights, weights))
+        return np.asarray(self._noise * np.einsum("ri,ri->r", weights, weights))
 
     def covariance(self, query: Query, other: Query) -> Array:
-        return self._weights(query) @ self._weights(other).T
+        product: Array = self._weights(query) @ self._weights(other).T
+        return self._noise * product

@@ -103,7 +103,7 @@ def _sigma2_tensor(mechanism: ResidualMechanism, names: Sequence[str]) -> Array:
     """σ²_A of every A inside a set of attributes, shape (2, …, 2); index 1 means inside A."""
     tensor = np.zeros((2,) * len(names))
     for pattern in subset_patterns(len(names)):
-        sigma2 = mechanism.sigma2([names[i] for i in pattern])
+        sigma2 = mechanism.noise_variance([names[i] for i in pattern])
         # An unmeasured subset of an answerable query has coefficient zero, whatever stands here.
         place = tuple(int(i in pattern) for i in range(len(names)))
         tensor[place] = sigma2 if np.isfinite(sigma2) else 0.0

@@ -15,14 +15,15 @@ from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
 Marginals = Callable[[IntArray], NDArray[np.number]]
-Sampler = Callable[[tuple[int, ...]], Array]
+# Standard noise of a shape; or, for integer mechanisms, integers of a shape and given variances.
+Sampler = Callable[..., NDArray[np.number]]
 
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
     """The noisy numbers, in arrays whose layout the mechanism knows."""
 
-    values: tuple[Array, ...]
+    values: tuple[NDArray[np.number], ...]
 
 
 class Mechanism(Protocol):

@@ -27,6 +27,7 @@ from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
+from noiseplan.mechanisms.counts import batch_last, integer_residuals
 from noiseplan.mechanisms.errors import row_covariances, row_variances
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.span import require
@@ -43,6 +44,7 @@ class ResidualMechanism:
 
     schema: Schema
     blocks: Blocks
+    integer: bool = False  # integer rows and discrete noise: counts to noisy integers, exactly
 
     # ------------------------------------------------------------------ privacy
 
@@ -93,19 +95,23 @@ class ResidualMechanism:
     ) -> Measurements:
         """Count, transform and add noise, block by block in batches.
 
-        `marginals(sets)` returns plain counts (sets, n_1, …, n_k); `sample(shape)` standard noise.
+        `marginals(sets)` returns plain counts (sets, n_1, …, n_k); `sample` draws the noise.
         """
         values = []
         for block in self.blocks:
-            noisy = np.empty((*block.shape, len(block)))
+            noisy = np.empty((*block.shape, len(block)), np.int64 if self.integer else np.float64)
             rows = [basis.measure for basis in block.bases]
-            cells = prod(basis.size for basis in block.bases)
+            cells = prod(max(basis.size, basis.rows) for basis in block.bases)
             for part in batches(len(block), cells, BATCH_CELLS):
-                exact = kronecker_apply(rows, _batch_last(marginals(block.sets[part])))
-                noise = sample(exact.shape)
-                noise *= np.sqrt(block.sigma2[part])
-                np.add(exact, noise, out=noisy[..., part])
-                progress(len(block.sets[part]))
+                counts, sigma2 = marginals(block.sets[part]), block.sigma2[part]
+                if self.integer:
+                    exact = integer_residuals(rows, counts)
+                    np.add(exact, sample(exact.shape, sigma2), out=noisy[..., part])
+                else:
+                    noise = sample((*block.shape, len(counts)))
+                    noise *= np.sqrt(sigma2)
+                    np.add(kronecker_apply(rows, batch_last(counts)), noise, out=noisy[..., part])
+                progress(len(counts))
             values.append(noisy)
         return Measurements(tuple(values))
 
@@ -204,13 +210,15 @@ class ResidualMechanism:
         """The basis of a measured attribute."""
         return self.blocks.bases[int(self.blocks.basis_of[self.schema.index(name)])]
 
-    def sigma2(self, names: Sequence[str]) -> float:
-        """σ² of the measurement on these attributes, infinite if there is none."""
-        return float(self.blocks.sigma2(self._set(names))[0])
+    def noise_variance(self, names: Sequence[str]) -> float:
+        """Variance of the noise on these attributes, infinite if nothing is measured there."""
+        return float(self.blocks.variance(self._set(names))[0])
 
     def measures(self, names: Sequence[str]) -> bool:
         """Whether the residual on these attributes is measured, or has no numbers at all."""
-        return np.isfinite(self.sigma2(names)) or any(self.basis(n).rows == 0 for n in names)
+        return np.isfinite(self.noise_variance(names)) or any(
+            self.basis(n).rows == 0 for n in names
+        )
 
     def _bases(self, attributes: IntArray) -> list[Basis]:
         return [self.blocks.bases[b] for b in self.blocks.basis_of[attributes]]
@@ -219,13 +227,7 @@ class ResidualMechanism:
         return np.array([[self.schema.index(n) for n in names]], dtype=np.int64)
 
 
-def _batch_last(counts: NDArray[np.number]) -> Array:
-    """(batch, n_1, …, n_k) to (n_1, …, n_k, batch); converted first, since that copies faster."""
-    flat = counts.reshape(len(counts), -1).astype(np.float64)
-    return np.ascontiguousarray(flat.T).reshape(*counts.shape[1:], len(counts))
-
-
-def _take_last(values: Array, place: IntArray) -> Array:
+def _take_last(values: NDArray[np.number], place: IntArray) -> NDArray[np.number]:
     """values[..., place], as a view where the places follow each other."""
     if len(place) and (np.diff(place) == 1).all() and place[0] >= 0:
         return values[..., place[0] : place[0] + len(place)]

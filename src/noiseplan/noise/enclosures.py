@@ -53,7 +53,7 @@ def exp_minus(t: Fraction, bits: int) -> Interval:
     for _ in range(squarings):
         value = product(value, value, work)
     drop = work - bits
-    return value[0] >> drop, -(-value[1] >> drop)
+    return value[0] >> drop, min(-(-value[1] >> drop), 1 << bits)  # exp(−t) ≤ 1
 
 
 def _series(y: Interval, bits: int) -> Interval:

@@ -12,7 +12,7 @@ from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.design import Design
 
 
-def role_bases(design: Design, rows: dict[int, Array]) -> dict[int, Basis]:
+def role_bases(design: Design, rows: dict[int, Array], integer: bool = False) -> dict[int, Basis]:
     """The basis of each role: as planned where it is free, orthogonal where only values count."""
     shared: dict[int, Basis] = {}
     result = {}
@@ -20,23 +20,28 @@ def role_bases(design: Design, rows: dict[int, Array]) -> dict[int, Basis]:
         if r in rows:
             result[r] = Basis.from_rows(rows[r], design.groups[r])
         elif role.plain:
-            result[r] = shared.setdefault(role.size, Basis.orthogonal(role.size))
+            make = Basis.integer if integer else Basis.orthogonal
+            result[r] = shared.setdefault(role.size, make(role.size))
         else:  # one group only: the sum is all that is ever asked
             n = role.size
             result[r] = Basis(np.zeros((0, n)), np.full(n, 1.0 / n), np.zeros((n, 0)))
     return result
 
 
-def assemble(design: Design, rows: dict[int, Array], sigma2: Array) -> ResidualMechanism:
+def assemble(
+    design: Design, rows: dict[int, Array], sigma2: Array, integer: bool = False
+) -> ResidualMechanism:
     """The mechanism with these bases and this σ² for every subset of each type."""
     schema = design.workload.schema
-    of_role = role_bases(design, rows)
+    of_role = role_bases(design, rows, integer)
     bases = list(dict.fromkeys(of_role.values()))
     number = {basis: i for i, basis in enumerate(bases)}
     roles = np.array([number[of_role[r]] for r in range(len(of_role))] + [-1])
     sets, noise = _expand(design, sigma2)
     basis_of = roles[design.roles.of_attribute]
-    return ResidualMechanism(schema, group_blocks(sets, noise, tuple(bases), basis_of))
+    return ResidualMechanism(
+        schema, group_blocks(sets, noise, tuple(bases), basis_of, integer), integer
+    )
 
 
 def _expand(design: Design, sigma2: Array) -> tuple[list[IntArray], list[Array]]:

@@ -36,6 +36,7 @@ class Plan:
     objective: Objective
     planner: str
     noise: str
+    rounding_loss: float
     targets: Array | None
     design: Design
     figures: Figures

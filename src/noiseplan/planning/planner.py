@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
-from noiseplan.planning.assemble import assemble, role_bases
-from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.dense import dense_optimum
+from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.figures import Figures, ResidualFigures, RowFigures
+from noiseplan.planning.making import allowed_cost, make_explicit, make_residual
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.oblique import optimise_total, optimise_upright
@@ -26,18 +22,12 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.products import optimise_product
 from noiseplan.planning.solve import Solution, share_given_bases, solve, type_matrix
 from noiseplan.planning.threads import one_thread
-from noiseplan.privacy import Budget, Guarantee, Neighbours
-from noiseplan.privacy.rounding import product_up
+from noiseplan.privacy import Budget, Neighbours
 from noiseplan.queries import Workload
 
 PLANNERS = ("auto", "residual", "residual+", "product", "optimal")
-# Domains over which a plan may be one explicit matrix: when asked for, and when tried unasked.
-EXPLICIT_CELLS = 1024
-SMALL_CELLS = 256
-# An explicit matrix is preferred if it has less than this share of the residual plan's variance.
-WORTH_IT = 0.99
-# The cost is a sum of rounded products; this much covers their rounding many times over.
-ROUNDING = 1e-12
+NOISES = ("discrete", "gaussian")
+DEFAULT_NOISE = "discrete"
 
 
 def plan(
@@ -48,7 +38,7 @@ def plan(
     objective: Objective | None = None,
     planner: str = "auto",
     neighbours: Neighbours = "add-remove",
-    noise: str = "gaussian",
+    noise: str | None = None,
 ) -> Plan:
     """Design the noise for a workload, before any data is read.
 
@@ -70,7 +60,8 @@ def plan(
     neighbours
         "add-remove" one record, or "replace" one record by another (the total is then exact).
     noise
-        "gaussian": floating-point Gaussian noise, for simulation; releases made with it say so.
+        "discrete" (default): exact discrete Gaussian noise on integer measurements. "gaussian":
+        floating-point noise, for simulation; releases made with it say so.
 
     Examples
     --------
@@ -81,6 +72,7 @@ def plan(
     (1.2493, True)
     """
     started = time.perf_counter()
+    noise = DEFAULT_NOISE if noise is None else noise
     _check_arguments(workload, budget, targets, objective, planner, neighbours, noise)
     if targets is not None:
         workload, priorities = _targeted(workload, targets)
@@ -88,15 +80,16 @@ def plan(
     else:
         priorities, objective = None, objective or TotalVariance()
     design = prepare(workload, priorities, share=not isinstance(objective, ConvexLoss))
-    allowed = None if budget is None else budget.gaussian_pcost()
+    allowed = None if budget is None else allowed_cost(budget, noise)
     with one_thread(design):
         # Everything scales with the budget, so targets alone are planned at cost one and scaled.
         solution = _solution(design, objective, planner, neighbours, allowed or 1.0)
-        explicit = _explicit(design, solution, objective, planner, neighbours, allowed)
-    if targets is not None and allowed is None:
+        explicit = make_explicit(design, solution, objective, planner, neighbours, allowed, noise)
+    least = targets is not None and allowed is None
+    if allowed is None:
         allowed = solution.share.value
         solution = _rescaled(solution, allowed)
-    made = explicit or _residual(design, solution, neighbours)
+    made = explicit or make_residual(design, solution, neighbours, allowed, noise, least)
     if budget is not None and not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.privacy.pcost}, above {budget}: this is a bug")
     return Plan(
@@ -106,70 +99,13 @@ def plan(
         objective=objective,
         planner=planner,
         noise=noise,
+        rounding_loss=made.loss,
         targets=None if priorities is None else 1.0 / priorities,
         design=design,
         figures=made.figures,
         share=made.share,
         total_rows=solution.total_rows,
         seconds=time.perf_counter() - started,
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class Made:
-    """A mechanism with its cost, its figures and what is known of its optimality."""
-
-    mechanism: Mechanism
-    privacy: Guarantee
-    figures: Figures
-    share: Share
-
-
-def _residual(design: Design, solution: Solution, neighbours: Neighbours) -> Made:
-    sigma2 = solution.sigma2 * (1 + 2 * ROUNDING)
-    cost = product_up(spend(solution.privacy, sigma2), 1 + ROUNDING)
-    return Made(
-        assemble(design, solution.rows, sigma2),
-        Guarantee(cost, "gaussian", neighbours),
-        ResidualFigures(design, solution.bases, sigma2),
-        solution.share,
-    )
-
-
-def _explicit(
-    design: Design, solution: Solution, objective: Objective, planner: str,
-    neighbours: Neighbours, budget: float | None,
-) -> Made | None:  # fmt: skip
-    """The exact optimum over a small domain: by name, or where it is clearly better.
-
-    One split per attribute must serve all its factors; where they differ much, a matrix over the
-    whole domain does better, as long as the domain is small enough to have one.
-    """
-    wanted, size = planner == "optimal", design.workload.schema.size
-    fits = (
-        isinstance(objective, TotalVariance) and neighbours == "add-remove" and budget is not None
-    )
-    if wanted and not (fits and size <= EXPLICIT_CELLS):
-        raise PlanError(
-            f"planner='optimal' plans the total variance under a budget, for neighbours that add "
-            f"or remove a record, over at most {EXPLICIT_CELLS} cells; the schema has {size:,}"
-        )
-    if not wanted and not (planner == "auto" and fits and design.free and size <= SMALL_CELLS):
-        return None
-    assert budget is not None
-    best = dense_optimum(workload_gram(design), tolerance=1e-6 if wanted else 1e-4)
-    if not wanted and best.value / budget > WORTH_IT * solution.share.value:
-        return None
-    strategy = best.strategy * np.sqrt(budget * (1 - 2 * ROUNDING))
-    mechanism = DenseMechanism(design.workload.schema, strategy)
-    for query in design.workload:
-        mechanism.require(query)
-    cost = product_up(float(np.max(np.einsum("ri,ri->i", strategy, strategy))), 1 + ROUNDING)
-    return Made(
-        mechanism,
-        Guarantee(cost, "gaussian", neighbours),
-        RowFigures(design, mechanism),
-        Share(np.ones(1), best.value / budget, best.bound / budget),
     )
 
 
@@ -255,5 +191,5 @@ def _check_arguments(
         raise PlanError(f"unknown planner {planner!r}; choose from {', '.join(PLANNERS)}")
     if neighbours not in ("add-remove", "replace"):
         raise PlanError(f"neighbours are 'add-remove' or 'replace', found {neighbours!r}")
-    if noise != "gaussian":
-        raise PlanError(f"noise={noise!r} is not available; noise='gaussian' is, for simulation")
+    if noise not in NOISES:
+        raise PlanError(f"noise is 'discrete' or 'gaussian' (for simulation), found {noise!r}")

@@ -48,7 +48,7 @@ def describe(plan: Plan) -> str:
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
         ("measures", _measures(plan)),
-        ("noise", "floating-point Gaussian, for simulation; releases say so"),
+        ("noise", _noise(plan)),
     ]
     head = (
         f"Plan for {_counted(len(plan.workload), 'query', 'queries')}, {plan.workload.rows:,} rows"
@@ -72,10 +72,15 @@ def _objective(plan: Plan) -> str:
 
 def _privacy(plan: Plan) -> str:
     g = plan.privacy
-    return (
-        f"ρ = {text_up(g.rho)} (zCDP), μ = {text_up(g.mu)} (GDP), "
-        f"ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9 (exact)"
-    )
+    gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
+    return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
+
+
+def _noise(plan: Plan) -> str:
+    if plan.noise == "gaussian":
+        return "floating-point Gaussian, for simulation; releases say so"
+    loss = max(plan.rounding_loss, 0.0)
+    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.2g} of variance"
 
 
 def _neighbours(plan: Plan) -> str:

@@ -13,7 +13,7 @@ from noiseplan.counting import open_source
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
-from noiseplan.noise import NormalSampler
+from noiseplan.noise import DiscreteSampler, NormalSampler
 from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
@@ -96,7 +96,11 @@ def make_release(plan: Plan, data: object, seed: int | None) -> Release:
     if seed is not None and seed < 0:
         raise PlanError(f"a seed is not negative, found {seed}")
     source = open_source(data, plan.workload.schema)
-    sampler = NormalSampler(None if seed is None else int(seed))
+    sampler = _sampler(plan.noise, None if seed is None else int(seed))
     with progress("counting and measuring", plan.mechanism.steps) as advance:
         measured = plan.mechanism.measure(source.marginals, sampler, advance)
     return Release(plan, measured, sampler.brand, source.origin)
+
+
+def _sampler(noise: str, seed: int | None) -> DiscreteSampler | NormalSampler:
+    return DiscreteSampler.make(seed) if noise == "discrete" else NormalSampler(seed)

@@ -1,0 +1,42 @@
+"""What a release draws its noise from: one object, with a brand that every release carries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+from noiseplan.noise.discrete import discrete_gaussian
+from noiseplan.noise.randomness import SeededSource, Source, SystemSource
+
+
+@dataclass(frozen=True)
+class DiscreteSampler:
+    """Exact discrete Gaussian noise, from the operating system unless a test gives a seed."""
+
+    source: Source
+    seed: int | None = None
+
+    @classmethod
+    def make(cls, seed: int | None) -> DiscreteSampler:
+        return cls(SystemSource() if seed is None else SeededSource(seed), seed)
+
+    def __call__(self, shape: tuple[int, ...], variances: Array) -> IntArray:
+        """Integers of this shape; the last axis has one variance parameter per entry.
+
+        A float is the rational number it stands for, so the law is exact.
+        """
+        noise = np.empty(shape, dtype=np.int64)
+        for variance in np.unique(variances):
+            chosen = np.flatnonzero(variances == variance)
+            size = (*shape[:-1], len(chosen))
+            noise[..., chosen] = discrete_gaussian(float(variance), size, source=self.source)
+        return noise
+
+    @property
+    def brand(self) -> str:
+        """What a reader of the release must know about its noise."""
+        seeded = f"; drawn from seed {self.seed}, so NOT PRIVATE" if self.seed is not None else ""
+        return f"exact discrete Gaussian noise{seeded}"

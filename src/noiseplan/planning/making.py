@@ -1,0 +1,146 @@
+"""From planned numbers to a mechanism with its exact cost, continuous or integer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.planning.allocation import Share, spend
+from noiseplan.planning.assemble import assemble
+from noiseplan.planning.bounds import workload_gram
+from noiseplan.planning.dense import dense_optimum
+from noiseplan.planning.design import Design
+from noiseplan.planning.figures import Figures, ResidualFigures, RowFigures
+from noiseplan.planning.integers import FINE_BITS, margin, round_up, to_integers
+from noiseplan.planning.objectives import Objective, TotalVariance
+from noiseplan.planning.solve import Solution
+from noiseplan.privacy import Budget, Guarantee, Law, Neighbours
+from noiseplan.privacy.rounding import product_down, product_up
+
+# Domains over which a plan may be one explicit matrix: when asked for, and when tried unasked.
+EXPLICIT_CELLS = 1024
+SMALL_CELLS = 256
+# An explicit matrix is preferred if it has less than this share of the residual plan's variance.
+WORTH_IT = 0.99
+# Entries of an explicit integer matrix: rounding them changes a variance by about 2^−bits.
+EXPLICIT_BITS = 18
+# Share of the identity in an explicit integer matrix; it costs this share of the variance.
+FULL_RANK = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """A mechanism with its cost, its figures and what is known of its optimality."""
+
+    mechanism: Mechanism
+    privacy: Guarantee
+    figures: Figures
+    share: Share
+    loss: float = 0.0  # of total variance, for measuring integers
+
+
+def allowed_cost(budget: Budget, noise: str) -> float:
+    """The privacy cost a budget allows: by zCDP for discrete noise, exactly for continuous."""
+    if noise == "discrete":
+        return product_down(2.0, budget.zcdp_rho())
+    return budget.gaussian_pcost()
+
+
+def make_residual(
+    design: Design,
+    solution: Solution,
+    neighbours: Neighbours,
+    budget: float,
+    noise: str,
+    least: bool,
+) -> Made:
+    """A residual plan as a mechanism. `least`: targets must be met, whatever that costs."""
+    if noise == "discrete":
+        return _discrete(design, solution, neighbours, budget, least)
+    over = margin(len(solution.sigma2))
+    sigma2 = solution.sigma2 * (1 + 2 * over)
+    cost = product_up(spend(solution.privacy, sigma2), 1 + over)
+    return Made(
+        assemble(design, solution.rows, sigma2),
+        Guarantee(cost, "gaussian", neighbours),
+        ResidualFigures(design, solution.bases, sigma2),
+        solution.share,
+    )
+
+
+def _discrete(
+    design: Design, solution: Solution, neighbours: Neighbours, budget: float, least: bool
+) -> Made:
+    plan = to_integers(design, solution, neighbours, budget)
+    figures = ResidualFigures(design, plan.bases, plan.equivalent)
+    if least:  # rounding may have moved a variance above its target: pay a little more
+        reached = float(np.max(design.roles.type_priority * figures.largest()))
+        more = max(reached / solution.share.value, 1.0) * (1 + 1e-9)
+        plan = to_integers(design, solution, neighbours, budget * more, (plan.bits,))
+        figures = ResidualFigures(design, plan.bases, plan.equivalent)
+    cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
+    share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
+    mechanism = assemble(design, plan.rows, plan.sigma2, integer=True)
+    return Made(mechanism, Guarantee(cost, "zcdp", neighbours), figures, share, plan.loss)
+
+
+def make_explicit(
+    design: Design, solution: Solution, objective: Objective, planner: str,
+    neighbours: Neighbours, budget: float | None, noise: str,
+) -> Made | None:  # fmt: skip
+    """The exact optimum over a small domain: by name, or where it is clearly better.
+
+    One split per attribute must serve all its factors; where they differ much, a matrix over the
+    whole domain does better, as long as the domain is small enough to have one.
+    """
+    wanted, size = planner == "optimal", design.workload.schema.size
+    fits = isinstance(objective, TotalVariance) and neighbours == "add-remove"
+    if wanted and not (fits and budget is not None and size <= EXPLICIT_CELLS):
+        raise PlanError(
+            f"planner='optimal' plans the total variance under a budget, for neighbours that add "
+            f"or remove a record, over at most {EXPLICIT_CELLS} cells; the schema has {size:,}"
+        )
+    tried = planner == "auto" and fits and bool(design.free) and size <= SMALL_CELLS
+    if budget is None or not (wanted or tried):
+        return None
+    best = dense_optimum(workload_gram(design), tolerance=1e-6 if wanted else 1e-4)
+    if not wanted and best.value / budget > WORTH_IT * solution.share.value:
+        return None
+    share = Share(np.ones(1), best.value / budget, best.bound / budget)
+    mechanism, cost = _explicit_mechanism(design, best.strategy, budget, noise == "discrete")
+    for query in design.workload:
+        mechanism.require(query)
+    law: Law = "zcdp" if noise == "discrete" else "gaussian"
+    guarantee = Guarantee(cost, law, neighbours)
+    return Made(mechanism, guarantee, RowFigures(design, mechanism), share)
+
+
+def _explicit_mechanism(
+    design: Design, strategy: Array, budget: float, integer: bool
+) -> tuple[DenseMechanism, float]:
+    """The mechanism and its cost: the largest squared column norm over σ², rounded up."""
+    if integer:
+        strategy = _integer_strategy(strategy)
+    sensitivity = float(np.max(np.einsum("ri,ri->i", strategy, strategy)))
+    over = margin(len(strategy))
+    sigma2 = float(round_up(np.array([sensitivity / budget * (1 + 2 * over)]), FINE_BITS)[0])
+    mechanism = DenseMechanism(design.workload.schema, strategy, sigma2, integer)
+    return mechanism, product_up(sensitivity / sigma2, 1 + over)
+
+
+def _integer_strategy(strategy: Array) -> Array:
+    """An integer matrix for almost the same cost matrix, with a row for every cell.
+
+    Rounding would tilt a row space that is not everything, and queries would fall out of it; so a
+    little of the identity is mixed in first.
+    """
+    cost = strategy.T @ strategy
+    cost = (1 - FULL_RANK) * cost + FULL_RANK * np.eye(len(cost)) * np.diagonal(cost).max()
+    values, vectors = np.linalg.eigh(cost)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return np.asarray(np.rint(root / np.abs(root).max() * 2**EXPLICIT_BITS))

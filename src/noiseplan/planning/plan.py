@@ -10,13 +10,10 @@ import numpy as np
 from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Mechanism
-from noiseplan.planning.allocation import Share
-from noiseplan.planning.bounds import total_variance_bound
-from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.design import Design
 from noiseplan.planning.figures import Figures
-from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.objectives import Objective, TotalVariance
-from noiseplan.planning.oblique import optimise_total
+from noiseplan.planning.optimality import Optimality
 from noiseplan.planning.report import describe, fairness_rows
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
@@ -40,8 +37,7 @@ class Plan:
     targets: Array | None
     design: Design
     figures: Figures
-    share: Share
-    total_rows: dict[int, Array]
+    optimality: Optimality
     seconds: float
 
     # ------------------------------------------------------------------ errors over the workload
@@ -74,14 +70,10 @@ class Plan:
         """max weight · variance over all rows of all queries."""
         return float(np.max(self.design.roles.type_weight * self.type_worst))
 
-    @cached_property
+    @property
     def lower_bound(self) -> float:
         """No linear mechanism with Gaussian noise at this privacy has a lower `total_variance`."""
-        design, rows = self.design, self.total_rows
-        if self.targets is not None:  # planned with other weights than the total's
-            design = prepare(self.workload)
-            rows = optimise_total(design)
-        return total_variance_bound(design, rows, self.privacy.pcost, self.privacy.neighbours)
+        return self.optimality.lower_bound
 
     @property
     def efficiency(self) -> float:
@@ -94,10 +86,9 @@ class Plan:
 
         True for plain marginals under any objective; for other queries where the bound is met.
         """
-        if not cost_is_exact(self.design, self.privacy.neighbours):
-            return False
-        if not self.design.free and self.planner in ("auto", "residual", "residual+"):
-            return self.share.value <= self.share.bound * (1 + 1e-6)
+        proved = self.optimality.proved
+        if proved is not None:
+            return proved
         return isinstance(self.objective, TotalVariance) and self.efficiency > 1 - 1e-5
 
     @property

@@ -14,10 +14,11 @@ from noiseplan.matrices.base import Array
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.making import allowed_cost, make_explicit, make_residual
+from noiseplan.planning.making import Made, allowed_cost, make_explicit, make_residual
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.oblique import optimise_total, optimise_upright
+from noiseplan.planning.optimality import Optimality, Residual
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.products import optimise_product
 from noiseplan.planning.solve import Solution, share_given_bases, solve, type_matrix
@@ -103,10 +104,15 @@ def plan(
         targets=None if priorities is None else 1.0 / priorities,
         design=design,
         figures=made.figures,
-        share=made.share,
-        total_rows=solution.total_rows,
+        optimality=_optimality(design, solution, made, planner, priorities is not None),
         seconds=time.perf_counter() - started,
     )
+
+
+def _optimality(
+    design: Design, solution: Solution, made: Made, planner: str, targeted: bool
+) -> Optimality:
+    return Residual(design, made.share, solution.total_rows, made.privacy, planner, targeted)
 
 
 def _solution(

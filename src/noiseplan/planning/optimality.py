@@ -1,0 +1,70 @@
+"""What is known of how good a plan is: a lower bound, and whether it is proved to be reached."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+from noiseplan.matrices.base import Array
+from noiseplan.planning.allocation import Share
+from noiseplan.planning.bounds import total_variance_bound
+from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.neighbours import cost_is_exact
+from noiseplan.planning.oblique import optimise_total
+from noiseplan.privacy import Guarantee
+
+
+class Optimality(ABC):
+    """A bound on the total variance, and a proof for the objective where there is one."""
+
+    @property
+    @abstractmethod
+    def lower_bound(self) -> float:
+        """No linear mechanism with Gaussian noise at this privacy has a lower total variance."""
+
+    @property
+    @abstractmethod
+    def proved(self) -> bool | None:
+        """Whether the plan is the best for its objective; None where only the total's bound can
+        tell."""
+
+
+@dataclass(frozen=True)
+class Stated(Optimality):
+    """Numbers that were worked out elsewhere: by an explicit planner, or before saving."""
+
+    lower_bound: float
+    proved: bool | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Residual(Optimality):
+    """Of a residual plan, computed when it is asked for.
+
+    Plain marginals are planned optimally under any objective, and their allocation has a bound of
+    its own; for other queries the bound on the total variance must do.
+    """
+
+    design: Design
+    share: Share
+    total_rows: dict[int, Array]
+    privacy: Guarantee
+    planner: str
+    targeted: bool
+
+    @cached_property
+    def lower_bound(self) -> float:
+        design, rows = self.design, self.total_rows
+        if self.targeted:  # planned with other weights than the total's
+            design = prepare(design.workload)
+            rows = optimise_total(design)
+        return total_variance_bound(design, rows, self.privacy.pcost, self.privacy.neighbours)
+
+    @property
+    def proved(self) -> bool | None:
+        if not cost_is_exact(self.design, self.privacy.neighbours):
+            return False
+        if not self.design.free and self.planner in ("auto", "residual", "residual+"):
+            return self.share.value <= self.share.bound * (1 + 1e-6)
+        return None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
     from noiseplan.release.release import Release
+    from noiseplan.storage import load
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
+    "load": "noiseplan.storage",
     "plan": "noiseplan.planning.planner",
 }
 
@@ -79,6 +81,7 @@ __all__ = [
     "TotalVariance",
     "Workload",
     "WorstVariance",
+    "load",
     "plan",
     "zCDP",
 ]

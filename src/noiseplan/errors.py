@@ -36,3 +36,7 @@ class UnanswerableError(NoiseplanError, ValueError):
 
 class NoiseError(NoiseplanError, ValueError):
     """Noise was asked for that no sampler here draws: a bad variance, scale, size or source."""
+
+
+class StorageError(NoiseplanError, ValueError):
+    """A saved plan or release cannot be written here, or what is read is damaged."""

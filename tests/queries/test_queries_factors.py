@@ -227,10 +227,23 @@ def test_order_is_not_needed(factor: Factor) -> None:
     factor.check("sex", SEX)
 
 
+def test_custom_labels() -> None:
+    rows = [[1, 0, 2], [0, -1, 0.5]]
+    named = Custom(rows, labels=["low", 7])
+    assert list(named.row_labels(SEX)) == ["low", 7]
+    assert named == Custom(rows, labels=("low", 7)) != Custom(rows)
+
+
+@pytest.mark.parametrize("labels", [["one"], "ab", [["a"], ["b"]], [None, None], 3])
+def test_custom_refuses_labels(labels: object) -> None:
+    with pytest.raises(QueryError, match="Custom: (labels is a list of 2|a label is a text)"):
+        Custom([[1, 0], [0, 1]], labels=labels)  # type: ignore[arg-type]
+
+
 def test_custom() -> None:
     factor = Custom([[1, 0, 2], [0, -1, 0.5]])
     np.testing.assert_array_equal(factor.matrix(SEX).dense(), [[1, 0, 2], [0, -1, 0.5]])
-    assert factor.row_labels(SEX) == ["row 0", "row 1"]
+    assert list(factor.row_labels(SEX)) == ["row 0", "row 1"]
     assert factor.label == "custom[2 rows]"
     assert Custom([[1]]).label == "custom[1 row]"
     assert Custom([[1]], name="women").label == "women"

@@ -30,3 +30,8 @@ class NormalSampler:
         """What a reader of the release must know about its noise."""
         seeded = f"; drawn from seed {self.seed}, so NOT PRIVATE" if self.seed is not None else ""
         return f"floating-point Gaussian noise, for simulation{seeded}"
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody else can know the noise."""
+        return self.seed is None

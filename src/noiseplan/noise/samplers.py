@@ -9,7 +9,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import discrete_gaussian
-from noiseplan.noise.randomness import SeededSource, Source, SystemSource
+from noiseplan.noise.randomness import Source
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,6 @@ class DiscreteSampler:
     """Exact discrete Gaussian noise, from the operating system unless a test gives a seed."""
 
     source: Source
-    seed: int | None = None
-
-    @classmethod
-    def make(cls, seed: int | None) -> DiscreteSampler:
-        return cls(SystemSource() if seed is None else SeededSource(seed), seed)
 
     def __call__(self, shape: tuple[int, ...], variances: Array) -> IntArray:
         """Integers of this shape; the last axis has one variance parameter per entry.
@@ -38,5 +33,9 @@ class DiscreteSampler:
     @property
     def brand(self) -> str:
         """What a reader of the release must know about its noise."""
-        seeded = f"; drawn from seed {self.seed}, so NOT PRIVATE" if self.seed is not None else ""
-        return f"exact discrete Gaussian noise{seeded}"
+        return f"exact discrete Gaussian noise, {self.source.brand}"
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody else can know the noise."""
+        return self.source.private

@@ -108,3 +108,13 @@ class ConvexLoss(Objective):
             middle = float(self.function(0.5 * (a + b)))
             if not np.isfinite(middle) or middle > ends + 1e-9 * (abs(ends) + abs(middle)):
                 raise PlanError(f"the loss {self} is not convex and finite on positive variances")
+
+
+@dataclass(frozen=True)
+class Recorded(Objective):
+    """The name of an objective that cannot be saved: a loss given as a function."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from noiseplan.matrices.base import Array
 from noiseplan.planning.allocation import Share
@@ -15,23 +15,21 @@ from noiseplan.planning.oblique import optimise_total
 from noiseplan.privacy import Guarantee
 
 
-class Optimality(ABC):
+class Optimality(Protocol):
     """A bound on the total variance, and a proof for the objective where there is one."""
 
     @property
-    @abstractmethod
     def lower_bound(self) -> float:
         """No linear mechanism with Gaussian noise at this privacy has a lower total variance."""
 
     @property
-    @abstractmethod
     def proved(self) -> bool | None:
         """Whether the plan is the best for its objective; None where only the total's bound can
         tell."""
 
 
 @dataclass(frozen=True)
-class Stated(Optimality):
+class Stated:
     """Numbers that were worked out elsewhere: by an explicit planner, or before saving."""
 
     lower_bound: float
@@ -39,7 +37,7 @@ class Stated(Optimality):
 
 
 @dataclass(frozen=True, eq=False)
-class Residual(Optimality):
+class Residual:
     """Of a residual plan, computed when it is asked for.
 
     Plain marginals are planned optimally under any objective, and their allocation has a bound of

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +19,11 @@ from noiseplan.planning.optimality import Optimality
 from noiseplan.planning.report import describe, fairness_rows
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
+
+if TYPE_CHECKING:
+    from noiseplan.ledger import Ledger
+    from noiseplan.noise import Source
+    from noiseplan.release.release import Release
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,8 +153,30 @@ class Plan:
 
     # ------------------------------------------------------------------ releasing
 
-    def release(self, data: object, *, seed: int | None = None):  # type: ignore[no-untyped-def]
-        """Count, add noise once, and return the release. See `noiseplan.release.Release`."""
+    def release(
+        self,
+        data: object,
+        *,
+        ledger: Ledger | str | PathLike[str] | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
+        seed: int | None = None,
+        randomness: Source | None = None,
+    ) -> Release:
+        """Count, add noise once, and return the release.
+
+        Parameters
+        ----------
+        data
+            A path, a data frame, a relation, arrays or counts.
+        ledger, dataset, purpose
+            A ledger (or its path) and the dataset in it that is charged, before any noise is drawn;
+            raises `BudgetExceeded`, and reads no further, if the budget does not admit the cost.
+        seed
+            The same noise every time, for tests only; the release says so.
+        randomness
+            Where the bits of discrete noise come from: the operating system unless given.
+        """
         from noiseplan.release.release import make_release
 
-        return make_release(self, data, seed)
+        return make_release(self, data, seed, ledger, dataset, purpose, randomness)

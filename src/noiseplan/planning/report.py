@@ -42,7 +42,7 @@ def fairness_rows(plan: Plan) -> list[dict[str, object]]:
 
 def describe(plan: Plan) -> str:
     facts = [
-        ("objective", f"{_objective(plan)}; planned in {plan.seconds:.2g} s, no data was read"),
+        ("objective", f"{_objective(plan)}; {_planned(plan)}no data was read"),
         ("privacy", _privacy(plan)),
         ("neighbours", _neighbours(plan)),
         ("error", _error(plan)),
@@ -70,6 +70,10 @@ def _objective(plan: Plan) -> str:
     return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget"
 
 
+def _planned(plan: Plan) -> str:
+    return f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
+
+
 def _privacy(plan: Plan) -> str:
     g = plan.privacy
     gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
@@ -79,8 +83,8 @@ def _privacy(plan: Plan) -> str:
 def _noise(plan: Plan) -> str:
     if plan.noise == "gaussian":
         return "floating-point Gaussian, for simulation; releases say so"
-    loss = max(plan.rounding_loss, 0.0)
-    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.2g} of variance"
+    loss = 100 * max(plan.rounding_loss, 0.0)
+    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.1g}% of variance"
 
 
 def _neighbours(plan: Plan) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import ClassVar, final
 
 import numpy as np
@@ -167,24 +168,33 @@ class Custom(Factor):
         Anything NumPy reads as a two-dimensional array of finite numbers.
     name
         A word for names and reports. Factors with different names are different.
+    labels
+        A word or number for each row, shown in tables; "row 0", "row 1", … if not given.
 
     Examples
     --------
-    >>> working_age = Custom([[0] * 18 + [1] * 47 + [0] * 35], name="working age")
-    >>> working_age
-    Custom(1 × 100, name='working age')
+    >>> ages = Custom([[1] * 18 + [0] * 82, [0] * 65 + [1] * 35], "ages", ["minors", "retired"])
+    >>> ages
+    Custom(2 × 100, name='ages')
+    >>> from noiseplan.schema import Ordinal
+    >>> ages.row_labels(Ordinal(range(100)))
+    ('minors', 'retired')
     """
 
     values: Array
     name: str
+    labels: tuple[Hashable, ...]
 
-    def __init__(self, matrix: object, name: str | None = None) -> None:
+    def __init__(
+        self, matrix: object, name: str | None = None, labels: Sequence[Hashable] | None = None
+    ) -> None:
         values = checked_matrix(matrix, "Custom")
         if name is not None and (not isinstance(name, str) or not name.strip()):
             raise QueryError(f"Custom: a name is a text that is not empty, found {name!r}")
         rows = "1 row" if len(values) == 1 else f"{len(values)} rows"
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "name", name or f"custom[{rows}]")
+        object.__setattr__(self, "labels", _checked_row_labels(labels, len(values)))
 
     @property
     def label(self) -> str:
@@ -197,7 +207,7 @@ class Custom(Factor):
         return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
-        return self.name, self.values.shape, self.values.tobytes()
+        return self.name, self.labels, self.values.shape, self.values.tobytes()
 
     def check(self, name: str, attribute: Attribute) -> None:
         if self.values.shape[1] != attribute.size:
@@ -210,11 +220,21 @@ class Custom(Factor):
         return DenseMatrix(self.values)
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
-        return [f"row {i}" for i in range(len(self.values))]
+        return self.labels
 
     def __repr__(self) -> str:
         rows, columns = self.values.shape
         return f"Custom({rows} × {columns}, name={self.name!r})"
+
+
+def _checked_row_labels(labels: object, rows: int) -> tuple[Hashable, ...]:
+    if labels is None:
+        return tuple(f"row {i}" for i in range(rows))
+    if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) != rows:
+        raise QueryError(f"Custom: labels is a list of {rows}, one per row, found {labels!r}")
+    if not all(isinstance(label, str | int | float | date) for label in labels):
+        raise QueryError(f"Custom: a label is a text, a number or a date, found {labels!r}")
+    return tuple(labels)
 
 
 def checked_matrix(matrix: object, where: str) -> Array:

@@ -63,7 +63,8 @@ class Workload:
         object.__setattr__(self, "columns", merged(columns_of(schema, listed)))
 
     @classmethod
-    def _of(cls, schema: Schema, columns: QueryColumns) -> Workload:
+    def from_columns(cls, schema: Schema, columns: QueryColumns) -> Workload:
+        """A workload from checked columns, without looking at single queries."""
         workload = cls.__new__(cls)
         object.__setattr__(workload, "schema", schema)
         object.__setattr__(workload, "columns", columns)
@@ -110,7 +111,7 @@ class Workload:
         )
         if Total() in distinct:  # otherwise all tables differ by construction
             columns = merged(without_totals(columns))
-        return cls._of(schema, columns)
+        return cls.from_columns(schema, columns)
 
     def __add__(self, other: Workload | Query) -> Workload:
         if isinstance(other, Query):
@@ -118,7 +119,7 @@ class Workload:
         if not isinstance(other, Workload):
             return NotImplemented
         _check_same_schema(other.schema, self.schema)
-        return self._of(self.schema, merged(joined(self.columns, other.columns)))
+        return self.from_columns(self.schema, merged(joined(self.columns, other.columns)))
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -213,7 +214,7 @@ class Workload:
         if scheme not in _WEIGHTINGS:
             raise QueryError(f"unknown weighting {scheme!r}; choose from {list(_WEIGHTINGS)}")
         weights = self.columns.weights / self.sizes ** _WEIGHTINGS[scheme]
-        return self._of(self.schema, replace(self.columns, weights=weights))
+        return self.from_columns(self.schema, replace(self.columns, weights=weights))
 
     def subset(self, positions: Sequence[int] | IntArray | NDArray[np.bool_]) -> Workload:
         """Some of the queries, by position (or by a mask), in the order given."""
@@ -226,7 +227,7 @@ class Workload:
             raise QueryError(f"subset: positions are 0 to {len(self) - 1}: {error}") from None
         if keep.ndim != 1 or not len(keep) or len(np.unique(keep)) < len(keep):
             raise QueryError("subset takes a list of different positions, at least one")
-        return self._of(self.schema, self.columns.taken(keep))
+        return self.from_columns(self.schema, self.columns.taken(keep))
 
     def __repr__(self) -> str:
         return f"Workload({self._counts()})"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +15,14 @@ from noiseplan.counting import open_source
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
-from noiseplan.noise import DiscreteSampler, NormalSampler
+from noiseplan.noise import DiscreteSampler, NormalSampler, SeededSource, Source, SystemSource
 from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
+
+if TYPE_CHECKING:
+    from noiseplan.ledger import Ledger
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +37,7 @@ class Release:
     measurements: Measurements
     brand: str
     origin: str = ""
+    recorded: str = ""  # where a ledger has it
 
     def answer(self, query: Query, *, level: float = 0.95, simultaneous: bool = False) -> Answer:
         """The unbiased answer to any query in the span of what was measured, with its exact
@@ -73,6 +79,19 @@ class Release:
         """The workload's answers in batches of equal shape: positions and estimates, batch last."""
         return self.plan.mechanism.batches(self.measurements, self.plan.workload)
 
+    def save(
+        self, folder: str | os.PathLike[str], *, tables: Sequence[Query] | None = None
+    ) -> None:
+        """Write everything to a new folder; `noiseplan.load` reads it back, without the data.
+
+        It holds the answers to `tables` (the workload's queries unless given) as CSV and Parquet,
+        the noisy measurements, the plan, a certificate as JSON and as text, and hashes of all
+        files. The folder appears whole or not at all, and an existing one is never overwritten.
+        """
+        from noiseplan.storage import save
+
+        save(self, folder, tables)
+
     def __repr__(self) -> str:
         return f"Release({len(self.plan.workload):,} queries; {self.brand})"
 
@@ -89,18 +108,69 @@ class Release:
         )
 
 
-def make_release(plan: Plan, data: object, seed: int | None) -> Release:
-    """Open the data, count, add noise once."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
-        raise PlanError(f"a seed is an integer (for tests only), found {seed!r}")
-    if seed is not None and seed < 0:
-        raise PlanError(f"a seed is not negative, found {seed}")
+def make_release(
+    plan: Plan,
+    data: object,
+    seed: int | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    purpose: str = "",
+    randomness: Source | None = None,
+) -> Release:
+    """Open the data, record the spend, count, add noise once.
+
+    The data are opened and checked first: what cannot be read costs nothing. From the record on,
+    the cost counts, whatever happens; it is on disk before the first noise is drawn.
+    """
+    sampler = _sampler(plan.noise, _checked_seed(seed), randomness)
+    if ledger is not None and not sampler.private:
+        raise PlanError(
+            f"a ledger records releases to be published, and this one is {sampler.brand}: "
+            f"leave out seed= to publish, or ledger= to test"
+        )
     source = open_source(data, plan.workload.schema)
-    sampler = _sampler(plan.noise, None if seed is None else int(seed))
-    with progress("counting and measuring", plan.mechanism.steps) as advance:
+    with ExitStack() as stack:
+        recorded = ""
+        if ledger is not None:
+            recorded = stack.enter_context(_recorded(plan, ledger, dataset, purpose))
+        advance = stack.enter_context(progress("counting and measuring", plan.mechanism.steps))
         measured = plan.mechanism.measure(source.marginals, sampler, advance)
-    return Release(plan, measured, sampler.brand, source.origin)
+    return Release(plan, measured, sampler.brand, source.origin, recorded)
 
 
-def _sampler(noise: str, seed: int | None) -> DiscreteSampler | NormalSampler:
-    return DiscreteSampler.make(seed) if noise == "discrete" else NormalSampler(seed)
+def _checked_seed(seed: int | None) -> int | None:
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise PlanError(f"a seed is an integer (for tests only), found {seed!r}")
+    if seed < 0:
+        raise PlanError(f"a seed is not negative, found {seed}")
+    return int(seed)
+
+
+def _sampler(
+    noise: str, seed: int | None, randomness: Source | None
+) -> DiscreteSampler | NormalSampler:
+    if randomness is not None and (seed is not None or noise != "discrete"):
+        raise PlanError("randomness= is for discrete noise, without a seed")
+    if noise == "gaussian":
+        return NormalSampler(seed)
+    if seed is not None:
+        return DiscreteSampler(SeededSource(seed))
+    return DiscreteSampler(randomness or SystemSource())
+
+
+@contextmanager
+def _recorded(
+    plan: Plan, ledger: Ledger | str | os.PathLike[str], dataset: str | None, purpose: str
+) -> Iterator[str]:
+    """Charge a ledger around the block that makes the release; where it is recorded."""
+    from noiseplan.ledger import Ledger
+    from noiseplan.storage import plan_hash
+
+    if dataset is None:
+        raise PlanError("name the dataset that is charged: release(data, ledger=…, dataset='…')")
+    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    charge = book.charge(dataset, plan.privacy, purpose=purpose, plan_hash=plan_hash(plan))
+    with charge as entry:
+        yield f"entry {entry.id} of dataset {entry.dataset!r}, charged {entry.time}"

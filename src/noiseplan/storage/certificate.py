@@ -1,0 +1,91 @@
+"""The certificate of a release: what was promised, in JSON and in words."""
+
+from __future__ import annotations
+
+import math
+import platform
+from datetime import UTC, datetime
+
+import numpy as np
+
+from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
+from noiseplan.privacy.rounding import text_up
+from noiseplan.release.release import Release
+from noiseplan.storage.files import Json
+from noiseplan.storage.plans import plan_hash, schema_hash, stated_by
+
+FORMAT = 1
+UNIT = "one record"
+
+
+def certificate(release: Release) -> Json:
+    """Privacy unit, neighbours, cost in every currency, noise law, versions and hashes."""
+    from noiseplan import __version__
+
+    plan = release.plan
+    return {
+        "kind": "noiseplan release",
+        "format": FORMAT,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "software": {
+            "noiseplan": __version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "privacy": _privacy(plan.privacy),
+        "noise": release.brand,
+        "ledger": release.recorded,
+        "schema_sha256": schema_hash(plan),
+        "plan_sha256": plan_hash(plan),
+        "queries": len(plan.workload),
+        "rows": plan.workload.rows,
+        "measured_numbers": plan.measured_numbers,
+        "rmse": plan.rmse,
+        "optimality": stated_by(plan),
+    }
+
+
+def _privacy(guarantee: Guarantee) -> Json:
+    known = math.isfinite(guarantee.pcost)
+    result: Json = {
+        "unit": UNIT,
+        "neighbours": guarantee.neighbours,
+        "known": known,
+        "accounting": CONVERSION[guarantee.law],
+    }
+    if known:
+        result |= {
+            "rho": guarantee.rho,
+            "mu": guarantee.mu if guarantee.law == "gaussian" else None,
+        }
+        result["epsilon"] = [[delta, guarantee.epsilon(delta)] for delta in SHOWN_DELTAS]
+    return result
+
+
+def in_words(content: Json, guarantee: Guarantee) -> str:
+    """The same for people; numbers that promise privacy are rounded up."""
+    if content["privacy"]["known"]:
+        promise = [*guarantee.describe().splitlines()]
+    else:
+        promise = ["Not known here: the measurements were made elsewhere."]
+    recorded = content["ledger"] or "not recorded in a ledger"
+    lines = [
+        "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE",
+        "",
+        f"Made {content['made']} with noiseplan {content['software']['noiseplan']}.",
+        "",
+        f"What is protected: {UNIT}.",
+        *promise,
+        f"Noise: {content['noise']}.",
+        f"Ledger: {recorded}.",
+        "",
+        f"It answers {content['queries']:,} queries, {content['rows']:,} rows in all, from "
+        f"{content['measured_numbers']:,} noisy numbers;",
+        f"root mean squared error {text_up(content['rmse'])}.",
+        "Standard errors and intervals cover the noise only, not errors of the data themselves.",
+        "",
+        f"Schema SHA-256  {content['schema_sha256']}",
+        f"Plan SHA-256    {content['plan_sha256']}",
+        "Hashes of all files are in SHA256SUMS: sha256sum --check SHA256SUMS",
+    ]
+    return "\n".join(lines) + "\n"

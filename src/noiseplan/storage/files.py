@@ -1,0 +1,107 @@
+"""Files that say when they are damaged: JSON, named arrays, and their SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.errors import StorageError
+
+Json = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+
+# What a saved array may hold; never objects, which NumPy would have to unpickle.
+_KINDS = "biuf"
+_BLOCK = 1 << 20
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(canonical(content, indent=1) + "\n", encoding="utf-8")
+
+
+def canonical(content: Mapping[str, Any], indent: int | None = None) -> str:
+    """JSON that is the same for the same content: keys sorted, no NaN."""
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def read_json(path: Path) -> Json:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{path.name} is not readable as JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise StorageError(f"{path.name} should hold a JSON object, found {type(content).__name__}")
+    return content
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Named arrays as a ZIP of .npy files, not compressed, which `numpy.load` reads.
+
+    Written member by member, so that equal arrays make equal files: NumPy's own `savez` puts the
+    time of day into them.
+    """
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy")
+            with archive.open(member, "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def read_arrays(path: Path) -> Arrays:
+    """The arrays of a file, none of them larger than the file itself."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:
+                    raise StorageError(f"{path.name} is compressed, which noiseplan never writes")
+        with np.load(path, allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"{path.name} is damaged: {error}") from None
+    for name, array in arrays.items():
+        if array.dtype.kind not in _KINDS:
+            raise StorageError(f"{path.name}: {name} holds {array.dtype}, not numbers")
+    return arrays
+
+
+def hash_of(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> str:
+    """SHA-256 of JSON content and arrays: names, types, shapes and values."""
+    digest = hashlib.sha256(canonical(content).encode())
+    for name, array in sorted((arrays or {}).items()):
+        little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
+        digest.update(f"\n{name} {little.dtype.str} {little.shape}\n".encode())
+        digest.update(little.tobytes())
+    return digest.hexdigest()
+
+
+def file_hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def to_disk(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is really on the disk."""
+    flags = os.O_RDONLY
+    try:
+        descriptor = os.open(path, flags)
+    except OSError:  # folders cannot be opened on some systems
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,166 @@
+"""A release as a folder: written whole or not at all, checked when it is read.
+
+certificate.json, certificate.txt   what was promised
+plan.json, plan.npz                 what was asked and what was measured
+measurements.npz                    the noisy numbers
+tables/                             answers as CSV and Parquet
+SHA256SUMS                          of every file
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from noiseplan.errors import NoiseplanError, StorageError
+from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.queries import Query
+from noiseplan.release.release import Release
+from noiseplan.storage.certificate import FORMAT, certificate, in_words
+from noiseplan.storage.files import (
+    Arrays,
+    file_hash,
+    hash_of,
+    read_arrays,
+    read_json,
+    to_disk,
+    write_arrays,
+    write_json,
+)
+from noiseplan.storage.mechanisms import check_measurements
+from noiseplan.storage.plans import read_plan, read_stated, write_plan
+from noiseplan.storage.tables import write_tables
+
+CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
+MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
+NEEDED = (CERTIFICATE, PLAN, PLAN_ARRAYS, MEASUREMENTS)
+
+
+def save(
+    release: Release, folder: str | os.PathLike[str], tables: Sequence[Query] | None = None
+) -> None:
+    """Write a release into a new folder; `tables` are the workload's queries unless given."""
+    target = Path(folder)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StorageError(
+            f"{str(folder)!r} is there already and not an empty folder; nothing was written. "
+            f"Choose a new name: a release is never overwritten"
+        )
+    chosen = list(release.plan.workload) if tables is None else list(tables)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
+    try:
+        _write(release, part, chosen)
+        part.chmod(0o755)  # mkdtemp's folders are for the owner alone
+        if target.exists():
+            target.rmdir()
+        part.rename(target)
+        to_disk(target.parent)
+    except (OSError, TypeError) as error:
+        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def load(folder: str | os.PathLike[str]) -> Release:
+    """A saved release, ready for any query that its plan can answer; no data is needed.
+
+    Every file it needs is compared with its hash first. Raises `StorageError`, with the file at
+    fault, for a folder that is incomplete, damaged, edited, or of a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> release = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5)).release(
+    ...     {"age": [0, 1, 1], "sex": [0, 1, 1]}
+    ... )
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     release.save(f"{parent}/out")
+    ...     again = nz.load(f"{parent}/out")
+    >>> query = nz.Query(schema, ["sex"])
+    >>> bool((again.answer(query).estimate == release.answer(query).estimate).all())
+    True
+    """
+    source = Path(folder)
+    if not source.is_dir():
+        raise StorageError(f"{str(folder)!r} is not a folder: name one that release.save() wrote")
+    try:
+        _check_files(source)
+        return _read(source)
+    except StorageError as error:
+        raise StorageError(f"saved release {str(folder)!r}: {error}") from None
+    except NoiseplanError as error:
+        raise StorageError(f"saved release {str(folder)!r} makes no sense: {error}") from None
+    except OSError as error:
+        raise StorageError(f"saved release {str(folder)!r} cannot be read: {error}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        found = f"{type(error).__name__}: {error}"
+        raise StorageError(f"saved release {str(folder)!r} is not well formed ({found})") from None
+
+
+def _write(release: Release, folder: Path, queries: Sequence[Query]) -> None:
+    plan, arrays = write_plan(release.plan)
+    write_json(folder / PLAN, plan)
+    write_arrays(folder / PLAN_ARRAYS, arrays)
+    values = release.measurements.values
+    write_arrays(folder / MEASUREMENTS, {f"block_{i}": block for i, block in enumerate(values)})
+    content = certificate(release)
+    write_json(folder / CERTIFICATE, content)
+    words = in_words(content, release.plan.privacy)
+    (folder / "certificate.txt").write_text(words, encoding="utf-8")
+    if queries:
+        write_tables(folder / "tables", release, queries)
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sums = [f"{file_hash(path)}  {path.relative_to(folder).as_posix()}\n" for path in files]
+    (folder / SUMS).write_text("".join(sums), encoding="utf-8")
+    for path in [*files, folder / SUMS, folder]:
+        to_disk(path)
+
+
+def _check_files(folder: Path) -> None:
+    missing = [name for name in (*NEEDED, SUMS) if not (folder / name).is_file()]
+    if missing:
+        raise StorageError(f"{', '.join(missing)} missing: the folder is incomplete")
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        stated = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    except ValueError:
+        raise StorageError(f"{SUMS} is damaged") from None
+    for name in NEEDED:
+        if stated.get(name) != file_hash(folder / name):
+            raise StorageError(f"{name} is damaged or was changed: its hash is not in {SUMS}")
+
+
+def _read(folder: Path) -> Release:
+    content = read_json(folder / CERTIFICATE)
+    version = content["format"]
+    if not isinstance(version, int) or version > FORMAT:
+        raise StorageError(
+            f"format {version!r} is newer than this noiseplan, which reads up to {FORMAT}: upgrade"
+        )
+    saved, arrays = read_json(folder / PLAN), read_arrays(folder / PLAN_ARRAYS)
+    if hash_of(saved, arrays) != content["plan_sha256"]:
+        raise StorageError("the plan is not the one that the certificate names")
+    plan = read_plan(saved, arrays, read_stated(content["optimality"]))
+    measured = Measurements(_blocks(read_arrays(folder / MEASUREMENTS)))
+    check_measurements(plan.mechanism, measured)
+    return Release(plan, measured, _text(content, "noise"), recorded=_text(content, "ledger"))
+
+
+def _blocks(arrays: Arrays) -> tuple[Any, ...]:
+    return tuple(arrays[f"block_{i}"] for i in range(len(arrays)))
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    if not isinstance(content[name], str):
+        raise StorageError(f"{CERTIFICATE}: {name} should be a text")
+    return str(content[name])

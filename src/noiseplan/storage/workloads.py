@@ -1,0 +1,175 @@
+"""Workloads as JSON and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from noiseplan.errors import NoiseplanError, StorageError
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Ranges, Total, Workload
+from noiseplan.queries.columns import QueryColumns
+from noiseplan.queries.query import checked_weight
+from noiseplan.schema import Schema
+from noiseplan.schema.labels import label_from_json, label_to_json
+from noiseplan.storage.files import Arrays, Json
+
+SIMPLE: dict[str, type[Factor]] = {
+    "identity": Identity,
+    "prefix": Prefix,
+    "ranges": Ranges,
+    "total": Total,
+}
+
+
+def write_workload(workload: Workload) -> tuple[Json, Arrays]:
+    """The schema and the factors as JSON, the queries as columns of numbers."""
+    columns = _portable(workload)
+    arrays: Arrays = {
+        "query_attributes": columns.attributes,
+        "query_factors": columns.factors,
+        "query_weights": columns.weights,
+        "query_matrix": columns.joint,
+    }
+    arrays |= {f"matrix_{i}": matrix for i, matrix in enumerate(columns.matrices)}
+    factors = []
+    for i, factor in enumerate(columns.distinct):
+        factors.append(_write_factor(factor))
+        if isinstance(factor, Custom):
+            arrays[f"factor_{i}"] = factor.values
+    content = {
+        "schema": workload.schema.to_dict(),
+        "factors": factors,
+        "names": [[q, name] for q, name in columns.names.items()],
+        "matrices": len(columns.matrices),
+    }
+    return content, arrays
+
+
+def read_workload(content: Mapping[str, Any], arrays: Arrays) -> Workload:
+    """Undo `write_workload`; every query is checked as if it were written by hand."""
+    schema = Schema.from_dict(content["schema"])
+    distinct = tuple(
+        _read_factor(saved, arrays.get(f"factor_{i}")) for i, saved in enumerate(content["factors"])
+    )
+    columns = QueryColumns(
+        attributes=_integers(arrays, "query_attributes", -1, len(schema) - 1, 2),
+        factors=_integers(arrays, "query_factors", -1, len(distinct) - 1, 2),
+        weights=np.asarray(arrays["query_weights"], dtype=np.float64),
+        joint=_integers(arrays, "query_matrix", -1, content["matrices"] - 1, 1),
+        distinct=distinct,
+        matrices=tuple(_fixed(arrays[f"matrix_{i}"]) for i in range(content["matrices"])),
+        names={int(q): str(name) for q, name in content["names"]},
+    )
+    _check(schema, columns)
+    return Workload.from_columns(schema, columns)
+
+
+def _portable(workload: Workload) -> QueryColumns:
+    """The columns with factors of foreign classes written out as the matrices they are.
+
+    Such a factor may have another matrix on another attribute, so each pair gets its own.
+    """
+    columns = workload.columns
+    known = (Identity, Prefix, Ranges, Total, Levels, Custom)
+    if all(isinstance(f, known) for f in columns.distinct):
+        return columns
+    distinct: dict[Factor, int] = {}
+    factors = np.full_like(columns.factors, -1)
+    for a, f in workload.pairs():
+        factor, attribute = columns.distinct[f], workload.schema.attributes[a]
+        if not isinstance(factor, known):
+            rows = factor.matrix(attribute).dense()
+            factor = Custom(rows, factor.label or None, list(factor.row_labels(attribute)))
+        number = distinct.setdefault(factor, len(distinct))
+        factors[(columns.attributes == a) & (columns.factors == f)] = number
+    joint = columns.joint >= 0  # with a matrix, the identity stands for every attribute
+    if joint.any():
+        number = distinct.setdefault(Identity(), len(distinct))
+        factors[joint] = np.where(columns.attributes[joint] >= 0, number, -1)
+    return QueryColumns(
+        columns.attributes, factors, columns.weights, columns.joint, tuple(distinct),
+        columns.matrices, columns.names,
+    )  # fmt: skip
+
+
+def _write_factor(factor: Factor) -> Json:
+    for kind, simple in SIMPLE.items():
+        if isinstance(factor, simple):
+            return {"kind": kind}
+    if isinstance(factor, Custom):
+        labels = [label_to_json(label) for label in factor.labels]  # type: ignore[arg-type]
+        return {"kind": "custom", "name": factor.name, "labels": labels}
+    assert isinstance(factor, Levels)
+    levels = [level if isinstance(level, int) else _write_groups(level) for level in factor.groups]
+    return {"kind": "levels", "levels": levels, "leaves": factor.leaves, "total": factor.total}
+
+
+def _write_groups(level: Any) -> Json:
+    if isinstance(level, tuple):
+        return {"groups": [label_to_json(group) for group in level]}
+    pairs = [[label_to_json(value), label_to_json(group)] for value, group in level]
+    return {"pairs": sorted(pairs, key=repr)}
+
+
+def _read_factor(saved: Mapping[str, Any], matrix: Array | None) -> Factor:
+    kind = saved["kind"]
+    if kind in SIMPLE:
+        return SIMPLE[kind]()
+    if kind == "custom" and matrix is not None:
+        return Custom(matrix, saved["name"], [label_from_json(x) for x in saved["labels"]])
+    if kind == "levels":
+        levels = [level if isinstance(level, int) else _read_groups(level)
+                  for level in saved["levels"]]  # fmt: skip
+        return Levels(*levels, leaves=saved["leaves"], total=saved["total"])
+    raise StorageError(f"unknown factor {kind!r}: was it saved by a newer noiseplan?")
+
+
+def _read_groups(saved: Mapping[str, Any]) -> Any:
+    if "groups" in saved:
+        return [label_from_json(group) for group in saved["groups"]]
+    return {label_from_json(value): label_from_json(group) for value, group in saved["pairs"]}
+
+
+def _integers(arrays: Arrays, name: str, lowest: int, highest: int, ndim: int) -> Any:
+    found = arrays[name]
+    if found.dtype.kind not in "iu" or found.ndim != ndim:
+        raise StorageError(f"{name} should be {ndim}-dimensional integers")
+    if found.size and not (lowest <= found.min() and found.max() <= highest):
+        raise StorageError(f"{name} holds numbers outside {lowest} … {highest}")
+    return found.astype(np.int64)
+
+
+def _fixed(matrix: Array) -> Array:
+    matrix = np.asarray(matrix, dtype=np.float64)
+    matrix.setflags(write=False)
+    return matrix
+
+
+def _check(schema: Schema, columns: QueryColumns) -> None:
+    """Refuse columns that no workload has; then the queries themselves, one of each kind."""
+    count = len(columns.weights)
+    if not count or {len(columns.attributes), len(columns.factors), len(columns.joint)} != {count}:
+        raise StorageError("the columns of the workload have different lengths")
+    if columns.attributes.shape != columns.factors.shape:
+        raise StorageError("attributes and factors of the workload have different shapes")
+    if ((columns.attributes >= 0) != (columns.factors >= 0)).any():
+        raise StorageError("an attribute of the workload has no factor")
+    if any(not 0 <= q < count for q in columns.names):
+        raise StorageError("a name belongs to no query")
+    both = columns.attributes
+    rising = (both[:, 1:] > both[:, :-1]) | (both[:, 1:] == -1)
+    if not rising.all():
+        raise StorageError("the attributes of a query are not in ascending order")
+    workload = Workload.from_columns(schema, columns)
+    try:
+        for weight in np.unique(columns.weights):
+            checked_weight(float(weight))
+        for a, f in workload.pairs():
+            columns.distinct[f].check(schema.names[a], schema.attributes[a])
+        for q in np.flatnonzero(columns.joint >= 0):
+            workload.query(int(q))
+    except NoiseplanError as error:
+        raise StorageError(f"a query of the workload makes no sense: {error}") from None

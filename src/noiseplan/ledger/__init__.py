@@ -1,7 +1,24 @@
-"""The ledger: what was spent, on disk, crash-safe, and never more than the budget."""
+"""The ledger: what was spent, on disk, crash-safe, and never more than the budget.
 
-from noiseplan.ledger.account import Account, Entry
+From the inside out, each module uses only those above it:
+
+===========  =====================================================================
+`balance`    what a dataset may spend, has spent and has left: the arithmetic
+`errors`     what can go wrong, and the refusal «asked, spent, left, what fits»
+`texts`      names and notes that a ledger accepts
+`acts`       what may happen, as JSON and back
+`chain`      rows that carry the hash of the row before
+`books`      rows added up: where datasets and entries stand, and what may follow
+`tables`     the tables of the SQLite file, and the statements on them
+`storage`    the file: locks, transactions, errors of the disk
+`history`    rows from the file into the books, and new ones to its end
+`export`     for other eyes: JSON, CSV, dp-accounting's events
+`ledger`     `Ledger`, which is all that users need
+===========  =====================================================================
+"""
+
 from noiseplan.ledger.balance import Balance
+from noiseplan.ledger.books import Entry
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import (
     BudgetExceeded,
@@ -13,7 +30,6 @@ from noiseplan.ledger.errors import (
 from noiseplan.ledger.ledger import Ledger
 
 __all__ = [
-    "Account",
     "Balance",
     "BudgetExceeded",
     "Entry",

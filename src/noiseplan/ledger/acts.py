@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, cast, final
+from typing import Any, Final, Literal, TypeVar, cast, final
 
 from noiseplan.ledger.balance import Limits
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
 
 FORMAT: Final = 1
-Status = Literal["reserved", "released", "failed"]
+Outcome = Literal["released", "failed"]
 Json = dict[str, Any]
+Value = TypeVar("Value", str, int, float, Json)
 
 CURRENCIES: Final[dict[str, type[zCDP] | type[GDP] | type[ApproxDP]]] = {
     "zCDP": zCDP,
@@ -45,14 +46,7 @@ class Opened:
     note: str
 
     def json(self) -> Json:
-        return {
-            "kind": "dataset",
-            "dataset": self.dataset,
-            "budget": budget_json(self.budget),
-            "limits": asdict(self.limits),
-            "neighbours": self.neighbours,
-            "note": self.note,
-        }
+        return {"kind": "dataset", **asdict(self), "budget": budget_json(self.budget)}
 
 
 @final
@@ -66,13 +60,7 @@ class Changed:
     reason: str
 
     def json(self) -> Json:
-        return {
-            "kind": "budget",
-            "dataset": self.dataset,
-            "budget": budget_json(self.budget),
-            "limits": asdict(self.limits),
-            "reason": self.reason,
-        }
+        return {"kind": "budget", **asdict(self), "budget": budget_json(self.budget)}
 
 
 @final
@@ -89,7 +77,9 @@ class Reserved:
         return {
             "kind": "reserved",
             "dataset": self.dataset,
-            **asdict(self.guarantee),
+            "pcost": self.guarantee.pcost,
+            "law": self.guarantee.law,
+            "neighbours": self.guarantee.neighbours,
             "purpose": self.purpose,
             "plan_hash": self.plan_hash,
         }
@@ -102,19 +92,20 @@ class Settled:
 
     dataset: str
     entry: int
-    status: Literal["released", "failed"]
+    outcome: Outcome
     note: str
 
     def json(self) -> Json:
-        return {
-            "kind": self.status,
-            "dataset": self.dataset,
-            "entry": self.entry,
-            "note": self.note,
-        }
+        own = {"dataset": self.dataset, "entry": self.entry, "note": self.note}
+        return {"kind": self.outcome, **own}
 
 
 Act = Started | Opened | Changed | Reserved | Settled
+
+
+def budget_json(budget: Budget) -> Json:
+    """A budget as plain JSON."""
+    return {"currency": type(budget).__name__, **asdict(budget)}
 
 
 def read_act(content: Json) -> Act:
@@ -134,11 +125,7 @@ def read_act(content: Json) -> Act:
     return act
 
 
-def budget_json(budget: Budget) -> Json:
-    """A budget as plain JSON."""
-    return {"currency": type(budget).__name__, **asdict(budget)}
-
-
+@final
 class Fields:
     """The fields of one JSON object, each to be taken once and as the right type."""
 
@@ -146,36 +133,35 @@ class Fields:
         self._left = dict(content)
 
     def text(self, name: str) -> str:
-        return cast(str, self._take(name, str))
+        return self._take(name, str)
 
     def integer(self, name: str) -> int:
-        return cast(int, self._take(name, int))
+        return self._take(name, int)
 
     def number(self, name: str) -> float:
-        value = cast(float, self._take(name, float))
+        value = self._take(name, float)
         if not 0 <= value <= sys.float_info.max:
             raise ValueError(f"{name} is {value!r}, not a number from 0 upwards")
         return value
 
-    def inner(self, name: str) -> Fields:
-        return Fields(cast(Json, self._take(name, dict)))
-
-    def null(self, name: str) -> bool:
-        """Whether the field holds null; it is then taken."""
-        found = name in self._left and self._left[name] is None
-        if found:
+    def number_or_null(self, name: str) -> float | None:
+        if name in self._left and self._left[name] is None:
             del self._left[name]
-        return found
+            return None
+        return self.number(name)
 
     def numbers(self) -> dict[str, float]:
         """All that is left, as numbers."""
         return {name: self.number(name) for name in list(self._left)}
 
+    def inner(self, name: str) -> Fields:
+        return Fields(self._take(name, dict))
+
     def end(self) -> None:
         if self._left:
             raise ValueError(f"unexpected fields {', '.join(map(repr, self._left))}")
 
-    def _take(self, name: str, kind: type) -> object:
+    def _take(self, name: str, kind: type[Value]) -> Value:
         value = self._left.pop(name, None)
         if type(value) is not kind:  # exactly: True is no integer here and 1 no float
             raise ValueError(f"{name} is {value!r}, not a {kind.__name__}")
@@ -190,11 +176,10 @@ def _started(fields: Fields) -> Started:
 
 
 def _opened(fields: Fields) -> Opened:
+    dataset, budget, limits = fields.text("dataset"), _budget(fields), _limits(fields)
     neighbours = cast(Neighbours, fields.text("neighbours"))
     Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
-    return Opened(
-        fields.text("dataset"), _budget(fields), _limits(fields), neighbours, fields.text("note")
-    )
+    return Opened(dataset, budget, limits, neighbours, fields.text("note"))
 
 
 def _changed(fields: Fields) -> Changed:
@@ -210,12 +195,13 @@ def _reserved(fields: Fields) -> Reserved:
     )
 
 
-def _released(fields: Fields) -> Settled:
-    return Settled(fields.text("dataset"), fields.integer("entry"), "released", fields.text("note"))
+def _settled(outcome: Outcome) -> Callable[[Fields], Settled]:
+    def read(fields: Fields) -> Settled:
+        return Settled(
+            fields.text("dataset"), fields.integer("entry"), outcome, fields.text("note")
+        )
 
-
-def _failed(fields: Fields) -> Settled:
-    return Settled(fields.text("dataset"), fields.integer("entry"), "failed", fields.text("note"))
+    return read
 
 
 def _budget(fields: Fields) -> Budget:
@@ -231,8 +217,7 @@ def _budget(fields: Fields) -> Budget:
 
 def _limits(fields: Fields) -> Limits:
     inner = fields.inner("limits")
-    zcdp = None if inner.null("zcdp") else inner.number("zcdp")
-    limits = Limits(inner.number("gaussian"), zcdp)
+    limits = Limits(inner.number("gaussian"), inner.number_or_null("zcdp"))
     inner.end()
     return limits
 
@@ -242,6 +227,6 @@ READERS: Final[dict[str, Callable[[Fields], Act]]] = {
     "dataset": _opened,
     "budget": _changed,
     "reserved": _reserved,
-    "released": _released,
-    "failed": _failed,
+    "released": _settled("released"),
+    "failed": _settled("failed"),
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass, replace
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import final
 
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
-from noiseplan.privacy.rounding import fraction_down, fraction_up, product_down
+from noiseplan.privacy.rounding import fraction_down, fraction_up, product_down, text_up
 
 
 @final
@@ -55,6 +56,14 @@ class Limits:
         """The limit on the total if its law is this one."""
         return self.gaussian if law == "gaussian" else self.zcdp
 
+    def admitted_by(self, budget: Budget) -> bool:
+        """Whether they are those of the budget, up to the last digits of a conversion."""
+        mine, most = (self.gaussian, self.zcdp), Limits.of(budget)
+        pairs = zip(mine, (most.gaussian, most.zcdp), strict=True)
+        return all(
+            (a is None) == (b is None) and (a or 0.0) <= (b or 0.0) * (1 + 1e-9) for a, b in pairs
+        )
+
 
 @final
 @dataclass(frozen=True)
@@ -77,6 +86,12 @@ class Balance:
         `"gaussian"` while every entry is continuous Gaussian, `"zcdp"` from the first that is not.
     entries
         How many releases were charged.
+
+    Notes
+    -----
+    Costs add: Gaussian mechanisms compose exactly in μ² (Dong, Roth and Su 2022), zCDP mechanisms
+    in ρ (Bun and Steinke 2016), also when a release is planned after seeing earlier ones. A
+    Gaussian mechanism is zCDP as well, so a mixture is counted in ρ.
 
     Examples
     --------
@@ -103,11 +118,9 @@ class Balance:
     entries: int = 0
 
     @classmethod
-    def opened(
-        cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove", note: str = ""
-    ) -> Balance:
+    def opened(cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove") -> Balance:
         """The balance of a dataset that has spent nothing."""
-        return cls(dataset, budget, Limits.of(budget), neighbours, note)
+        return cls(dataset, budget, Limits.of(budget), neighbours)
 
     @property
     def spent(self) -> Guarantee:
@@ -134,10 +147,13 @@ class Balance:
         A plan within zCDP(ρ) has pcost ≤ 2ρ, with discrete noise and with continuous noise alike.
         So the answer is in ρ whatever the currency of the budget, and such a plan always fits.
         """
-        if law is None:
-            law = "gaussian" if self.limits.zcdp is None else "zcdp"
-        rho = product_down(self.room(law), 0.5)  # 2ρ ≤ room
+        rho = product_down(self.room(law or self.usual_law), 0.5)  # 2ρ ≤ room
         return zCDP(rho) if rho > 0 else None
+
+    @property
+    def usual_law(self) -> Law:
+        """The law of a release with the noise that the budget allows by default."""
+        return "gaussian" if self.limits.zcdp is None else "zcdp"
 
     def fits(self, guarantee: Guarantee) -> bool:
         """Whether one more release with this guarantee keeps the total within the budget."""
@@ -160,6 +176,13 @@ class Balance:
         """The same spending under another budget."""
         return replace(self, budget=budget, limits=limits)
 
+    @property
+    def used_up(self) -> bool:
+        """Whether nothing is left but what rounding kept back, too little to plan with."""
+        room = max(self.room("gaussian"), self.room("zcdp"))
+        return room <= 1e-9 * max(self.limits.gaussian, self.limits.zcdp or 0.0)
+
+    @property
     def overspent(self) -> bool:
         """Whether what was spent does not fit the budget, as may be when the budget changes."""
         limit = self.limits.limit(self.law)
@@ -170,9 +193,56 @@ class Balance:
         return "gaussian" if self.law == law == "gaussian" else "zcdp"
 
     def __str__(self) -> str:
-        from noiseplan.ledger.words import describe
+        releases = f"{self.entries} release{'s' * (self.entries != 1)}"
+        lines = [
+            f"dataset {self.dataset!r}: budget {self.budget}, neighbours {self.neighbours}",
+            f"  spent  {cost_text(self.spent, self.budget)}, in {releases}",
+            f"  left   {left_text(self)}",
+        ]
+        return "\n".join(lines)
 
-        return describe(self)
+
+def cost_text(guarantee: Guarantee, budget: Budget) -> str:
+    """A cost in ρ and in the budget's currency, rounded up."""
+    if guarantee.pcost == math.inf:
+        return "no protection at all (ρ = ∞)"
+    rho = f"ρ = {text_up(guarantee.rho)}"
+    if isinstance(budget, GDP) and guarantee.law == "gaussian":
+        return f"{rho} (μ = {text_up(guarantee.mu)})"
+    if isinstance(budget, ApproxDP):
+        epsilon = text_up(guarantee.epsilon(budget.delta))
+        return f"{rho} (ε = {epsilon} at δ = {text_up(budget.delta)})"
+    return rho
+
+
+def left_text(balance: Balance, law: Law | None = None) -> str:
+    """What is left for a release of this law, in ρ and in the budget's currency, rounded down."""
+    fits = balance.left(law)
+    if fits is None:
+        return "nothing"
+    rho = f"ρ = {text_down(fits.rho)}"
+    if balance.used_up:
+        return f"next to nothing ({rho})"
+    if isinstance(balance.budget, GDP):
+        return f"{rho} (μ = {text_down(math.sqrt(2 * fits.rho))})"
+    if isinstance(balance.budget, ApproxDP):
+        alone = Guarantee(2 * fits.rho, law or balance.usual_law, balance.neighbours)
+        epsilon = text_down(alone.epsilon(balance.budget.delta))
+        return f"{rho} (a release of ε = {epsilon} at δ = {text_up(balance.budget.delta)})"
+    return rho
+
+
+def text_down(x: float, digits: int = 6) -> str:
+    """`x` for reading: at most `digits` significant digits, rounded down; compare `text_up`.
+
+    Examples
+    --------
+    >>> text_down(0.123456789), text_down(0.5), text_down(1e-12)
+    ('0.123456', '0.5', '1e-12')
+    """
+    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(float(x))).normalize()
+    plain = shown == 0 or Decimal("1e-4") <= abs(shown) < Decimal("1e9")
+    return format(shown, "f" if plain else "e")
 
 
 def _finite(limit: float) -> float:

@@ -1,47 +1,82 @@
-"""The books: where every dataset and entry stands after reading the history, row by row."""
+"""The books: where every dataset and entry stands after reading the history, row by row.
+
+One set of rules, `Books.check`, judges what is about to be written and what is read back.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import final
+from typing import Literal, final
 
-from noiseplan.ledger.acts import Act, Changed, Opened, Reserved, Settled, Started, Status
-from noiseplan.ledger.balance import Balance
+from noiseplan.errors import BudgetError
+from noiseplan.ledger import texts
+from noiseplan.ledger.acts import Act, Changed, Opened, Reserved, Settled, Started
+from noiseplan.ledger.balance import Balance, cost_text
 from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
-from noiseplan.ledger.errors import LedgerError, UnknownDataset
+from noiseplan.ledger.errors import LedgerError, UnknownDataset, refusal
+from noiseplan.privacy import Guarantee
+
+Status = Literal["reserved", "released", "failed"]
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """One release charged to a dataset.
+
+    Parameters
+    ----------
+    id
+        Its number: the row of the history that charged it.
+    dataset, guarantee, purpose, plan_hash
+        What was charged to whom, and for what.
+    time, by
+        When it was charged, in UTC, and the login name of who did.
+    hash
+        Of the row that charged it, which depends on all rows before.
+    status
+        `"reserved"` until it is `"released"` or `"failed"`; a crash leaves it reserved. It counts
+        in full whatever its status.
+    note
+        What was said when it was settled.
+    """
+
+    id: int
+    dataset: str
+    guarantee: Guarantee
+    purpose: str
+    plan_hash: str
+    time: str
+    by: str
+    hash: str
+    status: Status = "reserved"
+    note: str = ""
+
+    @classmethod
+    def charged(cls, record: Record, act: Reserved) -> Entry:
+        """The entry that a row makes."""
+        what = (act.dataset, act.guarantee, act.purpose, act.plan_hash)
+        return cls(record.position, *what, record.time, record.by, record.hash)
+
+    @property
+    def head(self) -> Head:
+        """The head of the ledger just after the charge.
+
+        Published with the release, it pins down the history up to here: see `Ledger.verify`.
+        """
+        return Head(self.id, self.hash)
 
 
 @final
 @dataclass
 class Books:
-    """The sum of the first `head.count` rows. Changes only by reading the next row.
-
-    Reading judges each row by the same rules that writing obeys, so a history that could not have
-    been written is refused even if all its hashes fit.
-    """
+    """The sum of the first `head.count` rows. Changes only by reading the next row."""
 
     head: Head = EMPTY
-    identity: str = ""
     balances: dict[str, Balance] = field(default_factory=dict)
-    entries: dict[int, tuple[str, Status]] = field(default_factory=dict)
-
-    def read(self, position: object, text: object, stored: object) -> Record:
-        """Check one stored row and enter it.
-
-        Raises
-        ------
-        ValueError
-            Saying which row is at fault and why. These books are then of no more use.
-        """
-        try:
-            record = read_record(self.head, position, text, stored)
-            self._started_once(record.act)
-            self._enter(record.act, record.position)
-        except (ValueError, LedgerError) as error:  # BudgetError is a ValueError
-            raise ValueError(f"row {self.head.count + 1} of the history: {error}") from None
-        self.head = Head(record.position, record.hash)
-        return record
+    entries: dict[int, Entry] = field(default_factory=dict)
+    _spellings: dict[str, str] = field(default_factory=dict)  # folded name → name
 
     def balance(self, dataset: str) -> Balance:
         """Where a dataset stands."""
@@ -49,11 +84,70 @@ class Books:
             raise UnknownDataset(self._unknown(dataset))
         return self.balances[dataset]
 
-    def entry(self, number: int) -> tuple[str, Status]:
-        """The dataset and the status of an entry."""
+    def entry(self, number: int) -> Entry:
+        """An entry as it stands."""
         if number not in self.entries:
             raise LedgerError(f"the ledger has no entry {number!r}; ledger.entries() lists them")
         return self.entries[number]
+
+    # ---------------------------------------------------------------------- the rules
+
+    def check(self, act: Act) -> None:
+        """Refuse what may not come next, and say why.
+
+        Raises
+        ------
+        LedgerError, BudgetError
+        """
+        if isinstance(act, Started) != (self.head == EMPTY):
+            raise LedgerError("a ledger starts once, in its first row")
+        match act:
+            case Opened():
+                self._check_opening(act)
+            case Changed():
+                self._check_change(act)
+            case Reserved():
+                self._check_charge(act)
+            case Settled():
+                self._check_settling(act)
+
+    def _check_opening(self, act: Opened) -> None:
+        known = self.balances.get(act.dataset)
+        if known is not None:
+            raise LedgerError(
+                f"dataset {act.dataset!r} is open with the budget {known.budget}, neighbours "
+                f"{known.neighbours}; asked: {act.budget}, neighbours {act.neighbours}. A budget "
+                f"changes on record only: ledger.change_budget({act.dataset!r}, …, reason=…)"
+            )
+        other = self._spellings.get(texts.folded(act.dataset))
+        if other is not None:
+            raise LedgerError(
+                f"dataset {act.dataset!r} would be a second budget beside {other!r}, whose name "
+                f"differs only in case or form. Use {other!r}, or choose a name that cannot be "
+                f"mistaken for it"
+            )
+
+    def _check_change(self, act: Changed) -> None:
+        changed = self.balance(act.dataset).under(act.budget, act.limits)
+        if changed.overspent:
+            raise BudgetError(
+                f"dataset {act.dataset!r} has spent {cost_text(changed.spent, act.budget)} "
+                f"already, which is not within {act.budget}; nothing was changed"
+            )
+
+    def _check_charge(self, act: Reserved) -> None:
+        balance = self.balance(act.dataset)
+        if not balance.fits(act.guarantee):
+            raise refusal(act.guarantee, balance)
+
+    def _check_settling(self, act: Settled) -> None:
+        entry = self.entry(act.entry)
+        if entry.dataset != act.dataset:
+            raise LedgerError(f"entry {act.entry} belongs to {entry.dataset!r}")
+        if entry.status != "reserved":
+            raise LedgerError(
+                f"entry {act.entry} is {entry.status} already and cannot become {act.outcome}"
+            )
 
     def _unknown(self, dataset: str) -> str:
         names = list(self.balances)
@@ -67,44 +161,36 @@ class Books:
             f"ledger.open_dataset({dataset!r}, zCDP(…))"
         )
 
-    def _started_once(self, act: Act) -> None:
-        if isinstance(act, Started) != (self.head == EMPTY):
-            raise ValueError("a ledger starts once, in its first row")
+    # ---------------------------------------------------------------------- reading
 
-    def _enter(self, act: Act, position: int) -> None:
-        match act:
-            case Started():
-                self.identity = act.identity
-            case Opened():
-                self._open(act)
-            case Changed():
-                self._change(act)
-            case Reserved():
-                self._charge(act, position)
-            case Settled():
-                self._settle(act)
+    def read(self, position: object, text: object, stored: object) -> Record:
+        """Check one stored row and enter it.
 
-    def _open(self, act: Opened) -> None:
-        if act.dataset in self.balances:
-            raise ValueError(f"dataset {act.dataset!r} is opened a second time")
-        self.balances[act.dataset] = Balance(
-            act.dataset, act.budget, act.limits, act.neighbours, act.note
-        )
+        A history that could not have been written is refused even if all its hashes fit.
 
-    def _change(self, act: Changed) -> None:
-        changed = self.balance(act.dataset).under(act.budget, act.limits)
-        if changed.overspent():
-            raise ValueError("the new budget is below what was spent")
-        self.balances[act.dataset] = changed
+        Raises
+        ------
+        ValueError
+            Saying which row is at fault and why. These books are then of no more use.
+        """
+        try:
+            record = read_record(self.head, position, text, stored)
+            self.check(record.act)
+        except (ValueError, LedgerError) as error:  # BudgetError is a ValueError
+            raise ValueError(f"row {self.head.count + 1} of the history: {error}") from None
+        self._enter(record)
+        self.head = Head(record.position, record.hash)
+        return record
 
-    def _charge(self, act: Reserved, position: int) -> None:
-        balance = self.balance(act.dataset)
-        if not balance.fits(act.guarantee):
-            raise ValueError(f"it spends more than the budget of {act.dataset!r} admits")
-        self.balances[act.dataset] = balance.after(act.guarantee)
-        self.entries[position] = (act.dataset, "reserved")
-
-    def _settle(self, act: Settled) -> None:
-        if self.entry(act.entry) != (act.dataset, "reserved"):
-            raise ValueError(f"entry {act.entry} is not a reserved one of {act.dataset!r}")
-        self.entries[act.entry] = (act.dataset, act.status)
+    def _enter(self, record: Record) -> None:
+        match record.act:
+            case Opened(dataset, budget, limits, neighbours, note):
+                self.balances[dataset] = Balance(dataset, budget, limits, neighbours, note)
+                self._spellings[texts.folded(dataset)] = dataset
+            case Changed(dataset, budget, limits):
+                self.balances[dataset] = self.balances[dataset].under(budget, limits)
+            case Reserved(dataset, guarantee) as act:
+                self.balances[dataset] = self.balances[dataset].after(guarantee)
+                self.entries[record.position] = Entry.charged(record, act)
+            case Settled(_, entry, outcome, note):
+                self.entries[entry] = replace(self.entries[entry], status=outcome, note=note)

@@ -7,9 +7,10 @@ import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Final, final
 
-from noiseplan.ledger.acts import Act, Fields, Json, read_act
+from noiseplan.ledger.acts import Act, Fields, Json, Started, read_act
 from noiseplan.ledger.errors import LedgerError
 
 NOTHING: Final = "0" * 64  # the "hash" before the first row
@@ -21,7 +22,8 @@ class Head:
     """How long a history is and the hash of its last row, which depends on all rows.
 
     Write it down where those who can write the ledger file cannot, and give it to
-    `Ledger.verify(head=...)` later: then not even the end of the history can have been cut off.
+    `Ledger.verify(expected_head=...)` later: then no part of the history up to it can have been
+    replaced, and none cut off.
 
     Examples
     --------
@@ -37,27 +39,18 @@ class Head:
         return f"{self.count}:{self.hash}"
 
     @classmethod
-    def parse(cls, text: str) -> Head:
-        """A head from its printed form, `count:hash`."""
-        found = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text.strip())
+    def parse(cls, head: Head | str) -> Head:
+        """A head as it was kept, or from its printed form, `count:hash`."""
+        found = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", str(head).strip())
         if found is None:
             raise LedgerError(
                 f"a head is written as count:hash, the hash in 64 hexadecimal digits, as "
-                f"print(ledger.head()) shows it; got {text!r}"
+                f"print(ledger.head()) shows it; got {head!r}"
             )
         return cls(int(found[1]), found[2])
 
 
 EMPTY: Final = Head(0, NOTHING)
-
-
-def parse_head(head: object) -> Head | None:
-    """A head as it was written down, or as it was kept, or none."""
-    if head is None:
-        return None
-    if not isinstance(head, Head | str):
-        raise LedgerError(f"head must be what ledger.head() gave, or its text; got {head!r}")
-    return Head.parse(str(head))
 
 
 @final
@@ -85,17 +78,22 @@ class Record:
     by: str
     act: Act
 
+    @property
+    def dataset(self) -> str | None:
+        """The dataset it is about; None for the start of the ledger."""
+        return None if isinstance(self.act, Started) else self.act.dataset
+
     def json(self) -> Json:
         """The row as plain JSON, without its own hash."""
         own = {"position": self.position, "previous": self.previous}
         return {**own, "time": self.time, "by": self.by, **self.act.json()}
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The row as it is stored."""
         return canonical(self.json())
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """SHA-256 of the stored text."""
         return digest(self.text)
@@ -116,11 +114,6 @@ def canonical(content: Json) -> str:
 def digest(text: str) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def next_record(head: Head, time: str, by: str, act: Act) -> Record:
-    """The row that follows `head`."""
-    return Record(head.count + 1, head.hash, time, by, act)
 
 
 def read_record(head: Head, position: object, text: object, stored: object) -> Record:

@@ -1,14 +1,10 @@
-"""What can go wrong with a ledger. Every one of these means: nothing was recorded."""
+"""What can go wrong with a ledger. Unless the message says otherwise, nothing was recorded."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from noiseplan.errors import BudgetError, NoiseplanError
-
-if TYPE_CHECKING:
-    from noiseplan.ledger.balance import Balance
-    from noiseplan.privacy import Guarantee, zCDP
+from noiseplan.ledger.balance import Balance, cost_text, left_text, text_down
+from noiseplan.privacy import Guarantee, zCDP
 
 
 class LedgerError(NoiseplanError, RuntimeError):
@@ -34,30 +30,70 @@ class BudgetExceeded(BudgetError):
     ----------
     asked
         The guarantee of the release that was refused.
+    spent
+        The guarantee of everything charged before it.
+    left
+        The largest ρ that still fits, for the same law as asked; rounded down.
+    fits
+        The same as a budget to plan with, `zCDP(left)`; None if nothing is left.
     balance
         The dataset's budget and what is spent of it.
-    left_pcost
-        The largest privacy cost 2ρ = μ² that still fits, for the same law as asked; rounded down.
-    fits
-        The same as a budget to plan with, `zCDP(left_pcost / 2)`; None if nothing is left.
     """
 
-    def __init__(
-        self, message: str, asked: Guarantee | None = None, balance: Balance | None = None
-    ) -> None:
-        # Defaults, so that the exception survives pickling on its way out of a worker process.
+    def __init__(self, message: str, asked: Guarantee, balance: Balance) -> None:
         super().__init__(message)
         self.asked = asked
         self.balance = balance
 
+    def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[object, ...]]:
+        # So that it survives the way out of a worker process.
+        return BudgetExceeded, (str(self), self.asked, self.balance)
+
     @property
-    def left_pcost(self) -> float:
-        if self.balance is None or self.asked is None:
-            return 0.0
-        return self.balance.room(self.asked.law)
+    def spent(self) -> Guarantee:
+        return self.balance.spent
+
+    @property
+    def left(self) -> float:
+        return 0.0 if self.fits is None else self.fits.rho
 
     @property
     def fits(self) -> zCDP | None:
-        if self.balance is None or self.asked is None:
-            return None
         return self.balance.left(self.asked.law)
+
+
+def refusal(asked: Guarantee, balance: Balance) -> BudgetError:
+    """Why a release is not charged: asked, spent, left, and what would fit."""
+    where = f"dataset {balance.dataset!r}"
+    if asked.neighbours != balance.neighbours:
+        return BudgetError(
+            f"{where} has a budget for neighbours {balance.neighbours!r}; the release guarantees "
+            f"{asked.neighbours!r}. Plan it with neighbours={balance.neighbours!r}"
+        )
+    if asked.law == "zcdp" and balance.limits.zcdp is None:
+        return BudgetError(
+            f"{where} has the budget {balance.budget}, which noise whose guarantee is zCDP "
+            f"(discrete Gaussian) cannot be shown to meet: no zCDP bound implies a GDP bound. "
+            f'Plan the release with noise="gaussian", or change the budget to zCDP: '
+            f"ledger.change_budget({balance.dataset!r}, zCDP(…), reason=…)"
+        )
+    parts = [
+        f"{where}: this release does not fit in what is left of the budget {balance.budget}",
+        f"asked {cost_text(asked, balance.budget)}",
+        f"spent {cost_text(balance.spent, balance.budget)}",
+        f"left {left_text(balance, asked.law)}",
+        "nothing was recorded",
+        _advice(asked, balance),
+    ]
+    return BudgetExceeded("; ".join(parts), asked, balance)
+
+
+def _advice(asked: Guarantee, balance: Balance) -> str:
+    fits = balance.left(asked.law)
+    change = f"ledger.change_budget({balance.dataset!r}, …, reason=…) raises the budget, on record"
+    if fits is None or balance.used_up:
+        return change
+    # Down to as many digits as tell it from what was asked: a plan with this budget fits.
+    near = asked.rho < fits.rho * (1 + 1e-5)
+    rho = repr(fits.rho) if near else text_down(fits.rho)
+    return f"a plan with budget=zCDP({rho}) fits; {change}"

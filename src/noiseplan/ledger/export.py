@@ -6,22 +6,40 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from noiseplan.ledger.acts import Json, Reserved, budget_json
 from noiseplan.ledger.balance import Balance
+from noiseplan.ledger.books import Books, Entry
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import down
 
+Format = Literal["json", "csv", "dp-accounting"]
+
 COLUMNS: Final = (
     "position", "time", "by", "kind", "dataset", "entry", "rho", "pcost", "law", "neighbours",
     "budget", "purpose", "plan_hash", "note", "reason", "hash",
 )  # fmt: skip
+
+
+def to_text(format: Format, books: Books, records: Sequence[Record]) -> str:
+    """Some rows of the history, with the balances or entries that they are about."""
+    if format not in get_args(Format):
+        known = ", ".join(map(repr, get_args(Format)))
+        raise LedgerError(f"format must be one of {known}; got {format!r}")
+    if format == "csv":
+        return to_csv(records)
+    if format == "dp-accounting":
+        charged = [record.position for record in records if isinstance(record.act, Reserved)]
+        return to_event_json(books.entries[position] for position in charged)
+    about = {record.dataset for record in records}
+    balances = [balance for name, balance in books.balances.items() if name in about]
+    return to_json(books.head, balances, records)
 
 
 def to_json(head: Head, balances: Iterable[Balance], records: Iterable[Record]) -> str:
@@ -33,17 +51,17 @@ def to_json(head: Head, balances: Iterable[Balance], records: Iterable[Record]) 
     content = {
         "format": "noiseplan ledger",
         "version": 1,
-        "head": {"count": head.count, "hash": head.hash},
-        "datasets": [_balance(balance) for balance in balances],
+        "head": str(head),
+        "datasets": [balance_json(balance) for balance in balances],
         "history": [{**record.json(), "hash": record.hash} for record in records],
     }
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return _dumped(content)
 
 
 def to_csv(records: Iterable[Record]) -> str:
     """One line per row of the history; `entry` numbers the release that a line belongs to."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", extrasaction="ignore")
+    writer = csv.DictWriter(text, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for record in records:
         row = {**record.json(), "hash": record.hash}
@@ -51,8 +69,18 @@ def to_csv(records: Iterable[Record]) -> str:
             row |= {"entry": record.position, "rho": record.act.guarantee.rho}
         if "budget" in row:
             row["budget"] = json.dumps(row["budget"])
-        writer.writerow(row)
+        writer.writerow({name: _not_a_formula(value) for name, value in row.items()})
     return text.getvalue()
+
+
+def to_event_json(entries: Iterable[Entry]) -> str:
+    """The releases of each dataset as the names and arguments of dp-accounting's events."""
+    datasets: dict[str, list[Json]] = {}
+    for entry in entries:
+        name, arguments = event_of(entry.guarantee)
+        events = datasets.setdefault(entry.dataset, [])
+        events.append({"event": name, **arguments, "entry": entry.id})
+    return _dumped({"format": "dp-accounting events", "version": 1, "datasets": datasets})
 
 
 def to_events(guarantees: Iterable[Guarantee]) -> Any:
@@ -61,9 +89,26 @@ def to_events(guarantees: Iterable[Guarantee]) -> Any:
         accounting = import_module("dp_accounting")
     except ImportError as error:
         raise LedgerError(
-            "events need the package dp-accounting: pip install dp-accounting"
+            "events need the package dp-accounting: pip install dp-accounting. Their names and "
+            'arguments alone do not: ledger.export("dp-accounting")'
         ) from error
-    return accounting.ComposedDpEvent([_event(accounting, each) for each in guarantees])
+    named = [event_of(guarantee) for guarantee in guarantees]
+    return accounting.ComposedDpEvent([getattr(accounting, name)(**given) for name, given in named])
+
+
+def event_of(guarantee: Guarantee) -> tuple[str, dict[str, float]]:
+    """The dp-accounting event that costs at least what a release costs: its name and arguments.
+
+    Examples
+    --------
+    >>> event_of(Guarantee(0.25)), event_of(Guarantee(0.25, law="zcdp"))
+    (('GaussianDpEvent', {'noise_multiplier': 2.0}), ('ZCDpEvent', {'rho': 0.125}))
+    """
+    if guarantee.pcost == 0:
+        return "NoOpDpEvent", {}
+    if guarantee.law == "gaussian":
+        return "GaussianDpEvent", {"noise_multiplier": noise_multiplier(guarantee.pcost)}
+    return "ZCDpEvent", {"rho": guarantee.rho}
 
 
 def noise_multiplier(pcost: float) -> float:
@@ -80,15 +125,8 @@ def noise_multiplier(pcost: float) -> float:
     return guess
 
 
-def _event(accounting: Any, guarantee: Guarantee) -> Any:
-    if guarantee.pcost == 0:
-        return accounting.NoOpDpEvent()
-    if guarantee.law == "gaussian":
-        return accounting.GaussianDpEvent(noise_multiplier(guarantee.pcost))
-    return accounting.ZCDpEvent(guarantee.rho)
-
-
-def _balance(balance: Balance) -> Json:
+def balance_json(balance: Balance) -> Json:
+    """A balance as plain JSON, costs rounded up and what is left rounded down."""
     fits = balance.left()
     return {
         "dataset": balance.dataset,
@@ -99,3 +137,33 @@ def _balance(balance: Balance) -> Json:
         "spent": {"rho": balance.spent.rho, "pcost": balance.spent.pcost, "law": balance.law},
         "left": {"rho": 0.0 if fits is None else fits.rho},
     }
+
+
+def entry_json(entry: Entry) -> Json:
+    """An entry as plain JSON."""
+    guarantee = entry.guarantee
+    return {
+        "id": entry.id,
+        "dataset": entry.dataset,
+        "status": entry.status,
+        "rho": guarantee.rho,
+        "pcost": guarantee.pcost,
+        "law": guarantee.law,
+        "neighbours": guarantee.neighbours,
+        "purpose": entry.purpose,
+        "plan_hash": entry.plan_hash,
+        "note": entry.note,
+        "time": entry.time,
+        "by": entry.by,
+        "hash": entry.hash,
+    }
+
+
+def _dumped(content: Json) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _not_a_formula(value: object) -> object:
+    # Spreadsheets run a cell that starts like a formula; an apostrophe makes it a text.
+    dangerous = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t"))
+    return f"'{value}" if dangerous else value

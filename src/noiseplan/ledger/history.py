@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import final, overload
+from typing import final
 
 from noiseplan.ledger.acts import Act, Changed, Opened
-from noiseplan.ledger.balance import Limits
 from noiseplan.ledger.books import Books
-from noiseplan.ledger.chain import EMPTY, Head, Record, next_record
-from noiseplan.ledger.storage import Storage, append, holds, rows_after, stored_heads
+from noiseplan.ledger.chain import EMPTY, Head, Record
+from noiseplan.ledger.storage import Storage
+from noiseplan.ledger.tables import append, holds, rows_after, stored_heads
 
 
 @final
@@ -43,10 +43,6 @@ class History:
         ):
             yield books
 
-    @overload
-    def add(self, decide: Callable[[Books], Act]) -> Record: ...
-    @overload
-    def add(self, decide: Callable[[Books], Act | None]) -> Record | None: ...
     def add(self, decide: Callable[[Books], Act | None]) -> Record | None:
         """Look at the books, decide, and record the decision: all or nothing.
 
@@ -63,29 +59,26 @@ class History:
         ):
             act = decide(books)
             if act is not None:
+                books.check(act)
                 record = self._record(books.head, act)
                 append(connection, record)
         return record
 
-    def replay(self, head: Head | None = None) -> tuple[Books, tuple[Record, ...]]:
+    def replay(self, expected: Head | None = None) -> tuple[Books, tuple[Record, ...]]:
         """Read and check everything from the first row, whatever was read before."""
         books = Books()
         with self._storage.transaction(write=False) as connection:
             self._storage.check_pages(connection)
             records = self._read(connection, books)
-            if head is not None and not holds(connection, head):
-                raise self._storage.damaged(self._not_held(head, books))
-        return books, records
-
-    def verify(self, head: Head | None) -> Head:
-        """`replay`, and check that each budget's limits are what the budget admits."""
-        books, records = self.replay(head)
+            if expected is not None and not holds(connection, expected):
+                raise self._storage.damaged(_not_held(expected, books.head))
         for record in records:
-            if isinstance(record.act, Opened | Changed) and not _plausible(record.act):
+            act = record.act
+            if isinstance(act, Opened | Changed) and not act.limits.admitted_by(act.budget):
                 raise self._storage.damaged(
-                    f"row {record.position} states limits above what its budget admits"
+                    f"row {record.position} states limits other than its budget admits"
                 )
-        return books.head
+        return books, records
 
     @contextmanager
     def _books(self, connection: sqlite3.Connection) -> Iterator[Books]:
@@ -118,19 +111,10 @@ class History:
 
     def _record(self, head: Head, act: Act) -> Record:
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        return next_record(head, now, self._by, act)
-
-    def _not_held(self, head: Head, books: Books) -> str:
-        if head.count > books.head.count:
-            return f"it has {books.head.count} rows, and had {head.count} when the head was noted"
-        return f"row {head.count} is not the one it had when the head was noted"
+        return Record(head.count + 1, head.hash, now, self._by, act)
 
 
-def _plausible(act: Opened | Changed) -> bool:
-    """Whether the limits are those of the budget, up to the last digits of a conversion."""
-    admitted = Limits.of(act.budget)
-    if (act.limits.zcdp is None) != (admitted.zcdp is None):
-        return False
-    zcdp = act.limits.zcdp or 0.0, admitted.zcdp or 0.0
-    pairs = (act.limits.gaussian, admitted.gaussian), zcdp
-    return all(stated <= most + 1e-9 * most for stated, most in pairs)
+def _not_held(expected: Head, found: Head) -> str:
+    if expected.count > found.count:
+        return f"it has {found.count} rows, and had {expected.count} when the head was noted"
+    return f"row {expected.count} is not the one it had when the head was noted"

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal, final
+from functools import partial
+from typing import Any, final
 
-from noiseplan.ledger import decisions, export, texts
-from noiseplan.ledger.account import Account, Entry
-from noiseplan.ledger.acts import Changed, Reserved, Started
+from noiseplan.errors import BudgetError
+from noiseplan.ledger import export, texts
+from noiseplan.ledger.acts import Act, Changed, Opened, Outcome, Reserved, Settled, Started
 from noiseplan.ledger.balance import Balance, Limits
-from noiseplan.ledger.books import Books
-from noiseplan.ledger.chain import Head, Record, parse_head
+from noiseplan.ledger.books import Books, Entry
+from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.history import History
 from noiseplan.ledger.storage import Storage
-from noiseplan.privacy import Budget, Guarantee, Law, Neighbours, zCDP
+from noiseplan.privacy import Budget, Guarantee, Neighbours
 
 
 @final
@@ -50,8 +49,9 @@ class Ledger:
     >>> from noiseplan.privacy import Guarantee, zCDP
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
-    ...     census = ledger.open_dataset("census", zCDP(1.0))
-    ...     entry = ledger.spend("census", Guarantee(0.5, law="zcdp"), purpose="yearly tables")
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     with ledger.charge("census", Guarantee(0.5, law="zcdp"), purpose="yearly tables"):
+    ...         noisy = 41 + 1  # noise is drawn here, after the charge is on disk
     ...     print(ledger.balance("census"))
     dataset 'census': budget ρ = 1 (zCDP), neighbours add-remove
       spent  ρ = 0.25, in 1 release
@@ -66,31 +66,32 @@ class Ledger:
         timeout: float = 60.0,
         by: str | None = None,
     ) -> None:
-        self.path = Path(path).absolute()  # a later change of folder does not matter
-        self._how = {"timeout": timeout, "by": by}
-        author = _login() if by is None else texts.note("by", by, texts.LONGEST_NAME)
-        self._history = History(Storage(self.path, timeout), author)
+        storage = Storage.at(path, timeout)
+        self.path = storage.path
+        self._timeout, self._by = timeout, by
+        self._history = History(storage, texts.login() if by is None else texts.known("by", by))
         if create:
             self._history.create(Started(secrets.token_hex(16), _software()))
+        storage.identify()
         with self._history.current():
             pass
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (str(self.path), self._how)
+        return partial(Ledger, timeout=self._timeout, by=self._by), (str(self.path),)
 
     def __repr__(self) -> str:
         return f"Ledger({str(self.path)!r})"
 
     def __str__(self) -> str:
         with self._history.current() as books:
-            parts = [f"ledger {str(self.path)!r}: {books.head.count} rows"]
-            return "\n".join([*parts, *map(str, books.balances.values())])
+            first = f"ledger {str(self.path)!r}: {books.head.count} rows"
+            return "\n".join([first, *map(str, books.balances.values())])
 
     # ---------------------------------------------------------------------- datasets and budgets
 
     def open_dataset(
         self, name: str, budget: Budget, *, neighbours: Neighbours = "add-remove", note: str = ""
-    ) -> Account:
+    ) -> Balance:
         """Give a dataset its budget, once; opening it again with the same changes nothing.
 
         Parameters
@@ -106,10 +107,16 @@ class Ledger:
             Anything worth keeping, for example where the data lie. Exports show it.
         """
         Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
-        note = texts.note("note", note)
-        asked = Balance.opened(texts.name("dataset", name), budget, neighbours, note)
-        self._history.add(lambda books: decisions.opening(books, asked))
-        return Account(self, asked.dataset)
+        name = texts.name("dataset", name)
+        act = Opened(name, budget, Limits.of(budget), neighbours, texts.note("note", note))
+
+        def unless_open(books: Books) -> Act | None:
+            known = books.balances.get(name)
+            same = known is not None and (known.budget, known.neighbours) == (budget, neighbours)
+            return None if same else act
+
+        self._history.add(unless_open)
+        return self.balance(name)
 
     def change_budget(self, dataset: str, budget: Budget, *, reason: str) -> Balance:
         """Raise, lower or restate a dataset's budget, on record.
@@ -117,16 +124,12 @@ class Ledger:
         Raising a budget weakens what people were promised, so the reason stays in the history.
         What was spent must be within the new budget.
         """
-        if not texts.note("reason", reason).strip():
+        reason = texts.note("reason", reason)
+        if not reason.strip():
             raise LedgerError("a budget changes for a stated reason: change_budget(…, reason=…)")
-        name, reason = texts.known("dataset", dataset), texts.note("reason", reason)
-        act = Changed(name, budget, Limits.of(budget), reason)
-        self._history.add(lambda books: decisions.change(books, act))
+        name = texts.known("dataset", dataset)
+        self._record(Changed(name, budget, Limits.of(budget), reason))
         return self.balance(name)
-
-    def account(self, dataset: str) -> Account:
-        """A dataset that is open already."""
-        return Account(self, self.balance(dataset).dataset)
 
     def datasets(self) -> tuple[str, ...]:
         """The names of all datasets, in the order they were opened."""
@@ -156,14 +159,15 @@ class Ledger:
         -------
         Purpose and notes are kept in clear and exported: put nothing about a person into them.
         """
+        if not isinstance(guarantee, Guarantee):
+            raise BudgetError(f"spend takes a Guarantee, such as plan.privacy; got {guarantee!r}")
         act = Reserved(
             texts.known("dataset", dataset),
-            decisions.a_guarantee(guarantee),
+            guarantee,
             texts.note("purpose", purpose),
             texts.note("plan_hash", plan_hash),
         )
-        record = self._history.add(lambda books: decisions.spending(books, act))
-        return decisions.entry_of(record, act)
+        return Entry.charged(self._record(act), act)
 
     @contextmanager
     def charge(
@@ -198,10 +202,10 @@ class Ledger:
         """Record that the release of an entry came to nothing. It stays charged."""
         self._settle(entry, "failed", note)
 
-    def _settle(self, entry: Entry | int, outcome: decisions.Outcome, note: str) -> None:
+    def _settle(self, entry: Entry | int, outcome: Outcome, note: str) -> None:
         number = entry.id if isinstance(entry, Entry) else entry
         note = texts.note("note", note)
-        self._history.add(lambda books: decisions.settling(books, number, outcome, note))
+        self._history.add(lambda books: Settled(books.entry(number).dataset, number, outcome, note))
 
     # ---------------------------------------------------------------------- looking
 
@@ -210,17 +214,13 @@ class Ledger:
         with self._history.current() as books:
             return books.balance(texts.known("dataset", dataset))
 
-    def spent(self, dataset: str) -> Guarantee:
-        """The guarantee of everything charged to a dataset, rounded up."""
-        return self.balance(dataset).spent
-
-    def left(self, dataset: str, law: Law | None = None) -> zCDP | None:
-        """What is left, as a budget to plan with; see `Balance.left`."""
-        return self.balance(dataset).left(law)
-
     def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
         """Every release charged to a dataset, or to any, with its present status."""
-        return decisions.entries_of(self.history(dataset))
+        with self._history.current() as books:
+            if dataset is None:
+                return tuple(books.entries.values())
+            name = books.balance(texts.known("dataset", dataset)).dataset
+            return tuple(entry for entry in books.entries.values() if entry.dataset == name)
 
     def history(self, dataset: str | None = None) -> tuple[Record, ...]:
         """Every row about a dataset, or simply every row, read and checked anew."""
@@ -231,8 +231,15 @@ class Ledger:
         with self._history.current() as books:
             return books.head
 
-    def verify(self, head: Head | str | None = None) -> Head:
-        """Read and check everything; with a `head` noted earlier, also that nothing since is gone.
+    def verify(self, expected_head: Head | str | None = None) -> Head:
+        """Read and check everything: pages, hashes, order, and that no row breaks a rule.
+
+        Parameters
+        ----------
+        expected_head
+            A head noted earlier, where those who can write the file cannot. It must still be part
+            of the history, which may have grown since. Without it, a file restored from an old
+            copy or written anew from end to end looks like any other.
 
         Returns
         -------
@@ -244,17 +251,22 @@ class Ledger:
         LedgerDamaged
             Saying what is wrong, and at which row.
         """
-        return self._history.verify(parse_head(head))
+        expected = None if expected_head is None else Head.parse(expected_head)
+        return self._history.replay(expected)[0].head
 
-    def export(self, format: Literal["json", "csv"] = "json", dataset: str | None = None) -> str:
-        """The balances and the history as JSON, or the history as CSV."""
-        if format not in ("json", "csv"):
-            raise LedgerError(f"format must be 'json' or 'csv'; got {format!r}")
-        books, records = self._replay(dataset)
-        if format == "csv":
-            return export.to_csv(records)
-        chosen = books.balances.values() if dataset is None else [books.balance(dataset)]
-        return export.to_json(books.head, chosen, records)
+    def export(self, format: export.Format = "json", dataset: str | None = None) -> str:
+        """The ledger as text for other programs, read and checked anew.
+
+        Parameters
+        ----------
+        format
+            `"json"`: balances and history, with the hashes. `"csv"`: the history, a line per row.
+            `"dp-accounting"`: names and arguments of that package's events, which need not be
+            installed; `events` makes the objects.
+        dataset
+            One dataset only.
+        """
+        return export.to_text(format, *self._replay(dataset))
 
     def events(self, dataset: str) -> Any:
         """The releases of a dataset as a `ComposedDpEvent` of dp-accounting, none understated.
@@ -266,27 +278,19 @@ class Ledger:
         """
         return export.to_events(entry.guarantee for entry in self.entries(dataset))
 
+    # ---------------------------------------------------------------------- inside
+
+    def _record(self, act: Act) -> Record:
+        record = self._history.add(lambda _: act)
+        assert record is not None  # an act was given
+        return record
+
     def _replay(self, dataset: str | None) -> tuple[Books, tuple[Record, ...]]:
         books, records = self._history.replay()
         if dataset is None:
             return books, records
         name = books.balance(texts.known("dataset", dataset)).dataset
-        return books, tuple(record for record in records if _about(record, name))
-
-
-def _about(record: Record, dataset: str) -> bool:
-    return not isinstance(record.act, Started) and record.act.dataset == dataset
-
-
-def _reopened(path: str, how: dict[str, Any]) -> Ledger:
-    return Ledger(path, **how)
-
-
-def _login() -> str:
-    try:
-        return texts.note("by", getpass.getuser(), texts.LONGEST_NAME)
-    except (OSError, KeyError, ImportError, LedgerError):  # a user without a name
-        return ""
+        return books, tuple(record for record in records if record.dataset == name)
 
 
 def _software() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import unicodedata
 from typing import Final
 
@@ -31,7 +32,7 @@ def name(what: str, value: object) -> str:
 
 
 def known(what: str, value: object) -> str:
-    """A name to look up: in its composed form, but no worse for being odd."""
+    """A name that need not be a good one, as when it is looked up: in its composed form."""
     return note(what, value, LONGEST_NAME)
 
 
@@ -48,16 +49,20 @@ def note(what: str, value: object, longest: int = LONGEST_NOTE) -> str:
     return unicodedata.normalize("NFC", value)
 
 
-def alike(one: str, other: str) -> bool:
-    """Whether two names differ in nothing but case and typographic form.
+def login() -> str:
+    """The login name of this process; empty for a user without a name."""
+    try:
+        return known("login name", getpass.getuser())
+    except (OSError, KeyError, ImportError, LedgerError):
+        return ""
+
+
+def folded(text: str) -> str:
+    """The text without case, spacing and typographic form: what two names may not share.
 
     Examples
     --------
-    >>> alike("Census 2030", "census 2030"), alike("census 2030", "census 2031")
-    (True, False)
+    >>> folded("Census  2030") == folded("census 2030")
+    True
     """
-    return _folded(one) == _folded(other)
-
-
-def _folded(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

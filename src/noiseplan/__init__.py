@@ -31,6 +31,7 @@ from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
+    from noiseplan.release.given import NoisyTable, from_noisy_tables
     from noiseplan.release.release import Release
     from noiseplan.storage import load
 
@@ -38,8 +39,10 @@ __version__ = "0.1.0"
 
 # Planning needs SciPy's sparse matrices, which take longer to load than all the rest: on first use.
 _LAZY = {
+    "NoisyTable": "noiseplan.release.given",
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
+    "from_noisy_tables": "noiseplan.release.given",
     "load": "noiseplan.storage",
     "plan": "noiseplan.planning.planner",
 }
@@ -67,6 +70,7 @@ __all__ = [
     "Identity",
     "Levels",
     "NoiseplanError",
+    "NoisyTable",
     "Objective",
     "Ordinal",
     "PNormVariance",
@@ -81,6 +85,7 @@ __all__ = [
     "TotalVariance",
     "Workload",
     "WorstVariance",
+    "from_noisy_tables",
     "load",
     "plan",
     "zCDP",

@@ -190,3 +190,23 @@ def test_objectives_say_their_names() -> None:
 
     assert str(nz.ConvexLoss(squares)) == "squares"
     assert nz.WorstVariance() == nz.WorstVariance()
+
+
+@pytest.mark.parametrize("objective", [nz.WorstVariance(), nz.PNormVariance(4)])
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_rows_of_zeros_and_sets_that_nobody_needs(objective: nz.Objective, noise: str) -> None:
+    """A row of zeros is exactly zero; attributes of one value leave nothing to measure."""
+    schema = nz.Schema.from_sizes({"a": 4, "one": 1, "b": 3})
+    zero_row = np.array([[0.0, 0, 0, 0], [1, 1, 0, 0]])
+    workload = (
+        nz.Workload([nz.Query(schema, {"a": nz.Custom(zero_row), "b": nz.Prefix()}, name="zero")])
+        + nz.Query(schema, {"a": nz.Ranges(), "one": nz.Identity()})
+        + nz.Query(schema, ["a", "one"], matrix=zero_row)
+    )
+    plan = nz.plan(workload, budget=ONE, objective=objective, noise=noise)
+    assert plan.variance(workload["zero"])[:3].tolist() == [0.0, 0.0, 0.0]
+    assert np.isfinite(plan.worst_variance) and plan.worst_variance > 0
+    release = plan.release({"a": [0, 1], "one": [0, 0], "b": [1, 2]}, seed=1)
+    answer = release.answer(workload["zero"])
+    assert answer.estimate[:3].tolist() == [0.0, 0.0, 0.0]
+    assert np.isfinite(answer.upper).all()

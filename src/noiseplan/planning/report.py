@@ -42,7 +42,7 @@ def fairness_rows(plan: Plan) -> list[dict[str, object]]:
 
 def describe(plan: Plan) -> str:
     facts = [
-        ("objective", f"{_objective(plan)}; {_planned(plan)}no data was read"),
+        ("objective", _objective(plan)),
         ("privacy", _privacy(plan)),
         ("neighbours", _neighbours(plan)),
         ("error", _error(plan)),
@@ -62,6 +62,13 @@ def _counted(count: int, one: str, many: str) -> str:
 
 
 def _objective(plan: Plan) -> str:
+    if plan.noise == "given":
+        return "none: the measurements were made elsewhere"
+    planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
+    return f"{_aim(plan)}; {planned}no data was read"
+
+
+def _aim(plan: Plan) -> str:
     scale = plan.target_scale
     if scale is None:
         return f"least {plan.objective}"
@@ -70,17 +77,17 @@ def _objective(plan: Plan) -> str:
     return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget"
 
 
-def _planned(plan: Plan) -> str:
-    return f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
-
-
 def _privacy(plan: Plan) -> str:
     g = plan.privacy
+    if not math.isfinite(g.pcost):
+        return "not known here: the measurements were made elsewhere"
     gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
     return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
 
 
 def _noise(plan: Plan) -> str:
+    if plan.noise == "given":
+        return "as stated by the maker of the measurements"
     if plan.noise == "gaussian":
         return "floating-point Gaussian, for simulation; releases say so"
     loss = 100 * max(plan.rounding_loss, 0.0)
@@ -99,6 +106,8 @@ def _error(plan: Plan) -> str:
 
 
 def _optimality(plan: Plan) -> str:
+    if plan.noise == "given":
+        return "the best linear unbiased answers from these measurements"
     if plan.optimal and plan.targets is not None:
         return "proved: no linear Gaussian mechanism meets these targets at a lower cost"
     if plan.optimal:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
@@ -109,16 +110,25 @@ def share_given_bases(
     if isinstance(objective, TotalVariance):
         share = total
     elif isinstance(objective, WorstVariance):
-        share = _worst(design, bases, privacy, budget)
+        share = _worst(design, bases, privacy, budget, np.isfinite(total.sigma2))
     else:
         share = _smooth(design, bases, privacy, matrix, objective, budget, total)
     return Solution(rows, bases, privacy, share, rows)
 
 
-def _worst(design: Design, bases: dict[int, Basis], privacy: Array, budget: float) -> Share:
+def _worst(
+    design: Design,
+    bases: dict[int, Basis],
+    privacy: Array,
+    budget: float,
+    needed: NDArray[np.bool_],
+) -> Share:
     rows, owner = worst_rows(design, group_inverses(design, bases))
     weighted = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
-    return share_for_worst(privacy, weighted, budget)
+    share = share_for_worst(privacy[:, needed], sp.csr_array(weighted[:, needed]), budget)
+    sigma2 = np.full(len(needed), np.inf)  # what no query needs is not measured
+    sigma2[needed] = share.sigma2
+    return Share(sigma2, share.value, share.bound)
 
 
 def _smooth(

@@ -33,6 +33,7 @@ POWERS = (8, 64, 500, 3000)
 STEPS_PER_POWER = 80
 # Rows of one query type that are followed at a time: all of a table's rows where they are this few.
 GRID_LIMIT = 1 << 14
+TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,8 @@ def _value(problem: _Problem, x: Array, chart: Chart) -> tuple[float, Array]:
     }
 
     plain = problem.plain @ sigma2
-    grids = [_grid(problem, points, t, tables, sigma2) for t in problem.types]
+    # A row of zeros has no variance, and no part in the norm.
+    grids = [np.maximum(_grid(problem, points, t, tables, sigma2), TINY) for t in problem.types]
     logs = [np.log(plain) + problem.plain_log_weight]
     logs += [np.log(g).ravel() + w for g, w in zip(grids, problem.log_weight, strict=True)]
     flat = problem.power * np.concatenate(logs)

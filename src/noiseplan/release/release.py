@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +18,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.noise import DiscreteSampler, NormalSampler, SeededSource, Source, SystemSource
 from noiseplan.planning.plan import Plan
+from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
@@ -100,12 +102,18 @@ class Release:
         return "\n".join(
             [
                 f"Release of {len(plan.workload):,} queries, {plan.workload.rows:,} rows",
-                f"  privacy  {plan.privacy.describe().splitlines()[0]}, spent once",
+                f"  privacy  {_promise(plan.privacy)}",
                 f"  noise    {self.brand}",
                 f"  holds    {plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
                 "  ask      .table('age', 'sex'), .answer(query), .covariance(query, other)",
             ]
         )
+
+
+def _promise(privacy: Guarantee) -> str:
+    if not math.isfinite(privacy.pcost):
+        return "not known here: the measurements were made elsewhere"
+    return f"{privacy.describe().splitlines()[0]}, spent once"
 
 
 def make_release(

@@ -1,0 +1,13 @@
+"""Explicit matrices: the matrix mechanism over domains of up to a few thousand cells.
+
+A workload W (rows × cells) is met through its Gram matrix G = WᵀW wherever that is enough; a
+strategy A is measured with noise in proportion to its sensitivity, and everything else is least
+squares. Errors are in units of the base noise: P = 1 at privacy cost one for Gaussian noise (L2
+sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
+
+| module | one idea |
+| --- | --- |
+| `reduction` | cells no query tells apart are one cell |
+| `namespace`, `halves`, `mixing` | array libraries; mirror symmetry; faster fixed points |
+| `optimum` | the least total variance, with its certificate |
+"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,9 @@ from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
-EXACT = 2**53
+EXACT: Final = 2**53
+# Residuals stay below this, and so does the noise: their sum fits 64 bits.
+LARGEST: Final = 2**62
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:
@@ -23,23 +26,34 @@ def batch_last(counts: NDArray[np.number]) -> Array:
     return np.ascontiguousarray(flat.T).reshape(*counts.shape[1:], len(counts))
 
 
+def largest_entry(rows: Sequence[Array]) -> int:
+    """∏ max |U_i|: the most one record can change a number of (⊗U_i)x."""
+    return prod(int(np.abs(u).max(initial=0)) for u in rows)
+
+
 def integer_residuals(rows: Sequence[Array], counts: NDArray[np.number]) -> IntArray:
     """(⊗U_i) x for integer U_i and counts, without rounding, the batch last.
 
-    Counts are not negative, so every partial sum is at most (∏ max |U_i|) · Σx in size. Below 2⁵³
-    floating-point products are therefore exact; beyond, Python's integers do the work.
+    Every partial sum is at most (∏ max |U_i|) · Σ|x| in size. Below 2⁵³ floating-point products are
+    therefore exact; below 2⁶² those of 64-bit integers are; beyond, the data are refused.
     """
-    largest = prod(int(np.abs(u).max(initial=0)) for u in rows)
-    people = int(counts.reshape(len(counts), -1).sum(axis=1).max(initial=0))
-    if largest * people < EXACT:
-        return kronecker_apply(rows, batch_last(counts)).astype(np.int64)
-    if largest * people >= 2**62:
+    tensor, entry = batch_last(counts), largest_entry(rows)
+    if not np.issubdtype(counts.dtype, np.integer) and not (tensor == np.rint(tensor)).all():
         raise DataError(
-            "the counts are too large for 64-bit residuals; plan with noise='gaussian', or over "
-            "fewer attributes at a time"
+            "the source's counts are not whole numbers of records; privacy is promised per record, "
+            "so a source must count records, as a file or a frame does"
         )
-    exact = [u.astype(np.int64).astype(object) for u in rows]
-    tensor = np.moveaxis(counts.astype(np.int64).astype(object), 0, -1)
-    for axis, u in enumerate(exact):
-        tensor = np.moveaxis(np.tensordot(u, tensor, axes=(1, axis)), 0, axis)
-    return np.asarray(tensor, dtype=np.int64)
+    people = np.abs(tensor).reshape(-1, len(counts)).sum(axis=0).max(initial=0.0)
+    reach = entry * people * (1 + 1e-9)  # above the truth: the sum is right to 10⁻¹⁰ and better
+    if reach < EXACT:
+        return kronecker_apply(rows, tensor).astype(np.int64)
+    if not reach < LARGEST:  # also where a count is not a number
+        raise DataError(
+            f"tables of more than {LARGEST // max(entry, 1):,} records do not fit the 64-bit "
+            "integers of this plan; plan tables of fewer attributes, or release parts of the data"
+        )
+    exact = np.moveaxis(counts.astype(np.int64), 0, -1)
+    for axis, u in enumerate(rows):
+        applied = np.tensordot(u.astype(np.int64), exact, axes=(1, axis))
+        exact = np.moveaxis(applied, 0, axis)
+    return np.ascontiguousarray(exact)

@@ -136,7 +136,8 @@ def _draw(energy: Energy | None, size: Size, source: Source | None) -> IntArray:
         )
     values = np.zeros(math.prod(shape), dtype=np.int64)
     if energy is not None and values.size:
-        way, bits = sampler(energy, values.size), source or SystemSource()
+        way = sampler(energy, values.size)
+        bits = SystemSource() if source is None else source
         for start in range(0, values.size, _AT_ONCE):
             part = values[start : start + _AT_ONCE]
             part[:] = way.draw(part.size, bits)

@@ -22,6 +22,7 @@ def discrete_gaussian_variance(parameter: Array) -> Array:
     k = np.arange(-40.0, 41.0)
     small = (parameter > 0) & (parameter < LARGE)
     safe = np.where(small, parameter, 1.0)
-    weights = np.exp(-(k**2) / (2.0 * safe[..., None]))
+    with np.errstate(over="ignore"):  # exp(−∞) is the zero it should be
+        weights = np.exp(-(k**2) / (2.0 * safe[..., None]))
     variance = (weights * k**2).sum(axis=-1) / weights.sum(axis=-1)
     return np.where(small, variance, parameter)

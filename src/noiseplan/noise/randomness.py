@@ -52,13 +52,23 @@ class Source(ABC):
         [58623, 31010, 48627]
         """
         order = np.dtype(f"<u{bits // 8}")
-        return np.frombuffer(self.read(count * order.itemsize), order).astype(
+        return np.frombuffer(self.exactly(count * order.itemsize), order).astype(
             order.newbyteorder("="), copy=False
         )
 
     def integer(self, bits: int) -> int:
         """One integer of so many fair bits, a multiple of 8."""
-        return int.from_bytes(self.read(bits // 8), "little")
+        return int.from_bytes(self.exactly(bits // 8), "little")
+
+    def exactly(self, count: int) -> bytes:
+        """The next `count` bytes, or an error: bits that are missing are never made up."""
+        data = self.read(count)
+        if len(data) != count:
+            raise NoiseError(
+                f"{type(self).__name__}.read({count}) returned {len(data)} bytes; a source must "
+                "return as many as it is asked for, as SystemSource() does"
+            )
+        return data
 
 
 @dataclass(frozen=True)
@@ -88,8 +98,10 @@ class StreamSource(Source):
 
     Notes
     -----
-    One read of n bytes is the stream of one key for n/16 ≤ 2⁶⁰ blocks, none of which repeats. The
-    key is forgotten when the read ends, so a later look at memory tells nothing of earlier noise.
+    One read is the stream of one key that serves no other read. The n/16 blocks of 16 bytes never
+    repeat, by which they could be told from fair bits with an advantage below (n/16)²/2¹²⁸ (2⁻¹⁰⁰
+    for the reads made here), apart from what breaking AES would give. The key is dropped when the
+    read ends; Python does not wipe it from memory.
     """
 
     _ciphers: Any = field(init=False, repr=False, compare=False)

@@ -127,7 +127,7 @@ def _random_bits(bits: int, count: int, source: Source) -> Integers:
         words = source.words(count, 64)
         return (words >> (64 - bits)).astype(np.int64) if bits else np.zeros(count, dtype=np.int64)
     size = -(-bits // 8)
-    data, extra = source.read(count * size), 8 * size - bits
+    data, extra = source.exactly(count * size), 8 * size - bits
     values = [
         int.from_bytes(data[i * size : (i + 1) * size], "little") >> extra for i in range(count)
     ]

@@ -23,9 +23,12 @@ class DiscreteSampler:
 
         A float is the rational number it stands for, so the law is exact.
         """
+        distinct, kind = np.unique(variances, return_inverse=True)
+        if len(distinct) == 1:
+            return discrete_gaussian(float(distinct[0]), shape, source=self.source)
         noise = np.empty(shape, dtype=np.int64)
-        for variance in np.unique(variances):
-            chosen = np.flatnonzero(variances == variance)
+        places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind)))
+        for variance, chosen in zip(distinct, places, strict=False):  # the last place is empty
             size = (*shape[:-1], len(chosen))
             noise[..., chosen] = discrete_gaussian(float(variance), size, source=self.source)
         return noise

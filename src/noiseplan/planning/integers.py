@@ -1,7 +1,7 @@
 """The integer version of a residual plan: integer rows, rational variances, discrete noise.
 
-Plain attributes are measured by nI − 11ᵀ instead of an orthogonal basis; every other U is scaled by
-2^b and rounded, and everything is recomputed from the rounded matrix. The measured rows are then
+Plain attributes are measured by nI − 11ᵀ instead of an orthogonal basis; every other U is scaled
+and rounded, and everything is recomputed from the rounded matrix. The measured rows are then
 integers, and independent discrete Gaussian noise of parameter σ²_A on them satisfies exactly the
 zCDP of the continuous mechanism with the same rows: ρ = ½ max Σ_A p_A/σ²_A.
 
@@ -14,24 +14,35 @@ ResidualPlanner+ (arXiv 2305.08175), Algorithm 3, extended here to any U.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.counts import LARGEST
+from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.planning.allocation import spend
 from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.design import Design
+from noiseplan.planning.lattice import to_lattice
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.solve import Solution, type_matrix
 
-BITS = (8, 10, 12, 14, 16)
+BITS: Final = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
 # Rounding U may raise the total variance by this much; the next number of bits is tried beyond it.
-ALLOWED_LOSS = 2e-4
+# Where tables of 2³² records would not fit 64 bits any more, a little more is allowed.
+ALLOWED_LOSS, MOST_LOSS = 3e-4, 9e-4
+ROOMY: Final = 2**32
+# The loss by other directions is about n/4^bits; far above what is allowed, bits are not tried.
+HOPELESS: Final = 20
 # Variances keep so many bits: many where there are few of them, few where each needs its own table.
 FEW_TYPES = 2000
 FINE_BITS, COARSE_BITS = 40, 13
+# Directions that nothing is asked of may be all but absent in U; so much of them is kept.
+FAINTEST: Final = 2.0**-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +62,17 @@ class IntegerPlan:
     accounted: Array
     loss: float
     bits: int
+    records: float  # the largest table whose residuals fit 64 bits
+
+    @property
+    def good(self) -> bool:
+        return self.loss <= (ALLOWED_LOSS if self.records >= ROOMY else MOST_LOSS)
+
+    @property
+    def drawable(self) -> bool:
+        """Whether such noise can be drawn, and at least one record be counted."""
+        finite = self.sigma2[np.isfinite(self.sigma2)]
+        return bool(finite.max(initial=0.0) <= LARGEST_VARIANCE and self.records >= 1)
 
 
 def to_integers(
@@ -60,38 +82,96 @@ def to_integers(
     budget: float,
     choices: tuple[int, ...] = BITS,
 ) -> IntegerPlan:
-    """Round the bases, scale the noise to the budget, round it up; with the fewest bits that do."""
-    sums = type_matrix(design, solution.bases) @ _finite(solution.sigma2)
-    before = float(design.type_weight @ sums)
-    for bits in choices:
-        plan = _rounded(design, solution, bits, neighbours, budget, before)
-        if plan.loss <= ALLOWED_LOSS:
+    """Round the bases, scale the noise to the budget, round it up; with the fewest bits that do.
+
+    If none do, the plan that loses least among those whose numbers fit 64 bits.
+    """
+    best: IntegerPlan | None = None
+    widest = max((u.shape[1] for u in solution.rows.values()), default=0)
+    hopeful = [bits for bits in choices if 4**bits >= HOPELESS * widest] or choices[-1:]
+    for bits in hopeful if solution.rows else choices[:1]:
+        try:
+            plan = _rounded(design, solution, bits, neighbours, budget)
+        except np.linalg.LinAlgError:  # too coarse: some rows of U fell together
+            continue
+        if not plan.drawable:
+            break  # more bits only make numbers larger
+        if best is None or plan.loss < best.loss:
+            best = plan
+        if plan.good:
             break
-    return plan
+    if best is None:
+        raise PlanError(
+            "the measurements of this plan do not fit 64-bit integers: plan tables of fewer "
+            "attributes or for a larger budget, or use noise='gaussian' to simulate"
+        )
+    return best
 
 
 def _rounded(
-    design: Design, solution: Solution, bits: int, neighbours: str, budget: float, before: float
+    design: Design, solution: Solution, bits: int, neighbours: str, budget: float
 ) -> IntegerPlan:
-    scales = {r: 2.0**bits / np.abs(u).max() for r, u in solution.rows.items()}
-    rows = {r: np.rint(u * scales[r]) for r, u in solution.rows.items()}
-    sigma2 = solution.sigma2
+    rows = {r: to_lattice(_full(u), 2.0**bits) for r, u in solution.rows.items()}
     bases = role_bases(design, rows)
     privacy = privacy_rows(design, bases, neighbours)
-    # U was multiplied by its scale, so its noise must be too; then all of it to the budget.
-    log_scale = np.array([2 * np.log(scales.get(r, 1.0)) for r in range(design.terms.roles)])
-    scaled = sigma2 * np.exp(design.terms.privacy_powers @ log_scale)
-    scaled = scaled * (spend(privacy, scaled) / budget) * (1 + margin(len(sigma2)))
+    terms, variances = design.terms, design.type_weight @ type_matrix(design, bases)
+    # U was multiplied by some number, so its noise must be too; then all of it to the budget.
+    growth = [np.log(_ratio(bases[r], solution.bases[r])) for r in range(terms.roles)]
+    scaled = solution.sigma2 * np.exp(terms.privacy_powers @ np.array(growth))
+    scaled = _all_needed(scaled, variances, privacy, budget)
+    scaled = scaled * (spend(privacy, scaled) / budget) * (1 + margin(len(scaled)))
     # nI − 11ᵀ is n times an orthogonal basis: variance n² each.
     sizes = np.array([r.size if r.plain else 1 for r in design.roles.roles], dtype=float)
-    unit = np.exp(design.terms.privacy_powers @ (2 * np.log(sizes)))
-    digits = FINE_BITS if len(sigma2) <= FEW_TYPES else COARSE_BITS
+    unit = np.exp(terms.privacy_powers @ (2 * np.log(sizes)))
+    digits = FINE_BITS if len(scaled) <= FEW_TYPES else COARSE_BITS
     measured = round_up(scaled * unit * (1 + 1e-14), digits)
     equivalent = discrete_gaussian_variance(measured) / unit
-    after = float(design.type_weight @ (type_matrix(design, bases) @ _finite(equivalent)))
+    # Variance times cost does not depend on the budget, so it can be compared.
+    before = design.type_weight @ type_matrix(design, solution.bases) @ _finite(solution.sigma2)
+    loss = float(variances @ _finite(equivalent)) * budget / float(before * solution.cost) - 1.0
     return IntegerPlan(
-        rows, bases, privacy, measured, equivalent, measured / unit, after / before - 1.0, bits
-    )
+        rows, bases, privacy, measured, equivalent, measured / unit, loss, bits,
+        _records(design, bases, measured),
+    )  # fmt: skip
+
+
+def _full(rows: Array) -> Array:
+    """U with no singular value below a share of the largest, so that rounding leaves its rank."""
+    left, values, right = np.linalg.svd(rows, full_matrices=False)
+    if values.min() >= FAINTEST * values.max():
+        return rows
+    return np.asarray((left * np.maximum(values, FAINTEST * values.max())) @ right)
+
+
+def _ratio(after: Basis, before: Basis) -> float:
+    """By how much β grew; 1 where nothing is measured."""
+    return after.sensitivity / before.sensitivity if before.sensitivity > 0 else 1.0
+
+
+def _all_needed(sigma2: Array, variances: Array, privacy: Array, budget: float) -> Array:
+    """σ² also for subsets that only the rounded bases need.
+
+    A coefficient that was zero may be small now. With V and P its variance and privacy weights, T
+    the total and c the budget, σ² = √(TP/(cV)) adds the share √(PV/(Tc)) to both: no σ² adds less
+    to their product.
+    """
+    missing = (variances > 0) & ~np.isfinite(sigma2)
+    if not missing.any():
+        return sigma2
+    total, weight = variances @ _finite(sigma2), np.atleast_2d(privacy).max(axis=0)[missing]
+    result = sigma2.copy()
+    result[missing] = np.sqrt(total * weight / (budget * variances[missing]))
+    return result
+
+
+def _records(design: Design, bases: dict[int, Basis], sigma2: Array) -> float:
+    """How many records a table may have: (∏ max |U_i|) · records < 2⁶² for every measured set."""
+    entries = [
+        role.size - 1.0 if role.plain else np.abs(bases[r].measure).max(initial=0.0)
+        for r, role in enumerate(design.roles.roles)
+    ]
+    powers = design.terms.privacy_powers @ np.log(np.maximum(entries, 1.0))
+    return float(LARGEST / np.exp(np.max(powers[np.isfinite(sigma2)], initial=0.0)))
 
 
 def margin(count: int) -> float:

@@ -62,6 +62,7 @@ def make_residual(
     """A residual plan as a mechanism. `least`: targets must be met, whatever that costs."""
     if noise == "discrete":
         return _discrete(design, solution, neighbours, budget, least)
+    _require_noise(solution.privacy, solution.sigma2)
     over = margin(len(solution.sigma2))
     sigma2 = solution.sigma2 * (1 + 2 * over)
     cost = product_up(spend(solution.privacy, sigma2), 1 + over)
@@ -83,10 +84,17 @@ def _discrete(
         more = max(reached / solution.share.value, 1.0) * (1 + 1e-9)
         plan = to_integers(design, solution, neighbours, budget * more, (plan.bits,))
         figures = ResidualFigures(design, plan.bases, plan.equivalent)
+    _require_noise(plan.privacy, plan.sigma2)
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
     mechanism = assemble(design, plan.rows, plan.sigma2, integer=True)
     return Made(mechanism, Guarantee(cost, "zcdp", neighbours), figures, share, plan.loss)
+
+
+def _require_noise(privacy: Array, sigma2: Array) -> None:
+    """Only what no neighbour can change may be measured without noise: fail closed."""
+    if (np.atleast_2d(privacy)[:, ~(sigma2 > 0)] > 0).any():
+        raise PlanError("the plan would measure without noise what depends on a record: a bug")
 
 
 def make_explicit(
@@ -116,8 +124,9 @@ def make_explicit(
     for query in design.workload:
         mechanism.require(query)
     law: Law = "zcdp" if noise == "discrete" else "gaussian"
-    guarantee = Guarantee(cost, law, neighbours)
-    return Made(mechanism, guarantee, RowFigures(design, mechanism), share)
+    figures = RowFigures(design, mechanism)
+    loss = float(design.type_weight @ figures.sums()) / share.value - 1.0
+    return Made(mechanism, Guarantee(cost, law, neighbours), figures, share, loss)
 
 
 def _explicit_mechanism(

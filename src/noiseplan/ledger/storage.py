@@ -19,7 +19,8 @@ from noiseplan.ledger import tables
 from noiseplan.ledger.chain import Record
 from noiseplan.ledger.errors import LedgerBusy, LedgerDamaged, LedgerError
 
-LONGEST_NAP: Final = 0.003  # seconds between two tries while another process writes
+# Seconds between two tries while another process writes: at first, and at most.
+SHORT_NAP, LONG_NAP = 0.002, 0.02
 
 BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 EXPLAINED: Final = {
@@ -177,14 +178,15 @@ class Storage:
         SQLite could wait itself, but in growing steps of up to 0.1 s in which the lock lies idle,
         and deaf to an interrupt from the keyboard.
         """
-        deadline = time.monotonic() + self.timeout
+        deadline, nap = time.monotonic() + self.timeout, SHORT_NAP
         while True:
             try:
                 return connection.execute(statement).fetchall()
             except sqlite3.OperationalError as error:
                 if _code(error) not in BUSY or time.monotonic() >= deadline:
                     raise
-            time.sleep(random.uniform(0, LONGEST_NAP))
+            time.sleep(random.uniform(0, nap))
+            nap = min(1.2 * nap, LONG_NAP)
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

@@ -1,0 +1,82 @@
+"""Ledgers for tests: raw access to the file, and rows chained by an independent hand."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from noiseplan.ledger import Ledger
+from noiseplan.privacy import GDP, ApproxDP, Guarantee, zCDP
+
+MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+
+
+def discrete(pcost: float) -> Guarantee:
+    """A release with discrete noise."""
+    return Guarantee(pcost, law="zcdp")
+
+
+def filled(path: Path) -> Ledger:
+    """A ledger in which everything that can happen has happened."""
+    ledger = Ledger(path, create=True, by="tester")
+    ledger.open_dataset("census", zCDP(1.0), note="people of 2030")
+    ledger.open_dataset("panel", GDP(1.0), neighbours="replace")
+    ledger.open_dataset("études", ApproxDP(1.0, 1e-9))
+    with ledger.charge("census", discrete(0.5), purpose="tables", plan_hash="ab" * 32):
+        pass
+    failed = ledger.spend("panel", Guarantee(0.25, "gaussian", "replace"), purpose="quarter 1")
+    ledger.mark_failed(failed, note="ValueError")
+    ledger.change_budget("census", zCDP(2.0), reason="a vote of the board")
+    ledger.spend("census", Guarantee(0.1), purpose="left reserved\nwith a second line")
+    return ledger
+
+
+def sql(path: Path, *statements: str, triggers: bool = False) -> None:
+    """Change the file behind the ledger's back, without its triggers by default."""
+    with closing(sqlite3.connect(path)) as connection:
+        made = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
+        kept = [] if triggers else made.fetchall()
+        for name, _ in kept:
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+        for _, trigger in kept:
+            connection.execute(trigger)
+        connection.commit()
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The stored rows, parsed."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT record FROM history ORDER BY position").fetchall()
+    return [json.loads(text) for (text,) in found]
+
+
+def forge(path: Path, edit: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Edit the rows and write the whole chain anew, so that every hash fits again.
+
+    Whoever can write the file and knows the format can do this: only the rules and an outside
+    head stand in the way.
+    """
+    content = rows(path)
+    edit(content)
+    previous, written = "0" * 64, []
+    for position, row in enumerate(content, start=1):
+        row |= {"position": position, "previous": previous}
+        text = json.dumps(row, sort_keys=True, separators=(",", ":"))
+        previous = hashlib.sha256(text.encode()).hexdigest()
+        written.append((position, text, previous))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TRIGGER history_is_not_deleted")
+        connection.execute("DELETE FROM history")
+        connection.executemany("INSERT INTO history VALUES (?, ?, ?)", written)
+        connection.execute(
+            "CREATE TRIGGER history_is_not_deleted BEFORE DELETE ON history BEGIN\n"
+            "    SELECT RAISE(ABORT, 'the history of a ledger is append-only');\nEND"
+        )
+        connection.commit()

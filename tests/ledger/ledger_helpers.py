@@ -39,8 +39,8 @@ def filled(path: Path) -> Ledger:
 def sql(path: Path, *statements: str, triggers: bool = False) -> None:
     """Change the file behind the ledger's back, without its triggers by default."""
     with closing(sqlite3.connect(path)) as connection:
-        made = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
-        kept = [] if triggers else made.fetchall()
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        kept = [] if triggers else connection.execute(query).fetchall()
         for name, _ in kept:
             connection.execute(f"DROP TRIGGER {name}")
         for statement in statements:

@@ -159,6 +159,6 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 LedgerMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, derandomize=True
+    max_examples=25, stateful_step_count=30, deadline=None, derandomize=True
 )
 TestLedger = LedgerMachine.TestCase

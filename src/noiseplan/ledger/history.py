@@ -62,6 +62,8 @@ class History:
                 books.check(act)
                 record = self._record(books.head, act)
                 append(connection, record)
+        if record is not None:
+            self._remember(record)
         return record
 
     def replay(self, expected: Head | None = None) -> tuple[Books, tuple[Record, ...]]:
@@ -97,6 +99,16 @@ class History:
             yield books
         finally:
             self._spare.append(books)
+
+    def _remember(self, record: Record) -> None:
+        """Enter what was just written: a file without it is no longer this ledger's."""
+        try:
+            books = self._spare.pop()
+        except IndexError:  # another thread has them, and will read the row
+            return
+        if books.head == Head(record.position - 1, record.previous):
+            books.read(record.position, record.text, record.hash)
+        self._spare.append(books)
 
     def _read(self, connection: sqlite3.Connection, books: Books) -> tuple[Record, ...]:
         try:

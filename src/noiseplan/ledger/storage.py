@@ -24,7 +24,7 @@ SHORT_NAP, LONG_NAP = 0.002, 0.02
 
 BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 EXPLAINED: Final = {
-    sqlite3.SQLITE_READONLY: "it is read-only, so nothing can be recorded",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only, so nothing can be recorded",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; SQLite must be able to read and write the file "
     "and to make a journal beside it in the folder",
     sqlite3.SQLITE_PERM: "permission denied",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from typing import Any, Final
 
 from noiseplan.ledger.chain import Head, Record
@@ -75,13 +74,12 @@ def append(connection: sqlite3.Connection, record: Record) -> None:
     connection.execute("INSERT INTO history VALUES (?, ?, ?)", row)
 
 
-def rows_after(connection: sqlite3.Connection, head: Head) -> Iterator[Row]:
+def rows_after(connection: sqlite3.Connection, head: Head) -> list[Row]:
     """The rows that follow `head`, in order; all rows, whatever their numbers, if it is empty."""
     if head.count == 0:
-        yield from connection.execute("SELECT * FROM history ORDER BY position")
-    else:
-        query = "SELECT * FROM history WHERE position > ? ORDER BY position"
-        yield from connection.execute(query, (head.count,))
+        return connection.execute("SELECT * FROM history ORDER BY position").fetchall()
+    query = "SELECT * FROM history WHERE position > ? ORDER BY position"
+    return connection.execute(query, (head.count,)).fetchall()
 
 
 def holds(connection: sqlite3.Connection, head: Head) -> bool:

@@ -19,6 +19,7 @@ from benchmarks import (
     at_scale,
     default,
     importing,
+    ledger,
     marginals,
     noise_speed,
     ordered,
@@ -48,6 +49,7 @@ GROUPS: Final = {
     "selection": Group("Speed of planning", selection.tables),
     "scale": Group("Releases at scale", at_scale.tables),
     "noise": Group("Exact discrete noise", noise_speed.tables),
+    "ledger": Group("The ledger under stress", ledger.tables),
     "import": Group("Importing", importing.tables),
 }
 

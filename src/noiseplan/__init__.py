@@ -29,6 +29,7 @@ from noiseplan.queries import (
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
 if TYPE_CHECKING:
+    from noiseplan.ledger import Ledger
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
     from noiseplan.release.given import NoisyTable, from_noisy_tables
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 
 # Planning needs SciPy's sparse matrices, which take longer to load than all the rest: on first use.
 _LAZY = {
+    "Ledger": "noiseplan.ledger",
     "NoisyTable": "noiseplan.release.given",
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
@@ -68,6 +70,7 @@ __all__ = [
     "Factor",
     "Guarantee",
     "Identity",
+    "Ledger",
     "Levels",
     "NoiseplanError",
     "NoisyTable",

@@ -1,0 +1,84 @@
+"""The command line: one group of commands, each in a module of its own, loaded when it is called.
+
+To add a command, write `noiseplan/cli/NAME.py` with a click command called `command`, and one line
+in `COMMANDS`. Errors of noiseplan become one message and an exit code; nothing needs to catch them.
+
+==  ==========================================================
+0   done
+1   an error: the message says what was found and what to do
+2   the command was not called as it should be
+3   refused: the budget does not admit it, and nothing was spent
+4   a ledger is damaged, or not the one whose head was given
+5   others held the ledger too long; try again
+==  ==========================================================
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any, Final, cast
+
+import click
+
+from noiseplan import __version__
+from noiseplan.errors import NoiseplanError
+
+# Name → what it does, in the order of a first visit. Help does not load the modules.
+COMMANDS: Final = {
+    "ledger": "Keep the privacy budgets of datasets, and what was spent.",
+}
+FAILED, REFUSED, DAMAGED, BUSY = 1, 3, 4, 5  # 2 is click's own
+
+
+class Commands(click.Group):
+    """A group that loads a command's module when it is called, and explains errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return cast(click.Command, import_module(f"noiseplan.cli.{cmd_name}").command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader has seen enough, which click knows to be no error
+            raise
+        except (NoiseplanError, OSError) as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(exit_code(error))
+
+
+class InOrder(click.Group):
+    """A group whose help lists its commands in the order in which they were written."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def exit_code(error: Exception) -> int:
+    """The exit code of an error, as in the table above."""
+    from noiseplan.ledger import BudgetExceeded, LedgerBusy, LedgerDamaged
+
+    codes = {BudgetExceeded: REFUSED, LedgerDamaged: DAMAGED, LedgerBusy: BUSY}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="noiseplan")
+def main() -> None:
+    """Plan the noise, publish the tables.
+
+    Differentially private answers to linear queries, each with its exact error.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # ρ and ε where the terminal cannot show them
+            stream.reconfigure(errors="backslashreplace")

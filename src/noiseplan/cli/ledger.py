@@ -1,0 +1,232 @@
+"""`noiseplan ledger`: budgets on disk, what was spent, and whether the file can be trusted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from noiseplan.cli import InOrder
+from noiseplan.ledger import Balance, Entry, Ledger, LedgerError
+from noiseplan.ledger.export import balance_json, entry_json
+from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
+from noiseplan.privacy.rounding import product_up, text_up
+
+SHOWN: Final = 10
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+path_argument = click.argument("path", metavar="LEDGER", type=click.Path(path_type=Path))
+dataset_argument = click.argument("dataset")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """Keep the privacy budgets of datasets, and what was spent.
+
+    LEDGER is a file. It is made by `init`; each dataset gets its budget by `open`; a release
+    charges it before noise is drawn, and is refused when it does not fit.
+    """
+
+
+def budget_options(function: Command) -> Command:
+    """A budget in one of three currencies."""
+    approx = ("--approx-dp", "EPSILON DELTA", "(ε, δ)-DP.", 2)
+    gdp = ("--gdp", "MU", "μ-Gaussian DP: continuous Gaussian noise only.", 1)
+    zcdp = ("--zcdp", "RHO", "ρ-zero-concentrated DP.", 1)
+    for name, metavar, text, count in (approx, gdp, zcdp):  # the last comes first in the help
+        option = click.option(name, type=float, nargs=count, metavar=metavar, help=text)
+        function = option(function)
+    return function
+
+
+def chosen_budget(
+    zcdp: float | None, gdp: float | None, approx_dp: tuple[float, float] | None
+) -> Budget:
+    """The one budget that was given."""
+    given: list[Budget] = []
+    if zcdp is not None:
+        given.append(zCDP(zcdp))
+    if gdp is not None:
+        given.append(GDP(gdp))
+    if approx_dp is not None:
+        given.append(ApproxDP(*approx_dp))
+    if len(given) != 1:
+        raise click.UsageError("give one budget: --zcdp RHO, --gdp MU or --approx-dp EPSILON DELTA")
+    return given[0]
+
+
+@command.command()
+@path_argument
+def init(path: Path) -> None:
+    """Make a new, empty ledger."""
+    if path.exists():
+        raise LedgerError(
+            f"{str(path)!r} is there already and was left alone. Look at it with: "
+            f"noiseplan ledger show {path}"
+        )
+    Ledger(path, create=True)
+    click.echo(f"made {path}. Next: noiseplan ledger open {path} DATASET --zcdp RHO")
+
+
+@command.command("open")
+@path_argument
+@dataset_argument
+@budget_options
+@click.option(
+    "--neighbours",
+    type=click.Choice(["add-remove", "replace"]),
+    default="add-remove",
+    show_default=True,
+    help="What one record may change: it is added or removed, or replaced by another.",
+)
+@click.option("--note", default="", help="Anything worth keeping. Exports show it.")
+@json_option
+def open_(
+    path: Path, dataset: str, neighbours: Neighbours, note: str, as_json: bool, **budget: Any
+) -> None:
+    """Give DATASET its budget, for all releases together and for ever."""
+    chosen = chosen_budget(**budget)
+    opened = Ledger(path).open_dataset(dataset, chosen, neighbours=neighbours, note=note)
+    print_balance(opened, as_json)
+
+
+@command.command()
+@path_argument
+@dataset_argument
+@budget_options
+@click.option("--reason", required=True, help="Why; it stays in the history.")
+@json_option
+def change(path: Path, dataset: str, reason: str, as_json: bool, **budget: Any) -> None:
+    """Change the budget of DATASET, on record."""
+    chosen = chosen_budget(**budget)
+    print_balance(Ledger(path).change_budget(dataset, chosen, reason=reason), as_json)
+
+
+@command.command()
+@path_argument
+@dataset_argument
+@click.option("--zcdp", type=float, metavar="RHO", help="It is ρ-zCDP.")
+@click.option("--gdp", type=float, metavar="MU", help="It is μ-GDP: continuous Gaussian noise.")
+@click.option("--purpose", default="", help="What it is for. Exports show it.")
+@json_option
+def spend(
+    path: Path, dataset: str, zcdp: float | None, gdp: float | None, purpose: str, as_json: bool
+) -> None:
+    """Charge DATASET for a release made by other means. Do it before the noise is drawn."""
+    if (zcdp is None) == (gdp is None):
+        raise click.UsageError("give one cost: --zcdp RHO or --gdp MU")
+    ledger = Ledger(path)
+    neighbours = ledger.balance(dataset).neighbours
+    if zcdp is not None:
+        cost = Guarantee(product_up(2.0, zCDP(zcdp).rho), "zcdp", neighbours)  # 2ρ
+    elif gdp is not None:
+        cost = Guarantee(product_up(GDP(gdp).mu, gdp), "gaussian", neighbours)  # μ²
+    entry = ledger.spend(dataset, cost, purpose=purpose)
+    if as_json:
+        click.echo(json.dumps(entry_json(entry)))
+    else:
+        click.echo(f"charged ρ = {text_up(cost.rho)} as entry {entry.id}")
+
+
+@command.command()
+@path_argument
+@click.argument("entry", type=int)
+@click.argument("outcome", type=click.Choice(["released", "failed"]))
+@click.option("--note", default="", help="What happened.")
+def settle(path: Path, entry: int, outcome: str, note: str) -> None:
+    """Note how ENTRY ended, if a crash left it open. It stays charged either way."""
+    ledger = Ledger(path)
+    (ledger.mark_released if outcome == "released" else ledger.mark_failed)(entry, note=note)
+    click.echo(f"entry {entry} is {outcome}; it stays charged")
+
+
+@command.command()
+@path_argument
+@click.argument("dataset", required=False)
+@click.option("--all", "everything", is_flag=True, help=f"All entries, not the last {SHOWN}.")
+@json_option
+def show(path: Path, dataset: str | None, everything: bool, as_json: bool) -> None:
+    """Print budgets, what is spent and left, and the releases charged."""
+    ledger = Ledger(path)
+    names = ledger.datasets() if dataset is None else (dataset,)
+    balances, entries = [ledger.balance(name) for name in names], ledger.entries(dataset)
+    if as_json:
+        content = {
+            "head": str(ledger.head()),
+            "datasets": [balance_json(balance) for balance in balances],
+            "entries": [entry_json(entry) for entry in entries],
+        }
+        click.echo(json.dumps(content, indent=2))
+        return
+    for balance in balances:
+        click.echo(str(balance))
+        own = [entry for entry in entries if entry.dataset == balance.dataset]
+        for line in entry_lines(own, len(own) if everything else SHOWN):
+            click.echo(line)
+    if not balances:
+        click.echo(f"no datasets yet. Next: noiseplan ledger open {path} DATASET --zcdp RHO")
+
+
+@command.command()
+@path_argument
+@click.option("--head", "expected", metavar="COUNT:HASH", help="A head noted earlier.")
+@json_option
+def verify(path: Path, expected: str | None, as_json: bool) -> None:
+    """Read and check everything, and print the head to note down.
+
+    Keep the head where those who can write LEDGER cannot. With it, `verify --head` also finds
+    a file that was cut short, restored from an old copy, or written anew.
+    """
+    head = Ledger(path).verify(expected)
+    if as_json:
+        click.echo(json.dumps({"head": str(head), "rows": head.count, "verified": True}))
+        return
+    click.echo(f"{head.count} rows, every one as it was written" + (
+        ", and the head that was given is among them" if expected else ""
+    ))  # fmt: skip
+    click.echo(f"head {head}")
+
+
+@command.command()
+@path_argument
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["json", "csv", "dp-accounting"]),
+    default="json",
+    show_default=True,
+    help="dp-accounting: names and arguments of that package's events.",
+)
+@click.option("--dataset", help="One dataset only.")
+@click.option("-o", "--output", type=click.File("w", encoding="utf-8", lazy=True), default="-")
+def export(path: Path, kind: Any, dataset: str | None, output: Any) -> None:
+    """Write the ledger for other programs, to the screen or to a file."""
+    text = Ledger(path).export(kind, dataset)
+    output.write(text)  # the file is made here, and not before there is something to write
+
+
+def print_balance(balance: Balance, as_json: bool) -> None:
+    """A balance, for people or programs."""
+    click.echo(json.dumps(balance_json(balance)) if as_json else str(balance))
+
+
+def entry_lines(entries: list[Entry], shown: int) -> list[str]:
+    """The last entries, one to a line."""
+    earlier = len(entries) - shown
+    lines = [f"  … {earlier} earlier; --all prints them"] if earlier > 0 else []
+    for entry in entries[-shown:]:
+        what = printable(" · ".join(filter(None, (entry.purpose, entry.note))))
+        when, cost = entry.time[:16].replace("T", " "), f"ρ = {text_up(entry.guarantee.rho)}"
+        lines.append(f"  {entry.id:>5}  {when}  {entry.status:<8}  {cost:<14}  {what}".rstrip())
+    return lines
+
+
+def printable(text: str, longest: int = 60) -> str:
+    """A note on one line, short, and unable to write outside it."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    line = " ".join(line.split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -115,10 +115,12 @@ def _rounded(
     bases = role_bases(design, rows)
     privacy = privacy_rows(design, bases, neighbours)
     terms, variances = design.terms, design.type_weight @ type_matrix(design, bases)
+    planned = design.type_weight @ type_matrix(design, solution.bases)
     # U was multiplied by some number, so its noise must be too; then all of it to the budget.
     growth = [np.log(_ratio(bases[r], solution.bases[r])) for r in range(terms.roles)]
     scaled = solution.sigma2 * np.exp(terms.privacy_powers @ np.array(growth))
-    scaled = _all_needed(scaled, variances, privacy, budget)
+    undone = np.exp(-(terms.privacy_powers @ np.array(growth)))  # T shrank as U grew
+    scaled = _all_needed(scaled, planned * undone, variances, privacy, budget)
     scaled = scaled * (spend(privacy, scaled) / budget) * (1 + margin(len(scaled)))
     # nI − 11ᵀ is n times an orthogonal basis: variance n² each.
     sizes = np.array([r.size if r.plain else 1 for r in design.roles.roles], dtype=float)
@@ -126,9 +128,11 @@ def _rounded(
     digits = FINE_BITS if len(scaled) <= FEW_TYPES else COARSE_BITS
     measured = round_up(scaled * unit * (1 + 1e-14), digits)
     equivalent = discrete_gaussian_variance(measured) / unit
-    # Variance times cost does not depend on the budget, so it can be compared.
-    before = design.type_weight @ type_matrix(design, solution.bases) @ _finite(solution.sigma2)
-    loss = float(variances @ _finite(equivalent)) * budget / float(before * solution.cost) - 1.0
+    # Variance times cost does not depend on the budget, so it can be compared; 0 if all is exact.
+    sums = type_matrix(design, solution.bases) @ _finite(solution.sigma2)
+    before = float(design.type_weight @ sums) * solution.cost
+    after = float(variances @ _finite(equivalent)) * budget
+    loss = after / before - 1.0 if before > 0 else 0.0
     return IntegerPlan(
         rows, bases, privacy, measured, equivalent, measured / unit, loss, bits,
         _records(design, bases, measured),
@@ -148,19 +152,20 @@ def _ratio(after: Basis, before: Basis) -> float:
     return after.sensitivity / before.sensitivity if before.sensitivity > 0 else 1.0
 
 
-def _all_needed(sigma2: Array, variances: Array, privacy: Array, budget: float) -> Array:
-    """σ² also for subsets that only the rounded bases need.
+def _all_needed(sigma2: Array, before: Array, after: Array, privacy: Array, budget: float) -> Array:
+    """σ² also for subsets that only the rounded bases need, or need more.
 
-    A coefficient that was zero may be small now. With V and P its variance and privacy weights, T
-    the total and c the budget, σ² = √(TP/(cV)) adds the share √(PV/(Tc)) to both: no σ² adds less
-    to their product.
+    A variance weight V that was zero, or nearly, may be small now, and noise that did not matter
+    would. With P its privacy weight, T the total of the others and c the budget, σ² = √(TP/(cV))
+    adds the share √(PV/(Tc)) to both: no σ² adds less to their product.
     """
-    missing = (variances > 0) & ~np.isfinite(sigma2)
-    if not missing.any():
+    grown = (after > 2.0 * before) | ~np.isfinite(sigma2)
+    grown &= after > 0
+    if not grown.any():
         return sigma2
-    total, weight = variances @ _finite(sigma2), np.atleast_2d(privacy).max(axis=0)[missing]
+    total, weight = before @ _finite(sigma2), np.atleast_2d(privacy).max(axis=0)[grown]
     result = sigma2.copy()
-    result[missing] = np.sqrt(total * weight / (budget * variances[missing]))
+    result[grown] = np.minimum(sigma2[grown], np.sqrt(total * weight / (budget * after[grown])))
     return result
 
 

@@ -42,7 +42,7 @@ def _squares(rows: Array) -> Array:
 
 
 def _waste(found: Array, wanted: Array) -> Array:
-    """Of each scale: how far columns fall short of the longest, and how far they point elsewhere."""
+    """Of each scale: how far columns fall short of the longest, and how far directions are off."""
     lengths = _squares(wanted)
     reached = _squares(found) / np.where(lengths > 0, lengths, 1.0)
     short = 1.0 - reached.mean(axis=-1) / reached.max(axis=-1)

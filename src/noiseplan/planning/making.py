@@ -79,7 +79,9 @@ def _discrete(
 ) -> Made:
     plan = to_integers(design, solution, neighbours, budget)
     figures = ResidualFigures(design, plan.bases, plan.equivalent)
-    if least:  # rounding may have moved a variance above its target: pay a little more
+    if (
+        least and solution.share.value > 0
+    ):  # rounding may have moved a variance above its target: pay a little more
         reached = float(np.max(design.roles.type_priority * figures.largest()))
         more = max(reached / solution.share.value, 1.0) * (1 + 1e-9)
         plan = to_integers(design, solution, neighbours, budget * more, (plan.bits,))

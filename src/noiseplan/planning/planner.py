@@ -88,7 +88,7 @@ def plan(
         explicit = make_explicit(design, solution, objective, planner, neighbours, allowed, noise)
     least = targets is not None and allowed is None
     if allowed is None:
-        allowed = solution.share.value
+        allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
         solution = _rescaled(solution, allowed)
     made = explicit or make_residual(design, solution, neighbours, allowed, noise, least)
     if budget is not None and not made.privacy.within(budget):  # fail closed

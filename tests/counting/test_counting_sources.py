@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pytest
 from numpy.typing import NDArray
 
-from noiseplan.counting import CountTensor, Records, open_source
+from noiseplan.counting import CountTensor, Records, open_source, streams
 from noiseplan.errors import DataError
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
@@ -61,6 +62,12 @@ def some_columns(rows: int, seed: int = 0) -> dict[str, list[Any]]:
 
 
 COLUMNS = some_columns(500)
+
+
+def count_everything(data: object, schema: Schema) -> list[list[int]]:
+    """Open and count: what lives elsewhere is checked while it is counted."""
+    source = open_source(data, schema)
+    return [source.marginals(np.array([[place]]))[0].tolist() for place in range(len(schema))]
 
 
 def expected_codes(columns: dict[str, list[Any]]) -> NDArray[np.int64]:
@@ -164,6 +171,9 @@ SOURCES: dict[str, tuple[str, Callable[[dict[str, list[Any]], Path], Any]]] = {
     "narwhals": ("polars", lambda c, _: nw.from_native(pl.DataFrame(arrow_table(c)))),
     "pyarrow": ("pyarrow", lambda c, _: arrow_table(c)),
     "pyarrow dictionaries": ("pyarrow", lambda c, _: with_dictionaries(arrow_table(c))),
+    "pyarrow reader": ("pyarrow", lambda c, _: arrow_table(c).to_reader(max_chunksize=99)),
+    "pyarrow dataset": ("pyarrow", lambda c, p: pyarrow.dataset.dataset(as_parquet(c, p))),
+    "polars scan": ("polars", lambda c, p: pl.scan_parquet(as_parquet(c, p))),
     "relation": ("", lambda c, _: relation(arrow_table(c))),
     "relation with enums": ("", lambda c, _: relation(with_dictionaries(arrow_table(c)))),
     "csv": ("", as_csv),
@@ -216,7 +226,30 @@ def test_values_outside_the_schema_are_refused(kind: str, fault: str, tmp_path: 
     if kind == "polars categories" and fault == "text unknown":
         pytest.skip("Polars itself refuses the value")
     with pytest.raises(DataError, match=words):
-        open_source(SOURCES[kind][1](columns, tmp_path), SCHEMA)
+        count_everything(SOURCES[kind][1](columns, tmp_path), SCHEMA)
+
+
+def test_every_column_at_fault_is_named(tmp_path: Path) -> None:
+    columns = {name: [*values] for name, values in COLUMNS.items()}
+    columns["sex"][3], columns["kids"][5], columns["kids"][7] = "X", 9, None
+    with pytest.raises(DataError, match=r"column 'sex': 1 .* The same goes for 'kids' \(2 rows\)"):
+        count_everything(as_csv(columns, tmp_path), SCHEMA)
+
+
+@pytest.mark.parametrize("kind", ["csv", "pyarrow reader", "pyarrow dataset", "polars scan"])
+def test_many_records_are_not_kept(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_KEPT_BYTES", 100)
+    source = open_source(SOURCES[kind][1](COLUMNS, tmp_path), SCHEMA)
+    codes = expected_codes(COLUMNS)
+    expected = np.bincount(codes[:, 0], minlength=6).tolist()
+    assert source.marginals(np.array([[0]])).tolist() == [expected]
+    if kind == "pyarrow reader":
+        with pytest.raises(DataError, match="read to its end"):
+            source.marginals(np.array([[0]]))
+    else:
+        assert source.marginals(np.array([[0]])).tolist() == [expected]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SOURCES if kind != "codes"])
@@ -365,9 +398,9 @@ class TestFiles:
     def test_text_that_is_no_number_is_shown(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, "x,n\nmuch,1\n3,one\n")
         with pytest.raises(DataError, match=r"column 'x': 1 of 2 rows .*'much'"):
-            open_source(path, Schema({"x": Binned([0, 10])}))
+            count_everything(path, Schema({"x": Binned([0, 10])}))
         with pytest.raises(DataError, match=r"column 'n': 1 of 2 rows .*'one'"):
-            open_source(path, Schema({"n": Ordinal(range(3))}))
+            count_everything(path, Schema({"n": Ordinal(range(3))}))
 
     @pytest.mark.parametrize("name", ["nothing.csv", "nothing.parquet", "no*.csv"])
     def test_files_that_are_not_there(self, name: str, tmp_path: Path) -> None:
@@ -428,14 +461,14 @@ class TestRelations:
         people = duckdb.connect().sql("SELECT x FROM (VALUES ('nan'::DOUBLE), (1.0)) t(x)")
         for attribute in (Ordinal([1.0]), Binned([0, 9]), Binned([0, 9], clip=True)):
             with pytest.raises(DataError, match=r"1 of 2 rows .*: null"):
-                open_source(people, Schema({"x": attribute}))
+                count_everything(people, Schema({"x": attribute}))
 
     def test_text_is_not_binned(self) -> None:
         people = duckdb.connect().sql("SELECT '3' AS x")
         with pytest.raises(DataError, match=r"column 'x': 1 of 1 rows .*'3'"):
-            open_source(people, Schema({"x": Binned([0, 9])}))
+            count_everything(people, Schema({"x": Binned([0, 9])}))
 
     def test_errors_of_the_engine_are_ours(self) -> None:
         people = duckdb.connect().sql("SELECT CAST(x AS INT) AS x FROM (VALUES ('a')) t(x)")
         with pytest.raises(DataError, match="cannot read the relation"):
-            open_source(people, Schema({"x": Ordinal(range(3))}))
+            count_everything(people, Schema({"x": Ordinal(range(3))}))

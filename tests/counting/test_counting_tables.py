@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from noiseplan.counting import CountTensor, Projectable, Records, open_source
-from noiseplan.counting import records as records_module
+from noiseplan.counting import CountTensor, Projectable, Records, bincounts, open_source
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -57,7 +56,7 @@ def test_every_table_equals_brute_force(sizes: list[int], rows: int, seed: int) 
 def test_many_sets_at_once(
     rows: int, block: int, shuffled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records_module, "_BLOCK", block)
+    monkeypatch.setattr(bincounts, "_BLOCK", block)
     schema = schema_of(*[3] * 7)
     codes = random_codes(schema.shape, rows)
     sets = np.array(list(combinations(range(7), 3)))

@@ -3,65 +3,112 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.records import code_dtype
+from noiseplan.counting.counter import code_dtype
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Schema
 
 _SHOWN: Final = 5
-_SEARCHED: Final = 1000
+SEARCHED: Final = 1000  # rows without a code that are looked at for values to show
 
 
-def encode_column(
-    name: str, attribute: Attribute, values: NDArray[Any]
-) -> NDArray[np.unsignedinteger]:
-    """Return the codes of a column in their smallest type.
-
-    Raises
-    ------
-    DataError
-        When a value was not declared; the message shows values and is private (see
-        :func:`unknown_values`).
-    """
-    codes = attribute.encode(values)
-    unknown = codes < 0
-    if unknown.any():
-        examples = values[np.flatnonzero(unknown)[:_SEARCHED]].tolist()
-        raise unknown_values(name, attribute, int(unknown.sum()), len(codes), examples)
-    return codes.astype(code_dtype(attribute.size))
-
-
-def unknown_values(
-    name: str, attribute: Attribute, rows: int, total: int, examples: Iterable[object]
-) -> DataError:
-    """Make the error for values outside the domain.
+@final
+class Refusals:
+    """Values that the schema does not declare, gathered while records pass by.
 
     Privacy
     -------
-    The message holds values and row counts of the confidential table. It is for the custodian,
-    who may see them, and must never be published.
+    The message of :meth:`raise_any` holds values and row counts of the confidential table. It is
+    for the custodian, who may see them, and must never be published.
     """
-    shown = list(dict.fromkeys(map(_shown, examples)))
-    listed = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
-    return DataError(
-        f"column {name!r}: {rows} of {total} rows hold values that the schema does not declare: "
-        f"{listed}. Declared is {attribute.describe()}. {_remedy(attribute, 'null' in shown)} "
-        f"(This message shows private values: do not publish it.)"
-    )
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._unknown = dict.fromkeys(schema.names, 0)
+        self._examples: dict[str, list[object]] = {name: [] for name in schema.names}
+        self.rows = 0
+
+    def __bool__(self) -> bool:
+        return any(self._unknown.values())
+
+    @property
+    def unexplained(self) -> list[str]:
+        """The columns with undeclared values of which none is known yet."""
+        return [name for name, rows in self._unknown.items() if rows and not self._examples[name]]
+
+    def note(self, name: str, rows: int, examples: Iterable[object] = ()) -> None:
+        """Note that so many more rows of a column hold values without a code."""
+        self._unknown[name] += rows
+        known = self._examples[name]
+        if len(known) <= _SHOWN:
+            # Once each, whatever their type: 1 and 1.0 print differently.
+            fresh = {_shown(value): value for value in [*known, *examples]}
+            self._examples[name] = list(fresh.values())[: _SHOWN + 1]
+
+    def raise_any(self) -> None:
+        """Refuse the data if any value had no code: the first column in full, the rest by name."""
+        faulty = [name for name, rows in self._unknown.items() if rows]
+        if not faulty:
+            return
+        first, *others = faulty
+        attribute = self._schema[first]
+        shown = list(map(_shown, self._examples[first]))
+        listed = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
+        also = ", ".join(f"{name!r} ({self._unknown[name]} rows)" for name in others)
+        raise DataError(
+            f"column {first!r}: {self._unknown[first]} of {self.rows} rows hold values that the "
+            f"schema does not declare: {listed}. Declared is {attribute.describe()}. "
+            f"{_remedy(attribute, 'null' in shown)} {f'The same goes for {also}. ' if also else ''}"
+            f"(This message shows private values: do not publish it.)"
+        )
 
 
-def missing_columns(missing: Iterable[str], found: Iterable[object]) -> DataError:
-    """Make the error for columns that the schema names and the data lack."""
-    return DataError(
-        f"the data lack the column(s) {', '.join(map(repr, missing))}; they have "
-        f"{', '.join(map(repr, found)) or 'none'}. Rename columns, or leave the attributes out of "
-        f"the schema."
-    )
+@final
+@dataclass(frozen=True)
+class Encoded:
+    """A column of codes, -1 where a value has none, and a way to look such values up."""
+
+    codes: NDArray[np.int64]
+    values_at: Callable[[NDArray[np.intp]], Iterable[object]]
+
+    @staticmethod
+    def of(attribute: Attribute, values: NDArray[Any]) -> Encoded:
+        """Encode an array of values."""
+        return Encoded(attribute.encode(values), lambda places: values[places].tolist())
+
+    def narrow(
+        self, name: str, attribute: Attribute, refusals: Refusals
+    ) -> NDArray[np.unsignedinteger]:
+        """Return the codes in their smallest type, and note values that have none."""
+        unknown = self.codes < 0
+        if unknown.any():
+            examples = self.values_at(np.flatnonzero(unknown)[:SEARCHED])
+            refusals.note(name, int(unknown.sum()), examples)
+        return self.codes.astype(code_dtype(attribute.size))
+
+
+def encode_block(
+    schema: Schema, columns: Mapping[str, Encoded], refusals: Refusals
+) -> list[NDArray[np.unsignedinteger]]:
+    """Return the codes of every attribute, and note values that have none."""
+    block = [columns[name].narrow(name, schema[name], refusals) for name in schema.names]
+    refusals.rows += len(block[0])
+    return block
+
+
+def encode_all(schema: Schema, columns: Mapping[str, Encoded]) -> list[NDArray[Any]]:
+    """Return the codes of every attribute, or refuse values that have none."""
+    refusals = Refusals(schema)
+    block = encode_block(schema, columns, refusals)
+    refusals.raise_any()
+    return block
 
 
 def check_columns(schema: Schema, found: Iterable[object]) -> None:
@@ -69,7 +116,15 @@ def check_columns(schema: Schema, found: Iterable[object]) -> None:
     listed = list(found)
     missing = [name for name in schema.names if name not in listed]
     if missing:
-        raise missing_columns(missing, listed)
+        known = list(map(str, listed))
+        close = {name: get_close_matches(name.lower(), known, n=1, cutoff=0.6) for name in missing}
+        guesses = [f"{guess[0]!r} for {name!r}" for name, guess in close.items() if guess]
+        meant = f"Is it {', '.join(guesses)}? " if guesses else ""
+        raise DataError(
+            f"the data lack the column(s) {', '.join(map(repr, missing))}; they have "
+            f"{', '.join(map(repr, listed)) or 'none'}. {meant}Rename columns, or leave the "
+            f"attributes out of the schema."
+        )
 
 
 def _shown(value: object) -> str:

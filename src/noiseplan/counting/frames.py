@@ -1,14 +1,23 @@
-"""Frames of pandas, Polars and PyArrow, through narwhals."""
+"""Frames of pandas, Polars and PyArrow, whole or in batches, through narwhals."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noiseplan.counting.codes import check_columns, encode_column, unknown_values
-from noiseplan.counting.records import Records, code_dtype
+from noiseplan.counting.codes import (
+    Encoded,
+    Refusals,
+    check_columns,
+    encode_all,
+    encode_block,
+)
+from noiseplan.counting.projectable import Countable
+from noiseplan.counting.records import Records
+from noiseplan.counting.streams import Block, Stream
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Schema
 
@@ -16,12 +25,14 @@ if TYPE_CHECKING:
     import narwhals.stable.v2 as nw
 
 _ORIGINS: Final = ("pandas", "polars", "pyarrow")
+_BATCH: Final = 1 << 17
 
 
-def records_from_frame(data: object, schema: Schema) -> Records | None:
-    """Encode the schema's columns of a frame, or return None for what narwhals knows as none.
+def source_from_frame(data: object, schema: Schema) -> Countable | None:
+    """Open a frame, or return None for what narwhals knows as none.
 
-    Of a lazy frame those columns only are collected.
+    Eager frames are encoded at once. Of lazy frames the schema's columns only are collected, those
+    of Polars in batches.
     """
     import narwhals.stable.v2 as nw
     from narwhals.exceptions import NarwhalsError
@@ -32,21 +43,80 @@ def records_from_frame(data: object, schema: Schema) -> Records | None:
             return None
         check_columns(schema, frame.collect_schema().names())
         chosen = frame.select(list(schema.names))
-        eager = chosen.collect() if isinstance(chosen, nw.LazyFrame) else chosen
+        origin = str(frame.implementation).lower()
+        origin = origin if origin in _ORIGINS else ""
+        if isinstance(chosen, nw.LazyFrame):
+            native: Any = chosen.to_native()
+            if hasattr(native, "collect_batches"):  # Polars since 1.34
+                return _stream(schema, lambda: native.collect_batches(chunk_size=_BATCH), origin)
+            chosen = chosen.collect()
     except NarwhalsError as error:  # two columns of one name, say
         raise DataError(f"cannot read the frame: {error}") from error
-    columns = [_encode(eager.get_column(name), name, schema[name]) for name in schema.names]
-    origin = str(frame.implementation).lower()
-    return Records(schema, columns, origin=origin if origin in _ORIGINS else "")
+    return Records(schema, encode_all(schema, _encoded(chosen, schema)), origin)
 
 
-def _encode(series: nw.Series[Any], name: str, attribute: Attribute) -> NDArray[np.unsignedinteger]:
+def source_from_batches(data: object, schema: Schema) -> Countable | None:
+    """Open a PyArrow reader or dataset, or None for anything else."""
+    arrow: Any = sys.modules.get("pyarrow")
+    dataset: Any = sys.modules.get("pyarrow.dataset")
+    if dataset is not None and isinstance(data, dataset.Dataset):
+        check_columns(schema, data.schema.names)
+        columns = list(schema.names)
+        return _stream(schema, lambda: data.to_batches(columns=columns), "pyarrow")
+    if arrow is not None and isinstance(data, arrow.RecordBatchReader):
+        check_columns(schema, data.schema.names)
+        return _stream(schema, _once(data), "pyarrow")
+    return None
+
+
+def _once(reader: Iterable[object]) -> Callable[[], Iterable[object]]:
+    """Let a reader be read a single time: a second pass would find it empty, and count nothing."""
+    left = [reader]
+
+    def read() -> Iterable[object]:
+        if not left:
+            raise DataError(
+                "the record batch reader has been read to its end, and the data do not fit into "
+                "memory; pass what can be read again: a path, a pyarrow.dataset.Dataset or a Table."
+            )
+        return left.pop()
+
+    return read
+
+
+def _stream(schema: Schema, batches: Callable[[], Iterable[object]], origin: str) -> Stream:
+    def blocks() -> Iterator[Block]:
+        import narwhals.stable.v2 as nw
+
+        refusals = Refusals(schema)
+        for batch in batches():
+            frame = nw.from_native(_as_frame(batch), eager_only=True)
+            block = encode_block(schema, _encoded(frame, schema), refusals)
+            if not refusals:  # what is refused is still looked through, to say how much it is
+                yield block
+        refusals.raise_any()
+
+    return Stream(schema, blocks, origin)
+
+
+def _as_frame(batch: Any) -> Any:
+    arrow: Any = sys.modules.get("pyarrow")
+    if arrow is not None and isinstance(batch, arrow.RecordBatch):
+        return arrow.Table.from_batches([batch])
+    return batch
+
+
+def _encoded(frame: nw.DataFrame[Any], schema: Schema) -> dict[str, Encoded]:
+    return {name: _encode(frame.get_column(name), schema[name]) for name in schema.names}
+
+
+def _encode(series: nw.Series[Any], attribute: Attribute) -> Encoded:
     import narwhals.stable.v2 as nw
 
     series = _without_dictionary(series)
     if series.dtype == nw.String:
-        return _encode_text(series, name, attribute)
-    return encode_column(name, attribute, series.to_numpy())
+        return _encode_text(series, attribute)
+    return Encoded.of(attribute, series.to_numpy())
 
 
 def _without_dictionary(series: nw.Series[Any]) -> nw.Series[Any]:
@@ -65,9 +135,7 @@ def _without_dictionary(series: nw.Series[Any]) -> nw.Series[Any]:
     return series.cast(nw.String)
 
 
-def _encode_text(
-    series: nw.Series[Any], name: str, attribute: Attribute
-) -> NDArray[np.unsignedinteger]:
+def _encode_text(series: nw.Series[Any], attribute: Attribute) -> Encoded:
     """Encode the distinct texts, and let the engine put the codes in the rows' places."""
     import narwhals.stable.v2 as nw
 
@@ -80,9 +148,4 @@ def _encode_text(
         filled = series.fill_null(distinct[0])
         replaced = filled.replace_strict(distinct, new, return_dtype=nw.Int64).to_numpy()
         codes = np.where(nulls, attribute.null_code, replaced)
-    unknown = int((codes < 0).sum())
-    if unknown:
-        examples = [text for text, code in zip(distinct, new, strict=True) if code < 0]
-        examples += [None] * bool(nulls.any())
-        raise unknown_values(name, attribute, unknown, len(codes), examples)
-    return codes.astype(code_dtype(attribute.size))
+    return Encoded(codes, lambda places: series[places.tolist()].to_list())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from noiseplan.counting.covering import Members
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -45,6 +48,33 @@ class Projectable(Protocol):
             An array of shape ``(len(sets), n_1, …, n_k)``; for sets without attributes, the
             number of records once for each set.
         """
+
+
+class Countable(ABC):
+    """Data that are counted by passing over the records, the base of most sources."""
+
+    schema: Schema
+    origin: str
+
+    @abstractmethod
+    def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:
+        """Count the records by each of these sets of attributes, in one pass over the data.
+
+        Raises
+        ------
+        DataError
+            When a record does not fit the schema, whether or not these tables show it.
+        """
+
+    def marginals(self, sets: ArrayLike) -> NDArray[np.int64]:
+        """Count the records by each set of attributes; see :class:`Projectable`."""
+        positions, shape = checked_sets(sets, self.schema)
+        if not len(positions):
+            return np.zeros((0, *shape), dtype=np.int64)
+        return np.stack(self.count([tuple(row) for row in positions.tolist()]))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.schema.names)})"  # a count would be private
 
 
 def checked_sets(sets: ArrayLike, schema: Schema) -> tuple[NDArray[np.intp], tuple[int, ...]]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.codes import check_columns, encode_column
-from noiseplan.counting.database import is_relation, records_from_file, records_from_relation
-from noiseplan.counting.frames import records_from_frame
+from noiseplan.counting.codes import Encoded, check_columns, encode_all
+from noiseplan.counting.database import is_relation, stream_from_file, stream_from_relation
+from noiseplan.counting.frames import source_from_batches, source_from_frame
 from noiseplan.counting.projectable import Projectable
 from noiseplan.counting.records import Records
 from noiseplan.counting.tensor import CountTensor
@@ -65,17 +65,17 @@ def open_source(data: object, schema: Schema) -> Projectable:
     if hasattr(type(data), "marginals") and isinstance(data, Projectable):
         return _with_schema(data, schema)
     if isinstance(data, str | os.PathLike):
-        return records_from_file(data, schema)
+        return stream_from_file(data, schema)
     if isinstance(data, np.ndarray):
         return _from_array(data, schema)
     if isinstance(data, Mapping):
         return _from_mapping(data, schema)
     if is_relation(data):
-        return records_from_relation(data, schema)
-    records = records_from_frame(data, schema)
-    if records is None:
+        return stream_from_relation(data, schema)
+    source = source_from_batches(data, schema) or source_from_frame(data, schema)
+    if source is None:
         raise DataError(f"cannot count a {type(data).__qualname__}; pass {_ACCEPTED}.")
-    return records
+    return source
 
 
 def _with_schema(data: Projectable, schema: Schema) -> Projectable:
@@ -93,7 +93,8 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema) -> Records:
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns must have one length, got {lengths}.")
-    return Records(schema, [encode_column(name, schema[name], arrays[name]) for name in arrays])
+    encoded = {name: Encoded.of(schema[name], values) for name, values in arrays.items()}
+    return Records(schema, encode_all(schema, encoded))
 
 
 def _as_column(name: str, values: Any) -> NDArray[Any]:

@@ -68,7 +68,8 @@ class _CodeLookup(dict[object, int]):
             self.setdefault(_same_moment(label), code)
 
     def __missing__(self, value: object) -> int:
-        return self.missing
+        # Python holds a decimal 0.1 to differ from the float; whoever declares 0.1 means both.
+        return self.get(float(value), self.missing) if isinstance(value, Decimal) else self.missing
 
     def encode(self, values: list[object]) -> Codes:
         """Return the code of every value; `map` keeps the loop over rows out of Python."""

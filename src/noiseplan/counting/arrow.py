@@ -1,0 +1,129 @@
+"""Columns of codes out of an Arrow stream, read in place and without PyArrow.
+
+An engine hands over the address of a struct of functions, laid out as the Arrow C stream interface
+says (https://arrow.apache.org/docs/format/CStreamInterface.html): one returns the next batch, whose
+buffers are looked at as NumPy arrays, and each batch is released before the next one is taken.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Generator
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.errors import DataError
+
+Codes: TypeAlias = list[NDArray[np.unsignedinteger]]
+
+_KINDS: Final = {b"C": np.uint8, b"S": np.uint16, b"I": np.uint32}
+_pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class _Schema(ctypes.Structure):
+    pass
+
+
+class _Array(ctypes.Structure):
+    pass
+
+
+class _Stream(ctypes.Structure):
+    pass
+
+
+def _function(result: Any, *arguments: Any) -> Any:
+    return ctypes.CFUNCTYPE(result, *arguments)
+
+
+_Schema._fields_ = [
+    ("format", ctypes.c_char_p),
+    ("name", ctypes.c_char_p),
+    ("metadata", ctypes.c_void_p),
+    ("flags", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("children", ctypes.POINTER(ctypes.POINTER(_Schema))),
+    ("dictionary", ctypes.POINTER(_Schema)),
+    ("release", _function(None, ctypes.POINTER(_Schema))),
+    ("private_data", ctypes.c_void_p),
+]
+_Array._fields_ = [
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(_Array))),
+    ("dictionary", ctypes.POINTER(_Array)),
+    ("release", _function(None, ctypes.POINTER(_Array))),
+    ("private_data", ctypes.c_void_p),
+]
+_Stream._fields_ = [
+    ("get_schema", _function(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Schema))),
+    ("get_next", _function(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))),
+    ("get_last_error", _function(ctypes.c_char_p, ctypes.POINTER(_Stream))),
+    ("release", _function(None, ctypes.POINTER(_Stream))),
+    ("private_data", ctypes.c_void_p),
+]
+
+
+def code_batches(exported: Any, source: str) -> Generator[Codes, None, None]:
+    """Yield the columns of every batch; they are gone when the next batch is asked for.
+
+    Parameters
+    ----------
+    exported
+        Anything with ``__arrow_c_stream__`` whose columns are unsigned integers without nulls.
+    source
+        What the stream reads, for messages.
+    """
+    capsule = exported.__arrow_c_stream__()
+    stream = _Stream.from_address(_pointer(capsule, b"arrow_array_stream"))
+    try:
+        kinds = _column_kinds(stream, source)
+        while True:
+            batch = _Array()
+            _check(stream, stream.get_next(stream, batch), source)
+            if not batch.release:
+                return
+            try:
+                yield [_column(batch, n, kind) for n, kind in enumerate(kinds)]
+            finally:
+                batch.release(batch)
+    finally:
+        # The capsule would do this too, but only when it is collected: until then the connection
+        # is busy with the stream.
+        if stream.release:
+            stream.release(stream)
+
+
+def _column_kinds(stream: Any, source: str) -> list[Any]:
+    schema = _Schema()
+    _check(stream, stream.get_schema(stream, schema), source)
+    try:
+        children = [schema.children[n].contents for n in range(schema.n_children)]
+        return [_KINDS[child.format] for child in children]
+    finally:
+        schema.release(schema)
+
+
+def _column(batch: Any, place: int, kind: Any) -> NDArray[np.unsignedinteger]:
+    column = batch.children[place].contents
+    if column.null_count > 0 or (column.null_count < 0 and column.buffers[0]):
+        raise AssertionError("codes have no nulls")
+    if not batch.length:
+        return np.empty(0, dtype=kind)
+    skipped = (batch.offset + column.offset) * np.dtype(kind).itemsize
+    size = batch.length * np.dtype(kind).itemsize
+    raw = (ctypes.c_uint8 * size).from_address(column.buffers[1] + skipped)
+    return np.frombuffer(raw, dtype=kind)
+
+
+def _check(stream: Any, status: int, source: str) -> None:
+    if status:
+        reason = stream.get_last_error(stream) or b"no reason was given"
+        raise DataError(f"cannot read {source}: {reason.decode('utf-8', 'replace')}")

@@ -1,0 +1,213 @@
+"""The schema in DuckDB's SQL: for each column an expression that turns its values into codes.
+
+The engine must agree with :meth:`Attribute.encode` for every value of every type, and every
+expression here follows the same rules: numbers equal numbers, whatever their type; text equals text
+and is never read as a number, except in CSV, where everything is text; a day is its midnight.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, final
+
+import numpy as np
+
+from noiseplan.schema import Attribute, Binned, Label
+
+_INTEGER: Final = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BOOLEAN")
+_FRACTION: Final = re.compile(r"FLOAT|DOUBLE|DECIMAL\(.*\)")
+_TEXT: Final = re.compile(r"VARCHAR|ENUM\(.*\)", re.DOTALL)
+_MOMENT: Final = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
+_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
+_EPOCH: Final = datetime(1970, 1, 1)
+
+
+@final
+@dataclass(frozen=True)
+class Column:
+    """A column of a relation and the attribute it must fit.
+
+    Parameters
+    ----------
+    name, attribute
+        From the schema.
+    type
+        What DuckDB calls the type of the column.
+    spelled
+        Whether values are written out as text, as in CSV.
+    """
+
+    name: str
+    attribute: Attribute
+    type: str
+    spelled: bool
+
+    @property
+    def quoted(self) -> str:
+        """The column in SQL."""
+        return quoted(self.name)
+
+    @property
+    def refused(self) -> int | None:
+        """The code that stands for values without one; None if a category catches them."""
+        return self.attribute.size if self.attribute.null_code < 0 else None
+
+    def codes(self) -> str:
+        """Return the expression; it is never null, and its type fits every code and `refused`."""
+        missing = self.attribute.size if self.refused is not None else self.attribute.null_code
+        kinds = {1: "UTINYINT", 2: "USMALLINT"}
+        kind = kinds.get(np.min_scalar_type(self.attribute.size).itemsize, "UINTEGER")
+        return f"CAST({self._code(str(missing))} AS {kind})"
+
+    def _code(self, otherwise: str) -> str:
+        if isinstance(self.attribute, Binned):
+            return self._bin(self.attribute, otherwise)
+        # The labels may end in one that only catches what is unknown, and is no value itself.
+        values = getattr(self.attribute, "values", self.attribute.labels)
+        codes = {label: code for code, label in enumerate(values)}
+        if self.spelled:
+            return _from_spelling(self.quoted, codes, otherwise)
+        if _INTEGER.fullmatch(self.type):
+            # A truth value is a number too, as in Python.
+            number = f"{self.quoted}::UTINYINT" if self.type == "BOOLEAN" else self.quoted
+            return _from_integer(number, _numbers(codes), otherwise)
+        if _FRACTION.fullmatch(self.type):
+            return _from_double(f"{self.quoted}::DOUBLE", _numbers(codes), otherwise)
+        if _TEXT.fullmatch(self.type):
+            texts = {label: code for label, code in codes.items() if isinstance(label, str)}
+            return _from_text(self.quoted, texts, otherwise)
+        if _MOMENT.fullmatch(self.type):
+            moment = f"epoch_us({self.quoted}::TIMESTAMP)"
+            return _from_integer(moment, _moments(codes, zoned=False), otherwise)
+        if self.type == _ZONED:
+            moment = f"epoch_us({self.quoted})"
+            return _from_integer(moment, _moments(codes, zoned=True), otherwise)
+        return otherwise
+
+    def _bin(self, bins: Binned, otherwise: str) -> str:
+        if not (self.spelled or _INTEGER.fullmatch(self.type) or _FRACTION.fullmatch(self.type)):
+            return otherwise
+        number = _spelled_number(self.quoted) if self.spelled else f"{self.quoted}::DOUBLE"
+        codes = [str(code) for code in range(bins.size)]
+        inside = f"{number} BETWEEN {_double(bins.edges[0])} AND {_double(bins.edges[-1])}"
+        valid = f"NOT isnan({number})" if bins.clip else inside
+        found = _search(number, bins.edges[1:-1], codes)
+        return f"CASE WHEN {valid} THEN {found} ELSE {otherwise} END"
+
+
+def quoted(name: str) -> str:
+    """Write the name of a column in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """Write a text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _numbers(codes: Mapping[Label, int]) -> dict[int | float, int]:
+    return {label: code for label, code in codes.items() if isinstance(label, int | float)}
+
+
+def _moments(codes: Mapping[Label, int], *, zoned: bool) -> dict[int | float, int]:
+    """Return the codes of dates and times by their microseconds since 1970."""
+    found: dict[int | float, int] = {}
+    for label, code in codes.items():
+        if not isinstance(label, date):
+            continue
+        moment = label
+        if not isinstance(moment, datetime):
+            moment = datetime(moment.year, moment.month, moment.day)
+        if (moment.tzinfo is not None) == zoned:
+            naive = moment.astimezone(UTC).replace(tzinfo=None) if zoned else moment
+            found.setdefault((naive - _EPOCH) // timedelta(microseconds=1), code)
+    return found
+
+
+def _from_text(text: str, codes: Mapping[str, int], otherwise: str) -> str:
+    """Let the engine number texts as members of an enumeration, and those numbers by code."""
+    if not codes:
+        return otherwise
+    # The members in the order of their codes, so that most often the number is the code.
+    members = sorted(codes.items(), key=lambda item: item[1])
+    kind = f"ENUM({', '.join(literal(label) for label, _ in members)})"
+    number = f"enum_code(TRY_CAST(CAST({text} AS VARCHAR) AS {kind}))"
+    listed = [code for _, code in members]
+    if listed != list(range(len(listed))):
+        number = f"[{', '.join(map(str, listed))}][{number}::UINTEGER + 1]"
+    return f"coalesce({number}, {otherwise})"
+
+
+def _from_integer(number: str, codes: Mapping[int | float, int], otherwise: str) -> str:
+    whole = {int(value): code for value, code in codes.items() if _is_whole(value)}
+    if not whole:
+        return otherwise
+    low, high = min(whole), max(whole)
+    if all(whole.get(low + n) == n for n in range(len(whole))):
+        # From 0 on the difference fits the column's own type.
+        wide = "" if low >= 0 else "::BIGINT" if max(-low, high) < 2**62 else "::HUGEINT"
+        code = f"{number}{wide} - {low}" if low else number
+        return f"CASE WHEN {number} BETWEEN {low} AND {high} THEN {code} ELSE {otherwise} END"
+    return _from_text(number, {str(value): code for value, code in whole.items()}, otherwise)
+
+
+def _from_double(number: str, codes: Mapping[int | float, int], otherwise: str) -> str:
+    exact = {float(value): code for value, code in codes.items() if _is_double(value)}
+    if not exact:
+        return otherwise
+    values = sorted(exact)
+    low, high = values[0], values[-1]
+    if low.is_integer() and all(exact.get(low + n) == n for n in range(len(values))):
+        inside = f"{number} BETWEEN {_double(low)} AND {_double(high)}"
+        whole, code = f"{number} = floor({number})", f"({number} - {_double(low)})::UINTEGER"
+        return f"CASE WHEN {inside} AND {whole} THEN {code} ELSE {otherwise} END"
+    leaves = [f"CASE WHEN {number} = {_double(v)} THEN {exact[v]} END" for v in values]
+    return f"coalesce({_search(number, values[1:], leaves)}, {otherwise})"
+
+
+def _from_spelling(text: str, codes: Mapping[Label, int], otherwise: str) -> str:
+    """Take a text for the label it spells, else for the number, date or time it spells."""
+    spelled = {str(label): code for label, code in codes.items()}
+    spelled |= {label: code for label, code in codes.items() if isinstance(label, str)}
+    for label, truth in codes.items():
+        if isinstance(label, bool):
+            spelled.setdefault(str(label).lower(), truth)
+    moment = f"epoch_us(TRY_CAST(trim({text}) AS TIMESTAMP))"
+    code = _from_integer(moment, _moments(codes, zoned=False), otherwise)
+    if any(not isinstance(number, bool) for number in _numbers(codes)):
+        code = _from_double(_spelled_number(text), _numbers(codes), code)
+    # An empty field is null to the reader.
+    return _from_text(f"coalesce({text}, '')" if "" in spelled else text, spelled, code)
+
+
+def _spelled_number(text: str) -> str:
+    # Without trim DuckDB 2.0 moves the cast into its CSV reader, where a failure is an error.
+    return f"TRY_CAST(trim({text}) AS DOUBLE)"
+
+
+def _search(number: str, bounds: Sequence[float], results: Sequence[str]) -> str:
+    """Return the result at the place of a number among sorted bounds, halving them at each step."""
+    if not bounds:
+        return results[0]
+    middle = len(bounds) // 2
+    below = _search(number, bounds[:middle], results[: middle + 1])
+    above = _search(number, bounds[middle + 1 :], results[middle + 1 :])
+    return f"CASE WHEN {number} < {_double(bounds[middle])} THEN {below} ELSE {above} END"
+
+
+def _is_whole(value: float) -> bool:
+    return isinstance(value, int) or value.is_integer()
+
+
+def _is_double(value: float) -> bool:
+    try:
+        return float(value) == value
+    except OverflowError:
+        return False
+
+
+def _double(value: float) -> str:
+    return f"'{value!r}'::DOUBLE"  # quoted: an unquoted 0.1 would be a decimal

@@ -46,24 +46,28 @@ def dense_matrix_query() -> nz.Workload:
 
 
 AB, ABC = {"a": 4, "b": 3}, {"a": 3, "b": 2, "c": 2}
-P, R, I, T = nz.Prefix(), nz.Ranges(), nz.Identity(), nz.Total()
+PREFIX, RANGES, PLAIN, TOTAL = nz.Prefix(), nz.Ranges(), nz.Identity(), nz.Total()
 THIRDS = nz.Custom([[1 / 3, -0.7, 2, 1], [0.1, 0.2, 0.3, 5]])
 CONTRASTS = nz.Custom([[1, -1, 0, 0], [0, 1, -1, 0], [0, 0, 1, -1]])
 SAME = nz.Custom([[1, 2, 2, 1], [0, 1, 1, 0]])  # values 0 and 3, 1 and 2 are never told apart
 WORKLOADS = {
     "identity": workload(ABC, ["a", "b"], ["b", "c"], ["a"], []),
-    "prefix": workload(AB, {"a": P, "b": P}, {"a": P}),
-    "ranges": workload(AB, {"a": R}, {"b": R}),
-    "total": workload(AB, {"a": T, "b": I}, {"a": P, "b": T}),
-    "levels": workload(AB, {"a": nz.Levels(2), "b": I}, {"a": nz.Levels(2)}),
-    "custom": workload(AB, {"a": THIRDS, "b": P}, {"a": THIRDS}),
-    "merged values": workload(AB, {"a": SAME, "b": P}, ["b"]),
-    "contrasts only": workload(AB, {"a": CONTRASTS, "b": P}),
+    "prefix": workload(AB, {"a": PREFIX, "b": PREFIX}, {"a": PREFIX}),
+    "ranges": workload(AB, {"a": RANGES}, {"b": RANGES}),
+    "total": workload(AB, {"a": TOTAL, "b": PLAIN}, {"a": PREFIX, "b": TOTAL}),
+    "levels": workload(AB, {"a": nz.Levels(2), "b": PLAIN}, {"a": nz.Levels(2)}),
+    "custom": workload(AB, {"a": THIRDS, "b": PREFIX}, {"a": THIRDS}),
+    "merged values": workload(AB, {"a": SAME, "b": PREFIX}, ["b"]),
+    "contrasts only": workload(AB, {"a": CONTRASTS, "b": PREFIX}),
     "dense matrix": dense_matrix_query(),
-    "several factors": workload(AB, {"a": P, "b": I}, {"a": I, "b": P}, {"a": THIRDS}),
-    "one value": workload({"a": 1, "b": 3, "c": 1}, {"a": I, "b": P}, {"a": P, "c": R}, ["b", "c"]),
+    "several factors": workload(
+        AB, {"a": PREFIX, "b": PLAIN}, {"a": PLAIN, "b": PREFIX}, {"a": THIRDS}
+    ),
+    "one value": workload(
+        {"a": 1, "b": 3, "c": 1}, {"a": PLAIN, "b": PREFIX}, {"a": PREFIX, "c": RANGES}, ["b", "c"]
+    ),
     "only one value": workload({"a": 1}, ["a"]),
-    "two values": workload({"a": 2, "b": 2}, {"a": P, "b": I}, {"a": R}),
+    "two values": workload({"a": 2, "b": 2}, {"a": PREFIX, "b": PLAIN}, {"a": RANGES}),
 }
 each_workload = pytest.mark.parametrize("name", WORKLOADS)
 each_neighbours = pytest.mark.parametrize("neighbours", NEIGHBOURS)
@@ -230,7 +234,7 @@ def test_large_plans_by_exact_sums(sizes: list[int], ways: int, factor: nz.Facto
     """Σ_A ∏ β_i/σ²_A over every measured set, β_i from the integer matrices themselves."""
     names = [f"x{i}" for i in range(len(sizes))]
     schema = nz.Schema.from_sizes(dict(zip(names, sizes, strict=True)))
-    factors = {} if factor is None else {n: factor for n in names[::3]}
+    factors = {} if factor is None else dict.fromkeys(names[::3], factor)
     asked = nz.Workload.marginals(schema, up_to=ways, factors=factors)
     plan = nz.plan(asked, budget=BUDGET, noise="discrete", planner="residual+")
     cost = Fraction(0)

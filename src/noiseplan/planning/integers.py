@@ -29,10 +29,12 @@ from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.design import Design
 from noiseplan.planning.lattice import to_lattice
 from noiseplan.planning.neighbours import privacy_rows
-from noiseplan.planning.solve import Solution, type_matrix
+from noiseplan.planning.objectives import Objective, PNormVariance, WorstVariance
+from noiseplan.planning.rows import all_rows, worst_rows
+from noiseplan.planning.solve import Solution, group_inverses, type_matrix
 
 BITS: Final = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
-# Rounding U may raise the total variance by this much; the next number of bits is tried beyond it.
+# Rounding U may raise the objective by this much; the next number of bits is tried beyond it.
 # Where tables of 2³² records would not fit 64 bits any more, a little more is allowed.
 ALLOWED_LOSS, MOST_LOSS = 3e-4, 9e-4
 ROOMY: Final = 2**32
@@ -78,6 +80,7 @@ class IntegerPlan:
 def to_integers(
     design: Design,
     solution: Solution,
+    objective: Objective,
     neighbours: str,
     budget: float,
     choices: tuple[int, ...] = BITS,
@@ -91,7 +94,7 @@ def to_integers(
     hopeful = [bits for bits in choices if 4**bits >= HOPELESS * widest] or choices[-1:]
     for bits in hopeful if solution.rows else choices[:1]:
         try:
-            plan = _rounded(design, solution, bits, neighbours, budget)
+            plan = _rounded(design, solution, objective, bits, neighbours, budget)
         except np.linalg.LinAlgError:  # too coarse: some rows of U fell together
             continue
         if not plan.drawable:
@@ -109,8 +112,9 @@ def to_integers(
 
 
 def _rounded(
-    design: Design, solution: Solution, bits: int, neighbours: str, budget: float
-) -> IntegerPlan:
+    design: Design, solution: Solution, objective: Objective,
+    bits: int, neighbours: str, budget: float,
+) -> IntegerPlan:  # fmt: skip
     rows = {r: to_lattice(_full(u), 2.0**bits) for r, u in solution.rows.items()}
     bases = role_bases(design, rows)
     privacy = privacy_rows(design, bases, neighbours)
@@ -129,14 +133,27 @@ def _rounded(
     measured = round_up(scaled * unit * (1 + 1e-14), digits)
     equivalent = discrete_gaussian_variance(measured) / unit
     # Variance times cost does not depend on the budget, so it can be compared; 0 if all is exact.
-    sums = type_matrix(design, solution.bases) @ _finite(solution.sigma2)
-    before = float(design.type_weight @ sums) * solution.cost
-    after = float(variances @ _finite(equivalent)) * budget
+    before = _value(design, objective, solution.bases, solution.sigma2) * solution.cost
+    after = _value(design, objective, bases, equivalent) * budget
     loss = after / before - 1.0 if before > 0 else 0.0
     return IntegerPlan(
         rows, bases, privacy, measured, equivalent, measured / unit, loss, bits,
         _records(design, bases, measured),
     )  # fmt: skip
+
+
+def _value(design: Design, objective: Objective, bases: dict[int, Basis], sigma2: Array) -> float:
+    """What rounding is judged by: the objective, and the total for losses that are not scaled."""
+    sigma2 = _finite(sigma2)
+    if isinstance(objective, WorstVariance):
+        rows, owner = worst_rows(design, group_inverses(design, bases))
+        return float(np.max(design.roles.type_priority[owner] * (rows @ sigma2)))
+    if isinstance(objective, PNormVariance):
+        rows, owner, often = all_rows(design, group_inverses(design, bases))
+        each = design.roles.type_priority[owner] * (rows @ sigma2)
+        largest = float(each.max()) or 1.0
+        return largest * float(often @ (each / largest) ** objective.p) ** (1 / objective.p)
+    return float(design.type_weight @ (type_matrix(design, bases) @ sigma2))
 
 
 def _full(rows: Array) -> Array:

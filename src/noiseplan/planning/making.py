@@ -41,7 +41,7 @@ class Made:
     privacy: Guarantee
     figures: Figures
     share: Share
-    loss: float = 0.0  # of total variance, for measuring integers
+    loss: float = 0.0  # of the objective, for measuring integers
 
 
 def allowed_cost(budget: Budget, noise: str) -> float:
@@ -54,6 +54,7 @@ def allowed_cost(budget: Budget, noise: str) -> float:
 def make_residual(
     design: Design,
     solution: Solution,
+    objective: Objective,
     neighbours: Neighbours,
     budget: float,
     noise: str,
@@ -61,7 +62,7 @@ def make_residual(
 ) -> Made:
     """A residual plan as a mechanism. `least`: targets must be met, whatever that costs."""
     if noise == "discrete":
-        return _discrete(design, solution, neighbours, budget, least)
+        return _discrete(design, solution, objective, neighbours, budget, least)
     _require_noise(solution.privacy, solution.sigma2)
     over = margin(len(solution.sigma2))
     sigma2 = solution.sigma2 * (1 + 2 * over)
@@ -75,16 +76,16 @@ def make_residual(
 
 
 def _discrete(
-    design: Design, solution: Solution, neighbours: Neighbours, budget: float, least: bool
-) -> Made:
-    plan = to_integers(design, solution, neighbours, budget)
+    design: Design, solution: Solution, objective: Objective,
+    neighbours: Neighbours, budget: float, least: bool,
+) -> Made:  # fmt: skip
+    plan = to_integers(design, solution, objective, neighbours, budget)
     figures = ResidualFigures(design, plan.bases, plan.equivalent)
-    if (
-        least and solution.share.value > 0
-    ):  # rounding may have moved a variance above its target: pay a little more
+    # Rounding may have moved a variance above its target: then pay a little more.
+    if least and solution.share.value > 0:
         reached = float(np.max(design.roles.type_priority * figures.largest()))
-        more = max(reached / solution.share.value, 1.0) * (1 + 1e-9)
-        plan = to_integers(design, solution, neighbours, budget * more, (plan.bits,))
+        more = budget * max(reached / solution.share.value, 1.0) * (1 + 1e-9)
+        plan = to_integers(design, solution, objective, neighbours, more, (plan.bits,))
         figures = ResidualFigures(design, plan.bases, plan.equivalent)
     _require_noise(plan.privacy, plan.sigma2)
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))

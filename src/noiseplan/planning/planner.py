@@ -90,7 +90,7 @@ def plan(
     if allowed is None:
         allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
         solution = _rescaled(solution, allowed)
-    made = explicit or make_residual(design, solution, neighbours, allowed, noise, least)
+    made = explicit or make_residual(design, solution, objective, neighbours, allowed, noise, least)
     if budget is not None and not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.privacy.pcost}, above {budget}: this is a bug")
     return Plan(

@@ -1,0 +1,332 @@
+"""Integer plans: exact residuals, overflow found, losses by rounding, errors as stated."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from test_integer_privacy import OBJECTIVES, WORKLOADS, each_neighbours, each_workload
+
+import noiseplan as nz
+from integer_oracles import Measured, all_counts, measured, true_variance
+from noiseplan.counting.tensor import CountTensor
+from noiseplan.errors import DataError, NoiseError, PlanError
+from noiseplan.mechanisms.counts import EXACT, LARGEST, integer_residuals, largest_entry
+from noiseplan.planning.integers import MOST_LOSS, round_up, to_integers
+from noiseplan.planning.lattice import to_lattice
+from noiseplan.planning.oblique import optimise_total
+from noiseplan.planning.solve import share_given_bases
+from workloads import random_workload
+
+ONE = nz.zCDP(0.5)
+PREFIX3 = {"a": nz.Prefix(), "b": nz.Prefix(), "c": nz.Prefix()}
+
+
+def prefix_cube(size: int = 3) -> nz.Workload:
+    schema = nz.Schema.from_sizes(dict.fromkeys("abc", size))
+    return nz.Workload([nz.Query(schema, PREFIX3), nz.Query(schema, ["a"])])
+
+
+def discrete(workload: nz.Workload, **options: Any) -> nz.Plan:
+    return nz.plan(workload, noise="discrete", **{"budget": ONE} | options)
+
+
+# ---------------------------------------------------------------------- exact integers
+
+
+@each_workload
+@pytest.mark.parametrize("planner", ["auto", "optimal"])
+def test_measurements_are_exact_integers(name: str, planner: str) -> None:
+    """Bx, digit by digit, up to tables of a hundred thousand million records."""
+    plan = discrete(WORKLOADS[name], planner=planner)
+    exact = Measured.of(plan)
+    for limit in (1, 1000, 10**11):
+        for counts in all_counts(plan.workload.schema.shape, limit, seed=limit % 97):
+            assert measured(plan, counts) == exact.times([int(v) for v in counts.ravel()])
+
+
+@pytest.mark.parametrize("bits", [53, 54, 60, 61])
+def test_beyond_double_precision(bits: int) -> None:
+    """Just below and above 2⁵³ and up to 2⁶²: still digit by digit."""
+    plan = discrete(prefix_cube())
+    exact = Measured.of(plan)
+    entry = max(abs(v) for row in exact.rows for v in row)
+    for records in (2**bits // entry - 1, 2**bits // entry + 3):
+        for counts in all_counts(plan.workload.schema.shape, records, seed=bits):
+            assert measured(plan, counts) == exact.times([int(v) for v in counts.ravel()])
+
+
+def test_too_many_records_are_refused() -> None:
+    plan = discrete(prefix_cube())
+    entry = max(abs(v) for row in Measured.of(plan).rows for v in row)
+    counts = np.zeros((3, 3, 3), dtype=np.int64)
+    counts[0, 0, 0] = 2**62 // entry + 1
+    with pytest.raises(DataError, match=r"more than [\d,]+ records do not fit the 64-bit") as error:
+        plan.release(CountTensor(plan.workload.schema, counts), seed=1)
+    assert str(counts[0, 0, 0]) not in str(error.value).replace(",", ""), "no count is shown"
+    counts[0, 0, 0] = 2**61 // entry
+    plan.release(CountTensor(plan.workload.schema, counts), seed=1)
+
+
+def matrices(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray]:
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    entries = st.integers(-(2**9), 2**9)
+    rows = [
+        np.array(draw(st.lists(st.lists(entries, min_size=n, max_size=n), min_size=1, max_size=3)))
+        for n in sizes
+    ]
+    cells = math.prod(sizes)
+    largest = st.integers(0, 2 ** draw(st.integers(1, 45)))
+    flat = draw(st.lists(largest, min_size=2 * cells, max_size=2 * cells))
+    return [r.astype(float) for r in rows], np.array(flat, dtype=np.int64).reshape(2, *sizes)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.composite(matrices)())
+def test_residuals_are_exact_or_refused(case: tuple[list[np.ndarray], np.ndarray]) -> None:
+    rows, counts = case
+    reach = largest_entry(rows) * int(counts.reshape(2, -1).sum(axis=1).max())
+    if reach >= LARGEST * (1 + 1e-8):
+        with pytest.raises(DataError):
+            integer_residuals(rows, counts)
+        return
+    if reach >= LARGEST * (1 - 1e-8):
+        return  # within the margin: either is right
+    exact = [r.astype(int).astype(object) for r in rows]
+    truth = np.moveaxis(counts.astype(object), 0, -1)
+    for axis, u in enumerate(exact):
+        truth = np.moveaxis(np.tensordot(u, truth, axes=(1, axis)), 0, axis)
+    found = integer_residuals(rows, counts)
+    assert found.dtype == np.int64
+    assert (found.astype(object) == truth).all()
+    assert np.abs(found.astype(object)).max(initial=0) < LARGEST
+
+
+def test_sums_that_wrap_are_found() -> None:
+    """Two counts of 2⁶² add up to −2⁶³ in 64 bits; the check must not believe it."""
+    rows = [np.array([[1.0, 1.0]])]
+    for counts in ([2**62, 2**62], [2**63 - 1, 2**63 - 1], [-(2**62), 2**62 - 1]):
+        with pytest.raises(DataError, match="do not fit"):
+            integer_residuals(rows, np.array([counts], dtype=np.int64))
+    with pytest.raises(DataError, match="do not fit"):
+        integer_residuals(rows, np.array([[2**63, 2**63]], dtype=np.uint64))
+
+
+@pytest.mark.parametrize("bad", [0.5, 1 + 1e-9, math.nan, math.inf])
+def test_counts_that_are_no_counts_are_refused(bad: float) -> None:
+    with pytest.raises(DataError, match=r"whole numbers|do not fit"):
+        integer_residuals([np.eye(2)], np.array([[1.0, bad]]))
+    whole = integer_residuals([np.eye(2)], np.array([[1.0, 2.0]]))
+    assert whole[:, 0].tolist() == [1, 2]
+
+
+def test_the_largest_residual_and_the_largest_noise_fit() -> None:
+    assert np.iinfo(np.int64).max >= 2 * (LARGEST - 1)  # residuals and draws stay below LARGEST
+    assert 2.0**53 == EXACT == EXACT + 1.0, "from here on not every integer is a double"
+
+
+# ---------------------------------------------------------------------- when numbers do not fit
+
+
+def test_noise_too_wide_is_refused_when_planning() -> None:
+    with pytest.raises(PlanError, match="do not fit 64-bit integers"):
+        discrete(prefix_cube(), budget=nz.zCDP(1e-25))
+    discrete(prefix_cube(), budget=nz.zCDP(1e-12))
+
+
+def test_too_many_ways_are_refused_when_planning() -> None:
+    schema = nz.Schema.from_sizes({f"x{i}": 4 for i in range(16)})
+    everything = nz.Workload([nz.Query(schema, dict.fromkeys(schema.names, nz.Prefix()))])
+    with pytest.raises(PlanError, match="plan tables of fewer attributes"):
+        discrete(everything, planner="product")
+
+
+def test_five_way_tables_fit() -> None:
+    """Fewer bits where more attributes are multiplied: millions of records fit."""
+    schema = nz.Schema.from_sizes({f"x{i}": 10 for i in range(5)})
+    plan = discrete(
+        nz.Workload.marginals(schema, k=5, factors=dict.fromkeys(schema.names, nz.Prefix()))
+    )
+    entry = max(largest_entry([b.measure for b in block.bases]) for block in plan.mechanism.blocks)
+    assert entry * 10**7 < LARGEST
+    assert plan.rounding_loss < 1e-3
+    small = nz.plan(plan.workload, budget=nz.zCDP(1e-4), noise="discrete")
+    assert small.rounding_loss < 1e-3
+
+
+def test_a_variance_that_cannot_be_drawn_is_not_drawn() -> None:
+    from noiseplan.noise import DiscreteSampler, SystemSource
+
+    for variance in (math.inf, math.nan, -1.0, 2.0**97):
+        with pytest.raises(NoiseError):
+            DiscreteSampler(SystemSource())((2, 1), np.array([variance]))
+
+
+# ---------------------------------------------------------------------- what rounding costs
+
+
+def value(plan: nz.Plan, objective: str) -> float:
+    rows = np.concatenate([q.weight * plan.variance(q) for q in plan.workload])
+    means = np.array([q.weight * plan.variance(q).mean() for q in plan.workload])
+    return {
+        "total": float(rows.sum()),
+        "worst": float(rows.max()),
+        "3-norm": float((rows**3).sum() ** (1 / 3)),
+        "squares": float((means**2).sum() ** 0.5),
+    }[objective]
+
+
+COSTLY = [name for name in WORKLOADS if name not in ("only one value", "contrasts only")]
+
+
+@pytest.mark.parametrize("name", COSTLY)
+@pytest.mark.parametrize(
+    ("objective", "neighbours"),
+    [("total", "add-remove"), ("total", "replace"), ("worst", "add-remove"), ("3-norm", "replace")],
+)
+def test_rounding_costs_less_than_a_thousandth(name: str, objective: str, neighbours: str) -> None:
+    options: dict[str, Any] = {
+        "budget": nz.zCDP(0.01), "objective": OBJECTIVES[objective], "neighbours": neighbours
+    }  # fmt: skip
+    plan = nz.plan(WORKLOADS[name], noise="discrete", **options)
+    continuous = nz.plan(WORKLOADS[name], noise="gaussian", **options)
+    loss = value(plan, objective) / value(continuous, objective) - 1
+    assert loss < 1e-3
+    assert plan.rounding_loss == pytest.approx(loss, abs=1e-9)
+    assert plan.rounding_loss <= MOST_LOSS
+
+
+def test_the_loss_is_shown() -> None:
+    plan = discrete(WORKLOADS["prefix"])
+    assert plan.rounding_loss > 1e-5
+    assert f"costs {100 * plan.rounding_loss:.1g}% of variance" in str(plan)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rounding_of_random_workloads(seed: int) -> None:
+    asked = random_workload(seed, several=bool(seed % 2))
+    plan, continuous = (
+        nz.plan(asked, budget=nz.zCDP(0.01), noise=noise) for noise in ("discrete", "gaussian")
+    )
+    assert plan.total_variance / continuous.total_variance - 1 < 1e-3
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(2, 12), st.integers(0, 10**6), st.sampled_from([5, 8, 11]))
+def test_lattices_keep_lengths_and_directions(size: int, seed: int, bits: int) -> None:
+    unit = np.random.default_rng(seed).normal(size=(size - 1, size))
+    unit /= np.sqrt((unit**2).sum(axis=0))
+    found = to_lattice(unit, 2.0**bits)
+    assert (found == np.rint(found)).all()
+    assert np.abs(found).max() <= 2**bits + 1
+    squares = (found**2).sum(axis=0)
+    scale = math.sqrt(squares.max())
+    # No column falls short by more than one entry's step, no entry is off by more than two.
+    assert (squares >= squares.max() - 4 * scale).all()
+    assert np.abs(found - scale * unit).max() <= 2.5
+
+
+def test_lattices_of_two_values_are_exact() -> None:
+    assert to_lattice(np.array([[0.3, -0.3]]), 256.0).tolist() == [[1.0, -1.0]]
+
+
+def test_variances_are_rounded_up() -> None:
+    values = np.array([1.0, 1 + 2.0**-50, 3e40, 5e-324, 0.0, np.inf])
+    found = round_up(values, 13)
+    assert (found >= values).all()
+    assert (found[:4] <= values[:4] * (1 + 2.0**-12)).all()
+    assert found[[0, 4, 5]].tolist() == [1.0, 0.0, np.inf]
+    for x in found[:4]:
+        odd = Fraction(float(x)).numerator
+        assert (odd // (odd & -odd)).bit_length() <= 13
+
+
+def test_the_fewest_bits_that_do() -> None:
+    plan, total = discrete(prefix_cube()), nz.TotalVariance()
+    rows = optimise_total(plan.design)
+    solution = share_given_bases(plan.design, rows, total, 1.0, "add-remove")
+    losses = {
+        b: to_integers(plan.design, solution, total, "add-remove", 1.0, (b,)).loss
+        for b in range(4, 13)
+    }
+    chosen = to_integers(plan.design, solution, total, "add-remove", 1.0)
+    assert chosen.loss == losses[chosen.bits]
+    assert all(losses[b] > 3e-4 for b in range(4, chosen.bits))
+
+
+# ---------------------------------------------------------------------- errors as they are
+
+
+@each_neighbours
+@each_workload
+@pytest.mark.parametrize("rho", [0.05, 40.0])
+def test_variances_are_those_of_the_discrete_noise(name: str, neighbours: str, rho: float) -> None:
+    plan = discrete(WORKLOADS[name], budget=nz.zCDP(rho), neighbours=neighbours)
+    exact = Measured.of(plan)
+    w = np.vstack([query.dense() for query in plan.workload])
+    truth = exact.covariance(w)
+    queries = list(plan.workload)
+    found = np.block([[plan.covariance(p, q) for q in queries] for p in queries])
+    np.testing.assert_allclose(found, truth, rtol=1e-9, atol=1e-9 * np.abs(truth).max())
+    variances = np.concatenate([plan.variance(query) for query in queries])
+    np.testing.assert_allclose(variances, np.diagonal(truth), rtol=1e-9, atol=1e-15 * truth.max())
+
+
+def test_the_gap_between_parameter_and_variance_is_seen() -> None:
+    """At σ² = 1/4 the discrete Gaussian has a variance of 0.215; the plan says so."""
+    schema = nz.Schema.from_sizes({"a": 2})
+    plan = discrete(nz.Workload([nz.Query(schema, ["a"])]), budget=nz.zCDP(6.0))
+    exact = Measured.of(plan)
+    assert min(exact.sigma2) < 1
+    naive = [float(s) for s in exact.sigma2]
+    true = [true_variance(s) for s in exact.sigma2]
+    assert max(n / t for n, t in zip(naive, true, strict=True)) > 1.01
+    assert plan.variance(nz.Query(schema, ["a"])).sum() == pytest.approx(
+        float(np.trace(exact.covariance(np.eye(2)))), rel=1e-9
+    )
+
+
+RELEASES = 500
+COUNTS = np.array([[5, 0], [3, 9], [0, 2]])
+
+
+@pytest.mark.parametrize("rho", [0.2, 30.0])
+@each_neighbours
+def test_released_answers_have_the_stated_errors(neighbours: str, rho: float) -> None:
+    """500 releases: bias and variance of each row, and of each sum of two rows.
+
+    A right implementation fails a check with probability below 10⁻⁶ (and the seeds are fixed);
+    noise 20 % too large or small is found with probability above 0.99.
+    """
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
+    asked = nz.Workload(
+        [nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}), nz.Query(schema, ["a"])]
+    )
+    plan = discrete(asked, budget=nz.zCDP(rho), neighbours=neighbours)
+    data = CountTensor(schema, COUNTS)
+    answers = np.array(
+        [
+            np.concatenate([release.answer(query).estimate for query in asked])
+            for seed in range(RELEASES)
+            for release in [plan.release(data, seed=seed)]
+        ]
+    )
+    queries = list(asked)
+    covariance = np.block([[plan.covariance(p, q) for q in queries] for p in queries])
+    error = answers - np.concatenate([q.dense() @ COUNTS.ravel() for q in queries])
+    pairs = np.vstack([np.eye(9), np.eye(9) + np.eye(9, k=1)])[:-1]
+    spread = np.einsum("ri,ij,rj->r", pairs, covariance, pairs)
+    noisy = spread > 1e-12
+    assert np.abs((error @ pairs.T)[:, ~noisy]).max(initial=0.0) < 1e-9
+    seen = (error @ pairs[noisy].T) / np.sqrt(spread[noisy])
+    assert np.abs(seen.mean(axis=0)).max() < 5.5 / math.sqrt(RELEASES)
+    low, high = stats.chi2.ppf([1e-8, 1 - 1e-8], RELEASES) / RELEASES
+    squares = (seen**2).mean(axis=0)
+    assert low * 0.9 < squares.min()
+    assert squares.max() < high * 1.1

@@ -175,6 +175,15 @@ def test_what_can_never_be_charged_says_what_to_change(ledger: Ledger) -> None:
     assert ledger.entries() == ()
 
 
+def test_laws_that_a_ledger_does_not_know_are_refused(ledger: Ledger) -> None:
+    """A law that is new elsewhere must not be added up as if it were an old one."""
+    strange = discrete(0.1)
+    object.__setattr__(strange, "law", "laplace")
+    with pytest.raises(BudgetError, match="got 'laplace'"):
+        ledger.spend("census", strange)
+    assert ledger.entries() == ()
+
+
 # ---------------------------------------------------------------------- budgets
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Literal, final
+from typing import Final, Literal, final
 
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import texts
@@ -17,6 +17,8 @@ from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
 from noiseplan.ledger.errors import LedgerError, UnknownDataset, refusal
 from noiseplan.privacy import Guarantee
 
+# Others would need an argument of their own for adding up costs.
+COUNTED: Final = ("gaussian", "zcdp")
 Status = Literal["reserved", "released", "failed"]
 
 
@@ -137,6 +139,11 @@ class Books:
 
     def _check_charge(self, act: Reserved) -> None:
         balance = self.balance(act.dataset)
+        if act.guarantee.law not in COUNTED:
+            raise BudgetError(
+                f"a ledger counts guarantees of the laws {COUNTED}; got {act.guarantee.law!r}. "
+                f"State what the release implies in zCDP: Guarantee(2 * rho, law='zcdp')"
+            )
         if not balance.fits(act.guarantee):
             raise refusal(act.guarantee, balance)
 

@@ -174,7 +174,7 @@ class TimedSource:
 def release_figures(d: int) -> dict[str, float]:
     """Everything measured at one d."""
     workload = synth(SIZE, d).workload("≤3")
-    plan = nz.plan(workload, budget=BUDGET)
+    plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
     figures = _release(plan, d)  # first, for its peak; its release is gone when it returns
     measure, _ = cpu_seconds(
         lambda: plan.mechanism.measure(ConstantCounts().marginals, NormalSampler(1)), repeats=2

@@ -148,7 +148,7 @@ def within_prototype(ours: float, prototype: float | None) -> bool:
 
 
 def _rmse(domain: Domain, ways: str, factor: nz.Factor) -> float:
-    return nz.plan(domain.workload(ways, factor), budget=BUDGET).rmse
+    return nz.plan(domain.workload(ways, factor), budget=BUDGET, noise="gaussian").rmse
 
 
 def _claims(rows: list[tuple[Cell, ...]]) -> tuple[Claim, ...]:

@@ -73,8 +73,8 @@ def growing_counts(quick: bool) -> Table:
 
 
 def _row(label: str, workload: nz.Workload, paper: published.Marginals) -> tuple[Cell, ...]:
-    total = nz.plan(workload, budget=BUDGET)
-    worst = nz.plan(workload, budget=BUDGET, objective=nz.WorstVariance())
+    total = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    worst = nz.plan(workload, budget=BUDGET, noise="gaussian", objective=nz.WorstVariance())
     optimal = total.optimal and worst.optimal
     away = max(abs(total.rmse - paper.rmse), abs(worst.worst_variance - paper.worst))
     return (

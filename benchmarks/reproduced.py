@@ -54,8 +54,8 @@ def products(
 
 def _product_row(n: int, d: int, factor: nz.Factor, cell: published.Product) -> tuple[Cell, ...]:
     workload = synth(n, d).workload(str(d), factor)
-    upright = nz.plan(workload, budget=BUDGET, planner="residual+").rmse
-    product = nz.plan(workload, budget=BUDGET, planner="product").rmse
+    upright = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="residual+").rmse
+    product = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="product").rmse
     right = same(upright, cell.direct) and abs(product - cell.hdmm) <= PRINTED_TOLERANCE
     return (
         f"{n}^{d}",
@@ -91,8 +91,8 @@ def k_way() -> Table:
 
 def _k_way_row(n: int, d: int, k: int, cell: published.KWay) -> tuple[Cell, ...]:
     workload = synth(n, d).workload(str(k), nz.Prefix())
-    upright = nz.plan(workload, budget=BUDGET, planner="residual+").rmse
-    product = nz.plan(workload, budget=BUDGET, planner="product").rmse
+    upright = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="residual+").rmse
+    product = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="product").rmse
     assert cell.direct is not None and cell.opt is not None
     right = same(upright, cell.direct) and product <= cell.opt + PRINTED_TOLERANCE
     return (
@@ -111,7 +111,7 @@ def mixed() -> Table:
     rows: list[tuple[Cell, ...]] = []
     for (name, ways), cell in published.MIXED_PREFIX.items():
         workload = domains[name].workload(ways, nz.Prefix())
-        upright = nz.plan(workload, budget=BUDGET, planner="residual+").rmse
+        upright = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="residual+").rmse
         rows.append(
             (
                 f"{name}, {ways}-way",

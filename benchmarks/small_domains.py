@@ -107,7 +107,7 @@ def judged_all(workloads: list[nz.Workload]) -> list[Result]:
 
 def judged(workload: nz.Workload, by_solver: bool = False) -> Result:
     """One workload."""
-    plan = nz.plan(workload, budget=BUDGET)
+    plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
     gram = sum(q.weight * (dense := q.dense()).T @ dense for q in workload)
     lower, upper = dual_optimum(np.asarray(gram))
     truth = measured(plan)

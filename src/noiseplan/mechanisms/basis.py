@@ -21,6 +21,8 @@ from noiseplan.matrices.base import Array, Matrix
 
 # Squared norms this much smaller than what their factors could make are taken for rounding.
 ROUNDING = 1e-26
+# T must invert M to this precision: answers are no better than that.
+INVERTED = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +62,15 @@ class Basis:
 
     @classmethod
     def from_rows(cls, measure: Array, groups: IntArray | None = None) -> Basis:
-        """The basis measured by U over groups of values (each value its own group by default)."""
+        """The basis measured by U over groups of values (each value its own group by default).
+
+        Raises `numpy.linalg.LinAlgError` where M is singular for all that numbers can tell.
+        """
         count = measure.shape[1]
-        inverse = np.linalg.inv(np.vstack([np.ones(count), measure]))
+        matrix = np.vstack([np.ones(count), measure])
+        inverse = np.linalg.inv(matrix)
+        if not np.abs(matrix @ inverse - np.eye(count)).max() <= INVERTED:
+            raise np.linalg.LinAlgError("the measured rows and the sum are linearly dependent")
         if groups is not None:
             members = np.bincount(groups, minlength=count)
             measure, inverse = measure[:, groups], (inverse / members[:, None])[groups]

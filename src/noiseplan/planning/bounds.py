@@ -24,6 +24,8 @@ exact.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from noiseplan.matrices import kronecker_dense
@@ -49,8 +51,8 @@ def total_variance_bound(
     bound = root**2
     if replace:
         # Averaging (e_r − e_s)ᵀC(e_r − e_s) ≤ c over r ≠ s bounds the centred trace by c(N−1)/2.
-        size = float(design.workload.schema.size)
-        bound *= 2.0 * size / (size - 1.0) if size > 1 else 2.0
+        others = design.workload.schema.size - 1
+        bound *= 2.0 + 2.0 * float(1 / Fraction(others)) if others else 2.0
     elif design.workload.schema.size <= DENSE_CELLS:
         bound = max(bound, dense_optimum(workload_gram(design)).bound)
     return bound / budget * (1 - 1e-9)

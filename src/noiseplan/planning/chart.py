@@ -1,15 +1,23 @@
 """Coordinates for U: any matrix, its columns scaled to length one, with the inverse of M = [1ᵀ; U].
 
 Unit columns make β = 1. Letting columns be shorter was tried and never lowered an optimum.
+
+Where factors ask nothing of some directions, U would gain by leaving them out, and M would become
+singular. A restraint on the size of T, too small to be felt anywhere else, keeps a trace of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
+
+# The objectives are logarithms, so this much of ‖T‖²/n costs that share of the optimum; directions
+# that nobody asks about keep about RESTRAINT^¼ of their length.
+RESTRAINT: Final = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +68,15 @@ class Chart:
         ends = np.cumsum([a * b for a, b in self.shapes.values()])
         parts = zip(self.shapes.items(), np.split(x, ends[:-1]), strict=True)
         return {r: Point.at(part.reshape(shape)) for (r, shape), part in parts}
+
+    def restraint(self, points: dict[int, Point], gradients: dict[int, Array]) -> float:
+        """RESTRAINT · Σ ‖T‖²/n, and its gradient added to those with respect to every T."""
+        value = 0.0
+        for r, point in points.items():
+            weight = RESTRAINT / len(point.inverse)
+            value += weight * float(np.einsum("ij,ij->", point.inverse, point.inverse))
+            gradients[r] += 2.0 * weight * point.inverse
+        return value
 
     def pull_back(self, points: dict[int, Point], gradients: dict[int, Array]) -> Array:
         """The gradient with respect to the vector, from those with respect to every T."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.matrices.base import Array
+from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.basis import ROUNDING
 from noiseplan.planning.roles import Roles, find_roles
 from noiseplan.planning.terms import Terms, build_terms, joint_roles
@@ -188,25 +188,37 @@ def _joint_tensor(workload: Workload, roles: Roles, number: int) -> JointQuery:
 
 
 def _value_groups(roles: Roles, r: int, joints: list[JointQuery]) -> IntArray:
-    """The group of each value: values that no query tells apart are one group.
-
-    W(e_i − e_j) = 0 exactly if the rows i and j of WᵀW are equal, so Gram matrices decide.
-    """
+    """The group of each value: values that no query tells apart are one group."""
     role = roles.roles[r]
     if role.plain:
         return np.arange(role.size)
-    grams = [matrix.gram() for matrix in role.matrices]
-    for joint in joints:
-        for axis in np.flatnonzero(joint.roles == r):
-            slices = np.moveaxis(joint.tensor, axis + 1, 0).reshape(role.size, -1)
-            grams.append(slices @ slices.T)
-    rows = np.column_stack(grams)
+    told = [_told_apart(matrix) for matrix in role.matrices]
+    told += [
+        _by_row(np.moveaxis(joint.tensor, axis + 1, -1).reshape(-1, role.size)).T
+        for joint in joints
+        for axis in np.flatnonzero(joint.roles == r)
+    ]
     # Rounded so that sums of the same numbers in another order still count as equal.
-    scale = float(np.abs(rows).max()) or 1.0
-    rounded = np.round(rows / scale, 12) + 0.0
+    rounded = np.round(np.column_stack(told), 12) + 0.0
     first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
     order = np.argsort(np.argsort(first))  # groups in the order of their first value
-    return order[kind.reshape(-1)].astype(np.int64)
+    return np.asarray(order[kind.reshape(-1)], dtype=np.int64)
+
+
+def _told_apart(matrix: Matrix) -> Array:
+    """One row per value, equal for values that the factor does not tell apart.
+
+    The columns of W, or, for a factor with many rows, those of WᵀW: W(e_i − e_j) = 0 exactly if
+    they are equal.
+    """
+    rows, size = matrix.shape
+    return _by_row(matrix.dense()).T if rows <= 4 * size else _by_row(matrix.gram())
+
+
+def _by_row(matrix: Array) -> Array:
+    """Every row in units of its largest entry: how large a row is has no say in what it tells."""
+    scale = np.abs(matrix).max(axis=1, keepdims=True)
+    return matrix / np.where(scale > 0, scale, 1.0)
 
 
 def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Array | None:

@@ -152,7 +152,8 @@ def _value(design: Design, objective: Objective, bases: dict[int, Basis], sigma2
         rows, owner, often = all_rows(design, group_inverses(design, bases))
         each = design.roles.type_priority[owner] * (rows @ sigma2)
         largest = float(each.max()) or 1.0
-        return largest * float(often @ (each / largest) ** objective.p) ** (1 / objective.p)
+        total = float(often @ (each / largest) ** objective.p)
+        return float(largest * total ** (1 / objective.p))
     return float(design.type_weight @ (type_matrix(design, bases) @ sigma2))
 
 

@@ -14,6 +14,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.planning.allocation import root_cost
 from noiseplan.planning.chart import Chart, Point
+from noiseplan.planning.dense import dense_optimum
 from noiseplan.planning.design import Design, JointQuery, Moments, joint_coefficients
 from noiseplan.planning.smooth import minimise
 from noiseplan.planning.upright import best_upright
@@ -23,6 +24,8 @@ BOTH_STARTS_UP_TO = 150
 # From this many values on, steps that gain less than 1e-8 are not worth their price.
 LARGE = 256
 SINGULAR = 1e6
+# The start: how good, for how much work (steps · n³), and how much of what nobody asks about.
+START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e9, 1e-7
 
 
 def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
@@ -123,7 +126,9 @@ def _follow(design: Design, start: dict[int, Array]) -> tuple[float, dict[int, A
         except np.linalg.LinAlgError:  # M singular: worse than anything, so the search turns back
             return SINGULAR, np.zeros_like(x)
         cost, gradients = cost_and_gradients(design, points)
-        return float(np.log(cost)), chart.pull_back(points, gradients) / cost
+        gradients = {r: gradient / cost for r, gradient in gradients.items()}
+        restraint = chart.restraint(points, gradients)
+        return float(np.log(cost)) + restraint, chart.pull_back(points, gradients)
 
     large = max(design.group_count(r) for r in design.free) >= LARGE
     cost, best = minimise(value, chart.pack(start), steps=500, gain=1e-8 if large else 1e-13)
@@ -171,11 +176,12 @@ def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
 
 
 def _oblique_root(gram: Array) -> Array:
-    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1), X the square root of the Gram matrix."""
+    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1), X the best cost matrix for the Gram matrix alone."""
     ones = np.ones(len(gram))
-    values, vectors = np.linalg.eigh(gram)
-    root = (vectors * np.sqrt(np.maximum(values, 1e-6 * values[-1]))) @ vectors.T
-    values, vectors = np.linalg.eigh(root - 1.0 / (ones @ np.linalg.solve(root, ones)))
+    steps = int(np.clip(START_WORK / len(gram) ** 3, 2, 200))
+    strategy = dense_optimum(gram, START_TOLERANCE, steps).strategy
+    cost = strategy.T @ strategy + FAINT * np.eye(len(gram))
+    values, vectors = np.linalg.eigh(cost - 1.0 / (ones @ np.linalg.solve(cost, ones)))
     kept = np.maximum(values[1:], 1e-9 * values[-1])
     rows = np.sqrt(kept)[:, None] * vectors[:, 1:].T
     if len(gram) == 2 and rows[0, 0] * rows[0, 1] >= 0:

@@ -79,13 +79,17 @@ class Plan:
 
     @property
     def lower_bound(self) -> float:
-        """No linear mechanism with Gaussian noise at this privacy has a lower `total_variance`."""
-        return self.optimality.lower_bound
+        """No linear mechanism with continuous Gaussian noise at this privacy has a lower
+        `total_variance`.
+
+        Discrete noise of less than one count can fall below it; then its own variance stands here.
+        """
+        return min(self.optimality.lower_bound, self.total_variance)
 
     @property
     def efficiency(self) -> float:
         """`lower_bound / total_variance`: 1 means proved optimal for the total."""
-        return self.lower_bound / self.total_variance
+        return self.lower_bound / self.total_variance if self.total_variance > 0 else 1.0
 
     @property
     def optimal(self) -> bool:

@@ -18,7 +18,7 @@ from noiseplan.planning.allocation import (
     spend,
 )
 from noiseplan.planning.assemble import role_bases
-from noiseplan.planning.design import Design, Moments
+from noiseplan.planning.design import Design, Moments, without_rounding
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -67,7 +67,18 @@ def moments_of(design: Design, bases: dict[int, Basis]) -> Moments:
     """R, m, β of the bases that will be used."""
     betas = {r: basis.sensitivity for r, basis in bases.items()}
     inverses = group_inverses(design, bases)
-    return design.moments(inverses, betas, design.products(inverses))
+    moments = design.moments(inverses, betas, design.products(inverses))
+    # ‖Wτ‖² row by row: as the quadratic form τᵀWᵀWτ it would drown in rounding long before it is
+    # small enough to be left out, and it decides whether a sum is measured at all.
+    mean = moments.mean.copy()
+    for pair, gram in enumerate(design.grams):
+        role = int(design.roles.pair_role[pair])
+        if gram is not None and role in inverses:
+            factor, centre = design.roles.pair_matrix(pair), bases[role].centre
+            square = float((factor.matmul(centre[:, None]) ** 2).sum())
+            size = float(factor.quadratic_rows(np.eye(len(centre))).sum())
+            mean[pair] = without_rounding(np.array(square), np.array(size * centre @ centre))
+    return replace(moments, mean=mean)
 
 
 def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:

@@ -12,10 +12,17 @@ ResidualPlanner+ (arXiv 2305.08175), section 7, with the strategy optimised dire
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
+
+# Of what is asked most, asked everywhere: U keeps about FAINT^¼ in directions that nobody needs.
+FAINT: Final = 1e-11
+# No value loses all its weight, or the matrix of weights would be singular.
+SMALLEST: Final = 1e-9
 
 
 def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Array:
@@ -23,21 +30,21 @@ def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Arra
     n = len(gram)
     basis = Basis.orthogonal(n).measure.T  # O, n × (n−1)
     target = basis.T @ gram @ basis
-    # A little everywhere: where nothing is asked, nothing must be infinite.
-    target += 1e-12 * (np.trace(target) / (n - 1) or 1.0) * np.eye(n - 1)
+    if not target.any():
+        target = np.eye(n - 1)
     weights = np.full(n, 1.0 / n)
     kernel = np.eye(n - 1)
     for _ in range(steps):
         lower = np.linalg.cholesky(basis.T @ (weights[:, None] * basis))
         values, vectors = np.linalg.eigh(lower.T @ target @ lower)
-        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        root = (vectors * np.sqrt(np.maximum(values, FAINT * values[-1]))) @ vectors.T
         half = np.linalg.solve(lower.T, root)
         kernel = np.linalg.solve(lower.T, half.T) / np.trace(root)
         diagonal = np.einsum("ij,jk,ik->i", basis, kernel, basis)
         # Σ λ diag(G) = 1, so the largest entry tells how far from balanced the weights are.
         if diagonal.max() <= 1.0 + tolerance:
             break
-        weights = weights * diagonal
+        weights = np.maximum(weights * diagonal, SMALLEST / n)
         weights /= weights.sum()
     values, vectors = np.linalg.eigh(0.5 * (kernel + kernel.T))
     rows = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ basis.T)

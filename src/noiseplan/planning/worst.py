@@ -175,6 +175,7 @@ def _value(problem: _Problem, x: Array, chart: Chart) -> tuple[float, Array]:
         column[:, 0] = by_table[pair][:, 0]
         by_inverse[int(design.roles.pair_role[pair])] += w.T @ (2.0 * split[pair] * column)
     by_y = by_sigma2 * sigma2 - cost / cost.sum()
+    value += chart.restraint(points, by_inverse)
     return float(value), np.concatenate([by_y, chart.pull_back(points, by_inverse)])
 
 

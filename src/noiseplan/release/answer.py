@@ -44,12 +44,18 @@ class Answer:
         return self.estimate + self._reach
 
     def columns(self) -> dict[str, list[Hashable] | Array]:
-        """The tidy table as columns: the cells, estimate, std_error, lower, upper."""
+        """The tidy table as columns: the cells, estimate, std_error, lower, upper.
+
+        An attribute called like one of these four is shown as "estimate (attribute)" and so on.
+        """
         numbers = {
             "estimate": self.estimate, "std_error": self.std_error,
             "lower": self.lower, "upper": self.upper,
         }  # fmt: skip
-        labels: dict[str, list[Hashable] | Array] = dict(self.query.row_labels())
+        labels: dict[str, list[Hashable] | Array] = {
+            f"{name} (attribute)" if name in numbers else name: values
+            for name, values in self.query.row_labels().items()
+        }
         return labels | numbers
 
     def frame(self, library: str | None = None) -> Any:
@@ -59,7 +65,8 @@ class Answer:
         """
         import narwhals.stable.v2 as nw
 
-        return nw.from_dict(self.columns(), backend=_library(library or self.origin)).to_native()
+        columns = {name: _one_type(values) for name, values in self.columns().items()}
+        return nw.from_dict(columns, backend=_library(library or self.origin)).to_native()
 
     def __str__(self) -> str:
         shown = 20
@@ -78,6 +85,13 @@ class Answer:
         kind = "simultaneous" if self.simultaneous else "pointwise"
         lines.append(f"{100 * self.level:g}% {kind} intervals, covering noise only")
         return "\n".join(lines)
+
+
+def _one_type(values: list[Hashable] | Array) -> list[Hashable] | Array:
+    """Labels of several types, such as 20 and "20 … 29", as text: a column has one type."""
+    if isinstance(values, list) and len({type(value) for value in values}) > 1:
+        return [str(value) for value in values]
+    return values
 
 
 def _library(wanted: str) -> Any:

@@ -102,7 +102,7 @@ def load(folder: str | os.PathLike[str]) -> Release:
         raise StorageError(f"saved release {str(folder)!r} makes no sense: {error}") from None
     except OSError as error:
         raise StorageError(f"saved release {str(folder)!r} cannot be read: {error}") from None
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         found = f"{type(error).__name__}: {error}"
         raise StorageError(f"saved release {str(folder)!r} is not well formed ({found})") from None
 

@@ -16,7 +16,10 @@ from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.schema import Schema
 from noiseplan.storage.files import Arrays, Json
 
+# No attribute of a release has more values.
+MOST_VALUES = 1 << 24
 # Bases that follow from the size alone, by the name they are saved under.
+
 PLAIN = {"integer": Basis.integer, "orthogonal": Basis.orthogonal}
 
 
@@ -102,7 +105,9 @@ def _read_residual(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -
 
 def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
     if saved["kind"] in PLAIN:
-        return PLAIN[saved["kind"]](int(saved["size"]))
+        if type(saved["size"]) is not int or not 1 <= saved["size"] <= MOST_VALUES:
+            raise StorageError(f"basis {i} has a size of {saved['size']!r}")
+        return PLAIN[saved["kind"]](saved["size"])
     if saved["kind"] != "matrix":
         raise StorageError(f"unknown basis {saved['kind']!r}: was it saved by a newer noiseplan?")
     measure, recover = (_floats(arrays, f"basis_{i}_{part}", 2) for part in ("measure", "recover"))

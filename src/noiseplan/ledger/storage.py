@@ -209,6 +209,8 @@ class Storage:
             if code in EXPLAINED:
                 raise self._cannot(f"cannot be used: {EXPLAINED[code]} ({error})") from error
             raise self.damaged(f"SQLite says: {error}") from error
+        except UnicodeError as error:  # from SQLite's own message, which quotes broken text
+            raise self.damaged("it holds bytes that are no text where text should be") from error
 
     def _busy(self) -> LedgerBusy:
         return LedgerBusy(

@@ -10,6 +10,8 @@ import numpy as np
 
 from benchmarks.noise_laws import Ints
 from noiseplan.noise import Source, discrete_gaussian
+from noiseplan.noise.coarse_fine import CoarseFine
+from noiseplan.noise.energy import Energy
 
 Sampler = Callable[[Fraction, int, Source], Ints]
 
@@ -59,11 +61,29 @@ def repeated_block(variance: Fraction, count: int, source: Source) -> Ints:
     return values
 
 
-BIASED: Final[dict[str, Sampler]] = {
-    "σ too large by 1 %": one_percent_wide,
-    "no draws beyond 4σ": without_tails,
-    "acceptance rounded to 10⁻³": coarse_acceptance,
-    "rounded continuous Gaussian": rounded_normal,
-    "sign wrong once in 64": unfair_sign,
-    "one block in ten repeated": repeated_block,
+def lowest_bit_unset(variance: Fraction, count: int, source: Source) -> Ints:
+    """Only even numbers: a remainder drawn with one bit too few."""
+    return discrete_gaussian(variance, count, source=source) & ~np.int64(1)
+
+
+def acceptance_left_out(variance: Fraction, count: int, source: Source) -> Ints:
+    """The coarse draw and its uniform remainder, never refused: a staircase for a bell."""
+    sampler = CoarseFine.of(Energy.gaussian(variance))
+    cells, minus = sampler.table.draw(count, source)
+    remainders = source.words(count, 64) & np.uint64((1 << sampler.shift) - 1)
+    values = (cells << sampler.shift) + remainders.astype(np.int64)
+    return np.where(minus, -values, values)
+
+
+NARROW, WIDE = Fraction(2), Fraction(10**9)
+BIASED: Final[dict[str, tuple[Fraction, Sampler]]] = {
+    "σ too large by 1 %": (NARROW, one_percent_wide),
+    "no draws beyond 4σ": (NARROW, without_tails),
+    "acceptance rounded to 10⁻³": (NARROW, coarse_acceptance),
+    "rounded continuous Gaussian": (NARROW, rounded_normal),
+    "sign wrong once in 64": (NARROW, unfair_sign),
+    "one block in ten repeated": (NARROW, repeated_block),
+    "lowest bit unset": (WIDE, lowest_bit_unset),
+    "acceptance left out": (WIDE, acceptance_left_out),
+    "σ too large by 1 %, wide": (WIDE, one_percent_wide),
 }

@@ -192,9 +192,22 @@ def _independence(sample: Ints) -> Iterator[tuple[str, float]]:
         for lag in LAGS if power * sample.size > 1000 * float(np.abs(values).max()) ** 2 else ():
             product = float((values[lag:] * values[:-lag]).mean()) / power
             yield f"lag {lag} of {name}", _normal(product, 0.0, 1.0, sample.size - lag)
+    yield "pairs", _pairs(sample)
     edges = np.unique(np.quantile(sample, np.linspace(0, 1, 101)[1:-1]).astype(np.int64))
     halves = np.array_split(sample, 2)
     yield "two halves", _same_law(*(np.bincount(np.searchsorted(edges, h)) for h in halves))
+
+
+def _pairs(sample: Ints) -> float:
+    """The p-value of each draw's octile having nothing to do with the one before."""
+    edges = np.unique(np.quantile(sample, np.arange(1, 8) / 8).astype(np.int64))
+    kind = np.searchsorted(edges, sample[: sample.size // 2 * 2]).reshape(-1, 2)
+    kinds = edges.size + 1
+    table = np.bincount(kind @ [kinds, 1], minlength=kinds**2).reshape(kinds, kinds)
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / max(len(kind), 1)
+    if expected.min() < FEWEST:  # hardly ever other than zero
+        return 1.0
+    return float(special.chdtrc((kinds - 1) ** 2, ((table - expected) ** 2 / expected).sum()))
 
 
 def _uniform_bits(law: Law, sample: Ints) -> Iterator[tuple[str, float]]:

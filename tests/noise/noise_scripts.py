@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import lru_cache
 
 import mpmath
 import numpy as np
@@ -44,13 +45,18 @@ def mp(x: Fraction) -> mpmath.mpf:
 
 def exact_boundaries(energy: Energy, folded: bool, count: int) -> list[mpmath.mpf]:
     """P(value ≤ k) for k < count, with 600 bits; the value has mass ∝ exp(−E(k)) on k ≥ 0."""
+    return _all_boundaries(energy, folded)[:count]
+
+
+@lru_cache
+def _all_boundaries(energy: Energy, folded: bool) -> list[mpmath.mpf]:
     with mpmath.workprec(PRECISION):
         terms, k = [mpmath.mpf(1)], 0
         while terms[-1] > mpmath.mpf(2) ** (-PRECISION):
             k += 1
             terms.append((2 if folded else 1) * mpmath.exp(-mp(energy.at(k))))
         total, partial, found = mpmath.fsum(terms), mpmath.mpf(0), []
-        for term in terms[:count]:
+        for term in terms:
             partial += term
             found.append(partial / total)
         return found

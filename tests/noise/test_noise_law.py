@@ -14,7 +14,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is not installed
 
-from benchmarks.noise_biased import BIASED, Sampler
+from benchmarks.noise_biased import BIASED
 from benchmarks.noise_laws import Ints, Law, p_values, worst
 
 from noiseplan.noise import SeededSource, Source, discrete_gaussian, discrete_laplace
@@ -53,11 +53,41 @@ def test_the_law_of_the_laplace(scale: Fraction) -> None:
     assert p > RIGHT, name
 
 
+FOUND_BY = {
+    "σ too large by 1 %": "mean square",
+    "no draws beyond 4σ": "tail of 100",
+    "acceptance rounded to 10⁻³": "χ²",
+    "rounded continuous Gaussian": "Kolmogorov",
+    "sign wrong once in 64": "signs",
+    "one block in ten repeated": "lag 32768 of x",
+    "lowest bit unset": "bits from 0",
+    "acceptance left out": "mean size",
+    "σ too large by 1 %, wide": "mean square",
+}
+
+
 @pytest.mark.parametrize("fault", BIASED)
 def test_a_wrong_sampler_fails(fault: str) -> None:
-    biased: Sampler = BIASED[fault]
-    found = p_values(Law(True, Fraction(2)), biased(Fraction(2), COUNT, SeededSource(3)))
+    """The checks have power: every fault is found, and by the checks that are made for it."""
+    variance, biased = BIASED[fault]
+    found = p_values(Law(True, variance), biased(variance, COUNT, SeededSource(3)))
     assert min(found.values()) < WRONG
+    assert found[FOUND_BY[fault]] < WRONG, found
+
+
+def test_a_right_sampler_passes_where_the_wrong_ones_fail() -> None:
+    for variance in {variance for variance, _ in BIASED.values()}:
+        sample = discrete_gaussian(variance, COUNT, source=SeededSource(3))
+        assert worst(Law(True, variance), sample)[1] > RIGHT
+
+
+def test_dependent_draws_fail() -> None:
+    """One draw in 32 takes the size of the one before it."""
+    sample = discrete_gaussian(4, COUNT, source=SeededSource(3))
+    again = np.flatnonzero(SeededSource(4).words(COUNT // 2, 8) < 16) * 2
+    sample[again + 1] = np.abs(sample[again])
+    found = p_values(Law(True, Fraction(4)), sample)
+    assert found["pairs"] < WRONG
 
 
 # What spec E4 says of N_Z(0, σ²).

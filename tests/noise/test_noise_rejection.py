@@ -140,3 +140,12 @@ def test_the_reference_takes_any_rational(parameter: Fraction) -> None:
 def test_draws_that_do_not_fit_are_detected() -> None:
     with pytest.raises(OverflowError):
         laplace_by_rejection(Fraction(2) ** 70, 100, SeededSource(1))
+
+
+def test_moments_of_geometric_numbers() -> None:
+    """Successes of exp(−1) in a row: mean q/(1 − q), variance q/(1 − q)²."""
+    values = rejection._geometric(400_000, SeededSource(5)).astype(float)
+    q = math.exp(-1)
+    mean, variance = q / (1 - q), q / (1 - q) ** 2
+    assert abs(values.mean() - mean) < 5 * math.sqrt(variance / values.size)
+    assert values.var() == pytest.approx(variance, rel=0.02)

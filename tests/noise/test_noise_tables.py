@@ -8,6 +8,8 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from noise_scripts import PRECISION, ScriptedSource, exact_boundaries, leading_bits
 
 from noiseplan.errors import NoiseError
@@ -176,3 +178,16 @@ def test_tables_are_remembered() -> None:
     assert InversionTable.of(energy, True) is InversionTable.of(energy, True)
     assert inversion._table.cache_info().maxsize == 256
     assert discrete_gaussian(Fraction(55, 7), 3).shape == (3,)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(
+    st.fractions(min_value=Fraction(1, 100), max_value=200, max_denominator=10**6),
+    st.booleans(),
+    st.booleans(),
+)
+def test_boundaries_of_any_rational_law(parameter: Fraction, gaussian: bool, folded: bool) -> None:
+    energy = Energy.gaussian(parameter) if gaussian else Energy.laplace(min(parameter, Fraction(9)))
+    lower, upper = boundaries(energy, folded, BITS)
+    truth = [leading_bits(b, BITS) for b in exact_boundaries(energy, folded, len(lower))]
+    assert all(a <= b <= c <= a + 1 for a, b, c in zip(lower, truth, upper, strict=True))

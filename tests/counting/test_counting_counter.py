@@ -95,7 +95,7 @@ def test_a_cover_contains_every_table_and_stays_small(tables: list[Members], rec
 
 def test_a_cover_spares_passes() -> None:
     pairs = list(combinations(range(8), 2))
-    assert covering.covering(pairs, (4,) * 8, records=10**6) == [tuple(range(8))]
+    assert covering.covering(pairs, (4,) * 8, records=10**7) == [tuple(range(8))]
     triples = list(combinations(range(14), 3))
     adult = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
     assert len(covering.covering(triples, adult, records=10**7)) < len(triples) / 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,14 +34,25 @@ def count(
     call, each with its own stretch of counters.
     """
     records, start = columns.shape[1], 0
+    room = _Room(min(records, max(_BLOCK, 4 * max(cells(table, shape) for table in tables))))
     for run in _runs(tables, shape):
         size = cells(run[0], shape)
         counters = counts[start : start + size * len(run)].reshape(len(run), size)
         # Several records per counter, or clearing the counters would cost the most.
         step = max(_BLOCK, 4 * size)
         for first in range(0, records, step):
-            _count_run(columns[:, first : first + step], shape, run, counters)
+            _count_run(columns[:, first : first + step], shape, run, counters, room)
         start += size * len(run)
+
+
+@final
+class _Room:
+    """Arrays that are written over and over: fresh ones cost more than the sums they hold."""
+
+    def __init__(self, records: int) -> None:
+        self.short = np.empty(records, dtype=np.uint32)
+        self.shared = np.empty(records, dtype=np.intp)
+        self.keys = np.empty(max(records, _BLOCK), dtype=np.intp)
 
 
 def _runs(tables: Sequence[Members], shape: Sequence[int]) -> Iterator[list[Members]]:
@@ -54,16 +65,18 @@ def _count_run(
     shape: Sequence[int],
     run: list[Members],
     counters: NDArray[np.uint32],  # shape (tables, cells)
+    room: _Room,
 ) -> None:
     records, size = columns.shape[1], counters.shape[1]
     together = max(1, min(len(run), _BLOCK // records, _BLOCK // size))
-    shared = _shared_key(columns, shape, run[0])
-    bases = shared + size * np.arange(together)[:, None] if together > 1 else shared[None]
-    keys = np.empty_like(bases)
+    shared = _shared_key(columns, shape, run[0], room)
+    keys = room.keys[: together * records].reshape(together, records)
     for first in range(0, len(run), together):
         group = run[first : first + together]
-        for base, key, table in zip(bases, keys, group, strict=False):
-            np.add(base, columns[table[-1]], out=key)
+        for n, (key, table) in enumerate(zip(keys, group, strict=False)):
+            np.add(shared, columns[table[-1]], out=key)
+            if n:
+                key += n * size
         flat = keys[: len(group)].reshape(-1)
         found = np.bincount(flat, minlength=len(group) * size).reshape(len(group), size)
         target = counters[first : first + len(group)]
@@ -71,14 +84,16 @@ def _count_run(
 
 
 def _shared_key(
-    columns: NDArray[np.unsignedinteger], shape: Sequence[int], table: Members
+    columns: NDArray[np.unsignedinteger], shape: Sequence[int], table: Members, room: _Room
 ) -> NDArray[np.intp]:
     """Return the key of all attributes but the last, with room for the last one's code."""
+    shared = room.shared[: columns.shape[1]]
     if len(table) == 1:
-        return np.zeros(columns.shape[1], dtype=np.intp)
-    key = columns[table[0]].astype(np.uint32)  # half as wide as intp, and twice as fast
+        shared[:] = 0
+        return shared
+    key = room.short[: columns.shape[1]]  # half as wide as the result, and twice as fast
+    key[:] = columns[table[0]]
     for member in table[1:-1]:
         key *= np.uint32(shape[member])
         key += columns[member]
-    room: NDArray[np.intp] = np.multiply(key, shape[table[-1]], dtype=np.intp)
-    return room
+    return np.multiply(key, shape[table[-1]], out=shared)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from itertools import pairwise
 from typing import Final, final
 
@@ -111,7 +112,8 @@ class Counter:
             for table, (start, end) in zip(self._counted, ends, strict=True)
         }
         counted[()] = np.array(self._records, dtype=np.int64)
-        return tables_from(counted, self._tables, self._shape)
+        sums = Sums(counted, self._shape)
+        return [sums.table(table) for table in self._tables]
 
     def _empty(self) -> None:
         """Count what was gathered, the tables shared among threads."""
@@ -166,24 +168,26 @@ class Counter:
         self._since = 0
 
 
-def tables_from(
-    counted: Mapping[Members, NDArray[np.int64]],
-    wanted: Iterable[Members],
-    shape: Sequence[int],
-) -> list[NDArray[np.int64]]:
-    """Return the wanted tables, each summed from the smallest counted one that contains it."""
-    containers: Containers | None = None
-    found = []
-    for table in wanted:
-        counts = counted.get(table)
-        if counts is None:
-            containers = containers or Containers(counted, shape)
-            source = containers.find(table)
-            assert source is not None, f"no counted table contains {table}"
-            others = tuple(axis for axis, member in enumerate(source) if member not in table)
-            counts = counted[source].sum(axis=others, dtype=np.int64)
-        found.append(counts)
-    return found
+@final
+class Sums:
+    """Tables that were counted, and all that can be summed from them."""
+
+    def __init__(self, counted: Mapping[Members, NDArray[np.int64]], shape: Sequence[int]) -> None:
+        self._counted, self._shape = counted, shape
+
+    @cached_property
+    def _containers(self) -> Containers:
+        return Containers(self._counted, self._shape)
+
+    def table(self, wanted: Members) -> NDArray[np.int64]:
+        """Return a table, summed from the smallest counted one that contains it."""
+        counts = self._counted.get(wanted)
+        if counts is not None:
+            return counts
+        source = self._containers.find(wanted)
+        assert source is not None, f"no counted table contains {wanted}"
+        others = tuple(axis for axis, member in enumerate(source) if member not in wanted)
+        return np.asarray(self._counted[source].sum(axis=others, dtype=np.int64))
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:

@@ -13,7 +13,7 @@ Members: TypeAlias = tuple[int, ...]
 _LARGEST: Final = 1 << 16
 # Records per cell that a merged table should have at least; below, its cells cost more than it
 # saves.
-_RECORDS_PER_CELL: Final = 8
+_RECORDS_PER_CELL: Final = 64
 # Pairs of a table and a group that are looked at, so that thousands of tables stay cheap.
 _PAIRS: Final = 1 << 20
 
@@ -74,7 +74,7 @@ def maximal(sets: Iterable[Members], shape: Sequence[int]) -> list[Members]:
 def covering(tables: Sequence[Members], shape: Sequence[int], records: int) -> list[Members]:
     """Return tables to count instead, each of the given ones being a sum of one of them.
 
-    Counting a table of n cells costs about ``records · (1 + n/2¹⁶) + 4n``: every record once,
+    Counting a table of n cells costs about ``records · (1 + n/2¹⁶) + 16n``: every record once,
     slower as the counters leave the cache, and a few steps for each cell. The largest tables come
     first, and each one joins the group where it adds the least to this cost, or founds one of its
     own if that is cheaper.
@@ -116,7 +116,7 @@ def covering(tables: Sequence[Members], shape: Sequence[int], records: int) -> l
 
 
 def _cost(count: int, records: int) -> float:
-    return records * (1.0 + count / _LARGEST) + 4.0 * count
+    return records * (1.0 + count / _LARGEST) + 16.0 * count
 
 
 def _bits(places: list[int], length: int) -> int:

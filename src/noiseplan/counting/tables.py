@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from noiseplan.counting.counter import tables_from
+from noiseplan.counting.counter import Sums
 from noiseplan.counting.covering import Members, cells, maximal
 from noiseplan.counting.projectable import Countable, Counts, Projectable, checked_sets
+from noiseplan.counting.records import Records
 from noiseplan.schema import Schema
 
 # Cells held at a time, 256 MiB of counts. Where more are wanted the data are passed over again.
 _HELD: Final = 1 << 25
+# Below so many records for each cell, keeping the cells costs more than counting the records again.
+_RECORDS_PER_CELL: Final = 64
 
 
 def count_tables(
@@ -52,6 +55,8 @@ def count_tables(
     wanted = dict.fromkeys(
         tuple(row) for some in sets for row in checked_sets(some, source.schema)[0].tolist()
     )
+    if isinstance(source, Records) and _cheap_to_count(source, list(wanted)):
+        return source
     tables = Tables(source, _stretches(list(wanted), source.schema.shape, held))
     tables.prepare(0)
     return tables
@@ -69,9 +74,9 @@ class Tables:
     source: Countable
     stretches: list[list[Members]]
     _current: int = -1
-    _counted: dict[Members, NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._sums = Sums({}, self.schema.shape)
         pairs = [(members, n) for n, some in enumerate(self.stretches) for members in some]
         self._stretch_of = dict(reversed(pairs))
 
@@ -92,9 +97,10 @@ class Tables:
         """Count the tables of a stretch, unless they are those at hand."""
         if stretch == self._current or not self.stretches:
             return
-        self._counted = {}
-        tables = maximal(self.stretches[stretch], self.schema.shape)
-        self._counted = dict(zip(tables, self.source.count(tables), strict=True))
+        shape = self.schema.shape
+        self._sums = Sums({}, shape)  # lets go of the tables at hand
+        tables = maximal(self.stretches[stretch], shape)
+        self._sums = Sums(dict(zip(tables, self.source.count(tables), strict=True)), shape)
         self._current = stretch
 
     def marginals(self, sets: ArrayLike) -> Counts:
@@ -111,10 +117,15 @@ class Tables:
         for stretch in dict.fromkeys(stretches):
             self.prepare(stretch)
             places = [n for n, where in enumerate(stretches) if where == stretch]
-            tables = tables_from(self._counted, [wanted[n] for n in places], self.schema.shape)
-            for n, table in zip(places, tables, strict=True):
-                found[n] = table
+            for n in places:
+                found[n] = self._sums.table(wanted[n])
         return found
+
+
+def _cheap_to_count(records: Records, wanted: list[Members]) -> bool:
+    """Tell whether tables are so large that counting few records anew beats keeping them."""
+    every = sum(cells(table, records.schema.shape) for table in wanted)
+    return records.rows * len(wanted) < _RECORDS_PER_CELL * every
 
 
 def _stretches(wanted: list[Members], shape: Sequence[int], held: int) -> list[list[Members]]:

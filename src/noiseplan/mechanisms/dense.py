@@ -51,6 +51,10 @@ class DenseMechanism:
     def steps(self) -> int:
         return 1
 
+    @property
+    def sets(self) -> list[IntArray]:
+        return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
+
     def describe(self) -> str:
         return f"{self.numbers:,} noisy numbers over all {self.schema.size:,} cells"
 
@@ -63,7 +67,7 @@ class DenseMechanism:
         sample: Sampler,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Measurements:
-        every = np.arange(len(self.schema), dtype=np.int64)[None, :]
+        (every,) = self.sets
         counts = np.asarray(marginals(every)).reshape(1, -1)
         progress(1)
         if self.integer:

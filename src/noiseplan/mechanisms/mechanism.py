@@ -40,6 +40,10 @@ class Mechanism(Protocol):
     def steps(self) -> int:
         """In how many steps measuring reports its progress."""
 
+    @property
+    def sets(self) -> list[IntArray]:
+        """The sets of attributes that measuring counts by, as it will ask for them."""
+
     def describe(self) -> str:
         """What is measured, in a few words."""
 

@@ -81,6 +81,11 @@ class ResidualMechanism:
         """In how many steps measuring reports its progress: one for each subset."""
         return len(self.blocks)
 
+    @property
+    def sets(self) -> list[IntArray]:
+        """The sets of attributes that measuring counts by, one array for each block."""
+        return [block.sets for block in self.blocks]
+
     def describe(self) -> str:
         subsets = "1 subset" if len(self.blocks) == 1 else f"{len(self.blocks):,} subsets"
         return f"{self.numbers:,} noisy numbers on {subsets} of attributes"

@@ -1,16 +1,18 @@
-"""Ledgers for tests: raw access to the file, and rows chained by an independent hand."""
+"""Ledgers for tests: raw access to the file, rows chained by an independent hand, refusals."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from noiseplan.ledger import Ledger
+import pytest
+
+from noiseplan.ledger import Ledger, LedgerBusy, LedgerError
 from noiseplan.privacy import GDP, ApproxDP, Guarantee, zCDP
 
 MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
@@ -80,3 +82,26 @@ def forge(path: Path, edit: Callable[[list[dict[str, Any]]], object]) -> None:
             "    SELECT RAISE(ABORT, 'the history of a ledger is append-only');\nEND"
         )
         connection.commit()
+
+
+@contextmanager
+def untouched(folder: Path) -> Iterator[None]:
+    def state() -> dict[str, bytes | None]:
+        return {
+            each.name: each.read_bytes() if each.is_file() else None
+            for each in sorted(folder.iterdir())
+        }
+
+    before = state()
+    yield
+    assert state() == before
+
+
+def refused(path: Path, kind: type[LedgerError] = LedgerError, match: str | None = None) -> str:
+    """Every way to use the file is refused with the same kind of error, and touches nothing."""
+    with untouched(path.parent):
+        for create in (False, True):
+            with pytest.raises(kind, match=match) as caught:
+                Ledger(path, create=create)
+            assert not isinstance(caught.value, LedgerBusy)
+    return str(caught.value)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Final
 
+from benchmarks import noise_scale
 from benchmarks.noise_biased import BIASED
 from benchmarks.noise_laws import Law, p_values
 from benchmarks.tables import Claim, Table, all_rows, brief
@@ -31,8 +32,9 @@ SCALES: Final = (
 
 
 def tables(quick: bool) -> Iterator[Table]:
-    """Speed, law, and whether the tests of the law can fail."""
+    """Speed, alone and in a release; law, and whether the tests of the law can fail."""
     yield speed(quick)
+    yield noise_scale.measuring(quick)
     yield laws(10**6 if quick else 10**7)
     yield biased(10**6)
 

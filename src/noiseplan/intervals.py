@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import numpy as np
 
 from noiseplan.errors import QueryError
@@ -22,7 +24,7 @@ def half_width_factor(level: float, rows: int) -> float:
     """
     from scipy.special import ndtri
 
-    if not (isinstance(level, (int, float)) and 0 < level < 1):
+    if isinstance(level, bool) or not (isinstance(level, (Real, np.number)) and 0 < level < 1):
         raise QueryError(f"a confidence level lies between 0 and 1, found {level!r}")
     # 1 − level^(1/rows), without cancellation for many rows
     outside = -np.expm1(np.log(level) / rows)

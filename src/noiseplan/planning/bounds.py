@@ -46,6 +46,8 @@ def total_variance_bound(
 ) -> float:
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     replace = neighbours == "replace"
+    if budget == 0:  # everything asked is public, and exact
+        return 0.0
     records = {} if replace else _record_weights(design, rows)
     root = max(_structured(design, records, k, replace) for k in _trials(design))
     bound = root**2

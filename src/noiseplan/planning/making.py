@@ -16,7 +16,7 @@ from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.dense import dense_optimum
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import Figures, ResidualFigures, RowFigures
-from noiseplan.planning.integers import FINE_BITS, margin, round_up, to_integers
+from noiseplan.planning.integers import FINE_BITS, IntegerPlan, margin, round_up, to_integers
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.solve import Solution
 from noiseplan.privacy import Budget, Guarantee, Law, Neighbours
@@ -31,6 +31,8 @@ WORTH_IT = 0.99
 EXPLICIT_BITS = 18
 # Share of the identity in an explicit integer matrix; it costs this share of the variance.
 FULL_RANK = 1e-5
+# How near the least cost that meets targets is found, and in how many steps at most.
+LEAST_GAP, LEAST_STEPS = 1e-6, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,18 +82,44 @@ def _discrete(
     neighbours: Neighbours, budget: float, least: bool,
 ) -> Made:  # fmt: skip
     plan = to_integers(design, solution, objective, neighbours, budget)
-    figures = ResidualFigures(design, plan.bases, plan.equivalent)
-    # Rounding may have moved a variance above its target: then pay a little more.
     if least and solution.share.value > 0:
-        reached = float(np.max(design.roles.type_priority * figures.largest()))
-        more = budget * max(reached / solution.share.value, 1.0) * (1 + 1e-9)
-        plan = to_integers(design, solution, objective, neighbours, more, (plan.bits,))
-        figures = ResidualFigures(design, plan.bases, plan.equivalent)
+        plan = _least(design, solution, objective, neighbours, plan, budget)
+    figures = ResidualFigures(design, plan.bases, plan.equivalent)
     _require_noise(plan.privacy, plan.sigma2)
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
     mechanism = assemble(design, plan.rows, plan.sigma2, integer=True)
     return Made(mechanism, Guarantee(cost, "zcdp", neighbours), figures, share, plan.loss)
+
+
+def _least(
+    design: Design, solution: Solution, objective: Objective,
+    neighbours: Neighbours, plan: IntegerPlan, budget: float,
+) -> IntegerPlan:  # fmt: skip
+    """The integer plan at the least cost that meets the targets.
+
+    Rounding moves variances a little, and discrete noise of less than one count has less variance
+    than its parameter. So the cost is searched for: variances fall with it, like 1/cost or faster.
+    """
+    enough, too_little, best, cost = np.inf, 0.0, plan, budget
+    for _ in range(LEAST_STEPS):
+        figures = ResidualFigures(design, plan.bases, plan.equivalent)
+        reached = (
+            float(np.max(design.roles.type_priority * figures.largest())) / solution.share.value
+        )
+        if reached <= 1:
+            enough, best = cost, plan
+        else:
+            too_little = cost
+        if reached <= 1 <= reached * (1 + LEAST_GAP) or enough <= too_little * (1 + LEAST_GAP):
+            break
+        cost *= max(reached, 0.5) * (1 + LEAST_GAP / 4)
+        if not too_little < cost < enough:
+            cost = np.sqrt(too_little * enough)
+        plan = to_integers(design, solution, objective, neighbours, cost, (best.bits,))
+    if enough == np.inf:
+        raise PlanError("no integer plan was found that meets the targets: this is a bug")
+    return best
 
 
 def _require_noise(privacy: Array, sigma2: Array) -> None:
@@ -111,10 +139,15 @@ def make_explicit(
     """
     wanted, size = planner == "optimal", design.workload.schema.size
     fits = isinstance(objective, TotalVariance) and neighbours == "add-remove"
-    if wanted and not (fits and budget is not None and size <= EXPLICIT_CELLS):
+    if wanted and not (fits and budget is not None):
         raise PlanError(
-            f"planner='optimal' plans the total variance under a budget, for neighbours that add "
-            f"or remove a record, over at most {EXPLICIT_CELLS} cells; the schema has {size:,}"
+            "planner='optimal' plans the total variance under a budget, for neighbours that add or "
+            "remove a record; use planner='auto' for other objectives, targets and neighbours"
+        )
+    if wanted and size > EXPLICIT_CELLS:
+        raise PlanError(
+            f"planner='optimal' plans domains of at most {EXPLICIT_CELLS:,} cells, and the schema "
+            f"has {size:,}; use planner='auto'"
         )
     tried = planner == "auto" and fits and bool(design.free) and size <= SMALL_CELLS
     if budget is None or not (wanted or tried):
@@ -124,8 +157,6 @@ def make_explicit(
         return None
     share = Share(np.ones(1), best.value / budget, best.bound / budget)
     mechanism, cost = _explicit_mechanism(design, best.strategy, budget, noise == "discrete")
-    for query in design.workload:
-        mechanism.require(query)
     law: Law = "zcdp" if noise == "discrete" else "gaussian"
     figures = RowFigures(design, mechanism)
     loss = float(design.type_weight @ figures.sums()) / share.value - 1.0

@@ -74,6 +74,13 @@ class ConvexLoss(Objective):
     def __str__(self) -> str:
         return str(getattr(self.function, "__name__", "convex loss"))
 
+    def value(self, variances: Array) -> float:
+        """The loss at these variances."""
+        found = self.function(variances)
+        if np.ndim(found) or not np.isreal(found):
+            raise PlanError(f"a loss returns one number, and {self} returned {found!r}")
+        return float(found)
+
     def slope(self, variances: Array) -> Array:
         """The gradient at these variances; refuses a loss that decreases somewhere."""
         if self.gradient is not None:
@@ -95,7 +102,7 @@ class ConvexLoss(Objective):
             up, down = variances.copy(), variances.copy()
             up[i] += 1e-5 * (v or variances.max())
             down[i] -= 1e-5 * v
-            rise = float(self.function(up)) - float(self.function(down))
+            rise = self.value(up) - self.value(down)
             slope[i] = rise / (up[i] - down[i])
         return slope
 
@@ -104,8 +111,8 @@ class ConvexLoss(Objective):
         rng = np.random.default_rng(0)
         for _ in range(16):
             a, b = (at * rng.uniform(0.3, 3.0, at.shape) for _ in range(2))
-            ends = 0.5 * (float(self.function(a)) + float(self.function(b)))
-            middle = float(self.function(0.5 * (a + b)))
+            ends = 0.5 * (self.value(a) + self.value(b))
+            middle = self.value(0.5 * (a + b))
             if not np.isfinite(middle) or middle > ends + 1e-9 * (abs(ends) + abs(middle)):
                 raise PlanError(f"the loss {self} is not convex and finite on positive variances")
 

@@ -29,6 +29,8 @@ from noiseplan.queries import Workload
 PLANNERS = ("auto", "residual", "residual+", "product", "optimal")
 NOISES = ("discrete", "gaussian")
 DEFAULT_NOISE = "discrete"
+# Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
+CHECKED_TYPES = 1000
 
 
 def plan(
@@ -93,6 +95,7 @@ def plan(
     made = explicit or make_residual(design, solution, objective, neighbours, allowed, noise, least)
     if budget is not None and not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.privacy.pcost}, above {budget}: this is a bug")
+    _require_answers(design, made)
     return Plan(
         workload=workload,
         mechanism=made.mechanism,
@@ -107,6 +110,14 @@ def plan(
         optimality=_optimality(design, solution, made, planner, priorities is not None),
         seconds=time.perf_counter() - started,
     )
+
+
+def _require_answers(design: Design, made: Made) -> None:
+    """Refuse a plan that cannot answer its own workload, before anything is spent on it."""
+    first = np.unique(design.roles.type_of_query, return_index=True)[1]
+    step = -(-len(first) // CHECKED_TYPES)
+    for number in first[::step]:
+        made.mechanism.require(design.workload.query(int(number)))
 
 
 def _optimality(

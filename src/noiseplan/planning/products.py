@@ -25,6 +25,8 @@ Carry = Callable[[Array, Array], Array]
 
 def optimise_product(design: Design) -> tuple[dict[int, Array], Array]:
     """U of every free role, and σ² of every subset type up to a common scale."""
+    if not design.roles.roles:  # nothing but the total
+        return {}, np.ones(design.terms.subsets)
     problem = _Product(design)
     _, best = minimise(problem.value, problem.start(), steps=1000, gain=1e-13)
     return problem.family_member(best)

@@ -148,6 +148,8 @@ def _smooth(
 ) -> Share:  # fmt: skip
     """p-norms over rows, and losses of one number per query."""
     measured = np.isfinite(start.sigma2) & (start.sigma2 > 0)
+    if not measured.any():  # whatever is asked is public
+        return start
     if isinstance(objective, PNormVariance):
         rows, owner, often = all_rows(design, group_inverses(design, bases))
         rows = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
@@ -178,6 +180,6 @@ def _p_norm(p: float, often: Array) -> Smooth:
 
 def _own_loss(objective: ConvexLoss) -> Smooth:
     def loss(variances: Array) -> tuple[float, Array]:
-        return float(objective.function(variances)), objective.slope(variances)
+        return objective.value(variances), objective.slope(variances)
 
     return loss

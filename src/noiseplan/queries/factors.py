@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 import numpy as np
 
@@ -24,6 +24,10 @@ from noiseplan.matrices import (
 )
 from noiseplan.matrices.base import Array
 from noiseplan.schema import Attribute
+
+# Beyond these, squares and products of a few entries would leave the range of doubles.
+SMALLEST: Final = 1e-30
+LARGEST: Final = 1e30
 
 
 class Factor(ABC):
@@ -255,6 +259,12 @@ def checked_matrix(matrix: object, where: str) -> Array:
         raise QueryError(f"{where} needs finite numbers, found NaN or infinity")
     if not values.any():
         raise QueryError(f"{where} has only zeros: there is nothing to answer")
+    sizes = np.abs(values[values != 0])
+    if not (sizes.min() >= SMALLEST and sizes.max() <= LARGEST):
+        raise QueryError(
+            f"{where} needs numbers of sizes between {SMALLEST:g} and {LARGEST:g} (or zero), found "
+            f"{sizes.min():g} to {sizes.max():g}: multiply the matrix by a power of ten"
+        )
     values += 0.0  # −0 becomes 0, so that equal matrices have equal bytes
     values.setflags(write=False)
     return values

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.counting import open_source
-from noiseplan.errors import PlanError
+from noiseplan.counting import count_tables, open_source
+from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.noise import DiscreteSampler, NormalSampler, SeededSource, Source, SystemSource
@@ -44,6 +44,11 @@ class Release:
     def answer(self, query: Query, *, level: float = 0.95, simultaneous: bool = False) -> Answer:
         """The unbiased answer to any query in the span of what was measured, with its exact
         error."""
+        if not isinstance(query, Query):
+            raise QueryError(
+                f"answer() takes a Query, found {query!r}; write "
+                f"answer(Query(schema, ['age', 'sex'])), or table('age', 'sex') for a plain table"
+            )
         estimate = self.plan.mechanism.answer(self.measurements, query)
         return Answer(query, estimate, self.plan.std_error(query), level, simultaneous, self.origin)
 
@@ -136,7 +141,8 @@ def make_release(
             f"a ledger records releases to be published, and this one is {sampler.brand}: "
             f"leave out seed= to publish, or ledger= to test"
         )
-    source = open_source(data, plan.workload.schema)
+    # Counted here: files and databases are checked as they are counted, in one pass.
+    source = count_tables(open_source(data, plan.workload.schema), plan.mechanism.sets)
     with ExitStack() as stack:
         recorded = ""
         if ledger is not None:

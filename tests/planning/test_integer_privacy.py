@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from integer_oracles import Measured
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.planning import making
+from noiseplan.planning import neighbours as neighbours_room
 from oracles import cost_of, probe, replace_cost
 from workloads import ANY, random_workload
 
@@ -251,3 +253,48 @@ def test_large_plans_by_exact_sums(sizes: list[int], ways: int, factor: nz.Facto
 def _largest_square(matrix: np.ndarray) -> int:
     assert (matrix == np.rint(matrix)).all()
     return max(sum(int(v) ** 2 for v in column) for column in matrix.T)
+
+
+def _pattern_costs(plan: nz.Plan) -> list[Fraction]:
+    """ρ for every set of attributes on which two records agree, plain attributes only.
+
+    A set A of attributes adds (∏β − ∏_{agree} β ∏_{differ} (−n))/σ²_A, β = n(n − 1) and −n the
+    entries of UᵀU for U = nI − 11ᵀ.
+    """
+    shape = plan.workload.schema.shape
+    costs = []
+    for agree in product((False, True), repeat=len(shape)):
+        terms = []
+        for block in plan.mechanism.blocks:
+            for attributes, sigma2 in zip(block.sets.tolist(), block.sigma2, strict=True):
+                length = math.prod(shape[i] * (shape[i] - 1) for i in attributes)
+                inner = math.prod(
+                    shape[i] * (shape[i] - 1) if agree[i] else -shape[i] for i in attributes
+                )
+                if length != inner:
+                    terms.append(Fraction(length - inner) / Fraction(float(sigma2)))
+        costs.append(sum(terms, Fraction(0)))
+    return costs
+
+
+@pytest.mark.parametrize("sizes", [[2, 3, 10, 10, 10], [7, 7, 7, 7, 7, 7], [100, 2, 2, 5]])
+def test_replaced_records_by_patterns(sizes: list[int]) -> None:
+    schema = nz.Schema.from_sizes({f"x{i}": n for i, n in enumerate(sizes)})
+    asked = nz.Workload.marginals(schema, up_to=3)
+    plan = nz.plan(asked, budget=BUDGET, neighbours="replace", noise="discrete")
+    worst = max(_pattern_costs(plan))
+    assert worst <= Fraction(plan.privacy.rho) <= Fraction(RHO)
+    assert worst >= Fraction(RHO) * (1 - Fraction(1, 10**8))
+
+
+def test_replaced_records_by_patterns_where_only_a_bound_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More patterns than are listed: never above the stated cost, whatever the pattern."""
+    monkeypatch.setattr(neighbours_room, "PATTERN_LIMIT", 10)
+    schema = nz.Schema.from_sizes({f"x{i}": n for i, n in enumerate([2, 3, 4, 5, 6])})
+    asked = nz.Workload.marginals(schema, up_to=3)
+    plan = nz.plan(asked, budget=BUDGET, neighbours="replace", noise="discrete")
+    worst = max(_pattern_costs(plan))
+    assert worst <= Fraction(plan.privacy.rho) <= Fraction(RHO)
+    assert worst >= Fraction(RHO) / 2

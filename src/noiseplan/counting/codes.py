@@ -32,7 +32,7 @@ class Refusals:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._unknown = dict.fromkeys(schema.names, 0)
-        self._examples: dict[str, list[object]] = {name: [] for name in schema.names}
+        self._examples: dict[str, list[str]] = {name: [] for name in schema.names}
         self.rows = 0
 
     def __bool__(self) -> bool:
@@ -45,12 +45,14 @@ class Refusals:
 
     def note(self, name: str, rows: int, examples: Iterable[object] = ()) -> None:
         """Note that so many more rows of a column hold values without a code."""
+        self.note_written(name, rows, map(shown, examples))
+
+    def note_written(self, name: str, rows: int, examples: Iterable[str]) -> None:
+        """The same, with the values as messages show them."""
         self._unknown[name] += rows
-        known = self._examples[name]
-        if len(known) <= _SHOWN:
-            # Once each, whatever their type: 1 and 1.0 print differently.
-            fresh = {_shown(value): value for value in [*known, *examples]}
-            self._examples[name] = list(fresh.values())[: _SHOWN + 1]
+        if len(self._examples[name]) <= _SHOWN:
+            fresh = dict.fromkeys([*self._examples[name], *examples])
+            self._examples[name] = list(fresh)[: _SHOWN + 1]
 
     def raise_any(self) -> None:
         """Refuse the data if any value had no code: the first column in full, the rest by name."""
@@ -59,13 +61,14 @@ class Refusals:
             return
         first, *others = faulty
         attribute = self._schema[first]
-        shown = list(map(_shown, self._examples[first]))
-        listed = ", ".join(shown[:_SHOWN]) + (", …" if len(shown) > _SHOWN else "")
-        also = ", ".join(f"{name!r} ({self._unknown[name]} rows)" for name in others)
+        values = self._examples[first]
+        listed = ", ".join(values[:_SHOWN]) + (", …" if len(values) > _SHOWN else "")
+        listed_others = ", ".join(f"{name!r} ({self._unknown[name]} rows)" for name in others)
+        also = f"The same goes for {listed_others}. " if others else ""
         raise DataError(
             f"column {first!r}: {self._unknown[first]} of {self.rows} rows hold values that the "
             f"schema does not declare: {listed}. Declared is {attribute.describe()}. "
-            f"{_remedy(attribute, 'null' in shown)} {f'The same goes for {also}. ' if also else ''}"
+            f"{_remedy(attribute, 'null' in values)} {also}"
             f"(This message shows private values: do not publish it.)"
         )
 
@@ -127,10 +130,16 @@ def check_columns(schema: Schema, found: Iterable[object]) -> None:
         )
 
 
-def _shown(value: object) -> str:
-    missing = value is None or (isinstance(value, float) and math.isnan(value))
-    # By name, since pandas' markers of missing values must not make us import pandas.
-    return "null" if missing or type(value).__name__ in ("NAType", "NaTType") else repr(value)
+def is_missing(value: object) -> bool:
+    """Tell whether a Python object stands for a missing value."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True  # pandas' markers by name: they must not make us import pandas
+    return isinstance(value, float) and math.isnan(value)
+
+
+def shown(value: object) -> str:
+    """Write a value as messages show it."""
+    return "null" if is_missing(value) else repr(value)
 
 
 def _remedy(attribute: Attribute, nulls: bool) -> str:

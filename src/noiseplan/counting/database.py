@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 
 from noiseplan.counting.arrow import code_batches
 from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
-from noiseplan.counting.expressions import Column, literal
+from noiseplan.counting.expressions import Column, literal, quoted
+from noiseplan.counting.people import People
 from noiseplan.counting.streams import Block, Stream
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 _TEXT: Final = (".csv", ".tsv", ".txt")
 _PARQUET: Final = (".parquet", ".pq")
 _PACKED: Final = (".gz", ".zst")
+_NOBODY: Final = 2
 
 
-def stream_from_file(path: str | os.PathLike[str], schema: Schema) -> Stream:
+def stream_from_file(
+    path: str | os.PathLike[str], schema: Schema, people: People | None = None
+) -> Stream:
     """Open CSV (with a header line) or Parquet; globs are allowed.
 
     CSV is read as text, so that a code such as ``007`` keeps its zeros, and each text is then
@@ -42,10 +46,10 @@ def stream_from_file(path: str | os.PathLike[str], schema: Schema) -> Stream:
 
     def blocks() -> Iterator[Block]:
         with duckdb.connect() as connection, _refusals(name):
-            yield from _blocks(lambda: read(connection), schema, spelled, name)
+            yield from _blocks(lambda: read(connection), schema, people, spelled, name)
 
     with duckdb.connect() as connection, _refusals(name):
-        check_columns(schema, read(connection).columns)
+        _check_columns(read(connection), schema, people)
     return Stream(schema, blocks)
 
 
@@ -55,14 +59,16 @@ def is_relation(data: object) -> TypeGuard[DuckDBPyRelation]:
     return duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation)
 
 
-def stream_from_relation(relation: DuckDBPyRelation, schema: Schema) -> Stream:
+def stream_from_relation(
+    relation: DuckDBPyRelation, schema: Schema, people: People | None = None
+) -> Stream:
     """Open a relation; it is run on its own connection."""
 
     def blocks() -> Iterator[Block]:
         with _refusals("the relation"):
-            yield from _blocks(lambda: relation, schema, False, "the relation")
+            yield from _blocks(lambda: relation, schema, people, False, "the relation")
 
-    check_columns(schema, relation.columns)
+    _check_columns(relation, schema, people)
     return Stream(schema, blocks)
 
 
@@ -100,22 +106,39 @@ def _read_text(connection: DuckDBPyConnection, name: str) -> DuckDBPyRelation:
     )
 
 
+def _check_columns(relation: DuckDBPyRelation, schema: Schema, people: People | None) -> None:
+    check_columns(schema, relation.columns)
+    if people is not None:
+        people.check_column(relation.columns)
+
+
 def _blocks(
-    read: Callable[[], DuckDBPyRelation], schema: Schema, spelled: bool, source: str
+    read: Callable[[], DuckDBPyRelation],
+    schema: Schema,
+    people: People | None,
+    spelled: bool,
+    source: str,
 ) -> Iterator[Block]:
     """Stream the codes; values without one are counted to the end, and then looked up."""
     relation = read()
     types = dict(zip(relation.columns, map(str, relation.types), strict=True))
     columns = [Column(name, schema[name], types[name], spelled) for name in schema.names]
     codes = [f"{column.codes()} AS c{n}" for n, column in enumerate(columns)]
-    refusals = Refusals(schema)
-    with closing(code_batches(relation.project(", ".join(codes)), source)) as batches:
+    coded = relation.project(", ".join(codes))
+    if people is not None:
+        coded = _with_choice(relation.project(", ".join([*codes, _person(people)])), people)
+    refusals, nobody = Refusals(schema), 0
+    with closing(code_batches(coded, source)) as batches:
         for block in batches:
             refusals.rows += len(block[0])
-            for column, found in zip(columns, block, strict=True):
+            for column, found in zip(columns, block, strict=False):
                 unknown = found == column.refused if column.refused is not None else found[:0]
                 if unknown.any():
                     refusals.note(column.name, int(unknown.sum()))
+            if people is not None:
+                choice = block.pop()
+                nobody += int((choice == _NOBODY).sum())
+                block = [found[choice == 1] for found in block]
             if not refusals:
                 yield block
     for column in columns:
@@ -124,3 +147,29 @@ def _blocks(
             rows = without_code.project(column.quoted).limit(SEARCHED).fetchall()
             refusals.note(column.name, 0, [value for (value,) in rows])
     refusals.raise_any()
+    if people is not None:
+        people.refuse_nobody(nobody, refusals.rows)
+
+
+def _person(people: People) -> str:
+    return f"CAST({quoted(people.column)} AS VARCHAR) AS person"
+
+
+def _with_choice(coded: DuckDBPyRelation, people: People) -> DuckDBPyRelation:
+    """Add whether each record is among those chosen of its person.
+
+    Every record draws a number, the digest of a secret key and of the record: its person, its
+    codes, and its place among equal records of that person, which are interchangeable. So all
+    records draw differently, and yet every pass over the data, in whatever order they come, chooses
+    the same ones.
+    """
+    codes = [f"c{n}" for n in range(len(coded.columns) - 1)]
+    record = " || ',' || ".join([*codes, "place", "person"])
+    place = f"row_number() OVER (PARTITION BY person, {', '.join(codes)})"
+    draw = f"sha256('{people.key.hex()},' || {record})"
+    rank = f"row_number() OVER (PARTITION BY person ORDER BY {draw})"
+    choice = (
+        f"CASE WHEN person IS NULL THEN {_NOBODY} WHEN {rank} <= {people.cap} THEN 1 ELSE 0 END"
+    )
+    placed = coded.project(f"*, {place} AS place")
+    return placed.project(f"{', '.join(codes)}, CAST({choice} AS UTINYINT) AS choice")

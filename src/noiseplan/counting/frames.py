@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from noiseplan.counting.codes import (
-    Encoded,
-    Refusals,
-    check_columns,
-    encode_all,
-    encode_block,
-)
+from noiseplan.counting.codes import Encoded, Refusals, check_columns, encode_block
+from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Records
-from noiseplan.counting.streams import Block, Stream
+from noiseplan.counting.streams import Block, Stream, gathered
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Schema
 
@@ -28,7 +25,7 @@ _ORIGINS: Final = ("pandas", "polars", "pyarrow")
 _BATCH: Final = 1 << 17
 
 
-def source_from_frame(data: object, schema: Schema) -> Countable | None:
+def source_from_frame(data: object, schema: Schema, people: People | None) -> Countable | None:
     """Open a frame, or return None for what narwhals knows as none.
 
     Eager frames are encoded at once. Of lazy frames the schema's columns only are collected, those
@@ -41,32 +38,41 @@ def source_from_frame(data: object, schema: Schema) -> Countable | None:
         frame: object = nw.from_native(data, pass_through=True)
         if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
             return None
-        check_columns(schema, frame.collect_schema().names())
-        chosen = frame.select(list(schema.names))
+        found = frame.collect_schema().names()
+        chosen = frame.select(_columns(schema, people, found))
         origin = str(frame.implementation).lower()
         origin = origin if origin in _ORIGINS else ""
         if isinstance(chosen, nw.LazyFrame):
             native: Any = chosen.to_native()
             if hasattr(native, "collect_batches"):  # Polars since 1.34
-                return _stream(schema, lambda: native.collect_batches(chunk_size=_BATCH), origin)
+                read = partial(native.collect_batches, chunk_size=_BATCH)
+                return _source(schema, people, read, origin)
             chosen = chosen.collect()
+        return _source(schema, people, lambda: [chosen.to_native()], origin, whole=True)
     except NarwhalsError as error:  # two columns of one name, say
         raise DataError(f"cannot read the frame: {error}") from error
-    return Records(schema, encode_all(schema, _encoded(chosen, schema)), origin)
 
 
-def source_from_batches(data: object, schema: Schema) -> Countable | None:
+def source_from_batches(data: object, schema: Schema, people: People | None) -> Countable | None:
     """Open a PyArrow reader or dataset, or None for anything else."""
     arrow: Any = sys.modules.get("pyarrow")
     dataset: Any = sys.modules.get("pyarrow.dataset")
     if dataset is not None and isinstance(data, dataset.Dataset):
-        check_columns(schema, data.schema.names)
-        columns = list(schema.names)
-        return _stream(schema, lambda: data.to_batches(columns=columns), "pyarrow")
+        columns = _columns(schema, people, data.schema.names)
+        return _source(schema, people, lambda: data.to_batches(columns=columns), "pyarrow")
     if arrow is not None and isinstance(data, arrow.RecordBatchReader):
-        check_columns(schema, data.schema.names)
-        return _stream(schema, _once(data), "pyarrow")
+        _columns(schema, people, data.schema.names)
+        return _source(schema, people, _once(data), "pyarrow")
     return None
+
+
+def _columns(schema: Schema, people: People | None, found: list[str]) -> list[str]:
+    """Return the columns to read, or refuse data that lack one of them."""
+    check_columns(schema, found)
+    if people is None:
+        return list(schema.names)
+    people.check_column(found)
+    return list(dict.fromkeys([*schema.names, people.column]))
 
 
 def _once(reader: Iterable[object]) -> Callable[[], Iterable[object]]:
@@ -84,19 +90,41 @@ def _once(reader: Iterable[object]) -> Callable[[], Iterable[object]]:
     return read
 
 
-def _stream(schema: Schema, batches: Callable[[], Iterable[object]], origin: str) -> Stream:
+def _source(
+    schema: Schema,
+    people: People | None,
+    batches: Callable[[], Iterable[object]],
+    origin: str,
+    *,
+    whole: bool = False,
+) -> Countable:
+    """Make a stream of batches; or records, of what is in memory as a whole or has to be.
+
+    To choose among the records of a person, all of them must be known.
+    """
+    persons: list[NDArray[Any]] = []
+
     def blocks() -> Iterator[Block]:
         import narwhals.stable.v2 as nw
 
         refusals = Refusals(schema)
         for batch in batches():
             frame = nw.from_native(_as_frame(batch), eager_only=True)
-            block = encode_block(schema, _encoded(frame, schema), refusals)
+            columns = {name: _encode(frame.get_column(name), schema[name]) for name in schema.names}
+            block = encode_block(schema, columns, refusals)
+            if people is not None:
+                persons.append(_without_dictionary(frame.get_column(people.column)).to_numpy())
             if not refusals:  # what is refused is still looked through, to say how much it is
                 yield block
         refusals.raise_any()
 
-    return Stream(schema, blocks, origin)
+    if people is None and not whole:
+        return Stream(schema, blocks, origin)
+    columns = gathered(schema, blocks())
+    if people is not None:
+        chosen = people.chosen(np.concatenate(persons) if persons else np.empty(0))
+        columns = [codes[chosen] for codes in columns]
+    return Records(schema, columns, origin)
 
 
 def _as_frame(batch: Any) -> Any:
@@ -106,16 +134,20 @@ def _as_frame(batch: Any) -> Any:
     return batch
 
 
-def _encoded(frame: nw.DataFrame[Any], schema: Schema) -> dict[str, Encoded]:
-    return {name: _encode(frame.get_column(name), schema[name]) for name in schema.names}
-
-
 def _encode(series: nw.Series[Any], attribute: Attribute) -> Encoded:
     import narwhals.stable.v2 as nw
 
     series = _without_dictionary(series)
     if series.dtype == nw.String:
         return _encode_text(series, attribute)
+    if series.dtype.is_integer() and series.null_count():
+        # With nulls the array would be one of floats, in which large numbers run together.
+        encoded = Encoded.of(attribute, series.fill_null(0).to_numpy())
+        encoded.codes[series.is_null().to_numpy()] = attribute.null_code
+        return Encoded(encoded.codes, lambda places: series[places.tolist()].to_list())
+    if isinstance(series.dtype, nw.Datetime) and series.dtype.time_zone is not None:
+        # An array would forget the zone, and take noon here for noon in Greenwich.
+        return Encoded.of(attribute, np.array(series.to_list(), dtype=object))
     return Encoded.of(attribute, series.to_numpy())
 
 

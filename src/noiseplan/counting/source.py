@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from noiseplan.counting.codes import Encoded, check_columns, encode_all
 from noiseplan.counting.database import is_relation, stream_from_file, stream_from_relation
 from noiseplan.counting.frames import source_from_batches, source_from_frame
+from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Projectable
 from noiseplan.counting.records import Records
 from noiseplan.counting.tensor import CountTensor
@@ -25,7 +26,9 @@ _ACCEPTED = (
 )
 
 
-def open_source(data: object, schema: Schema) -> Projectable:
+def open_source(
+    data: object, schema: Schema, *, person: str | None = None, cap: int = 1
+) -> Projectable:
     """Open data for counting, and check every value against the schema.
 
     Parameters
@@ -43,11 +46,20 @@ def open_source(data: object, schema: Schema) -> Projectable:
         - a :class:`Projectable` with the same schema, which is returned as it is.
     schema
         The attributes to count; further columns of the data are not read.
+    person
+        The column that says whose record it is. Without it, every record is taken to be a person's
+        only one.
+    cap
+        The most records of one person that are counted; of a person with more, so many are chosen
+        at random. The price of a release must be that of `cap` records
+        (:func:`noiseplan.privacy.people.person_cost`).
 
     Raises
     ------
     DataError
-        When columns are missing, values were not declared, or the kind of data is not known.
+        When columns are missing, values were not declared, or the kind of data is not known. Files,
+        databases and lazy frames are checked as they are counted, by :func:`count_tables` before
+        anything is spent.
 
     Privacy
     -------
@@ -62,17 +74,19 @@ def open_source(data: object, schema: Schema) -> Projectable:
     [[1, 2]]
     """
     # Asked of the class first: on a lazy frame even looking for an attribute may run a query.
+    people = People.declared(person, cap)
     if hasattr(type(data), "marginals") and isinstance(data, Projectable):
+        _refuse_people(people, "data that are open already")
         return _with_schema(data, schema)
     if isinstance(data, str | os.PathLike):
-        return stream_from_file(data, schema)
+        return stream_from_file(data, schema, people)
     if isinstance(data, np.ndarray):
-        return _from_array(data, schema)
+        return _from_array(data, schema, people)
     if isinstance(data, Mapping):
-        return _from_mapping(data, schema)
+        return _from_mapping(data, schema, people)
     if is_relation(data):
-        return stream_from_relation(data, schema)
-    source = source_from_batches(data, schema) or source_from_frame(data, schema)
+        return stream_from_relation(data, schema, people)
+    source = source_from_batches(data, schema, people) or source_from_frame(data, schema, people)
     if source is None:
         raise DataError(f"cannot count a {type(data).__qualname__}; pass {_ACCEPTED}.")
     return source
@@ -87,14 +101,30 @@ def _with_schema(data: Projectable, schema: Schema) -> Projectable:
     return data
 
 
-def _from_mapping(data: Mapping[Any, Any], schema: Schema) -> Records:
+def _refuse_people(people: People | None, what: str) -> None:
+    if people is not None:
+        raise DataError(
+            f"{what} do not say whose each record is, so person={people.column!r} cannot be "
+            f"followed; pass the records with that column, or bound them beforehand."
+        )
+
+
+def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: People | None) -> Records:
     check_columns(schema, data)
-    arrays = {name: _as_column(name, data[name]) for name in schema.names}
+    names = list(schema.names)
+    if people is not None:
+        people.check_column(list(map(str, data)))
+        names = list(dict.fromkeys([*names, people.column]))
+    arrays = {name: _as_column(name, data[name]) for name in names}
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns must have one length, got {lengths}.")
-    encoded = {name: Encoded.of(schema[name], values) for name, values in arrays.items()}
-    return Records(schema, encode_all(schema, encoded))
+    encoded = {name: Encoded.of(schema[name], arrays[name]) for name in schema.names}
+    columns = encode_all(schema, encoded)
+    if people is not None:
+        chosen = people.chosen(arrays[people.column])
+        columns = [codes[chosen] for codes in columns]
+    return Records(schema, columns)
 
 
 def _as_column(name: str, values: Any) -> NDArray[Any]:
@@ -118,9 +148,10 @@ def _as_array(values: Any) -> Any:
     return np.array(values if whole else list(values), dtype=object)
 
 
-def _from_array(data: NDArray[Any], schema: Schema) -> Projectable:
+def _from_array(data: NDArray[Any], schema: Schema, people: People | None) -> Projectable:
     if data.dtype.names is not None:
-        return _from_mapping({name: data[name] for name in data.dtype.names}, schema)
+        return _from_mapping({name: data[name] for name in data.dtype.names}, schema, people)
+    _refuse_people(people, "arrays of codes and of counts")
     if data.ndim == 2 and data.shape[1] == len(schema) and data.dtype.kind in "iu":
         # Copies: the caller may change the array later.
         return Records(schema, [column.copy() for column in data.T])

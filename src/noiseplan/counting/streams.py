@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias, final
 
 import numpy as np
@@ -68,11 +68,19 @@ class Stream(Countable):
             rows += len(block[0])
             self._few = self._few and rows * width <= _KEPT_BYTES
             if self._few:
-                kinds = map(code_dtype, self.schema.shape)
-                kept.append([codes.astype(kind) for codes, kind in zip(block, kinds, strict=True)])
+                kept.append([codes.copy() for codes in block])
             else:
                 kept.clear()
         if self._few:
-            empty = [np.empty(0, dtype=code_dtype(size)) for size in self.schema.shape]
-            columns = zip(*(kept or [empty]), strict=True)
-            self._records = Records(self.schema, [np.concatenate(c) for c in columns], self.origin)
+            self._records = Records(self.schema, gathered(self.schema, kept), self.origin)
+
+
+def gathered(schema: Schema, blocks: Iterable[Block]) -> list[NDArray[np.unsignedinteger]]:
+    """Return all records in one block."""
+    parts: list[list[NDArray[np.unsignedinteger]]] = [
+        [np.empty(0, dtype=code_dtype(size))] for size in schema.shape
+    ]
+    for block in blocks:
+        for part, codes in zip(parts, block, strict=True):
+            part.append(codes.astype(part[0].dtype, copy=False))
+    return [np.concatenate(part) for part in parts]

@@ -1,0 +1,81 @@
+"""From a record to a person: what a release costs someone who has several records.
+
+A plan is priced for one record, pcost = max_r e_rᵀCe_r with the cost matrix C = BᵀΣ⁻¹B. When a
+person may have up to k records, neighbouring data sets differ by all of them.
+
+Gaussian noise, and the discrete Gaussian
+    Adding or removing the records r_1, …, r_m of one person, m ≤ k, moves the data vector by
+    d = Σ_j e_{r_j} up or down, and the cost of the move is its squared length ‖d‖²_C = dᵀCd. By the
+    triangle inequality
+
+        ‖d‖_C ≤ Σ_j ‖e_{r_j}‖_C ≤ m √pcost ≤ k √pcost,      so the cost is at most k² pcost,
+
+    with equality when all k records lie in one cell of the largest diagonal entry: no smaller
+    factor holds without a promise that a person's records differ. Both kinds of noise are priced by
+    that length alone: N(Bx, Σ) and N(Bx + Bd, Σ) are told apart as N(0, 1) and N(‖d‖_C, 1), and for
+    the discrete Gaussian the Rényi divergence of order α is at most α‖d‖²_C/2 for every integer
+    shift (Canonne, Kamath and Steinke 2020, Proposition 5, one coordinate at a time). Hence
+    μ_person = k μ, ρ_person = k² ρ.
+
+Laplace noise
+    The same with the L₁ norm, which is priced linearly: ε_person = k ε.
+
+Random choice of the k records
+    When a person with more records keeps k of them, drawn at random, let S be the choices of all
+    others. They are drawn without regard to this person, so S has one law P for both neighbours,
+    and the releases are mixtures ∫ M_S dP and ∫ M'_S dP with the bound above for every S. Hockey-
+    stick divergences are jointly convex and Rényi divergences jointly quasi-convex, so the mixtures
+    keep the bound: choosing costs nothing. Nor may it gain: amplification by sampling is not
+    claimed.
+
+Replacing a person
+    Not covered for k > 1: the number of records may then change with the person, while plans for
+    ``neighbours="replace"`` take the total to be public.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from fractions import Fraction
+from typing import SupportsIndex
+
+from noiseplan.errors import BudgetError
+from noiseplan.privacy.rounding import fraction_down, fraction_up
+
+
+def person_cost(cost: float, max_rows: SupportsIndex, *, pure: bool = False) -> float:
+    """The cost to a person with up to `max_rows` records of what costs one record `cost`.
+
+    Rounded up: `max_rows²` times pcost, μ² or ρ; with `pure`, `max_rows` times ε.
+
+    Examples
+    --------
+    >>> person_cost(0.5, 3), person_cost(0.5, 3, pure=True)
+    (4.5, 1.5)
+    """
+    factor = _factor(max_rows, pure)
+    return fraction_up(Fraction(cost) * factor) if math.isfinite(cost) else cost
+
+
+def record_cost(allowed: float, max_rows: SupportsIndex, *, pure: bool = False) -> float:
+    """What one record may cost, so that a person with up to `max_rows` is within `allowed`.
+
+    Rounded down, so that `person_cost(record_cost(allowed, k), k) <= allowed` for every k.
+
+    Examples
+    --------
+    >>> record_cost(4.5, 3), person_cost(record_cost(1.0, 3), 3) <= 1.0
+    (0.5, True)
+    """
+    factor = _factor(max_rows, pure)
+    return fraction_down(Fraction(allowed) / factor) if math.isfinite(allowed) else allowed
+
+
+def _factor(max_rows: SupportsIndex, pure: bool) -> int:
+    if isinstance(max_rows, bool) or not isinstance(max_rows, SupportsIndex):
+        raise BudgetError(f"max_rows is a whole number of records, as in 3; got {max_rows!r}")
+    rows = operator.index(max_rows)
+    if rows < 1:
+        raise BudgetError(f"max_rows: a person has at least 1 record, as in max_rows=1; got {rows}")
+    return rows if pure else rows * rows

@@ -97,4 +97,4 @@ def least_worst(workload: Array, targets: Array) -> float:
     """min over X with diag X ≤ 1 of the largest variance in units of its target."""
     x = cp.Variable((workload.shape[1],) * 2, PSD=True)
     parts = [cp.matrix_frac(row, x) / c for row, c in zip(workload, targets, strict=True)]
-    return solved(cp.Problem(cp.Minimize(cp.maximum(*parts)), [cp.diag(x) <= 1]), 1e-8)
+    return solved(cp.Problem(cp.Minimize(cp.max(cp.hstack(parts))), [cp.diag(x) <= 1]), 1e-7)

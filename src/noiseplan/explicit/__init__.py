@@ -8,6 +8,10 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 | module | one idea |
 | --- | --- |
 | `reduction` | cells no query tells apart are one cell |
-| `namespace`, `halves`, `mixing` | array libraries; mirror symmetry; faster fixed points |
+| `namespace`, `halves`, `mixing` | array libraries; mirror symmetry; fixed points that climb |
 | `optimum` | the least total variance, with its certificate |
+| `demands`, `balance`, `interior` | rows with targets; the best covariance for prices; the prices |
+| `fitness` | the least cost that meets targets, the smallest scaling within a budget |
+| `profiles` | what each cell pays, the kindest of the optima, what is free |
+| `sm2`, `correlated`, `identity_sum` | the published solver, mechanism and closed forms |
 """

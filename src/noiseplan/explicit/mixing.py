@@ -1,4 +1,9 @@
-"""Anderson mixing: a fixed point found in a few steps from the differences of the last ones."""
+"""Fixed points that climb, made faster by Anderson mixing.
+
+A multiplicative update x ← x · e^{f(x)} of positive weights climbs a concave function slowly but
+surely. The differences of its last steps say where it is going: one jumps there, and goes back to
+half a plain step where the jump led downhill.
+"""
 
 from __future__ import annotations
 
@@ -10,36 +15,46 @@ from noiseplan.explicit.namespace import AnyArray
 
 # Directions this much weaker than the strongest are noise, not memory.
 INDEPENDENT = 1e-10
+# A value lower than before by less than this is rounding.
+DOWNHILL = 1e-9
 
 
 @dataclass(eq=False)
-class Mixing:
-    """The last points x and residuals f of x ← x + f(x).
+class Ascent:
+    """The last points x and residuals f of x ← x + f(x), where x are logarithms of weights.
 
     The next point is x + f − (ΔX + ΔF)γ, where γ makes the mixed residual f − ΔFγ least, in a norm
-    with given weights.
+    with given weights. No coordinate moves farther than `farthest` at once.
     """
 
     memory: int
+    farthest: float
     points: list[AnyArray] = field(default_factory=list)
     residuals: list[AnyArray] = field(default_factory=list)
+    highest: float = 0.0
 
-    def next(self, point: AnyArray, residual: AnyArray, weights: AnyArray) -> AnyArray:
-        """The point to try after `point`, whose residual is given."""
+    def next(self, point: AnyArray, value: float, residual: AnyArray, norm: AnyArray) -> AnyArray:
+        """The point to try after `point`, whose value and residual are given."""
+        if value < self.highest * (1.0 - DOWNHILL):
+            back = self.points[-1] + 0.5 * self.residuals[-1]
+            self.points, self.residuals, self.highest = [], [], 0.0
+            return back
+        self.highest = value
         self.points = [*self.points, point][-self.memory :]
         self.residuals = [*self.residuals, residual][-self.memory :]
+        move = (self._mixed(norm) - point).clip(min=-self.farthest, max=self.farthest)
+        return point + move
+
+    def _mixed(self, norm: AnyArray) -> AnyArray:
+        point, residual = self.points[-1], self.residuals[-1]
         moved = [b - a for a, b in zip(self.points, self.points[1:], strict=False)]
         changed = [b - a for a, b in zip(self.residuals, self.residuals[1:], strict=False)]
         ahead = point + residual
         if not changed:
             return ahead
-        normal = np.array([[float((weights * a * b).sum()) for b in changed] for a in changed])
-        right = np.array([float((weights * a * residual).sum()) for a in changed])
+        normal = np.array([[float((norm * a * b).sum()) for b in changed] for a in changed])
+        right = np.array([float((norm * a * residual).sum()) for a in changed])
         mix = np.linalg.lstsq(normal, right, rcond=INDEPENDENT)[0]
         for share, dx, df in zip(mix, moved, changed, strict=True):
             ahead = ahead - float(share) * (dx + df)
         return ahead
-
-    def forget(self) -> None:
-        """Start anew, after a step that went wrong."""
-        self.points, self.residuals = [], []

@@ -33,7 +33,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.explicit.halves import Halves
-from noiseplan.explicit.mixing import Mixing
+from noiseplan.explicit.mixing import Ascent
 from noiseplan.explicit.namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.explicit.reduction import Reduction
 from noiseplan.matrices.base import Array
@@ -152,8 +152,7 @@ class _Climb:
     def run(self, steps: int, watch: Watch) -> int:
         """Climb until the gap closes; the steps taken."""
         xp = namespace_of(self.members)
-        mixing, top = Mixing(MEMORY), (xp.log(self.weights), 0.0, xp.log(self.weights))
-        point = top[0]
+        ascent, point = Ascent(MEMORY, FARTHEST), xp.log(self.weights)
         for step in range(1, steps + 1):
             weights = xp.exp(point)
             weights = weights / (self.members * weights).sum()
@@ -162,14 +161,7 @@ class _Climb:
             if self.value <= self.bound * (1.0 + self.tolerance) or spread <= ROUNDING:
                 return step
             residual = FULL_STEP * xp.log(diagonal.clip(min=1e-300))
-            if bound < top[1] * (1.0 - 1e-9):  # overshot: back to the top, on with half a step
-                mixing.forget()
-                point = top[0] + top[2] / FULL_STEP
-                top = (point, 0.0, top[2])
-                continue
-            top = (point, bound, residual)
-            ahead = mixing.next(point, residual, self.members * weights)
-            point = point + (ahead - point).clip(min=-FARTHEST, max=FARTHEST)
+            point = ascent.next(point, bound, residual, self.members * weights)
             point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
         return steps
 

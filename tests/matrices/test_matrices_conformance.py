@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError
 from noiseplan.matrices import (
+    CentringMatrix,
     DenseMatrix,
     IdentityMatrix,
     Matrix,
@@ -18,6 +19,7 @@ from noiseplan.matrices import (
     RangesMatrix,
     StackMatrix,
     TotalMatrix,
+    UncentringMatrix,
 )
 from noiseplan.queries import Levels
 from noiseplan.schema import Ordinal
@@ -52,6 +54,11 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
         yield f"prefix-{n}", PrefixMatrix(n), brute_prefix(n)
         yield f"ranges-{n}", RangesMatrix(n), brute_ranges(n)
         yield f"dense-{n}", DenseMatrix(any_rows), any_rows
+        centred = n * brute_identity(n) - 1.0
+        yield f"centring-{n}", CentringMatrix(n), centred
+        yield f"centring-scaled-{n}", CentringMatrix(n, 0.25), 0.25 * centred
+        undone = np.column_stack([np.full(n, 1.0 / n), centred / (0.25 * n * n)])
+        yield f"uncentring-{n}", UncentringMatrix(n, 0.25), undone
         yield (
             f"stack-{n}",
             StackMatrix((DenseMatrix(any_rows), RangesMatrix(n), TotalMatrix(n), PrefixMatrix(n))),
@@ -122,6 +129,11 @@ def test_quadratic_rows(matrix: Matrix, dense: NDArray[np.float64], seed: int) -
     expected = [row @ s @ row for row in dense]
     np.testing.assert_allclose(matrix.quadratic_rows(s), expected, rtol=0, atol=1e-11)
     np.testing.assert_array_equal(s, before)
+
+
+@every_matrix
+def test_row_squares(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    np.testing.assert_allclose(matrix.row_squares(), (dense**2).sum(axis=1), atol=1e-11)
 
 
 @every_matrix

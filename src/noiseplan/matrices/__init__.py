@@ -8,10 +8,12 @@ from noiseplan.matrices.basic import (
     RangesMatrix,
     TotalMatrix,
 )
+from noiseplan.matrices.centring import CentringMatrix, UncentringMatrix
 from noiseplan.matrices.kronecker import kronecker_apply, kronecker_dense
 from noiseplan.matrices.stack import StackMatrix
 
 __all__ = [
+    "CentringMatrix",
     "DenseMatrix",
     "IdentityMatrix",
     "Matrix",
@@ -19,6 +21,7 @@ __all__ = [
     "RangesMatrix",
     "StackMatrix",
     "TotalMatrix",
+    "UncentringMatrix",
     "kronecker_apply",
     "kronecker_dense",
 ]

@@ -44,6 +44,10 @@ class Matrix(ABC):
     def take(self, rows: NDArray[np.intp]) -> Array:
         """Some rows, as numbers (len(rows) × columns); negative numbers count from the end."""
 
+    def row_squares(self) -> Array:
+        """diag(W Wᵀ): the squared length of every row."""
+        return self.quadratic_rows(np.eye(self.shape[1]))
+
     def dense(self, limit: int = DENSE_LIMIT) -> Array:
         """All rows, as numbers; refused beyond `limit` numbers."""
         rows, columns = self.shape

@@ -42,6 +42,9 @@ class IdentityMatrix(Matrix):
     def quadratic_rows(self, s: Array) -> Array:
         return np.diagonal(s).copy()
 
+    def row_squares(self) -> Array:
+        return np.ones(self.size)
+
     def take(self, rows: NDArray[np.intp]) -> Array:
         values = np.arange(self.size)
         taken: Array = (values == values[rows][:, None]).astype(float)
@@ -78,6 +81,9 @@ class TotalMatrix(Matrix):
     def quadratic_rows(self, s: Array) -> Array:
         return np.array([s.sum()])
 
+    def row_squares(self) -> Array:
+        return np.array([float(self.size)])
+
     def take(self, rows: NDArray[np.intp]) -> Array:
         return np.ones((1, self.size))[rows]
 
@@ -112,6 +118,9 @@ class PrefixMatrix(Matrix):
 
     def quadratic_rows(self, s: Array) -> Array:
         return np.diagonal(np.cumsum(np.cumsum(s, axis=0), axis=1)).copy()
+
+    def row_squares(self) -> Array:
+        return np.arange(1.0, self.size + 1.0)
 
     def take(self, rows: NDArray[np.intp]) -> Array:
         values = np.arange(self.size)
@@ -164,6 +173,10 @@ class RangesMatrix(Matrix):
         start, stop = self._bounds
         return c[stop, stop] - c[start, stop] - c[stop, start] + c[start, start]
 
+    def row_squares(self) -> Array:
+        start, stop = self._bounds
+        return (stop - start).astype(np.float64)
+
     def take(self, rows: NDArray[np.intp]) -> Array:
         start, stop = (bound[rows][:, None] for bound in self._bounds)
         values = np.arange(self.size)
@@ -208,6 +221,10 @@ class DenseMatrix(Matrix):
 
     def quadratic_rows(self, s: Array) -> Array:
         result: Array = np.einsum("ri,ri->r", self.values @ s, self.values)
+        return result
+
+    def row_squares(self) -> Array:
+        result: Array = np.einsum("ri,ri->r", self.values, self.values)
         return result
 
     def take(self, rows: NDArray[np.intp]) -> Array:

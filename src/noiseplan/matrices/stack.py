@@ -50,6 +50,9 @@ class StackMatrix(Matrix):
     def quadratic_rows(self, s: Array) -> Array:
         return np.concatenate([block.quadratic_rows(s) for block in self.blocks])
 
+    def row_squares(self) -> Array:
+        return np.concatenate([block.row_squares() for block in self.blocks])
+
     def take(self, rows: NDArray[np.intp]) -> Array:
         wanted = np.arange(self.shape[0])[rows]
         taken = np.empty((len(wanted), self.shape[1]))

@@ -11,12 +11,15 @@ the split oblique, and better.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.matrices import CentringMatrix, StackMatrix, TotalMatrix, UncentringMatrix
 from noiseplan.matrices.base import Array, Matrix
 
 # Squared norms this much smaller than what their factors could make are taken for rounding.
@@ -25,9 +28,104 @@ ROUNDING = 1e-26
 INVERTED = 1e-7
 
 
+# From so many values on, a plain attribute is centred by formula instead of by a matrix.
+WIDE = 257
+# Quadratic forms are computed from sums and differences; below this share nothing but rounding is
+# left of them.
+EVEN = 1e-14
+
+
+class Basis(ABC):
+    """U, τ and V of one attribute."""
+
+    @staticmethod
+    def orthogonal(size: int) -> Basis:
+        """UᵀU = I − 11ᵀ/n and τ = 1/n (ResidualPlanner)."""
+        return MatrixBasis.orthogonal(size) if size < WIDE else WideBasis(size, 1.0 / size)
+
+    @staticmethod
+    def integer(size: int) -> Basis:
+        """nI − 11ᵀ: the same residual measured by integers, with as many numbers as values.
+
+        U†U = I − 11ᵀ/n, and VVᵀ = (I − 11ᵀ/n)/n²: with n² times the variance it is the orthogonal
+        basis over again (ResidualPlanner+, Algorithm 3).
+        """
+        return MatrixBasis.integer(size) if size < WIDE else WideBasis(size)
+
+    @staticmethod
+    def from_rows(measure: Array, groups: IntArray | None = None) -> Basis:
+        """The basis measured by U over groups of values (each value its own group by default).
+
+        Raises `numpy.linalg.LinAlgError` where M is singular for all that numbers can tell.
+        """
+        return MatrixBasis.from_rows(measure, groups)
+
+    if TYPE_CHECKING:  # fields of some bases, formulas of others
+
+        @property
+        def size(self) -> int:
+            """Values of the attribute."""
+
+        @property
+        def rows(self) -> int:
+            """Numbers that are measured."""
+
+        @property
+        def measure(self) -> Array | Matrix:
+            """U, rows × n."""
+
+        @property
+        def centre(self) -> Array:
+            """τ."""
+
+        @property
+        def recover(self) -> Array:
+            """V, n × rows, as numbers."""
+
+        @property
+        def forward(self) -> Array | Matrix:
+            """M = [1ᵀ; U]: counts to sum and residual."""
+
+        @property
+        def inverse(self) -> Array | Matrix:
+            """T = [τ | V]: sum and residual back to counts."""
+
+        @property
+        def gram(self) -> Array:
+            """UᵀU, n × n: what one record's value costs against another's."""
+
+        @property
+        def lowest(self) -> float:
+            """γ, the smallest entry of UᵀU, at most zero."""
+
+        @property
+        def sensitivity(self) -> float:
+            """β, the largest squared column norm of U (zero when nothing is measured)."""
+
+        @property
+        def spread_trace(self) -> float:
+            """tr VVᵀ."""
+
+    @abstractmethod
+    def residual_rows(self, factor: Matrix) -> Array:
+        """(WVVᵀWᵀ)_qq of every row of a factor; zero where it is no more than rounding.
+
+        A row that gives every value the same weight asks for the sum alone, and has exactly zero.
+        """
+
+    @abstractmethod
+    def split(self, factor: Matrix) -> Array:
+        """[Wτ | WV], as numbers."""
+
+    @abstractmethod
+    def spans(self, factor: Matrix) -> bool:
+        """Whether W = (Wτ)1ᵀ + (WV)U, so that the factor can be answered from this basis."""
+
+
+@final
 @dataclass(frozen=True, eq=False)
-class Basis:
-    """U (rows × n), τ (n) and V (n × rows) of one attribute.
+class MatrixBasis(Basis):
+    """U (rows × n), τ (n) and V (n × rows) as numbers.
 
     Values that are never told apart may share columns of U; then I = τ1ᵀ + VU holds for every
     factor that does not tell them apart, which `spans` checks.
@@ -38,7 +136,7 @@ class Basis:
     recover: Array
 
     @classmethod
-    def orthogonal(cls, size: int) -> Basis:
+    def orthogonal(cls, size: int) -> MatrixBasis:
         """An orthonormal basis of 1^⊥: U Uᵀ = I, UᵀU = I − 11ᵀ/n, τ = 1/n (ResidualPlanner).
 
         The rows are those of the Householder reflection that takes 1/√n to the first unit vector.
@@ -51,21 +149,14 @@ class Basis:
         return cls(rows, np.full(size, 1.0 / size), np.ascontiguousarray(rows.T))
 
     @classmethod
-    def integer(cls, size: int) -> Basis:
-        """nI − 11ᵀ: the same residual measured by integers, with as many numbers as values.
-
-        U†U = I − 11ᵀ/n, and VVᵀ = (I − 11ᵀ/n)/n²: with n² times the variance it is the orthogonal
-        basis over again (ResidualPlanner+, Algorithm 3).
-        """
+    def integer(cls, size: int) -> MatrixBasis:
+        """nI − 11ᵀ."""
         centred = size * np.eye(size) - 1.0
         return cls(centred, np.full(size, 1.0 / size), centred / size**2)
 
     @classmethod
-    def from_rows(cls, measure: Array, groups: IntArray | None = None) -> Basis:
-        """The basis measured by U over groups of values (each value its own group by default).
-
-        Raises `numpy.linalg.LinAlgError` where M is singular for all that numbers can tell.
-        """
+    def from_rows(cls, measure: Array, groups: IntArray | None = None) -> MatrixBasis:
+        """U over groups of values; refuses one that does not determine them."""
         count = measure.shape[1]
         matrix = np.vstack([np.ones(count), measure])
         inverse = np.linalg.inv(matrix)
@@ -86,22 +177,22 @@ class Basis:
 
     @cached_property
     def forward(self) -> Array:
-        """M = [1ᵀ; U]: counts to sum and residual."""
         return np.vstack([np.ones(self.size), self.measure])
 
     @cached_property
     def inverse(self) -> Array:
-        """T = [τ | V]: sum and residual back to counts."""
         return np.column_stack([self.centre, self.recover])
 
     @cached_property
     def gram(self) -> Array:
-        """UᵀU, n × n: what one record's value costs against another's."""
         return self.measure.T @ self.measure
 
     @cached_property
+    def lowest(self) -> float:
+        return float(np.min(self.gram, initial=0.0))
+
+    @cached_property
     def sensitivity(self) -> float:
-        """β, the largest squared column norm of U (zero when nothing is measured)."""
         return float(np.max(np.einsum("ri,ri->i", self.measure, self.measure), initial=0.0))
 
     @cached_property
@@ -109,12 +200,97 @@ class Basis:
         """VVᵀ, n × n: the noise of the residual part, in counts."""
         return self.recover @ self.recover.T
 
+    @property
+    def spread_trace(self) -> float:
+        return float(np.trace(self.spread))
+
+    def residual_rows(self, factor: Matrix) -> Array:
+        return without_rounding(
+            factor.quadratic_rows(self.spread), self.spread_trace * factor.row_squares()
+        )
+
+    def split(self, factor: Matrix) -> Array:
+        return factor.matmul(self.inverse)
+
     def spans(self, factor: Matrix) -> bool:
-        """Whether W = (Wτ)1ᵀ + (WV)U, so that the factor can be answered from this basis."""
         if self.rows == self.size - 1:
             return True
         lost = np.eye(self.size) - self.inverse @ self.forward
-        length = np.sqrt(factor.quadratic_rows(np.eye(self.size)))[:, None]
+        length = np.sqrt(factor.row_squares())[:, None]
         # A few columns at a time: a factor may have half a million rows.
         blocks = (lost[:, start : start + 32] for start in range(0, self.size, 32))
         return all((np.abs(factor.matmul(block)) <= 1e-9 * length).all() for block in blocks)
+
+
+@final
+@dataclass(frozen=True)
+class WideBasis(Basis):
+    """scale · (nI − 11ᵀ) by formula, for plain attributes of many values: no n × n numbers."""
+
+    size: int
+    scale: float = 1.0
+
+    @property
+    def rows(self) -> int:
+        return self.size
+
+    @property
+    def measure(self) -> Matrix:
+        return CentringMatrix(self.size, self.scale)
+
+    @property
+    def centre(self) -> Array:
+        return np.full(self.size, 1.0 / self.size)
+
+    @property
+    def recover(self) -> Array:
+        return self.split_identity()[:, 1:]
+
+    @property
+    def forward(self) -> Matrix:
+        return StackMatrix((TotalMatrix(self.size), self.measure))
+
+    @property
+    def inverse(self) -> Matrix:
+        return UncentringMatrix(self.size, self.scale)
+
+    @property
+    def gram(self) -> Array:
+        return self.measure.gram()
+
+    @property
+    def _unit(self) -> float:
+        """UᵀU = unit · (I − 11ᵀ/n)."""
+        return (self.scale * self.size) ** 2
+
+    @property
+    def lowest(self) -> float:
+        return -self._unit / self.size
+
+    @property
+    def sensitivity(self) -> float:
+        return self._unit * (self.size - 1) / self.size
+
+    @property
+    def spread_trace(self) -> float:
+        return (self.size - 1) / self._unit
+
+    def residual_rows(self, factor: Matrix) -> Array:
+        squares = factor.row_squares()
+        sums = factor.matmul(np.ones((self.size, 1)))[:, 0]
+        return without_rounding(squares - sums**2 / self.size, squares) / self._unit
+
+    def split(self, factor: Matrix) -> Array:
+        return factor.matmul(self.split_identity())
+
+    def split_identity(self) -> Array:
+        """[τ | V] as numbers; refused where they are too many."""
+        return self.inverse.dense()
+
+    def spans(self, factor: Matrix) -> bool:
+        return True
+
+
+def without_rounding(squares: Array, scale: Array) -> Array:
+    """Zero where a square is no more than rounding can make of what it was computed from."""
+    return np.where(squares <= EVEN * scale, 0.0, squares)

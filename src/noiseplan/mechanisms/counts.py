@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError
-from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices import CentringMatrix, Matrix, kronecker_apply
 from noiseplan.matrices.base import Array
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
@@ -26,12 +26,14 @@ def batch_last(counts: NDArray[np.number]) -> Array:
     return np.ascontiguousarray(flat.T).reshape(*counts.shape[1:], len(counts))
 
 
-def largest_entry(rows: Sequence[Array]) -> int:
+def largest_entry(rows: Sequence[Array | Matrix]) -> int:
     """∏ max |U_i|: the most one record can change a number of (⊗U_i)x."""
-    return prod(int(np.abs(u).max(initial=0)) for u in rows)
+    return prod(
+        u.shape[1] if isinstance(u, Matrix) else int(np.abs(u).max(initial=0)) for u in rows
+    )
 
 
-def integer_residuals(rows: Sequence[Array], counts: NDArray[np.number]) -> IntArray:
+def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]) -> IntArray:
     """(⊗U_i) x for integer U_i and counts, without rounding, the batch last.
 
     Every partial sum is at most (∏ max |U_i|) · Σ|x| in size. Below 2⁵³ floating-point products are
@@ -54,6 +56,9 @@ def integer_residuals(rows: Sequence[Array], counts: NDArray[np.number]) -> IntA
         )
     exact = np.moveaxis(counts.astype(np.int64), 0, -1)
     for axis, u in enumerate(rows):
-        applied = np.tensordot(u.astype(np.int64), exact, axes=(1, axis))
-        exact = np.moveaxis(applied, 0, axis)
+        first = np.moveaxis(exact, axis, 0)
+        if isinstance(u, CentringMatrix):
+            exact = np.moveaxis(u.centred(first), 0, axis)
+        else:
+            exact = np.moveaxis(np.tensordot(np.asarray(u, np.int64), first, axes=1), 0, axis)
     return np.ascontiguousarray(exact)

@@ -16,8 +16,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_apply, kronecker_dense
-from noiseplan.matrices.base import Array, Matrix
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import subset_patterns
 from noiseplan.queries import Query
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from noiseplan.mechanisms.residual import ResidualMechanism
 
 COVARIANCE_LIMIT = 50_000_000
-# Quadratic forms are computed from sums and differences; below this share nothing but rounding is
-# left of them.
-EVEN = 1e-14
 
 
 def row_variances(mechanism: ResidualMechanism, query: Query) -> Array:
@@ -38,18 +34,8 @@ def row_variances(mechanism: ResidualMechanism, query: Query) -> Array:
     for name, factor in zip(query.attributes, query.matrices(), strict=True):
         basis = mechanism.basis(name)
         summed = factor.matmul(basis.centre[:, None])[:, 0] ** 2
-        pairs.append(np.column_stack([summed, _residual_rows(factor, basis)]))
+        pairs.append(np.column_stack([summed, basis.residual_rows(factor)]))
     return kronecker_apply(pairs, _sigma2_tensor(mechanism, query.attributes)[..., None]).ravel()
-
-
-def _residual_rows(factor: Matrix, basis: Basis) -> Array:
-    """(WVVᵀWᵀ)_qq of every row; zero where it is no more than rounding.
-
-    A row that gives every value the same weight asks for the sum alone, and has exactly zero.
-    """
-    squares = factor.quadratic_rows(basis.spread)
-    scale = np.trace(basis.spread) * factor.quadratic_rows(np.eye(basis.size))
-    return np.where(squares <= EVEN * scale, 0.0, squares)
 
 
 def row_covariances(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
@@ -98,7 +84,7 @@ def _split(mechanism: ResidualMechanism, query: Query, name: str) -> Array:
     """[Wτ | WV] of the query's factor; the number one where the query sums over the attribute."""
     if name not in query.factors:
         return np.ones((1, 1))
-    return query.factors[name].matrix(mechanism.schema[name]).matmul(mechanism.basis(name).inverse)
+    return mechanism.basis(name).split(query.factors[name].matrix(mechanism.schema[name]))
 
 
 def _dense_covariance(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:

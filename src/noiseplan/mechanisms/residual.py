@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.errors import PlanError
-from noiseplan.matrices import kronecker_apply, kronecker_dense
+from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
@@ -145,16 +145,18 @@ class ResidualMechanism:
         factors = query.matrices()
         tensor = self.coordinates(measured, sets)
         bases = self._bases(sets[0])
-        steps, after = [], []
+        steps: list[Array | Matrix] = []
+        after = []
         for factor, basis in zip(factors, bases, strict=True):
             # W T as one small matrix; a factor with more rows than values is applied afterwards.
-            tall = factor.shape[0] > factor.shape[1]
-            steps.append(basis.inverse if tall else factor.matmul(basis.inverse))
-            after.append(factor if tall else None)
+            inverse = basis.inverse
+            late = isinstance(inverse, Matrix) or factor.shape[0] > factor.shape[1]
+            steps.append(inverse if late else basis.split(factor))
+            after.append(factor if late else None)
         result = kronecker_apply(steps, tensor)
-        for axis, late in enumerate(after):
-            if late is not None:
-                result = np.moveaxis(late.matmul(np.moveaxis(result, axis, 0)), 0, axis)
+        for axis, factor_left in enumerate(after):
+            if factor_left is not None:
+                result = np.moveaxis(factor_left.matmul(np.moveaxis(result, axis, 0)), 0, axis)
         return result
 
     def answer(self, measured: Measurements, query: Query) -> Array:

@@ -66,12 +66,12 @@ def _needs(mechanism: ResidualMechanism, query: Query, names: Sequence[str]) -> 
     if query.joint is not None:
         bases = {n: mechanism.basis(n) for n in query.attributes}
         sizes = [
-            np.trace(b.spread) if n in names else b.centre @ b.centre for n, b in bases.items()
+            b.spread_trace if n in names else float(b.centre @ b.centre) for n, b in bases.items()
         ]
         largest = float((query.joint**2).sum() * np.prod(sizes))
         return float((recovery(mechanism, query, names) ** 2).sum()) > ROUNDING * largest
     for name, factor in zip(query.attributes, query.matrices(), strict=True):
-        size = factor.quadratic_rows(np.eye(factor.shape[1]))
+        size = factor.row_squares()
         centre = mechanism.basis(name).centre
         if name in names:  # rows that give every value the same weight ask for the sum alone
             uneven = size - factor.matmul(np.ones((len(centre), 1)))[:, 0] ** 2 / len(centre)

@@ -6,7 +6,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray, combination_rows
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.design import Design
@@ -24,7 +24,7 @@ def role_bases(design: Design, rows: dict[int, Array], integer: bool = False) ->
             result[r] = shared.setdefault(role.size, make(role.size))
         else:  # one group only: the sum is all that is ever asked
             n = role.size
-            result[r] = Basis(np.zeros((0, n)), np.full(n, 1.0 / n), np.zeros((n, 0)))
+            result[r] = MatrixBasis(np.zeros((0, n)), np.full(n, 1.0 / n), np.zeros((n, 0)))
     return result
 
 

@@ -190,7 +190,7 @@ def _all_needed(sigma2: Array, before: Array, after: Array, privacy: Array, budg
 def _records(design: Design, bases: dict[int, Basis], sigma2: Array) -> float:
     """How many records a table may have: (∏ max |U_i|) · records < 2⁶² for every measured set."""
     entries = [
-        role.size - 1.0 if role.plain else np.abs(bases[r].measure).max(initial=0.0)
+        role.size - 1.0 if role.plain else np.abs(np.asarray(bases[r].measure)).max(initial=0.0)
         for r, role in enumerate(design.roles.roles)
     ]
     powers = design.terms.privacy_powers @ np.log(np.maximum(entries, 1.0))

@@ -91,4 +91,4 @@ def _bound_over_patterns(design: Design, bases: dict[int, Basis], added: Array) 
 
 def _range(basis: Basis) -> tuple[float, float]:
     """The smallest entry of UᵀU and its largest diagonal entry."""
-    return float(np.min(basis.gram, initial=0.0)), basis.sensitivity
+    return basis.lowest, basis.sensitivity

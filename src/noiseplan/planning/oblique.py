@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.basis import MatrixBasis
 from noiseplan.planning.allocation import root_cost
 from noiseplan.planning.chart import Chart, Point
 from noiseplan.planning.dense import dense_optimum
@@ -152,7 +152,7 @@ def optimise_upright(design: Design) -> dict[int, Array]:
 def role_grams(design: Design) -> dict[int, Array]:
     """What each free role is asked, as one Gram matrix: its factors by their weight in the
     objective."""
-    plain = {r: Basis.orthogonal(design.group_count(r)).inverse for r in design.free}
+    plain = {r: MatrixBasis.orthogonal(design.group_count(r)).inverse for r in design.free}
     moments = design.moments(plain, dict.fromkeys(plain, 1.0), design.products(plain))
     _, by_residual, _, _ = total_gradient(design, moments)
     return {r: _weighted_gram(design, r, by_residual) for r in design.free}

@@ -58,7 +58,7 @@ def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
     result = {}
     for r in design.free:
         summed = np.zeros((design.group_count(r), bases[r].rows + 1))
-        np.add.at(summed, design.groups[r], bases[r].inverse)
+        np.add.at(summed, design.groups[r], np.asarray(bases[r].inverse))
         result[r] = summed
     return result
 
@@ -76,7 +76,7 @@ def moments_of(design: Design, bases: dict[int, Basis]) -> Moments:
         if gram is not None and role in inverses:
             factor, centre = design.roles.pair_matrix(pair), bases[role].centre
             square = float((factor.matmul(centre[:, None]) ** 2).sum())
-            size = float(factor.quadratic_rows(np.eye(len(centre))).sum())
+            size = float(factor.row_squares().sum())
             mean[pair] = without_rounding(np.array(square), np.array(size * centre @ centre))
     return replace(moments, mean=mean)
 

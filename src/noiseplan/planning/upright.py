@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.basis import MatrixBasis
 
 # Of what is asked most, asked everywhere: U keeps about FAINT^¼ in directions that nobody needs.
 FAINT: Final = 1e-11
@@ -28,7 +28,7 @@ SMALLEST: Final = 1e-9
 def best_upright(gram: Array, tolerance: float = 1e-9, steps: int = 500) -> Array:
     """U = K^{1/2}Oᵀ that minimises max diag(UᵀU) · tr(WᵀW (UᵀU)†), scaled to max diag(UᵀU) = 1."""
     n = len(gram)
-    basis = Basis.orthogonal(n).measure.T  # O, n × (n−1)
+    basis = MatrixBasis.orthogonal(n).measure.T  # O, n × (n−1)
     target = basis.T @ gram @ basis
     if not target.any():
         target = np.eye(n - 1)

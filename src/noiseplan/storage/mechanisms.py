@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import StorageError
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
 from noiseplan.mechanisms.blocks import Block, Blocks
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Measurements, Mechanism
@@ -20,7 +20,7 @@ from noiseplan.storage.files import Arrays, Json
 MOST_VALUES = 1 << 24
 # Bases that follow from the size alone, by the name they are saved under.
 
-PLAIN = {"integer": Basis.integer, "orthogonal": Basis.orthogonal}
+PLAIN = {"integer": MatrixBasis.integer, "orthogonal": MatrixBasis.orthogonal}
 
 
 def write_mechanism(mechanism: Mechanism) -> tuple[Json, Arrays]:
@@ -64,9 +64,8 @@ def _write_residual(mechanism: ResidualMechanism) -> tuple[Json, Arrays]:
     arrays: Arrays = {"basis_of_attribute": blocks.basis_of}
     bases = []
     for i, basis in enumerate(blocks.bases):
-        kind = _kind(basis)
-        bases.append({"kind": kind, "size": basis.size})
-        if kind == "matrix":
+        bases.append(_write_basis(basis))
+        if isinstance(basis, MatrixBasis) and bases[-1]["kind"] == "matrix":
             arrays[f"basis_{i}_measure"] = basis.measure
             arrays[f"basis_{i}_centre"] = basis.centre
             arrays[f"basis_{i}_recover"] = basis.recover
@@ -81,11 +80,13 @@ def _write_residual(mechanism: ResidualMechanism) -> tuple[Json, Arrays]:
     return content, arrays
 
 
-def _kind(basis: Basis) -> str:
+def _write_basis(basis: Basis) -> Json:
+    if isinstance(basis, WideBasis):
+        return {"kind": "wide", "size": basis.size, "scale": basis.scale}
     for kind, make in PLAIN.items():
-        if basis.rows and np.array_equal(basis.measure, make(basis.size).measure):
-            return kind
-    return "matrix"
+        if basis.rows and np.array_equal(np.asarray(basis.measure), make(basis.size).measure):
+            return {"kind": kind, "size": basis.size}
+    return {"kind": "matrix", "size": basis.size}
 
 
 def _read_residual(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> ResidualMechanism:
@@ -104,9 +105,11 @@ def _read_residual(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -
 
 
 def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
-    if saved["kind"] in PLAIN:
+    if saved["kind"] in PLAIN or saved["kind"] == "wide":
         if type(saved["size"]) is not int or not 1 <= saved["size"] <= MOST_VALUES:
             raise StorageError(f"basis {i} has a size of {saved['size']!r}")
+        if saved["kind"] == "wide":
+            return _wide(saved)
         return PLAIN[saved["kind"]](saved["size"])
     if saved["kind"] != "matrix":
         raise StorageError(f"unknown basis {saved['kind']!r}: was it saved by a newer noiseplan?")
@@ -114,7 +117,13 @@ def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
     centre = _floats(arrays, f"basis_{i}_centre", 1)
     if measure.shape != recover.shape[::-1] or measure.shape[1:] != centre.shape:
         raise StorageError(f"basis {i} has parts that do not fit each other")
-    return Basis(measure, centre, recover)
+    return MatrixBasis(measure, centre, recover)
+
+
+def _wide(saved: Mapping[str, Any]) -> Basis:
+    if not 0 < float(saved["scale"]) < np.inf:
+        raise StorageError(f"a wide basis has a scale of {saved['scale']!r}")
+    return WideBasis(saved["size"], float(saved["scale"]))
 
 
 def _read_block(

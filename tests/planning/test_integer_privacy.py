@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.errors import PlanError
+from noiseplan.matrices import Matrix
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.planning import making
 from noiseplan.planning import neighbours as neighbours_room
@@ -250,7 +251,8 @@ def test_large_plans_by_exact_sums(sizes: list[int], ways: int, factor: nz.Facto
     assert cost / 2 >= Fraction(RHO) * (1 - Fraction(1, 10**8))
 
 
-def _largest_square(matrix: np.ndarray) -> int:
+def _largest_square(matrix: np.ndarray | Matrix) -> int:
+    matrix = matrix.dense() if isinstance(matrix, Matrix) else matrix
     assert (matrix == np.rint(matrix)).all()
     return max(sum(int(v) ** 2 for v in column) for column in matrix.T)
 

@@ -1,0 +1,171 @@
+"""Bounds of several symmetric matrices in the Loewner order: P ⪯ Σ if Σ − P is semidefinite.
+
+The order is no lattice: a set of matrices has many least upper bounds. The one of least trace is
+taken here, in closed form for two matrices and by a certified iteration for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+
+Convention = Literal["orthonormal", "free"]
+
+# Eigenvalues below this share of the largest are rounding: the matrix has no such direction.
+RANK: Final = 1e-10
+# A direction that leaves a row space by less than this (a sine) lies in it.
+INSIDE: Final = 1e-7
+# The iteration for several matrices: the gap it certifies, its steps, and its relaxation.
+GAP, STEPS, RELAXED = 1e-9, 20_000, 1.6
+# How unbalanced its two residuals may get before the penalty is changed, and how often to look.
+UNBALANCED, EVERY = 10.0, 10
+
+
+def symmetric(matrix: Array) -> Array:
+    """The matrix without the asymmetry that rounding leaves."""
+    return np.asarray((matrix + matrix.T) / 2)
+
+
+def positive_part(matrix: Array) -> tuple[Array, Array]:
+    """Eigenvalues above rounding and their eigenvectors (as columns) of a semidefinite matrix."""
+    values, vectors = np.linalg.eigh(symmetric(matrix))
+    keep = values > RANK * max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
+    return values[keep], vectors[:, keep]
+
+
+def root_rows(matrix: Array) -> Array:
+    """B (rank × d) with BᵀB = C for a semidefinite C: one row √λ v for each eigenvalue λ."""
+    values, vectors = positive_part(matrix)
+    return np.asarray((vectors * np.sqrt(values)).T)
+
+
+def pseudo_inverse(matrix: Array) -> Array:
+    """C⁺ of a semidefinite C, with the rank that `positive_part` sees."""
+    values, vectors = positive_part(matrix)
+    return np.asarray((vectors / values) @ vectors.T)
+
+
+def intersection(bases: Sequence[Array]) -> Array:
+    """Orthonormal columns that span what all spans have in common.
+
+    Parameters
+    ----------
+    bases
+        One matrix each, d × rank, with orthonormal columns.
+
+    Notes
+    -----
+    Directions of the first are kept while they lie in the next: with V the next basis, those right
+    singular vectors of S − VVᵀS whose singular value, the sine of an angle, is zero.
+    """
+    shared = bases[0]
+    for basis in bases[1:]:
+        if basis.shape[1] == len(basis):
+            continue
+        if shared.shape[1] == len(shared):
+            shared = basis
+            continue
+        outside = shared - basis @ (basis.T @ shared)
+        _, sines, right = np.linalg.svd(outside, full_matrices=True)
+        sines = np.concatenate([sines, np.zeros(len(right) - len(sines))])
+        shared = shared @ right[sines <= INSIDE].T
+    return shared
+
+
+def least_bound(matrices: Sequence[Array], convention: Convention = "orthonormal") -> Array:
+    """The Σ of least trace with P ⪯ Σ for every given P, or the basis-free one of two.
+
+    Parameters
+    ----------
+    matrices
+        Positive definite matrices of one size.
+    convention
+        `"orthonormal"`: least trace. It depends on the basis the matrices are written in, which
+        should be orthonormal. `"free"`: for two matrices, the least trace in the basis in which
+        one of them is the identity; any other basis gives the same mechanism.
+    """
+    if convention not in get_args(Convention):
+        raise PlanError(f"convention is 'orthonormal' or 'free', found {convention!r}")
+    if len(matrices) == 1:
+        return matrices[0]
+    if len(matrices) > 2:
+        if convention == "free":
+            raise PlanError(
+                f"the convention 'free' is for two mechanisms, found {len(matrices)}; use "
+                f"'orthonormal', or chain(mechanisms), which takes two at a time"
+            )
+        return least_trace(matrices)[0]
+    return _of_two(*matrices) if convention == "orthonormal" else _free(*matrices)
+
+
+def _of_two(p: Array, q: Array) -> Array:
+    """(P + Q)/2 + |P − Q|/2, where |·| takes absolute values of eigenvalues (Stott)."""
+    values, vectors = np.linalg.eigh(symmetric(p - q))
+    return symmetric((p + q) / 2 + (vectors * (np.abs(values) / 2)) @ vectors.T)
+
+
+def _free(p: Array, q: Array) -> Array:
+    """T diag(max(1, e)) Tᵀ for P = TTᵀ and Q = T diag(e) Tᵀ."""
+    lower = np.linalg.cholesky(p)
+    half = np.linalg.solve(lower, q)
+    values, vectors = np.linalg.eigh(symmetric(np.linalg.solve(lower, half.T)))
+    t = lower @ vectors
+    return symmetric((t * np.maximum(values, 1.0)) @ t.T)
+
+
+def least_trace(
+    matrices: Sequence[Array], gap: float = GAP, steps: int = STEPS
+) -> tuple[Array, float]:
+    """The Σ of least trace above all matrices, and the relative gap to a proved lower bound.
+
+    Notes
+    -----
+    minimise tr X subject to X − Pᵢ = Sᵢ ⪰ 0, by the alternating direction method of multipliers;
+    one eigendecomposition for each matrix and step. What is returned is feasible: it is raised by
+    the largest violation. Its trace is compared with the dual, Σ tr(YᵢPᵢ) for any Yᵢ ⪰ 0 that sum
+    to the identity, made of the multipliers −ρUᵢ.
+    """
+    scale = float(np.mean([np.trace(p) for p in matrices])) / len(matrices[0])
+    p = np.array(matrices) / scale
+    count, size = p.shape[:2]
+    one = np.eye(size)
+    slack, scaled, penalty = np.zeros_like(p), np.zeros_like(p), 1.0
+    best, value, bound = one, np.inf, -np.inf
+    for step in range(steps):
+        x = (p + slack - scaled).mean(axis=0) - one / (count * penalty)
+        target = RELAXED * (x - p) + (1 - RELAXED) * slack + scaled
+        values, vectors = np.linalg.eigh(target)
+        before, slack = slack, (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.mT
+        scaled = target - slack
+        if step % EVERY:
+            continue
+        violation = max(0.0, -float(np.linalg.eigvalsh(x - p).min()))
+        if np.trace(x) + size * violation < value:
+            best, value = x + violation * one, float(np.trace(x) + size * violation)
+        bound = max(bound, _dual_value(p, -penalty * scaled))
+        if value - bound <= gap * value:
+            break
+        primal, dual = np.linalg.norm(x - p - slack), penalty * np.linalg.norm(slack - before)
+        if max(primal, dual) > UNBALANCED * min(primal, dual):
+            factor = 2.0 if primal > dual else 0.5
+            penalty, scaled = penalty * factor, scaled / factor
+    else:
+        raise PlanError(
+            f"the bound of {count} matrices was found only to {(value - bound) / value:.1g} of its "
+            f"trace in {steps:,} steps; chain(mechanisms) takes two at a time, in closed form"
+        )
+    return symmetric(best) * scale, (value - bound) / value
+
+
+def _dual_value(p: Array, multipliers: Array) -> float:
+    """Σ tr(YᵢPᵢ) for the multipliers brought to sum to the identity; −∞ where that fails."""
+    values, vectors = np.linalg.eigh(multipliers.sum(axis=0))
+    if values[0] <= RANK * values[-1]:
+        return -np.inf
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    return float(np.einsum("kij,kij->", root @ multipliers @ root, p))

@@ -99,7 +99,7 @@ def to_integers(
             continue
         if not plan.drawable:
             break  # more bits only make numbers larger
-        if best is None or plan.loss < best.loss:
+        if np.isfinite(plan.loss) and (best is None or plan.loss < best.loss):
             best = plan
         if plan.good:
             break

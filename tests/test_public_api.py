@@ -12,9 +12,10 @@ import noiseplan as nz
 # Section 2 of the product's description, as far as planning and releasing go.
 NAMES = [
     "ApproxDP", "Binned", "Categorical", "ConvexLoss", "Custom", "Factor", "GDP", "Guarantee",
-    "Identity", "Levels", "NoiseplanError", "Objective", "Ordinal", "PNormVariance", "Plan",
+    "Identity", "Ledger", "Levels", "NoiseplanError", "NoisyTable", "Objective", "Ordinal",
+    "PNormVariance", "Plan",
     "Prefix", "PureDP", "Query", "Ranges", "Release", "Schema", "Total", "TotalVariance",
-    "Workload", "WorstVariance", "plan", "zCDP",
+    "Workload", "WorstVariance", "from_noisy_tables", "load", "plan", "zCDP",
 ]  # fmt: skip
 HEAVY = [
     "pandas",

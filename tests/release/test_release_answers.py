@@ -241,3 +241,39 @@ def test_levels_are_printed_as_they_are(release: nz.Release) -> None:
     """99.9 % is not 100 %."""
     text = str(release.answer(nz.Query(SCHEMA, ["a"]), level=0.999))
     assert "99.9%" in text
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("factor", [nz.Ranges(), nz.Levels(2)])
+def test_frames_of_labels_of_several_types(factor: nz.Factor, library: str) -> None:
+    """Ranges of length one are called by their value, longer ones by a text."""
+    schema = nz.Schema.from_sizes({"a": 4})
+    query = nz.Query(schema, {"a": factor})
+    release = nz.plan(nz.Workload([query]), budget=nz.zCDP(0.5)).release({"a": [0, 1]}, seed=1)
+    answer = release.answer(query)
+    frame = answer.frame(library)
+    labels = frame["a"].to_pylist() if library == "pyarrow" else list(frame["a"])
+    assert labels == [str(label) for label in query.row_labels()["a"]]
+    assert list(map(float, frame["estimate"].to_numpy())) == answer.estimate.tolist()
+
+
+def test_attributes_called_like_the_columns_of_an_answer() -> None:
+    schema = nz.Schema.from_sizes({"estimate": 2, "lower": 3})
+    query = nz.Query(schema, ["estimate", "lower"])
+    release = nz.plan(nz.Workload([query]), budget=nz.zCDP(0.5)).release(
+        {"estimate": [0, 1], "lower": [2, 2]}, seed=1
+    )
+    columns = release.answer(query).columns()
+    assert columns["estimate (attribute)"] == [0, 0, 0, 1, 1, 1]
+    assert columns["lower (attribute)"] == [0, 1, 2, 0, 1, 2]
+    assert list(columns["estimate"]) == release.answer(query).estimate.tolist()
+
+
+def test_an_answer_is_to_a_query() -> None:
+    schema = nz.Schema.from_sizes({"a": 2})
+    release = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5)).release(
+        {"a": [0, 1]}, seed=1
+    )
+    with pytest.raises(QueryError, match=r"answer\(\) takes a Query, found 'a'"):
+        release.answer("a")  # type: ignore[arg-type]
+    assert release.answer(nz.Query(schema, ["a"]), level=np.float32(0.9)).upper.shape == (2,)

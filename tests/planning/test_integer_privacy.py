@@ -140,8 +140,13 @@ def test_the_explicit_optimum(name: str) -> None:
     assert isinstance(plan.mechanism, DenseMechanism)
 
 
-@each_neighbours
-@each_workload
+FEW = ("identity", "prefix", "dense matrix", "one value", "only one value")
+
+
+@pytest.mark.parametrize(
+    ("name", "neighbours"),
+    [*((name, "add-remove") for name in WORKLOADS), *((name, "replace") for name in FEW)],
+)
 def test_targets(name: str, neighbours: str) -> None:
     plan = made(WORKLOADS[name], targets=7.0, neighbours=neighbours)
     variances = np.concatenate([plan.variance(query) for query in plan.workload])

@@ -28,7 +28,7 @@ test: $(DEV_STAMP) ## lint, formatting, types and tests
 bench: $(DEV_STAMP) ## run the benchmarks and print their tables
 	@$(BIN)/python -m benchmarks
 
-docs-tables: $(DEV_STAMP) ## run the benchmarks and write docs/results.md
+docs-tables: $(DEV_STAMP) ## run the benchmarks and write docs/results.md and its pages
 	@mkdir -p docs
 	@$(BIN)/python -m benchmarks --write docs/results.md
 

@@ -165,7 +165,18 @@ def test_the_command_prints_and_writes(
     assert "1 of 1 tables met" in printed
     assert "python -m benchmarks --write docs/results.md" in written
     assert "| Title | as: 1 of 1 rows | met |" in written
-    assert "**From a partial run**" in written
+    assert "From a quick run." in written
+    own = (tmp_path / "results" / "marginals.md").read_text(encoding="utf-8")
+    assert "### Title" in own and "**From a quick run.**" in own
+    # Another group adds its page and leaves this one as it is.
+    other = GROUPS["import"]
+    late = type(other)(other.title, lambda quick: iter([_table(False)]))
+    monkeypatch.setitem(GROUPS, "import", late)
+    assert main(["--only", "import", "--write", str(page)]) == 1
+    both = page.read_text(encoding="utf-8")
+    assert "| Title | as: 1 of 1 rows | met |" in both
+    assert "| Title | as: 0 of 1 rows | **NOT met** |" in both
+    assert (tmp_path / "results" / "marginals.md").read_text(encoding="utf-8") == own
 
 
 def test_the_command_fails_when_a_figure_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,8 @@ def plan(
     workload
         What is to be answered.
     budget
-        `zCDP(rho)`, `GDP(mu)` or `ApproxDP(epsilon, delta)`: the best error within it.
+        `zCDP(rho)` or `ApproxDP(epsilon, delta)`, or `GDP(mu)` with noise="gaussian": the best
+        error within it.
     targets
         Variances that must be met, by query name or one for all queries: the least privacy cost
         that meets them. With a budget too, the smallest common scaling of the targets within it.

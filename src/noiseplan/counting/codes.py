@@ -43,6 +43,14 @@ class Refusals:
         """The columns with undeclared values of which none is known yet."""
         return [name for name, rows in self._unknown.items() if rows and not self._examples[name]]
 
+    def unknown(self, name: str) -> int:
+        """Return how many rows of a column hold values without a code."""
+        return self._unknown[name]
+
+    def examples(self, name: str) -> list[str]:
+        """Return some of these values, as messages show them."""
+        return list(self._examples[name])
+
     def note(self, name: str, rows: int, examples: Iterable[object] = ()) -> None:
         """Note that so many more rows of a column hold values without a code."""
         self.note_written(name, rows, map(shown, examples))

@@ -109,11 +109,10 @@ def _source(
 
         refusals = Refusals(schema)
         for batch in batches():
-            frame = nw.from_native(_as_frame(batch), eager_only=True)
-            columns = {name: _encode(frame.get_column(name), schema[name]) for name in schema.names}
-            block = encode_block(schema, columns, refusals)
+            block = encode_block(schema, encoded_columns(batch, schema), refusals)
             if people is not None:
-                persons.append(_without_dictionary(frame.get_column(people.column)).to_numpy())
+                column = nw.from_native(_as_frame(batch), eager_only=True).get_column(people.column)
+                persons.append(_without_dictionary(column).to_numpy())
             if not refusals:  # what is refused is still looked through, to say how much it is
                 yield block
         refusals.raise_any()
@@ -125,6 +124,14 @@ def _source(
         chosen = people.chosen(np.concatenate(persons) if persons else np.empty(0))
         columns = [codes[chosen] for codes in columns]
     return Records(schema, columns, origin)
+
+
+def encoded_columns(batch: object, schema: Schema) -> dict[str, Encoded]:
+    """Encode the schema's columns of a frame or of a PyArrow batch."""
+    import narwhals.stable.v2 as nw
+
+    frame = nw.from_native(_as_frame(batch), eager_only=True)
+    return {name: _encode(frame.get_column(name), schema[name]) for name in schema.names}
 
 
 def _as_frame(batch: Any) -> Any:

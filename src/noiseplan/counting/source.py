@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from noiseplan.counting.codes import Encoded, check_columns, encode_all
 from noiseplan.counting.database import is_relation, stream_from_file, stream_from_relation
 from noiseplan.counting.frames import source_from_batches, source_from_frame
+from noiseplan.counting.ibis_tables import is_ibis_table, source_from_ibis
 from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Projectable
 from noiseplan.counting.records import Records
+from noiseplan.counting.spark import SparkSource, is_spark_frame
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
@@ -86,6 +88,10 @@ def open_source(
         return _from_mapping(data, schema, people)
     if is_relation(data):
         return stream_from_relation(data, schema, people)
+    if is_ibis_table(data):
+        return source_from_ibis(data, schema, people)
+    if is_spark_frame(data):
+        return SparkSource(cast(Any, data), schema, people)
     source = source_from_batches(data, schema, people) or source_from_frame(data, schema, people)
     if source is None:
         raise DataError(f"cannot count a {type(data).__qualname__}; pass {_ACCEPTED}.")

@@ -1,0 +1,280 @@
+"""Ibis tables: any database that Ibis reaches counts for itself, and only counts travel.
+
+DuckDB and Spark are spoken to directly, by :mod:`.database` and :mod:`.spark`. Any other database
+gets a single statement: the codes of every record, then a GROUP BY for each table over them. One
+statement sees one state of the data, however long it takes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
+from noiseplan.counting.covering import Members, cells
+from noiseplan.counting.database import stream_from_relation
+from noiseplan.counting.people import People
+from noiseplan.counting.projectable import Countable
+from noiseplan.counting.spark import SparkSource
+from noiseplan.errors import DataError
+from noiseplan.schema import Binned, Label, Schema
+
+_CHOICE: Final = "choice"
+_NOBODY: Final = 2
+
+
+def is_ibis_table(data: object) -> bool:
+    """Tell whether data are an Ibis table, without importing Ibis for data that are not."""
+    ibis: Any = sys.modules.get("ibis")
+    return ibis is not None and isinstance(data, ibis.expr.types.Table)
+
+
+def source_from_ibis(table: Any, schema: Schema, people: People | None = None) -> Countable:
+    """Open an Ibis table by the way that suits its database."""
+    check_columns(schema, table.columns)
+    if people is not None:
+        people.check_column(list(table.columns))
+    ibis: Any = sys.modules["ibis"]
+    database = table.get_backend()
+    if database.name in ("duckdb", "pyspark"):
+        if table.op().find(ibis.expr.operations.InMemoryTable):
+            database.to_pyarrow(table.limit(0).count())  # makes them known to the database
+        query = str(ibis.to_sql(table, dialect=database.name))
+        if database.name == "duckdb":
+            return stream_from_relation(database.con.sql(query), schema, people)
+        return SparkSource(database.raw_sql(query), schema, people)
+    return IbisSource(table, schema, people)
+
+
+@final
+class IbisSource(Countable):
+    """A table in a database.
+
+    Parameters
+    ----------
+    table
+        The Ibis table.
+    schema
+        The attributes.
+    people
+        Whose records these are, if they are bounded. The records chosen are then written to a
+        temporary table, so that every statement counts the same ones, and the draws are the
+        database's own (PostgreSQL's ``gen_random_uuid`` is as good as the operating system's).
+    """
+
+    def __init__(self, table: Any, schema: Schema, people: People | None = None) -> None:
+        self.schema, self.origin = schema, ""
+        self._table, self._people = table, people
+        self._columns = [_Column(name, schema) for name in schema.names]
+        self._chosen: Any = None
+
+    def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:
+        """Count the records by each of these sets of attributes; see :class:`Countable`."""
+        ibis: Any = sys.modules["ibis"]
+        codes = self._codes()
+        counted = codes.filter(codes[_CHOICE] == 1) if self._people is not None else codes
+        parts = self._notes(codes, len(tables))
+        parts += [_counts(counted, place, t, self.schema) for place, t in enumerate(tables) if t]
+        found = self._run(ibis.union(*parts))
+        places, records = found["place"], found["records"]
+        notes = dict(zip(places.tolist(), records.tolist(), strict=True))
+        self._refuse([notes[len(tables) + n] for n in range(len(self.schema) + 2)])
+        results = []
+        for place, table in enumerate(tables):
+            here = places == place
+            counts = np.zeros(cells(table, self.schema.shape), dtype=np.int64)
+            counts[found["cell"][here]] = records[here]
+            results.append(counts.reshape([self.schema.shape[member] for member in table]))
+        return [
+            counts if table else np.array(notes[len(tables) + len(self.schema) + 2])
+            for counts, table in zip(results, tables, strict=True)
+        ]
+
+    def _codes(self) -> Any:
+        """The codes of every record, the attribute's size where a value has none."""
+        if self._people is None:
+            return self._table.select(
+                **{f"c{n}": column.code(self._table) for n, column in enumerate(self._columns)}
+            )
+        if self._chosen is None:
+            self._chosen = self._with_choice(self._people).cache()
+        return self._chosen
+
+    def _with_choice(self, people: People) -> Any:
+        """The codes, and whether a record is among those chosen of its person."""
+        ibis: Any = sys.modules["ibis"]
+        table = self._table
+        drawn = table.select(
+            **{f"c{n}": column.code(table) for n, column in enumerate(self._columns)},
+            person=table[people.column],
+            draw=ibis.uuid().cast("string"),
+        )
+        rank = ibis.row_number().over(group_by=drawn.person, order_by=drawn.draw)
+        ranked = drawn.mutate(rank=rank)
+        choice = ibis.cases(
+            (ranked.person.isnull(), _NOBODY), (ranked["rank"] < people.cap, 1), else_=0
+        )
+        return ranked.select(*(f"c{n}" for n in range(len(self._columns))), **{_CHOICE: choice})
+
+    def _notes(self, codes: Any, first: int) -> list[Any]:
+        """One row each: all records, those without a code by column, those of nobody, those
+        chosen."""
+        ibis: Any = sys.modules["ibis"]
+        nothing = ibis.literal(0, "int64")
+        wanted = {"n0": codes.count()}
+        for n, column in enumerate(self._columns):
+            refused = codes[f"c{n}"] == column.refused
+            wanted[f"n{n + 1}"] = refused.ifelse(1, 0).sum() if column.can_refuse else nothing
+        last = len(self._columns) + 1
+        bounded = self._people is not None
+        for n, value in ((last, _NOBODY), (last + 1, 1)):
+            of_choice = (codes[_CHOICE] == value).ifelse(1, 0).sum() if bounded else codes.count()
+            wanted[f"n{n}"] = nothing if n == last and not bounded else of_choice
+        summary = codes.aggregate(**wanted)
+        return [
+            summary.select(
+                place=ibis.literal(first + n, "int64"),
+                cell=nothing,
+                records=summary[f"n{n}"].coalesce(0).cast("int64"),
+            )
+            for n in range(last + 2)
+        ]
+
+    def _run(self, query: Any) -> dict[str, NDArray[np.int64]]:
+        try:
+            found = query.to_pyarrow()
+        except Exception as error:  # whatever the database's own library raises
+            raise DataError(
+                f"{self._table.get_backend().name} could not count the table: {error}"
+            ) from error
+        return {name: found[name].to_numpy() for name in ("place", "cell", "records")}
+
+    def _refuse(self, notes: list[int]) -> None:
+        refusals = Refusals(self.schema)
+        refusals.rows = notes[0]
+        for column, unknown in zip(self._columns, notes[1:], strict=False):
+            if unknown:
+                values = self._table.filter(column.code(self._table) == column.refused)
+                shown = values.select(column.name).limit(SEARCHED).to_pyarrow()[column.name]
+                refusals.note(column.name, unknown, shown.to_pylist())
+        refusals.raise_any()
+        if self._people is not None:
+            self._people.refuse_nobody(notes[len(self._columns) + 1], notes[0])
+
+
+def _counts(codes: Any, place: int, table: Members, schema: Schema) -> Any:
+    """The counts of one table by packed cell numbers."""
+    ibis: Any = sys.modules["ibis"]
+    cell = codes[f"c{table[0]}"].cast("int64")
+    for member in table[1:]:
+        cell = cell * schema.shape[member] + codes[f"c{member}"].cast("int64")
+    counted = codes.select(cell=cell).group_by("cell").aggregate(records=ibis._.count())
+    return counted.select(
+        place=ibis.literal(place, "int64"), cell=counted.cell, records=counted.records.cast("int64")
+    )
+
+
+@final
+@dataclass(frozen=True)
+class _Column:
+    """A column and the attribute it must fit, as Ibis expressions."""
+
+    name: str
+    schema: Schema
+
+    @property
+    def refused(self) -> int:
+        return self.schema[self.name].size
+
+    @property
+    def can_refuse(self) -> bool:
+        return self.schema[self.name].null_code < 0
+
+    def code(self, table: Any) -> Any:
+        """The code of each value, that of unknown values, or `refused`: never null."""
+        attribute = self.schema[self.name]
+        missing = self.refused if self.can_refuse else attribute.null_code
+        found = self._known(table[self.name])
+        ibis: Any = sys.modules["ibis"]
+        missing_code = ibis.literal(missing, "int32")
+        return missing_code if found is None else found.cast("int32").coalesce(missing_code)
+
+    def _known(self, values: Any) -> Any:
+        attribute, kind = self.schema[self.name], values.type()
+        if isinstance(attribute, Binned):
+            return _bin(values, attribute) if kind.is_numeric() else None
+        listed = getattr(attribute, "values", attribute.labels)
+        codes: dict[Label, int] = {label: code for code, label in enumerate(listed)}
+        if kind.is_boolean():
+            truths = {bool(k): c for k, c in codes.items() if k in (0, 1) and not _is_text(k)}
+            return _equal(values, truths)
+        if kind.is_numeric():
+            return _number(values, {k: c for k, c in codes.items() if isinstance(k, int | float)})
+        if kind.is_string():
+            return _equal(values, {k: c for k, c in codes.items() if _is_text(k)})
+        if kind.is_date() or kind.is_timestamp():
+            return _equal(values, _moments(values, codes))
+        return None
+
+
+def _is_text(label: object) -> bool:
+    return isinstance(label, str)
+
+
+def _equal(values: Any, codes: Mapping[Any, int]) -> Any:
+    """The code of the label that a value equals, null if none."""
+    if not codes:
+        return None
+    return values.cases(*codes.items())
+
+
+def _number(values: Any, codes: Mapping[Any, int]) -> Any:
+    if values.type().is_integer():
+        codes = {int(value): code for value, code in codes.items() if value == value // 1}
+    else:
+        values = values.cast("float64")  # decimals too: 0.10 is the 0.1 that was declared
+        codes = {float(value): code for value, code in codes.items()}
+    if not codes:
+        return None
+    low = min(codes)
+    if any(codes.get(low + n) != n for n in range(len(codes))):
+        return _equal(values, codes)
+    inside = values.between(low, max(codes))
+    if not values.type().is_integer():
+        inside &= values == values.floor()
+    return inside.ifelse((values - low).cast("int32"), None)
+
+
+def _bin(values: Any, bins: Binned) -> Any:
+    ibis: Any = sys.modules["ibis"]
+    numbers = values.cast("float64")
+    upper = [(numbers < edge, code) for code, edge in enumerate(bins.edges[1:-1])]
+    found = ibis.cases(*upper, else_=bins.size - 1) if upper else ibis.literal(0)
+    valid = ~numbers.isnan() if bins.clip else numbers.between(bins.edges[0], bins.edges[-1])
+    return valid.ifelse(found, None)
+
+
+def _moments(values: Any, codes: Mapping[Label, int]) -> dict[Any, int]:
+    """Labels that are dates or times, as literals of the column's type."""
+    ibis: Any = sys.modules["ibis"]
+    kind = values.type()
+    found: dict[Any, int] = {}
+    for label, code in codes.items():
+        if not isinstance(label, date):
+            continue
+        moment = label if isinstance(label, datetime) else datetime(*label.timetuple()[:3])
+        zoned = kind.is_timestamp() and kind.timezone is not None
+        if (moment.tzinfo is not None) != zoned:
+            continue
+        if kind.is_date():
+            if moment == datetime(*moment.timetuple()[:3]):
+                found[ibis.literal(moment.date(), kind)] = code
+        else:
+            found[ibis.literal(moment, kind)] = code
+    return found

@@ -1,0 +1,166 @@
+"""Ibis tables: DuckDB, which is spoken to directly, and every database by one statement."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from test_counting_people import CAP, PERSONS, ROWS, chosen_visits, visits
+from test_counting_people import SCHEMA as VISITS
+from test_counting_sources import (
+    COLUMNS,
+    FAULTS,
+    SCHEMA,
+    arrow_table,
+    expected_codes,
+    some_columns,
+)
+
+from noiseplan.counting import Projectable, count_tables, open_source
+from noiseplan.counting.ibis_tables import IbisSource
+from noiseplan.errors import DataError
+from noiseplan.schema import Binned, Categorical, Ordinal, Schema
+
+# Ibis 12 asks DuckDB 2 for Arrow by a name that goes away.
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+
+SETS = [
+    np.array(list(members), dtype=int).reshape(1, -1)
+    for k in (0, 1, 2)
+    for members in combinations(range(len(SCHEMA)), k)
+]
+WAYS = ["duckdb", "one statement on duckdb", "postgres"]
+
+
+@pytest.fixture(params=WAYS)
+def database(request: pytest.FixtureRequest, ibis: Any) -> Any:
+    """A connection, and how its tables are opened."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres")
+    return ibis.duckdb.connect()
+
+
+def open_table(request: pytest.FixtureRequest, table: Any, schema: Schema) -> Projectable:
+    if "one statement" in request.node.name:
+        return IbisSource(table, schema)
+    return open_source(table, schema)
+
+
+def stored(database: Any, columns: dict[str, list[Any]], types: Any = None) -> Any:
+    """The columns as a table of the database."""
+    table = arrow_table(columns) if "sex" in columns else pa.table(columns, schema=types)
+    return database.create_table("people", table, overwrite=True)
+
+
+def expected_table(codes: NDArray[np.int64], members: list[int]) -> NDArray[np.int64]:
+    table = np.zeros([SCHEMA.shape[member] for member in members], dtype=int)
+    np.add.at(table, (*codes[:, members].T,), 1 if members else len(codes))
+    return table
+
+
+@pytest.mark.parametrize("rows", [500, 0])
+def test_counts_like_every_other_source(
+    database: Any, request: pytest.FixtureRequest, rows: int
+) -> None:
+    columns = {name: values[:rows] for name, values in some_columns(500).items()}
+    codes = expected_codes(columns).reshape(rows, len(SCHEMA))
+    source = open_table(request, stored(database, columns), SCHEMA)
+    counted = count_tables(source, SETS)
+    assert (source.origin, source.schema) == ("", SCHEMA)
+    for sets in SETS:
+        members = sets[0].tolist()
+        np.testing.assert_array_equal(counted.marginals(sets)[0], expected_table(codes, members))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_values_outside_the_schema_are_refused(
+    database: Any, request: pytest.FixtureRequest, fault: str
+) -> None:
+    changes, words = FAULTS[fault]
+    columns = {name: [*values] for name, values in COLUMNS.items()}
+    for name, value in changes.items():
+        columns[name][17] = value
+    source = open_table(request, stored(database, columns), SCHEMA)
+    with pytest.raises(DataError, match=words):
+        source.marginals(np.array([[0]]))
+
+
+def test_columns_are_asked_for_at_once(database: Any) -> None:
+    table = stored(database, COLUMNS)
+    with pytest.raises(DataError, match=r"lack the column\(s\) 'agee'.* Is it 'age' for 'agee'\?"):
+        open_source(table, Schema({"agee": Ordinal(range(3))}))
+    with pytest.raises(DataError, match="lack the person column 'id'"):
+        open_source(table, SCHEMA, person="id")
+
+
+def test_types_of_columns(database: Any, request: pytest.FixtureRequest) -> None:
+    table = pa.table(
+        {
+            "small": pa.array([1, 2, 2], pa.int16()),
+            "exact": pa.array(["1.00", "2.50", "2.50"]).cast(pa.decimal128(9, 2)),
+            "truth": pa.array([True, False, False]),
+            "single": pa.array([1.0, 0.5, 0.5], pa.float32()),
+        }
+    )
+    people = database.create_table("types", table, overwrite=True)
+    for name, attribute in {
+        "small": Categorical([1, 2.0]),
+        "exact": Ordinal([1, 2.5]),
+        "truth": Categorical([1, 0]),
+        "single": Ordinal([1, 0.5]),
+    }.items():
+        source = open_table(request, people, Schema({name: attribute}))
+        assert source.marginals(np.array([[0]])).tolist() == [[1, 2]]
+    for name in ("small", "exact", "single"):
+        source = open_table(request, people, Schema({name: Binned([0, 1, 3])}))
+        assert source.marginals(np.array([[0]])).sum() == 3
+    with pytest.raises(DataError, match="column 'truth': 3 of 3"):
+        open_table(request, people, Schema({"truth": Ordinal(["yes"])})).marginals(np.array([[0]]))
+
+
+def test_expressions_are_tables_too(database: Any, request: pytest.FixtureRequest) -> None:
+    people = stored(database, COLUMNS)
+    older = people.filter(people.age > 20).mutate(age=people.age - 3)
+    source = open_table(request, older, Schema({"age": Ordinal(range(18, 24))}))
+    ages = [age - 3 for age in COLUMNS["age"] if age > 20]
+    assert source.marginals(np.array([[0]])).tolist() == [[ages.count(a) for a in range(18, 24)]]
+
+
+def test_what_the_database_says_is_passed_on(database: Any, request: pytest.FixtureRequest) -> None:
+    people = database.create_table("broken", pa.table({"a": ["x"]}), overwrite=True)
+    source = open_table(
+        request, people.mutate(a=people.a.cast("int64")), Schema.from_sizes({"a": 3})
+    )
+    with pytest.raises(DataError, match=r"cannot read the relation|could not count the table"):
+        source.marginals(np.array([[0]]))
+
+
+def test_a_person_counts_at_most_the_cap(database: Any, request: pytest.FixtureRequest) -> None:
+    table = database.create_table("visits", pa.table(visits()), overwrite=True)
+    source = open_source(table, VISITS, person="id", cap=CAP)
+    if "one statement" in request.node.name:
+        from noiseplan.counting.people import People
+
+        source = IbisSource(table, VISITS, People("id", CAP))
+    found = source.marginals(np.array([[0, 1, 2]]))
+    np.testing.assert_array_equal(source.marginals(np.array([[0, 1, 2]])), found)
+    assert source.marginals(np.zeros((1, 0), dtype=int)).tolist() == [int(found.sum())]
+    chosen = chosen_visits(found[0])
+    assert [len(set(some)) for some in chosen] == [min(n, CAP) for n in range(PERSONS)]
+    subsets = Counter(chosen[ROWS:])
+    expected = (PERSONS - ROWS) / 10
+    # χ² with 9 degrees of freedom is above 56 once in 10⁸ draws.
+    assert sum((subsets[s] - expected) ** 2 / expected for s in combinations(range(5), 2)) < 56
+
+
+def test_records_of_nobody_are_refused(database: Any, request: pytest.FixtureRequest) -> None:
+    columns = visits()
+    columns["id"][3] = None
+    table = database.create_table("nobody", pa.table(columns), overwrite=True)
+    with pytest.raises(DataError, match=r"person column 'id': 1 of 5985 rows are null"):
+        open_source(table, VISITS, person="id").marginals(np.array([[0]]))

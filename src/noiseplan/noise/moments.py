@@ -19,10 +19,16 @@ def discrete_gaussian_variance(parameter: Array) -> Array:
     >>> discrete_gaussian_variance(np.array([0.25, 1.0, 100.0])).round(6).tolist()
     [0.215013, 1.0, 100.0]
     """
+    result = np.array(parameter, dtype=np.float64)
+    small = (result > 0) & (result < LARGE)
+    if small.any():  # few of them differ, and most parameters are large
+        values, which = np.unique(result[small], return_inverse=True)
+        result[small] = _variance(values)[which]
+    return result
+
+
+def _variance(parameter: Array) -> Array:
     k = np.arange(-40.0, 41.0)
-    small = (parameter > 0) & (parameter < LARGE)
-    safe = np.where(small, parameter, 1.0)
     with np.errstate(over="ignore"):  # exp(−∞) is the zero it should be
-        weights = np.exp(-(k**2) / (2.0 * safe[..., None]))
-    variance = (weights * k**2).sum(axis=-1) / weights.sum(axis=-1)
-    return np.where(small, variance, parameter)
+        weights = np.exp(-(k**2) / (2.0 * parameter[:, None]))
+    return np.asarray((weights * k**2).sum(axis=1) / weights.sum(axis=1))

@@ -186,6 +186,8 @@ SOURCES: dict[str, tuple[str, Callable[[dict[str, list[Any]], Path], Any]]] = {
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_source_counts_alike(kind: str, rows: int, tmp_path: Path) -> None:
     columns = {name: values[:rows] for name, values in COLUMNS.items()}
+    if not rows and kind == "pyarrow reader":
+        pytest.skip("an empty reader cannot be told from one that was read before: refused")
     codes = expected_codes(columns).reshape(rows, len(SCHEMA))
     origin, make = SOURCES[kind]
     source = open_source(make(columns, tmp_path), SCHEMA)
@@ -415,7 +417,7 @@ class TestFiles:
     def test_broken_files(self, tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot read"):
             open_source(self.write(tmp_path, "not parquet", "x.parquet"), self.schema)
-        with pytest.raises(DataError, match="lack the column"):
+        with pytest.raises(DataError, match="it is empty; the first line must name the columns"):
             open_source(self.write(tmp_path, ""), self.schema)
 
     def test_many_bins(self, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, final
@@ -76,7 +77,7 @@ class Refusals:
         raise DataError(
             f"column {first!r}: {self._unknown[first]} of {self.rows} rows hold values that the "
             f"schema does not declare: {listed}. Declared is {attribute.describe()}. "
-            f"{_remedy(attribute, 'null' in values)} {also}"
+            f"{_remedy(attribute, values)} {also}"
             f"(This message shows private values: do not publish it.)"
         )
 
@@ -150,13 +151,22 @@ def shown(value: object) -> str:
     return "null" if is_missing(value) else repr(value)
 
 
-def _remedy(attribute: Attribute, nulls: bool) -> str:
+def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
+    """Say what to do about values of which some are shown."""
+    texts = [ast.literal_eval(value) for value in written if value[:1] in "'\""]
+    declared = [label for label in attribute.labels if isinstance(label, str)]
+    alike = {label.strip().casefold() for label in declared}
+    if any(text.strip().casefold() in alike for text in texts):
+        return "Some differ from declared values by blanks or capitals only: clean the column."
+    spelled = {str(label) for label in attribute.labels if not isinstance(label, str)}
+    if any(text.strip() in spelled for text in texts):
+        return "Text is never taken for the number or date it spells: convert the column first."
     if isinstance(attribute, Categorical):
         return (
             "Declare them, or let one more category catch everything unknown: "
             "Categorical([...], other='other')."
         )
-    if nulls:
+    if "null" in written:
         return "Missing values have no place in an order: fill them or drop those rows beforehand."
     if isinstance(attribute, Binned):
         return (

@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from noiseplan.counting.arrow import code_batches
 from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
 from noiseplan.counting.expressions import Column, literal, quoted
+from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.people import People
 from noiseplan.counting.streams import Block, Stream
 from noiseplan.errors import DataError
@@ -38,10 +39,12 @@ def stream_from_file(
 
     name = os.fspath(path)
     spelled = _suffix(name) not in _PARQUET
+    wanted = [*schema.names, *([people.column] if people is not None else [])]
+    header = read_header(name, wanted) if spelled else None
 
     def read(connection: DuckDBPyConnection) -> DuckDBPyRelation:
         if spelled:
-            return _read_text(connection, name)
+            return _read_text(connection, name, header)
         return connection.read_parquet(name, union_by_name=True)
 
     def blocks() -> Iterator[Block]:
@@ -49,7 +52,7 @@ def stream_from_file(
             yield from _blocks(lambda: read(connection), schema, people, spelled, name)
 
     with duckdb.connect() as connection, _refusals(name):
-        _check_columns(read(connection), schema, people)
+        _check_columns(read(connection), schema, people, spelled)
     return Stream(schema, blocks)
 
 
@@ -68,7 +71,8 @@ def stream_from_relation(
         with _refusals("the relation"):
             yield from _blocks(lambda: relation, schema, people, False, "the relation")
 
-    _check_columns(relation, schema, people)
+    with _refusals("the relation"):
+        _check_columns(relation, schema, people)
     return Stream(schema, blocks)
 
 
@@ -79,10 +83,19 @@ def _refusals(source: str) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise DataError(f"cannot read {source}: {error}") from error
+        # DuckDB's advice is about its own options, and its quotations are records.
+        reason = str(error).split("Possible ")[0].strip()
+        raise DataError(
+            f"cannot read {source}: {reason} (This message may quote private records: do not "
+            f"publish it.)"
+        ) from error
 
 
 def _suffix(name: str) -> str:
+    if PurePath(name).suffix == "" and Path(name).is_dir():
+        raise DataError(
+            f"{name!r} is a folder; name the files in it: {str(PurePath(name, '*.parquet'))!r}."
+        )
     suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
     while suffixes and suffixes[-1] in _PACKED:
         suffixes.pop()
@@ -94,19 +107,36 @@ def _suffix(name: str) -> str:
     return suffixes[-1]
 
 
-def _read_text(connection: DuckDBPyConnection, name: str) -> DuckDBPyRelation:
-    """Open CSV as text, leaving the engine to guess no more than the separator.
+def _read_text(
+    connection: DuckDBPyConnection, name: str, header: Header | None
+) -> DuckDBPyRelation:
+    """Open CSV as text, leaving the engine to guess nothing that changes a record.
 
-    Its other guesses may drop rows (taken for comments or preamble) or fail on a late quote. The
-    files of a glob may have their columns in different orders, so they are matched by name.
+    Its guesses may drop rows (taken for comments or preamble) or fail on a late quote. The files of
+    a glob may have their columns in different orders, so they are matched by name.
     """
     options = "header = true, skip = 0, comment = '', quote = '\"', escape = '\"'"
-    return connection.sql(
-        f"FROM read_csv({literal(name)}, all_varchar = true, union_by_name = true, {options})"
-    )
+    if header is not None:
+        options += f", delim = {literal(header.mark)}"
+    if header is not None and header.fields is not None:
+        # Nothing is left to be guessed, so that a broken line is found where it is.
+        columns = ", ".join(f"{literal(field)}: 'VARCHAR'" for field in header.fields)
+        options += f", auto_detect = false, columns = {{{columns}}}"
+    else:
+        options += ", all_varchar = true, union_by_name = true"
+    return connection.sql(f"FROM read_csv({literal(name)}, {options})")
 
 
-def _check_columns(relation: DuckDBPyRelation, schema: Schema, people: People | None) -> None:
+def _check_columns(
+    relation: DuckDBPyRelation, schema: Schema, people: People | None, spelled: bool = False
+) -> None:
+    if spelled and not set(schema.names) & set(relation.columns):
+        raise DataError(
+            f"the first line of the file names none of the columns "
+            f"{', '.join(map(repr, schema.names))}; it must be a header. It reads "
+            f"{', '.join(map(repr, relation.columns))}. (If that is a record it is private: do not "
+            f"publish this message.)"
+        )
     check_columns(schema, relation.columns)
     if people is not None:
         people.check_column(relation.columns)

@@ -75,17 +75,25 @@ def _columns(schema: Schema, people: People | None, found: list[str]) -> list[st
     return list(dict.fromkeys([*schema.names, people.column]))
 
 
-def _once(reader: Iterable[object]) -> Callable[[], Iterable[object]]:
+def _once(reader: Iterable[Any]) -> Callable[[], Iterator[Any]]:
     """Let a reader be read a single time: a second pass would find it empty, and count nothing."""
     left = [reader]
+    again = "pass what can be read again: a path, a pyarrow.dataset.Dataset or a Table."
 
-    def read() -> Iterable[object]:
+    def read() -> Iterator[Any]:
         if not left:
             raise DataError(
-                "the record batch reader has been read to its end, and the data do not fit into "
-                "memory; pass what can be read again: a path, a pyarrow.dataset.Dataset or a Table."
+                f"the record batch reader has been read to its end, and the data do not fit into "
+                f"memory; {again}"
             )
-        return left.pop()
+        records = 0
+        for batch in left.pop():
+            records += batch.num_rows
+            yield batch
+        if not records:
+            raise DataError(
+                f"the record batch reader holds no records; if it was read before, {again}"
+            )
 
     return read
 

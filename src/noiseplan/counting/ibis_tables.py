@@ -151,7 +151,8 @@ class IbisSource(Countable):
             found = query.to_pyarrow()
         except Exception as error:  # whatever the database's own library raises
             raise DataError(
-                f"{self._table.get_backend().name} could not count the table: {error}"
+                f"{self._table.get_backend().name} could not count the table: {error} (This "
+                f"message may quote private records: do not publish it.)"
             ) from error
         return {name: found[name].to_numpy() for name in ("place", "cell", "records")}
 

@@ -102,7 +102,10 @@ def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:
     try:
         table = grouped.agg(functions.sum("records").alias("records")).toArrow()
     except PySparkException as error:
-        raise DataError(f"Spark could not count the DataFrame: {error}") from error
+        raise DataError(
+            f"Spark could not count the DataFrame: {error} (This message may quote private "
+            f"records: do not publish it.)"
+        ) from error
     return {name: table[name].to_numpy() for name in ("place", "cell", "records")}
 
 

@@ -29,6 +29,7 @@ from noiseplan.queries import (
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
 if TYPE_CHECKING:
+    from noiseplan.choosing import adaptive
     from noiseplan.ledger import Ledger
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
@@ -44,6 +45,7 @@ _LAZY = {
     "NoisyTable": "noiseplan.release.given",
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
+    "adaptive": "noiseplan.choosing",
     "from_noisy_tables": "noiseplan.release.given",
     "load": "noiseplan.storage",
     "plan": "noiseplan.planning.planner",
@@ -88,6 +90,7 @@ __all__ = [
     "TotalVariance",
     "Workload",
     "WorstVariance",
+    "adaptive",
     "from_noisy_tables",
     "load",
     "plan",

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from noiseplan.errors import PlanError
+from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import assemble
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.dense import dense_optimum
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import Figures, ResidualFigures, RowFigures
-from noiseplan.planning.integers import FINE_BITS, IntegerPlan, margin, round_up, to_integers
+from noiseplan.planning.integers import BITS, FINE_BITS, IntegerPlan, margin, round_up, to_integers
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.solve import Solution
 from noiseplan.privacy import Budget, Guarantee, Law, Neighbours
@@ -61,10 +61,14 @@ def make_residual(
     budget: float,
     noise: str,
     least: bool,
+    bits: tuple[int, ...] = BITS,
 ) -> Made:
-    """A residual plan as a mechanism. `least`: targets must be met, whatever that costs."""
+    """A residual plan as a mechanism. `least`: targets must be met, whatever that costs.
+
+    `bits` are the sizes of integers to try, from the smallest.
+    """
     if noise == "discrete":
-        return _discrete(design, solution, objective, neighbours, budget, least)
+        return _discrete(design, solution, objective, neighbours, budget, least, bits)
     _require_noise(solution.privacy, solution.sigma2)
     over = margin(len(solution.sigma2))
     sigma2 = solution.sigma2 * (1 + 2 * over)
@@ -79,9 +83,9 @@ def make_residual(
 
 def _discrete(
     design: Design, solution: Solution, objective: Objective,
-    neighbours: Neighbours, budget: float, least: bool,
+    neighbours: Neighbours, budget: float, least: bool, bits: tuple[int, ...],
 ) -> Made:  # fmt: skip
-    plan = to_integers(design, solution, objective, neighbours, budget)
+    plan = to_integers(design, solution, objective, neighbours, budget, bits)
     if least and solution.share.value > 0:
         plan = _least(design, solution, objective, neighbours, plan, budget)
     figures = ResidualFigures(design, plan.bases, plan.equivalent)

@@ -21,6 +21,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
 
 if TYPE_CHECKING:
+    from noiseplan.choosing.continuing import Continuation
     from noiseplan.ledger import Ledger
     from noiseplan.noise import Source
     from noiseplan.release.release import Release
@@ -184,3 +185,13 @@ class Plan:
         from noiseplan.release.release import make_release
 
         return make_release(self, data, seed, ledger, dataset, purpose, randomness)
+
+    def given(self, release: Release) -> Continuation:
+        """What this plan still costs after an earlier release of the same data.
+
+        `plan.given(release).privacy` is the cost; `.release(data)` measures only what is missing
+        and puts both together.
+        """
+        from noiseplan.choosing.continuing import Continuation
+
+        return Continuation.of(self, release)

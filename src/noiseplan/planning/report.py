@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
 NUMBERS_PER_SECOND = 3e7
+# Planners that choose nothing themselves: what other plans have in common, or tell together.
+MADE_OF_OTHERS = ("common", "combined")
 
 
 def fairness_rows(plan: Plan) -> list[dict[str, object]]:
@@ -64,6 +66,8 @@ def _counted(count: int, one: str, many: str) -> str:
 def _objective(plan: Plan) -> str:
     if plan.noise == "given":
         return "none: the measurements were made elsewhere"
+    if plan.planner in MADE_OF_OTHERS:
+        return str(plan.objective)
     planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
     return f"{_aim(plan)}; {planned}no data was read"
 
@@ -90,6 +94,8 @@ def _noise(plan: Plan) -> str:
         return "as stated by the maker of the measurements"
     if plan.noise == "gaussian":
         return "floating-point Gaussian, for simulation; releases say so"
+    if plan.noise == "combined":
+        return "that of several measurements, put together"
     loss = 100 * max(plan.rounding_loss, 0.0)
     return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.1g}% of variance"
 
@@ -108,6 +114,8 @@ def _error(plan: Plan) -> str:
 def _optimality(plan: Plan) -> str:
     if plan.noise == "given":
         return "the best linear unbiased answers from these measurements"
+    if plan.planner in MADE_OF_OTHERS:
+        return f"total variance {plan.total_variance:.6g}, as the plans it comes from make it"
     if plan.optimal and plan.targets is not None:
         return "proved: no linear Gaussian mechanism meets these targets at a lower cost"
     if plan.optimal:

@@ -165,6 +165,11 @@ def _checked_seed(seed: int | None) -> int | None:
 def _sampler(
     noise: str, seed: int | None, randomness: Source | None
 ) -> DiscreteSampler | NormalSampler:
+    if noise not in ("discrete", "gaussian"):
+        raise PlanError(
+            "this plan describes measurements that were made already: it has no noise to draw; "
+            "release the plan they came from, or ask for more with another_plan.given(release)"
+        )
     if randomness is not None and (seed is not None or noise != "discrete"):
         raise PlanError("randomness= is for discrete noise, without a seed")
     if noise == "gaussian":

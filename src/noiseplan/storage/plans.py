@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noiseplan.matrices.base import Array
 from noiseplan.planning.design import prepare
 from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.objectives import (
@@ -31,6 +32,8 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
     arrays = arrays | measured
     if plan.targets is not None:
         arrays["targets"] = plan.targets
+    elif (kinds := _kinds(plan)) is not None:
+        arrays["kinds"] = kinds
     guarantee = plan.privacy
     content = {
         "workload": workload,
@@ -55,7 +58,7 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, stated: Stated) -> Pla
     mechanism = read_mechanism(content["mechanism"], arrays, workload.schema)
     privacy = content["privacy"]
     targets = arrays.get("targets")
-    design = prepare(workload, None if targets is None else 1.0 / targets)
+    design = prepare(workload, arrays.get("kinds") if targets is None else 1.0 / targets)
     return Plan(
         workload=workload,
         mechanism=mechanism,
@@ -70,6 +73,13 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, stated: Stated) -> Pla
         optimality=stated,
         seconds=0.0,
     )
+
+
+def _kinds(plan: Plan) -> Array | None:
+    """Numbers that tell queries apart which look alike and are measured differently, if any do."""
+    roles = plan.design.roles
+    kinds = roles.type_priority[roles.type_of_query]
+    return None if np.array_equal(kinds, plan.workload.columns.weights) else kinds
 
 
 def plan_hash(plan: Plan) -> str:

@@ -1,0 +1,242 @@
+"""Several plans, and what they have in common: to be measured first, before one is chosen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from noiseplan.choosing.describing import Union, described, guarantee_of
+from noiseplan.choosing.families import ByMatrices, ByPrecisions, Family, family_for
+from noiseplan.errors import PlanError
+from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.planning.plan import Plan
+from noiseplan.privacy import Guarantee, Law
+from noiseplan.privacy.rounding import fraction_down, text_up
+from noiseplan.queries import Workload
+
+if TYPE_CHECKING:
+    from noiseplan.choosing.look import Look
+    from noiseplan.ledger import Ledger
+    from noiseplan.noise import Source
+
+
+def adaptive(
+    plans: Sequence[Plan], *, sequential: bool = False, common_rows: bool = False
+) -> Choice:
+    """Look first, choose after: measure what the plans have in common, then top up to one.
+
+    Parameters
+    ----------
+    plans
+        At least two, over one schema, with the same noise and the same kind of neighbours; from
+        the coarsest analysis to the finest where decision rules compare neighbouring ones.
+    sequential
+        The plans will be passed over one by one, from the first. Only plans without common rows
+        need to know beforehand: their common mechanism is then found from the back, so that each
+        look contains the one before.
+    common_rows
+        Plan all of them anew on rows common to all, each at its own privacy cost. For plans whose
+        prefix sums or ranges were planned separately, over domains too large for explicit
+        matrices; `choice.plans` has the new ones, and `print(choice)` what that costs in error.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 10, "sex": 2, "region": 4})
+    >>> tables = [nz.Workload.marginals(schema, k=k) for k in (1, 2)]
+    >>> one, two = [nz.plan(table, budget=nz.zCDP(0.5)) for table in tables]
+    >>> choice = nz.adaptive([one, two])
+    >>> records = {"age": [3, 4, 4], "sex": [0, 1, 1], "region": [0, 0, 2]}
+    >>> look = choice.look(records)
+    >>> release = look.choose(two)
+    >>> release.plan is two
+    True
+    """
+    checked = _checked(plans)
+    if common_rows:
+        from noiseplan.choosing.rebasing import on_common_rows
+
+        return Choice.of(on_common_rows(checked), sequential, originals=checked)
+    return Choice.of(checked, sequential)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Choice:
+    """Plans to choose from, and the one that measures what they have in common."""
+
+    plans: tuple[Plan, ...]
+    common: Plan
+    family: Family
+    sequential: bool
+    originals: tuple[Plan, ...]  # as they were given, where they were planned anew
+
+    @classmethod
+    def of(
+        cls, plans: Sequence[Plan], sequential: bool, originals: Sequence[Plan] | None = None
+    ) -> Choice:
+        mechanisms = [plan.mechanism for plan in plans]
+        integer = plans[0].noise == "discrete"
+        family = family_for(mechanisms, plans[0].privacy.neighbours, integer)
+        common = family.common(mechanisms, sequential)
+        if not common.numbers:
+            raise PlanError(
+                "the plans have nothing in common: whatever is looked at first would be wasted on "
+                "some of them. Choose between them without data, or plan queries that overlap"
+            )
+        law: Law = "zcdp" if integer else "gaussian"
+        asked = Union.of(plans)
+        stated = guarantee_of(common, asked, law, plans[0].privacy.neighbours)
+        # It is below every plan, and so is its cost, whatever was rounded up on the way.
+        cheapest = min(plan.privacy.pcost for plan in plans)
+        privacy = Guarantee(min(stated.pcost, cheapest), law, stated.neighbours)
+        shares = sorted({_percent(privacy.pcost / plan.privacy.pcost) for plan in plans})
+        plan = described(
+            asked, common, privacy,
+            objective=f"none: what {len(plans)} plans have in common, {' to '.join(shares)} of "
+                      f"their privacy cost",
+            planner="common", noise=plans[0].noise, span=_span(family, mechanisms, sequential),
+        )  # fmt: skip
+        return cls(tuple(plans), plan, family, sequential, tuple(originals or plans))
+
+    # ------------------------------------------------------------------ what it costs
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What looking and choosing guarantee together, whichever plan it is: the worst one's."""
+        return max((plan.privacy for plan in self.plans), key=lambda g: g.pcost)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of each plan's privacy cost that the look carries."""
+        return tuple(self.common.privacy.pcost / plan.privacy.pcost for plan in self.plans)
+
+    @cached_property
+    def workload(self) -> Workload:
+        """What the look answers."""
+        return self.common.workload
+
+    def number(self, plan: Plan | int) -> int:
+        """The place of a plan among the choices: a plan itself, or its place."""
+        if isinstance(plan, int) and not isinstance(plan, bool):
+            if 0 <= plan < len(self.plans):
+                return plan
+        else:
+            for number, pair in enumerate(zip(self.plans, self.originals, strict=True)):
+                if any(plan is one for one in pair):
+                    return number
+        raise PlanError(
+            f"{plan!r} is none of the {len(self.plans)} plans to choose from: give one of those "
+            f"that adaptive([...]) was made of, or its place from 0 to {len(self.plans) - 1}"
+        )
+
+    def without(self, plan: Plan | int) -> Choice:
+        """The choice that is left when a plan is passed over."""
+        gone = self.number(plan)
+        if len(self.plans) < 3:
+            raise PlanError("two plans are left: take one of them, look.choose(plan)")
+        if not isinstance(self.family, ByPrecisions) and not (self.sequential and gone == 0):
+            raise PlanError(
+                "plans without common rows can be passed over from the first to the last, and only "
+                "if that was said beforehand: adaptive([...], sequential=True)"
+            )
+        keep = [i for i in range(len(self.plans)) if i != gone]
+        plans, originals = [self.plans[i] for i in keep], [self.originals[i] for i in keep]
+        return Choice.of(plans, self.sequential, originals)
+
+    # ------------------------------------------------------------------ looking
+
+    def look(
+        self,
+        data: object,
+        *,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
+        seed: int | None = None,
+        randomness: Source | None = None,
+    ) -> Look:
+        """Measure what the plans have in common, once.
+
+        The arguments are those of `Plan.release`, and go on to what is measured after choosing. The
+        ledger is charged for the look now, and for the rest then.
+        """
+        from noiseplan.choosing.look import Circumstances, Look
+
+        around = Circumstances.of(
+            data, self.common.workload.schema, ledger, dataset, purpose, seed, randomness
+        )
+        return Look(self, around.release(self.common, "look"), around)
+
+    def __repr__(self) -> str:
+        return f"Choice({len(self.plans)} plans; the look is {self.common!r})"
+
+    def __str__(self) -> str:
+        lines = [
+            f"Choice of {len(self.plans)} plans, after a look at what they have in common",
+            f"  privacy  ρ = {text_up(self.privacy.rho)} at most, whichever is chosen; "
+            f"ρ = {text_up(self.common.privacy.rho)} for the look alone",
+            f"  look     {len(self.workload):,} queries, RMSE {self.common.rmse:.4g}",
+        ]
+        for number, (plan, share) in enumerate(zip(self.plans, self.shares, strict=True)):
+            given = self.originals[number]
+            anew = "" if given is plan else f" (planned on its own rows: {given.rmse:.4g})"
+            lines.append(
+                f"  plan {number}   {len(plan.workload):,} queries, RMSE {plan.rmse:.4g}{anew}; "
+                f"the look carries {_percent(share)} of ρ = {text_up(plan.privacy.rho)}"
+            )
+        return "\n".join(lines)
+
+
+def remaining(total: Guarantee, paid: Guarantee) -> Guarantee:
+    """What is left to pay of a total: the two charges never add up to more than it.
+
+    Notes
+    -----
+    Whatever pair of neighbours, the second measurement adds no more than C_total − C_paid to what
+    the first told about them; so both together cost what the total does, even where each alone is
+    dearest for another pair.
+    """
+    left = Fraction(total.pcost) - Fraction(paid.pcost)
+    return Guarantee(max(0.0, fraction_down(left)), total.law, total.neighbours)
+
+
+def _span(family: Family, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism | None:
+    """What decides which queries the look answers, if not its own mechanism.
+
+    Integer rows of explicit matrices may measure every direction, most of them hardly; the same
+    mechanism in floating point does not.
+    """
+    if isinstance(family, ByMatrices) and family.integer:
+        return ByMatrices(integer=False).common(mechanisms, sequential)
+    return None
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g}%"
+
+
+def _checked(plans: object) -> tuple[Plan, ...]:
+    listed = tuple(plans) if isinstance(plans, Sequence) else ()
+    if len(listed) < 2 or not all(isinstance(plan, Plan) for plan in listed):
+        raise PlanError(f"adaptive() takes two plans or more: adaptive([plan_a, plan_b]), "
+                        f"found {plans!r}")  # fmt: skip
+    if len({id(plan) for plan in listed}) < len(listed):
+        raise PlanError("the same plan is there twice: give different ones")
+    first = listed[0]
+    for plan in listed:
+        if plan.workload.schema != first.workload.schema:
+            raise PlanError("the plans are about different schemas: plan all of them over one")
+        if plan.noise not in ("discrete", "gaussian"):
+            raise PlanError(f"a plan with the noise {plan.noise!r} was measured already: its "
+                            f"release is what plan.given(release) starts from")  # fmt: skip
+        if plan.noise != first.noise:
+            raise PlanError(f"the plans have different noise, {first.noise!r} and {plan.noise!r}: "
+                            f"plan all with the same noise=")  # fmt: skip
+        if plan.privacy.neighbours != first.privacy.neighbours:
+            raise PlanError("the plans protect different neighbours: plan all with the same "
+                            "neighbours=")  # fmt: skip
+    return listed

@@ -1,0 +1,170 @@
+"""What a plan still costs after earlier releases, and the release that measures only that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from noiseplan.choosing.describing import Union, described, guarantee_of
+from noiseplan.choosing.families import Family, family_for
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.planning.figures import RowFigures
+from noiseplan.planning.plan import Plan
+from noiseplan.privacy import Guarantee, Law
+from noiseplan.privacy.rounding import text_up
+from noiseplan.queries import Query
+from noiseplan.release.release import Release, make_release
+
+if TYPE_CHECKING:
+    from noiseplan.ledger import Ledger
+    from noiseplan.noise import Source
+
+COMBINED = "combined"
+
+
+def rest_of(family: Family, target: Plan, have: Plan, privacy: Guarantee) -> Plan | None:
+    """The plan that measures what is left of `target` after `have`; None if nothing is."""
+    mechanism = family.rest(target.mechanism, have.mechanism)
+    return None if mechanism is None else replace(target, mechanism=mechanism, privacy=privacy)
+
+
+def completed(family: Family, target: Plan, parts: Sequence[Release]) -> Release:
+    """The target's release, from releases of parts that amount to it."""
+    numbers = [(part.plan.mechanism, part.measurements) for part in parts]
+    measured, stated = family.recreated(target.mechanism, numbers)
+    plan = target
+    if stated is not None:  # other variances than the target's: these are what errors are made of
+        plan = replace(
+            target, mechanism=stated, noise=COMBINED, figures=RowFigures(target.design, stated)
+        )
+    return _signed(plan, measured, parts)
+
+
+def _signed(plan: Plan, measured: Measurements, parts: Sequence[Release]) -> Release:
+    """The release with the brands and records of all parts."""
+    brands = dict.fromkeys(part.brand for part in parts)
+    records = [part.recorded for part in parts if part.recorded]
+    return replace(
+        parts[-1], plan=plan, measurements=measured,
+        brand="; ".join(brands), recorded="; ".join(records),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Continuation:
+    """What is still to be measured for a plan after an earlier release of the same data."""
+
+    plan: Plan
+    earlier: Release
+    rest: Plan | None
+    family: Family
+
+    @classmethod
+    def of(cls, plan: Plan, earlier: object) -> Continuation:
+        if not isinstance(earlier, Release):
+            raise PlanError(f"given() takes an earlier release of the same data, "
+                            f"found {type(earlier).__name__}")  # fmt: skip
+        if plan.workload.schema != earlier.plan.workload.schema:
+            raise PlanError("the earlier release is about another schema than the plan")
+        if plan.noise not in ("discrete", "gaussian"):
+            raise PlanError(f"a plan with the noise {plan.noise!r} was measured already")
+        neighbours = plan.privacy.neighbours
+        if earlier.plan.privacy.neighbours != neighbours:
+            raise PlanError("the plan and the earlier release protect different neighbours")
+        discrete = plan.noise == "discrete"
+        family = family_for([plan.mechanism, earlier.plan.mechanism], neighbours, discrete)
+        mechanism = family.rest(
+            plan.mechanism, family.shared(plan.mechanism, earlier.plan.mechanism)
+        )
+        if mechanism is None:
+            return cls(plan, earlier, None, family)
+        law: Law = "zcdp" if discrete else "gaussian"
+        privacy = guarantee_of(mechanism, Union.of([plan]), law, neighbours)
+        return cls(plan, earlier, replace(plan, mechanism=mechanism, privacy=privacy), family)
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What is still to be spent."""
+        own = self.plan.privacy
+        return Guarantee(0.0, own.law, own.neighbours) if self.rest is None else self.rest.privacy
+
+    @property
+    def total(self) -> Guarantee:
+        """What the earlier release and this one cost together."""
+        return self.earlier.plan.privacy.compose(self.privacy)
+
+    @property
+    def saved(self) -> float:
+        """The share of the plan's privacy cost that need not be spent again."""
+        return 1.0 - self.privacy.pcost / self.plan.privacy.pcost
+
+    def release(
+        self,
+        data: object,
+        *,
+        ledger: Ledger | str | os.PathLike[str] | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
+        seed: int | None = None,
+        randomness: Source | None = None,
+    ) -> Release:
+        """Measure what is left, and put it together with the earlier release.
+
+        The arguments are those of `Plan.release`; give it the data of the earlier release. A seed
+        must be another one than the earlier release's. The result answers what either plan does,
+        no less precisely, from all that was measured.
+        """
+        parts = [self.earlier]
+        if self.rest is not None:
+            rest = make_release(self.rest, data, seed, ledger, dataset, purpose, randomness)
+            parts.append(rest)
+        mechanisms = [part.plan.mechanism for part in parts]
+        united = self.family.together(mechanisms)
+        if self.family.covers(self.plan.mechanism, united):
+            done = completed(self.family, self.plan, parts)
+            if done.plan is self.plan:
+                return replace(done, plan=replace(self.plan, privacy=self.total))
+        asked = Union.of([self.earlier.plan, self.plan])
+        plan = described(
+            asked, united, self.total, objective="none: what several releases tell together",
+            planner=COMBINED, noise=COMBINED,
+        )  # fmt: skip
+        return completed(self.family, plan, parts)
+
+    def __repr__(self) -> str:
+        return f"Continuation({self.plan!r}; still ρ = {self.privacy.rho:.6g})"
+
+    def __str__(self) -> str:
+        spent, left = self.earlier.plan.privacy, self.privacy
+        measures = "nothing" if self.rest is None else self.rest.mechanism.describe()
+        return "\n".join(
+            [
+                f"What is left of a plan of ρ = {text_up(self.plan.privacy.rho)}",
+                f"  spent    ρ = {text_up(spent.rho)}, by the earlier release",
+                f"  costs    ρ = {text_up(left.rho)} more; {100 * self.saved:.1f}% of the plan's "
+                f"own cost is saved",
+                f"  measures {measures}",
+            ]
+        )
+
+
+def joint_covariance(earlier: Release, later: Release, query: Query, other: Query) -> Array:
+    """Cov(earlier answer to `query`, later answer to `other`), rows × rows.
+
+    Parameters
+    ----------
+    earlier, later
+        A release and one that was made of it: by `look.choose`, or by `plan.given(earlier)`.
+
+    Notes
+    -----
+    The later answers are the best linear unbiased ones from all that was measured, so that what
+    the earlier ones differ from them is not correlated with them: Cov(earlier, later) =
+    Cov(later, later).
+    """
+    earlier.plan.mechanism.require(query)
+    return later.covariance(query, other)

@@ -1,0 +1,193 @@
+"""Plans that were not planned: what mechanisms have in common, and what parts amount to together.
+
+They answer the queries of the plans they come from, as far as they can. Queries of one kind have
+the same errors only if all those plans treat them alike; so kinds are split until that is so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.choosing.carriers import stated_cost
+from noiseplan.choosing.precisions import sigma2_of
+from noiseplan.errors import PlanError, QueryError, UnanswerableError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning.allocation import spend
+from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.figures import RowFigures
+from noiseplan.planning.integers import margin
+from noiseplan.planning.neighbours import privacy_rows
+from noiseplan.planning.objectives import Recorded
+from noiseplan.planning.optimality import Stated
+from noiseplan.planning.plan import Plan
+from noiseplan.privacy import Guarantee, Law, Neighbours
+from noiseplan.privacy.rounding import product_up
+from noiseplan.queries import Query, Workload
+from noiseplan.queries.columns import QueryColumns, joined, merged
+
+# So many measured tables are listed where none of the plans' own queries can be answered.
+LISTED = 1000
+# Noise of which a design's kinds are known to be alike; other plans hold measurements made before.
+PLANNED = ("discrete", "gaussian")
+
+
+@dataclass(frozen=True, eq=False)
+class Union:
+    """All queries of some plans, with kinds that every one of the plans treats alike."""
+
+    workload: Workload
+    kinds: Array  # of each query: equal only where every plan has them of one type
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan]) -> Union:
+        first, *others = plans
+        columns = replace(first.workload.columns, weights=_types(first))
+        for plan in others:
+            step = float(len(columns) + 1)
+            own = replace(plan.workload.columns, weights=step * _types(plan))
+            columns = _merged(columns, own)
+            # Sums of the two codes tell both; ranks keep them small for the next plan.
+            ranks = np.unique(columns.weights, return_inverse=True)[1]
+            columns = replace(columns, weights=np.asarray(ranks + 1, dtype=np.float64))
+        kinds = columns.weights
+        columns = replace(columns, weights=np.ones(len(columns)))
+        return cls(Workload.from_columns(first.workload.schema, columns), kinds)
+
+    @cached_property
+    def design(self) -> Design:
+        """Roles and types over all queries, none coarser than any plan's."""
+        return prepare(self.workload, self.kinds)
+
+    def answerable(self, mechanism: Mechanism) -> Union | None:
+        """The queries that a mechanism answers; None if there are none."""
+        type_of_query = self.design.roles.type_of_query
+        first = np.unique(type_of_query, return_index=True)[1]
+        fits = np.array([_answers(mechanism, self.workload.query(int(q))) for q in first])
+        keep = fits[type_of_query]
+        if not keep.any():
+            return None
+        # The types found here go on telling apart what some plan does.
+        return Union(self.workload.subset(keep), 1.0 + type_of_query[keep])
+
+
+def _types(plan: Plan) -> Array:
+    """The type of each query, from 1."""
+    if plan.noise in PLANNED:
+        return np.asarray(plan.design.roles.type_of_query + 1, dtype=np.float64)
+    return np.arange(1.0, len(plan.workload) + 1.0)
+
+
+def _merged(a: QueryColumns, b: QueryColumns) -> QueryColumns:
+    try:
+        return merged(joined(a, b))
+    except QueryError:  # one name for two queries: they go without
+        return merged(joined(replace(a, names={}), replace(b, names={})))
+
+
+def _answers(mechanism: Mechanism, query: Query) -> bool:
+    try:
+        mechanism.require(query)
+    except UnanswerableError:
+        return False
+    return True
+
+
+def described(
+    asked: Union,
+    mechanism: Mechanism,
+    privacy: Guarantee,
+    *,
+    objective: str,
+    planner: str,
+    noise: str,
+    span: Mechanism | None = None,
+) -> Plan:
+    """A mechanism as a plan for all that it answers of what is asked.
+
+    `span` decides what is answered, where that is not the mechanism itself.
+    """
+    answered = asked.answerable(span or mechanism) or _measured(mechanism)
+    return Plan(
+        workload=answered.workload,
+        mechanism=mechanism,
+        privacy=privacy,
+        objective=Recorded(objective),
+        planner=planner,
+        noise=noise,
+        rounding_loss=0.0,
+        targets=None,
+        design=answered.design,
+        figures=RowFigures(answered.design, mechanism),
+        optimality=Stated(0.0, proved=False),
+        seconds=0.0,
+    )
+
+
+def _measured(mechanism: Mechanism) -> Union:
+    """The tables that a mechanism measures, where it answers no query that was asked."""
+    schema = mechanism.schema
+    if isinstance(mechanism, ResidualMechanism):
+        sets = [row for some in reversed(mechanism.sets) for row in some.tolist()][:LISTED]
+        tables = [Query(schema, [schema.names[i] for i in row]) for row in sets]
+    else:
+        assert isinstance(mechanism, DenseMechanism)
+        rows = mechanism.strategy / np.abs(mechanism.strategy).max()
+        tables = [Query(schema, list(schema.names), matrix=rows, name="what is measured")]
+    tables = [table for table in tables if _answers(mechanism, table)]
+    if not tables:
+        raise PlanError("the plans have nothing in common that answers a query")
+    return Union(Workload(tables), np.arange(1.0, len(tables) + 1.0))
+
+
+def guarantee_of(mechanism: Mechanism, asked: Union, law: Law, neighbours: Neighbours) -> Guarantee:
+    """What a mechanism costs, recomputed from what it measures and rounded up.
+
+    All sets of attributes that it measures occur in queries that are asked.
+    """
+    if isinstance(mechanism, DenseMechanism):
+        return Guarantee(stated_cost(mechanism), law, neighbours)
+    assert isinstance(mechanism, ResidualMechanism)
+    sigma2, bases = _noise_of_types(asked.design, mechanism)
+    cost = spend(privacy_rows(asked.design, bases, neighbours), sigma2)
+    return Guarantee(product_up(cost, 1 + margin(len(sigma2))), law, neighbours)
+
+
+def _noise_of_types(design: Design, mechanism: ResidualMechanism) -> tuple[Array, dict[int, Basis]]:
+    """σ² of each subset type, from one set of each; and the basis of each role."""
+    roles, blocks = design.roles.roles, mechanism.blocks
+    bases: dict[int, Basis] = {}
+    for r, role in enumerate(roles):
+        number = blocks.basis_of[role.members[0]]
+        bases[r] = blocks.bases[number] if number >= 0 else _nothing(role.size)
+    subsets = design.terms.subset_roles
+    sigma2 = np.full(len(subsets), np.inf)
+    width = (subsets >= 0).sum(axis=1)
+    for k in np.unique(width):
+        chosen = np.flatnonzero(width == k)
+        examples = np.array([_example(design, subsets[t]) for t in chosen]).reshape(len(chosen), k)
+        sigma2[chosen] = sigma2_of(blocks, examples.astype(np.int64))
+    return sigma2, bases
+
+
+def _nothing(size: int) -> Basis:
+    """The basis of an attribute that is not measured."""
+    return MatrixBasis(np.zeros((0, size)), np.full(size, 1.0 / size), np.zeros((size, 0)))
+
+
+def _example(design: Design, subset: IntArray) -> list[int]:
+    """One set of attributes with these roles, ascending."""
+    taken: dict[int, int] = {}
+    found = []
+    for role in subset[subset >= 0].tolist():
+        found.append(int(design.roles.roles[role].members[taken.get(role, 0)]))
+        taken[role] = taken.get(role, 0) + 1
+    return sorted(found)

@@ -1,0 +1,170 @@
+"""A look at what plans have in common, and the choice that follows from it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noiseplan.choosing.choice import Choice, remaining
+from noiseplan.choosing.continuing import completed, rest_of
+from noiseplan.counting import Projectable, open_source
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.planning.plan import Plan
+from noiseplan.privacy import Guarantee
+from noiseplan.queries import Query
+from noiseplan.release.answer import Answer
+from noiseplan.release.release import Release, make_release
+from noiseplan.schema import Schema
+
+if TYPE_CHECKING:
+    from noiseplan.choosing.rules import Recommendation, Rule
+    from noiseplan.ledger import Ledger
+    from noiseplan.noise import Source
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Circumstances:
+    """Where the data are and how releases of them are made: the same for every step.
+
+    Confidential, as the data are. Seeds differ from step to step: the same noise twice would show
+    the counts beneath.
+    """
+
+    source: Projectable
+    ledger: Ledger | str | os.PathLike[str] | None
+    dataset: str | None
+    purpose: str
+    seed: int | None
+    randomness: Source | None
+    step: int = 0
+
+    @classmethod
+    def of(
+        cls, data: object, schema: Schema, ledger: Ledger | str | os.PathLike[str] | None,
+        dataset: str | None, purpose: str, seed: int | None, randomness: Source | None,
+    ) -> Circumstances:  # fmt: skip
+        return cls(open_source(data, schema), ledger, dataset, purpose, seed, randomness)
+
+    def release(self, plan: Plan, what: str) -> Release:
+        """Charge, count and measure."""
+        purpose = f"{self.purpose}: {what}" if self.purpose else what
+        return make_release(
+            plan, self.source, self._own_seed(), self.ledger, self.dataset, purpose,
+            self.randomness,
+        )  # fmt: skip
+
+    def _own_seed(self) -> int | None:
+        if self.seed is None or not self.step:
+            return self.seed
+        state = np.random.SeedSequence([self.seed, self.step]).generate_state(1, np.uint64)
+        return int(state[0] >> np.uint64(1))
+
+    def next(self) -> Circumstances:
+        return replace(self, step=self.step + 1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Look:
+    """What the plans have in common, measured; one of them may follow, once.
+
+    It answers like any release. Stopping here costs the look and no more.
+    """
+
+    choice: Choice
+    release: Release
+    _around: Circumstances
+    _followed: list[str] = field(default_factory=list)
+
+    # ------------------------------------------------------------------ what was seen
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of what was measured."""
+        return self.release.plan
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What was spent so far."""
+        return self.plan.privacy
+
+    def table(
+        self,
+        *attributes: str,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        frame: str | None = None,
+    ) -> Any:
+        """A table as a tidy frame; see `Release.table`."""
+        return self.release.table(*attributes, level=level, simultaneous=simultaneous, frame=frame)
+
+    def answer(self, query: Query, *, level: float = 0.95, simultaneous: bool = False) -> Answer:
+        """The answer to a query that all plans can answer; see `Release.answer`."""
+        return self.release.answer(query, level=level, simultaneous=simultaneous)
+
+    def variance(self, query: Query) -> Array:
+        """The exact variance of every row."""
+        return self.release.variance(query)
+
+    # ------------------------------------------------------------------ what follows
+
+    def recommend(self, rule: Rule) -> Recommendation:
+        """What a rule makes of the look, with its reasons; costs nothing.
+
+        Parameters
+        ----------
+        rule
+            `SignalToNoise(share, ratio)`, `Posterior(...)`, `ConfidenceRegion(...)`, or a function
+            of the look that returns a plan, its place, or None to stop.
+        """
+        from noiseplan.choosing.rules import recommended
+
+        return recommended(self, rule)
+
+    def choose(self, plan: Plan | int | Recommendation) -> Release:
+        """Measure what is left of a plan, and put both together: that plan's release.
+
+        The two charges add up to the plan's privacy cost. A look can be followed once; more is
+        asked with `another_plan.given(release)`.
+        """
+        from noiseplan.choosing.rules import Recommendation
+
+        if isinstance(plan, Recommendation):
+            if plan.number is None:
+                raise PlanError("the recommendation is to stop here: there is no plan to choose")
+            plan = plan.number
+        number = self.choice.number(plan)
+        target = self.choice.plans[number]
+        return self._followed_by(target, f"plan {number} after the look")
+
+    def without(self, plan: Plan | int) -> Look:
+        """Pass a plan over, and look closer at what the others have in common.
+
+        Measures what is missing; whichever plan is chosen later, nothing of it is wasted.
+        """
+        left = self.choice.without(plan)
+        release = self._followed_by(left.common, f"look at {len(left.plans)} plans")
+        return Look(left, release, self._around.next())
+
+    def _followed_by(self, target: Plan, what: str) -> Release:
+        if self._followed:
+            raise PlanError(
+                f"this look was followed already, by {self._followed[0]}: a second time would cost "
+                f"more than either plan. Ask for the rest of one: plan.given(release)"
+            )
+        family, left = self.choice.family, remaining(target.privacy, self.privacy)
+        rest = rest_of(family, target, self.plan, left)
+        parts = [self.release]
+        if rest is not None:
+            parts.append(self._around.next().release(rest, what))
+        self._followed.append(what)
+        return completed(family, target, parts)
+
+    def __repr__(self) -> str:
+        return f"Look({self.release!r}; {len(self.choice.plans)} plans to choose from)"
+
+    def __str__(self) -> str:
+        return f"{self.release}\n  next     .choose(plan) of {len(self.choice.plans)} plans"

@@ -1,0 +1,239 @@
+"""The common mechanism at any scale: plans whose residuals are measured by the same rows.
+
+Two residual mechanisms with the same U_i differ only in the precision 1/σ²_A with which they
+measure the residual of each set A of attributes. Written in the measured rows their cost matrices
+are diagonal, so
+
+    common to all      1/σ²_A = min_k 1/σ²_{A,k}
+    left of plan k     1/σ²_A = 1/σ²_{A,k} − common
+    put together       (Σ_j d_j ω_j) / Σ_j d_j   with the precisions d_j of what was measured
+
+for any number of plans. Nothing larger is common: a matrix between the common one and all the
+plans' has the same diagonal as it, and a semidefinite difference with a zero diagonal is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.blocks import Block, Blocks, group_blocks
+from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.noise.discrete import LARGEST_VARIANCE
+from noiseplan.planning.integers import FINE_BITS, round_up
+
+# A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
+OUTWARD = 1 + 4 * np.finfo(float).eps
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBases:
+    """One basis for each attribute, the same in all mechanisms that measure it."""
+
+    bases: tuple[Basis, ...]
+    basis_of: IntArray
+
+    @classmethod
+    def of(cls, mechanisms: Sequence[ResidualMechanism]) -> SharedBases:
+        """Raises `PlanError` with the first attribute that two mechanisms measure differently."""
+        schema = mechanisms[0].schema
+        known: list[Basis] = []
+        number: dict[int, int] = {}  # of bases that were compared already, by identity
+        basis_of = np.full(len(schema), -1)
+        for mechanism in mechanisms:
+            own = mechanism.blocks
+            for attribute in np.flatnonzero(own.basis_of >= 0):
+                basis = own.bases[own.basis_of[attribute]]
+                if id(basis) not in number:
+                    number[id(basis)] = _place(basis, known)
+                found = number[id(basis)]
+                if basis_of[attribute] not in (-1, found):
+                    raise PlanError(
+                        f"the plans measure {schema.names[attribute]!r} by different rows"
+                    )
+                basis_of[attribute] = found
+        return cls(tuple(known), basis_of)
+
+    def mechanism(
+        self, like: ResidualMechanism, sets: list[IntArray], sigma2: list[Array], integer: bool
+    ) -> ResidualMechanism:
+        """The mechanism that measures these sets with this noise; infinite: not at all."""
+        blocks = group_blocks(sets, sigma2, self.bases, self.basis_of, integer)
+        return ResidualMechanism(like.schema, blocks, integer)
+
+
+def _place(basis: Basis, known: list[Basis]) -> int:
+    for i, other in enumerate(known):
+        if basis == other or _same_rows(basis, other):
+            return i
+    known.append(basis)
+    return len(known) - 1
+
+
+def _same_rows(one: Basis, other: Basis) -> bool:
+    if not (isinstance(one, MatrixBasis) and isinstance(other, MatrixBasis)):
+        return False
+    return np.array_equal(one.measure, other.measure)
+
+
+def common_precisions(mechanisms: Sequence[ResidualMechanism]) -> ResidualMechanism:
+    """What all mechanisms measure, with the least of their precisions."""
+    shared = SharedBases.of(mechanisms)
+    fewest = min(mechanisms, key=lambda m: len(m.blocks))
+    sets, noise = [], []
+    for block in fewest.blocks:
+        sets.append(block.sets)
+        noise.append(np.max([sigma2_of(m.blocks, block.sets) for m in mechanisms], axis=0))
+    integer = all(m.integer for m in mechanisms)
+    return shared.mechanism(fewest, sets, noise, integer)
+
+
+def rest_of_precisions(target: ResidualMechanism, have: ResidualMechanism) -> ResidualMechanism:
+    """What is still to be measured for `target` when `have` was: the differences of precisions.
+
+    Where `have` is the more precise one nothing is. Variances are rounded up, so that the
+    precisions of both together never exceed the target's.
+    """
+    shared = SharedBases.of([target, have])
+    sets = [block.sets for block in target.blocks]
+    noise = [
+        still_needed(block.sigma2, sigma2_of(have.blocks, block.sets), target.integer)
+        for block in target.blocks
+    ]
+    return shared.mechanism(target, sets, noise, target.integer)
+
+
+def still_needed(target: Array, have: Array, integer: bool) -> Array:
+    """The σ² with 1/σ² = 1/target − 1/have, rounded up; infinite where nothing is needed."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        missing = target * (have / (have - target)) * OUTWARD
+    missing = np.where(np.isinf(have), target, missing)
+    if integer:
+        missing = round_up(missing, FINE_BITS)
+        missing = np.where(missing > LARGEST_VARIANCE, np.inf, missing)
+    return np.where(have <= target, np.inf, missing)
+
+
+def united_precisions(parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
+    """Everything that some part measures, with the variance that all of them together have."""
+    shared = SharedBases.of(parts)
+    sets = [block.sets for part in parts for block in part.blocks]
+    united = shared.mechanism(parts[0], *_distinct(sets), integer=False)
+    blocks = []
+    for block in united.blocks:
+        variance = np.array([_combined(block.sets, parts).variance]).reshape(-1)
+        blocks.append(Block(block.sets, variance, block.bases))
+    return ResidualMechanism(united.schema, Blocks(tuple(blocks), shared.bases, shared.basis_of))
+
+
+def _distinct(sets: list[IntArray]) -> tuple[list[IntArray], list[Array]]:
+    found = []
+    for width in sorted({rows.shape[1] for rows in sets}):
+        rows = np.concatenate([r for r in sets if r.shape[1] == width])
+        found.append(rows[unique_rows(rows)[0]])
+    return found, [np.ones(len(rows)) for rows in found]
+
+
+# ---------------------------------------------------------------------- looking sets up
+
+
+def located(blocks: Blocks, sets: IntArray) -> tuple[IntArray, IntArray]:
+    """The block of each set and its place in it; −1 where the set is not measured."""
+    number, place = np.full(len(sets), -1), np.full(len(sets), -1)
+    first, kind = unique_rows(blocks.basis_of[sets])
+    for group, example in enumerate(first):
+        found = blocks.block_for(sets[example])
+        if found < 0:
+            continue
+        mine = np.flatnonzero(kind == group)
+        place[mine] = blocks.blocks[found].find(sets[mine])
+        number[mine] = np.where(place[mine] >= 0, found, -1)
+    return number, place
+
+
+def sigma2_of(blocks: Blocks, sets: IntArray) -> Array:
+    """The parameter σ² of each set, infinite where it is not measured."""
+    result = np.full(len(sets), np.inf)
+    number, place = located(blocks, sets)
+    for found in np.unique(number[number >= 0]):
+        mine = number == found
+        result[mine] = blocks.blocks[found].sigma2[place[mine]]
+    return result
+
+
+# ---------------------------------------------------------------------- putting together
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """Weights that put measurements of the same sets together, and the variance of the result.
+
+    `weights[j]` belongs to part j and sums to one over the parts for every set.
+    """
+
+    weights: Array  # parts × sets
+    variance: Array
+
+
+def _combined(sets: IntArray, parts: Sequence[ResidualMechanism]) -> Combined:
+    """Inverse-variance weights by the parameters of the noise; variances by what it really has."""
+    sigma2 = np.array([sigma2_of(part.blocks, sets) for part in parts])
+    variance = np.array([_variance_of(part.blocks, sets) for part in parts])
+    exact = sigma2 == 0
+    with np.errstate(divide="ignore"):
+        precision = np.where(exact.any(axis=0), exact.astype(float), 1.0 / sigma2)
+    total = precision.sum(axis=0)
+    if not (total > 0).all():
+        raise PlanError("a set of attributes was measured by none of the parts: this is a bug")
+    weights = precision / total
+    spread = np.where(weights > 0, weights**2 * np.where(weights > 0, variance, 0.0), 0.0)
+    return Combined(weights, spread.sum(axis=0))
+
+
+def _variance_of(blocks: Blocks, sets: IntArray) -> Array:
+    result = np.full(len(sets), np.inf)
+    number, place = located(blocks, sets)
+    for found in np.unique(number[number >= 0]):
+        mine = number == found
+        result[mine] = blocks.blocks[found].variance[place[mine]]
+    return result
+
+
+def put_together(
+    target: ResidualMechanism, parts: Sequence[tuple[ResidualMechanism, Measurements]]
+) -> tuple[Measurements, ResidualMechanism]:
+    """The numbers that `target` would have measured, from those that the parts did.
+
+    Returns them with the mechanism that states the variances they really have: the target's, up to
+    the rounding of the parts' noise and, below σ² = 4, that of discrete laws.
+    """
+    values: list[NDArray[np.number]] = []
+    blocks = []
+    for block in target.blocks:
+        sums = _combined(block.sets, [mechanism for mechanism, _ in parts])
+        numbers = np.zeros((*block.shape, len(block)))
+        for weights, (mechanism, measured) in zip(sums.weights, parts, strict=True):
+            number, place = located(mechanism.blocks, block.sets)
+            for found in np.unique(number[number >= 0]):
+                mine = np.flatnonzero(number == found)
+                numbers[..., mine] += weights[mine] * measured.values[found][..., place[mine]]
+        values.append(numbers)
+        blocks.append(Block(block.sets, sums.variance, block.bases))
+    really = Blocks(tuple(blocks), target.blocks.bases, target.blocks.basis_of)
+    return Measurements(tuple(values)), ResidualMechanism(target.schema, really)
+
+
+def same_variances(one: ResidualMechanism, other: ResidualMechanism, tolerance: float) -> bool:
+    """Whether two mechanisms with the same blocks have the same noise."""
+    return all(
+        np.allclose(a.variance, b.variance, rtol=tolerance, atol=0.0)
+        for a, b in zip(one.blocks, other.blocks, strict=True)
+    )

@@ -8,8 +8,9 @@ in `COMMANDS`. Errors of noiseplan become one message and an exit code; nothing 
 1   an error: the message says what was found and what to do
 2   the command was not called as it should be
 3   refused: the budget does not admit it, and nothing was spent
-4   a ledger is damaged, or not the one whose head was given
+4   a ledger or a saved release is damaged, or not the one expected
 5   others held the ledger too long; try again
+130 interrupted: nothing was written; what was recorded counts
 ==  ==========================================================
 """
 
@@ -23,13 +24,21 @@ from typing import Any, Final, cast
 import click
 
 from noiseplan import __version__
-from noiseplan.errors import NoiseplanError
+from noiseplan.errors import NoiseplanError, StorageError
 
 # Name → what it does, in the order of a first visit. Help does not load the modules.
 COMMANDS: Final = {
+    "demo": "A tour in one command: tables of 61,395 workers.",
+    "init": "Write a first study file, from what is public.",
+    "plan": "Print and draw the errors that a study will have. Reads no data.",
+    "release": "Count, add noise, and write the tables. Spends the budget once.",
+    "show": "Print the certificate and the tables of a release.",
+    "answer": "Ask a release anything it can answer, at no further cost.",
+    "report": "Write a page with pictures, to read or to hand on.",
     "ledger": "Keep the privacy budgets of datasets, and what was spent.",
 }
 FAILED, REFUSED, DAMAGED, BUSY = 1, 3, 4, 5  # 2 is click's own
+INTERRUPTED = 130
 
 
 class Commands(click.Group):
@@ -55,6 +64,13 @@ class Commands(click.Group):
         except (NoiseplanError, OSError) as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(exit_code(error))
+        except KeyboardInterrupt:
+            click.echo("Interrupted: nothing was written.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+class DamagedRelease(StorageError):
+    """A folder that holds a release, but not as it was written."""
 
 
 class InOrder(click.Group):
@@ -68,6 +84,8 @@ def exit_code(error: Exception) -> int:
     """The exit code of an error, as in the table above."""
     from noiseplan.ledger import BudgetExceeded, LedgerBusy, LedgerDamaged
 
+    if isinstance(error, DamagedRelease):
+        return DAMAGED
     codes = {BudgetExceeded: REFUSED, LedgerDamaged: DAMAGED, LedgerBusy: BUSY}
     return next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
 

@@ -1,21 +1,43 @@
-"""The survey that the demonstration and the documentation use: 61,395 US workers.
+"""Data that the demonstration and the documentation use: a survey of 61,395 US workers, studies of
+it, and a made-up population for larger cases.
 
-Where it comes from, and what its columns mean, is told in ``README.md`` beside this file.
+Where the survey comes from, and what its columns mean, is told in ``README.md`` beside this file.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from noiseplan.errors import NoiseplanError
 
 if TYPE_CHECKING:
     from noiseplan.schema import Schema
 
-__all__ = ["cpssw8_path", "cpssw8_schema"]
+__all__ = ["EXAMPLES", "cpssw8_path", "cpssw8_schema", "example_study"]
 
 # A list, not a range: the survey asks for the level of schooling, which the extract codes in years.
 _EDUCATION_YEARS = (6, 8, 9, 10, 11, 12, 13, 14, 16, 18, 19, 20)
+
+# Studies that are shipped, and what each is about.
+EXAMPLES: Final = {
+    "wages": "the survey of 61,395 workers",
+    "population": "a made-up population with places, households and ages",
+}
+
+
+def example_study(name: str) -> Path:
+    """Path of a study file that is shipped: ``"wages"`` or ``"population"``.
+
+    Examples
+    --------
+    >>> example_study("wages").name
+    'wages.toml'
+    """
+    if name not in EXAMPLES:
+        raise NoiseplanError(f"no example {name!r}; there are {', '.join(EXAMPLES)}")
+    return Path(str(files(__name__) / f"{name}.toml"))
 
 
 def cpssw8_path() -> Path:

@@ -69,7 +69,11 @@ class Answer:
         return nw.from_dict(columns, backend=_library(library or self.origin)).to_native()
 
     def __str__(self) -> str:
-        shown = 20
+        return self.text(20)
+
+    def text(self, most: int | None = None) -> str:
+        """The table in aligned columns: its first rows, or all."""
+        shown = self.query.rows if most is None else min(most, self.query.rows)
         columns = {name: list(values)[:shown] for name, values in self.columns().items()}
         text = {
             name: [f"{v:,.1f}" if isinstance(v, float) else str(v) for v in values]

@@ -32,7 +32,7 @@ def certificate(release: Release) -> Json:
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "privacy": _privacy(plan.privacy),
+        "privacy": privacy_json(plan.privacy),
         "noise": release.brand,
         "ledger": release.recorded,
         "schema_sha256": schema_hash(plan),
@@ -45,7 +45,8 @@ def certificate(release: Release) -> Json:
     }
 
 
-def _privacy(guarantee: Guarantee) -> Json:
+def privacy_json(guarantee: Guarantee) -> Json:
+    """Unit, neighbours and cost in every currency, for programs."""
     known = math.isfinite(guarantee.pcost)
     result: Json = {
         "unit": UNIT,

@@ -1,0 +1,91 @@
+"""`noiseplan answer`: any question that a release can answer, with its exact error."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noiseplan.cli._common import CONTEXT, json_option, open_release, print_json, release_argument
+
+if TYPE_CHECKING:
+    from noiseplan.release.answer import Answer
+
+
+@click.command(context_settings=CONTEXT)
+@release_argument
+@click.argument("question")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
+@click.option("--simultaneous", is_flag=True, help="Intervals that hold for all rows at once.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
+@click.option("--all", "everything", is_flag=True, help="All rows, not the first 20.")
+@json_option
+def command(
+    folder: Path,
+    question: str,
+    level: float,
+    simultaneous: bool,
+    as_csv: bool,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """Ask RELEASE, a folder, a QUESTION. Nothing is spent, and no data is needed.
+
+    \b
+    age, sex                    a table: one row per value
+    age=prefix, sex             up to each age; also ranges, levels(5, 10)
+    age=25..34 | 35..44, sex    one row for each group of values
+    region=North+South          the sum of two values
+    earnings=20..               all bins from an edge on
+    total                       everybody
+
+    The name of a table of the study is a question too. What is not named is summed over.
+    """
+    from noiseplan.study import read_question
+
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json exclude each other")
+    release = open_release(folder)
+    workload = release.plan.workload
+    query = read_question(question, workload.schema, workload)
+    answer = release.answer(query, level=level, simultaneous=simultaneous)
+    if as_json:
+        print_json(answer_json(answer))
+    elif as_csv:
+        click.echo(answer_csv(answer), nl=False)
+    else:
+        text = answer.text(None if everything else 20)
+        click.echo(f"{query.name}\n{text}")
+
+
+def _columns(answer: Answer) -> dict[str, list[Any]]:
+    return {
+        name: getattr(v, "tolist", lambda v=v: list(v))() for name, v in answer.columns().items()
+    }
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """An answer for programs: one object per row."""
+    columns = _columns(answer)
+    return {
+        "query": answer.query.name,
+        "level": answer.level,
+        "intervals": "simultaneous" if answer.simultaneous else "pointwise",
+        "covers": "noise only",
+        "rows": [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ],
+    }
+
+
+def answer_csv(answer: Answer) -> str:
+    """An answer for spreadsheets."""
+    columns = _columns(answer)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()

@@ -1,0 +1,116 @@
+"""`noiseplan init`: a first study file, from what is public."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import click
+
+from noiseplan.cli._common import CONTEXT
+from noiseplan.data import EXAMPLES, cpssw8_path, example_study
+from noiseplan.study import StudyError
+from noiseplan.study.template import Column, read_column, study_text, unknown_column
+
+
+@click.command(context_settings=CONTEXT)
+@click.argument("study", metavar="[STUDY]", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME[=VALUES]",
+    help="A column: age=0..99, sex=F,M, income=bins:0,10000,50000, or a name alone. Repeat it.",
+)
+@click.option(
+    "--header",
+    type=click.Path(path_type=Path),
+    help="A CSV file whose first line, which you declare public, names the columns. No other "
+    "line is read.",
+)
+@click.option("--title", default="A first study", help="What the study is about.")
+@click.option(
+    "--example",
+    type=click.Choice(list(EXAMPLES)),
+    help="Instead: a complete study with its data, to try things out.",
+)
+def command(
+    study: Path | None,
+    columns: tuple[str, ...],
+    header: Path | None,
+    title: str,
+    example: str | None,
+) -> None:
+    """Write STUDY, a commented study file, from names of columns and what they may hold.
+
+    It never reads a value of the data: what a column may hold is declared, from a code book.
+    """
+    if example is not None:
+        if study is not None or columns or header:
+            raise click.UsageError("--example stands alone: it brings its own study and data")
+        write_example(example)
+        return
+    if study is None:
+        raise click.UsageError(
+            "name the file to write: noiseplan init study.toml --column age=0..99"
+        )
+    named = [unknown_column(name) for name in header_of(header)] if header else []
+    given = {column.name: column for column in map(read_column, columns)}
+    if len(given) < len(columns):
+        raise StudyError("a column is named twice by --column")
+    chosen: list[Column] = [given.pop(column.name, column) for column in named]
+    chosen += given.values()
+    if not chosen:
+        raise click.UsageError("name at least one column: --column age=0..99, or --header FILE.csv")
+    write_new(study, study_text(chosen, title))
+    missing = [column.name for column in chosen if column.note]
+    if missing:
+        click.echo(f"wrote {study}; fill in what these may hold: {', '.join(missing)}")
+    else:
+        click.echo(f"wrote {study}")
+    click.echo(f"Next: noiseplan plan {study}")
+
+
+def header_of(path: Path) -> list[str]:
+    """The names in the first line, read byte by byte: nothing behind it is even loaded."""
+    line = bytearray()
+    with path.open("rb", buffering=0) as file:
+        while (letter := file.read(1)) and letter != b"\n":
+            line += letter
+            if len(line) > 1 << 20:
+                raise StudyError(f"{path}: the first line is too long to be a header of CSV")
+    try:
+        names = next(csv.reader([line.decode("utf-8-sig").rstrip("\r")]), [])
+    except (UnicodeDecodeError, csv.Error):
+        raise StudyError(f"{path}: the first line is no header of CSV in UTF-8") from None
+    names = [name.strip() for name in names]
+    if not names or not all(names):
+        raise StudyError(f"{path}: the first line must name every column, found {len(names)} names")
+    return names
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that is not there yet."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise StudyError(f"{str(path)!r} is there already and was left alone") from None
+
+
+def write_example(name: str) -> None:
+    """A study with its data, in the working folder."""
+    study, data = Path(f"{name}.toml"), Path(f"{name}.parquet")
+    for path in (study, data, Path("places.csv")):
+        if path.exists():
+            raise StudyError(f"{str(path)!r} is there already and was left alone")
+    if name == "wages":
+        shutil.copyfile(cpssw8_path(), data)
+    else:
+        from noiseplan.data.population import write_population
+
+        write_population(data, Path("places.csv"))
+    write_new(study, example_study(name).read_text(encoding="utf-8"))
+    click.echo(f"wrote {study} and {data}: {EXAMPLES[name]}")
+    click.echo(f"Next: noiseplan plan {study}")

@@ -1,0 +1,40 @@
+"""`noiseplan plan`: the errors that a study will have, before any data is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from noiseplan.cli._common import (
+    CONTEXT,
+    calm_threads,
+    json_option,
+    plan_figures,
+    print_json,
+    study_argument,
+)
+from noiseplan.study import read_study
+
+
+@click.command(context_settings=CONTEXT)
+@study_argument
+@json_option
+def command(study: Path, as_json: bool) -> None:
+    """Print and draw the errors that STUDY will have. Reads no data and spends nothing."""
+    read = read_study(study)
+    with calm_threads(read.schema):
+        plan = read.plan()
+        if as_json:
+            print_json({"study": str(study), "title": read.title, **plan_figures(plan)})
+            return
+        facts = str(plan).partition("\n\n")[0]  # the tables are drawn instead
+    from rich.console import Console
+
+    from noiseplan.cli._chart import draw_errors
+
+    if read.title:
+        click.echo(click.style(read.title, bold=True))
+    click.echo(facts)
+    click.echo()
+    draw_errors(Console(highlight=False), plan.fairness(), plan.rmse)

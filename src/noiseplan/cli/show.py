@@ -1,0 +1,73 @@
+"""`noiseplan show`: what was promised, and what was published."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noiseplan.cli._common import CONTEXT, json_option, open_release, print_json, release_argument
+
+if TYPE_CHECKING:
+    from noiseplan.release.release import Release
+
+SHOWN = 20
+
+
+@click.command(context_settings=CONTEXT)
+@release_argument
+@click.option("--all", "everything", is_flag=True, help=f"All tables, not the first {SHOWN}.")
+@json_option
+def command(folder: Path, everything: bool, as_json: bool) -> None:
+    """Print the certificate and the tables of RELEASE, a folder. Every file it needs is checked."""
+    from noiseplan.storage.certificate import in_words
+    from noiseplan.storage.files import read_json
+
+    release = open_release(folder)
+    certificate = read_json(folder / "certificate.json")
+    count = len(release.plan.workload)
+    shown = count if everything or as_json else min(count, SHOWN)
+    tables = [described(release, position) for position in range(shown)]
+    if as_json:
+        print_json({"certificate": certificate, "tables": tables, "files": table_files(folder)})
+        return
+    click.echo(in_words(certificate, release.plan.privacy))
+    wide = max(len("table"), *(len(table["table"]) for table in tables))
+    click.echo(f"{'table':<{wide}}  {'rows':>9}  {'std. error':>10}  first estimate ± std. error")
+    for table in tables:
+        first = (
+            f"{table['first_cell']}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}"
+        )
+        click.echo(
+            f"{table['table']:<{wide}}  {table['rows']:>9,}  {table['std_error']:>10.4g}  {first}"
+        )
+    if shown < count:
+        click.echo(f"… {count - shown:,} more; --all prints them")
+    click.echo(f'Next: noiseplan answer {folder} "{release.plan.workload.schema.names[0]}"')
+
+
+def described(release: Release, position: int) -> dict[str, Any]:
+    """One table in brief: its size, its error, and its first cell."""
+    query = release.plan.workload.query(position)
+    answer = release.answer(query)
+    labels = [str(values[0]) for values in query.row_labels().values()]
+    return {
+        "table": query.name,
+        "rows": query.rows,
+        "std_error": float((answer.std_error**2).mean() ** 0.5),
+        "worst_std_error": float(answer.std_error.max()),
+        "first_cell": ", ".join(labels) or "all",
+        "first_estimate": float(answer.estimate[0]),
+        "first_error": float(answer.std_error[0]),
+    }
+
+
+def table_files(folder: Path) -> list[dict[str, str]]:
+    """The tables that were written as files."""
+    index = folder / "tables" / "index.csv"
+    if not index.is_file():
+        return []
+    with index.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,248 @@
+"""A value of a study file that knows where it stands, and can say what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from functools import cached_property
+from pathlib import Path
+from re import search
+from typing import NoReturn
+
+from noiseplan.errors import NoiseplanError
+from noiseplan.study.errors import StudyError, listed, suggestion
+from noiseplan.study.lines import Place, lines_of
+
+
+@dataclass(frozen=True)
+class Document:
+    """A study file: its name for messages, its text, and the folder that its paths start from."""
+
+    name: str
+    text: str
+    folder: Path
+
+    @cached_property
+    def lines(self) -> dict[Place, int]:
+        """The line of everything in it; read when there is something to complain about."""
+        return lines_of(self.text)
+
+    def line(self, place: Place) -> int | None:
+        """The line of a place, or of the nearest thing around it; None for the whole file."""
+        while place:
+            if place in self.lines:
+                return self.lines[place]
+            place = place[:-1]
+        return None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One value, with its place in the document."""
+
+    value: object
+    place: Place
+    document: Document
+
+    # ------------------------------------------------------------------ complaints
+
+    def fail(self, message: str) -> NoReturn:
+        """Refuse the value: `study.toml:12: schema.age: message`."""
+        line = self.document.line(self.place)
+        where = f"{self.document.name}:{line}" if line else self.document.name
+        named = f"{self.where}: " if self.place else ""
+        raise StudyError(f"{where}: {named}{message}")
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Errors of the library inside the block are about this value: say where it stands."""
+        try:
+            yield
+        except StudyError:
+            raise
+        except NoiseplanError as error:
+            self.fail(str(error))
+
+    @property
+    def where(self) -> str:
+        """The place as people write it: `schema.age`, `tables 2, factors.age`."""
+        text = ""
+        for part in self.place:
+            if isinstance(part, int):
+                text += f" {part + 1},"
+            else:
+                text += ("." if text and not text.endswith(",") else " " if text else "") + part
+        return text.removesuffix(",")
+
+    @property
+    def kind(self) -> str:
+        """What TOML calls the value."""
+        value = self.value
+        if isinstance(value, bool):
+            return f"the boolean {str(value).lower()}"
+        if isinstance(value, str):
+            return f"the text {value!r}"
+        if isinstance(value, int | float):
+            return f"the number {value}"
+        if isinstance(value, list):
+            return f"a list of {len(value)}"
+        if isinstance(value, dict):
+            return f"a table with {listed(value, 6) or 'no keys'}"
+        return f"the time {value}"
+
+    def expected(self, what: str) -> NoReturn:
+        """Refuse a value of another kind than is needed here."""
+        self.fail(f"expected {what}, found {self.kind}")
+
+    # ------------------------------------------------------------------ tables
+
+    def child(self, key: str | int) -> Node:
+        """The value at a key or position."""
+        return Node(self.value[key], (*self.place, key), self.document)  # type: ignore[index]
+
+    def keys(self, example: str) -> dict[str, Node]:
+        """A table whose keys are free, such as the names of attributes."""
+        if not isinstance(self.value, dict):
+            self.expected(f"a table, as in {example}")
+        return {key: self.child(key) for key in self.value}
+
+    def table(self, allowed: Sequence[str], example: str) -> dict[str, Node]:
+        """A table whose keys are known; a key that is not is refused, with a suggestion."""
+        children = self.keys(example)
+        for key, child in children.items():
+            if key not in allowed:
+                child.fail(
+                    f"unknown key {key!r}; allowed here: {', '.join(allowed)}"
+                    f"{suggestion(key, allowed)}"
+                )
+        return children
+
+    def exactly_one(self, children: dict[str, Node], choices: Sequence[str], what: str) -> Node:
+        """The one of several keys that was given."""
+        given = [children[key] for key in choices if key in children]
+        if not given:
+            self.fail(f"{what}: give one of {', '.join(choices)}")
+        if len(given) > 1:
+            found = " and ".join(str(node.place[-1]) for node in given)
+            given[1].fail(f"{what}: {found} exclude each other; give one of {', '.join(choices)}")
+        return given[0]
+
+    # ------------------------------------------------------------------ single values
+
+    def items(self, example: str) -> list[Node]:
+        """The members of a list."""
+        if not isinstance(self.value, list):
+            self.expected(f"a list, as in {example}")
+        return [self.child(position) for position in range(len(self.value))]
+
+    def text(self, example: str) -> str:
+        if not isinstance(self.value, str):
+            self.expected(f'a text, as in "{example}"')
+        if not self.value.strip():
+            self.fail(f'the text is empty; expected something like "{example}"')
+        return self.value
+
+    def number(self, what: str) -> float:
+        """A finite number."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
+            self.expected(what)
+        try:
+            number = float(self.value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            self.fail(f"expected {what}, found {self.value}")
+        return number
+
+    def positive(self, what: str) -> float:
+        """A positive number."""
+        number = self.number(what)
+        if number <= 0:
+            self.fail(f"expected {what} above 0, found {self.value}")
+        return number
+
+    def integer(self, what: str, least: int) -> int:
+        if isinstance(self.value, bool) or not isinstance(self.value, int):
+            self.expected(what)
+        if self.value < least:
+            self.fail(f"expected {what}, at least {least}; found {self.value}")
+        return self.value
+
+    def boolean(self) -> bool:
+        if not isinstance(self.value, bool):
+            self.expected("true or false, without quotes")
+        return self.value
+
+    def choice(self, options: Sequence[str]) -> str:
+        """One word out of several."""
+        if not isinstance(self.value, str):
+            self.expected(f"one of {listed(options)}")
+        if self.value not in options:
+            self.fail(
+                f"unknown choice {self.value!r}; choose from {listed(options)}"
+                f"{suggestion(self.value, options)}"
+            )
+        return self.value
+
+    def label(self) -> str | int | float | bool | date:
+        """A value that an attribute may have."""
+        value = self.value
+        if isinstance(value, time) or (isinstance(value, datetime) and value.tzinfo is not None):
+            self.expected("a text, a number, a boolean, a date or a local date and time")
+        if not isinstance(value, str | int | float | bool | date):
+            self.expected("a text, a number, a boolean or a date")
+        return value
+
+    def path(self, example: str) -> Path:
+        """A path, from the folder of the study."""
+        return self.document.folder / self.text(example)
+
+
+def read_document(path: Path) -> Node:
+    """The whole file as a node; refuses what is not there or not TOML."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        found = "is a folder" if path.is_dir() else "is not there"
+        raise StudyError(
+            f"the study {str(path)!r} {found}; name a TOML file, or write a first one with: "
+            f"noiseplan init {path.name if not path.is_dir() else 'study.toml'} --column age=0..99"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise StudyError(
+            f"{path.name}: not UTF-8 text (at byte {error.start}); save the study as UTF-8"
+        ) from None
+    document = Document(path.name, text, path.parent)
+    try:
+        return Node(tomllib.loads(text), (), document)
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(_not_toml(document, str(error))) from None
+    except RecursionError:
+        raise StudyError(f"{path.name}: nested too deeply to be a study") from None
+
+
+def _not_toml(document: Document, message: str) -> str:
+    """What tomllib found, with the line itself and what it usually means."""
+    found = search(r"\(at line (\d+), column (\d+)\)", message)
+    if found is None:  # at the end of the document
+        last = document.text.count("\n") + 1
+        return f"{document.name}:{last}: not TOML: {message[:1].lower()}{message[1:]}"
+    line = int(found[1])
+    said = message[: found.start()].strip()
+    written = document.text.split("\n")[line - 1].strip()
+    hint = next((hint for start, hint in _HINTS if said.startswith(start)), "")
+    return f"{document.name}:{line}: not TOML: {said[:1].lower()}{said[1:]} in {written!r}{hint}"
+
+
+_HINTS: Iterable[tuple[str, str]] = (
+    ("Invalid value", '; a text is written in quotes, as in "prefix"; true and false are not'),
+    ("Cannot overwrite", "; the key is there already, further up"),
+    ("Cannot declare", "; the table is there already, further up: put its keys together"),
+    ("Expected '=' after a key", "; a line is key = value, and a key with spaces has quotes"),
+    ("Unclosed array", "; a ] is missing before this line"),
+    ("Illegal character", "; a text in single quotes ends on its own line"),
+)

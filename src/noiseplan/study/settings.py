@@ -1,0 +1,157 @@
+"""What a study says beside its tables: budget, targets, how to plan, whose records, the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from noiseplan.intervals import half_width_factor
+from noiseplan.planning.objectives import Objective, PNormVariance, TotalVariance, WorstVariance
+from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
+from noiseplan.queries import Workload
+from noiseplan.study.nodes import Node
+from noiseplan.study.people import People
+from noiseplan.study.tables import find_query
+
+BUDGETS = ("zcdp", "gdp", "approx_dp", "pure_dp")
+NEIGHBOURS = ("add-remove", "replace")
+WEIGHTINGS = ("rows", "tables", "sqrt")
+OBJECTIVES = {"total": TotalVariance(), "worst": WorstVariance()}
+_APPROX = "approx_dp = { epsilon = 1.0, delta = 1e-9 }"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`[plan]`: how to plan."""
+
+    objective: Objective | None = None
+    planner: str = "auto"
+    neighbours: Neighbours = "add-remove"
+    noise: str | None = None
+    weighting: str | None = None
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """`[ledger]`: where a release is recorded before its noise is drawn."""
+
+    path: Path
+    dataset: str
+    purpose: str
+
+
+def read_budget(node: Node) -> Budget:
+    """One budget, in one of four currencies."""
+    keys = node.table(BUDGETS, "[budget] with zcdp = 0.5")
+    chosen = node.exactly_one(keys, BUDGETS, "the budget")
+    if chosen is keys.get("approx_dp"):
+        parts = chosen.table(("epsilon", "delta"), _APPROX)
+        for needed in ("epsilon", "delta"):
+            if needed not in parts:
+                chosen.fail(f"{needed} is missing, as in {_APPROX}")
+        epsilon = parts["epsilon"].positive("ε, a number")
+        delta = parts["delta"].positive("δ, a number")
+        if delta >= 1:
+            parts["delta"].fail(
+                f"δ is a probability far below one over the number of people, as in 1e-9; "
+                f"found {delta:g}"
+            )
+        return ApproxDP(epsilon, delta)
+    amount = chosen.positive("the amount, a number")
+    if chosen is keys.get("zcdp"):
+        return zCDP(amount)
+    return GDP(amount) if chosen is keys.get("gdp") else PureDP(amount)
+
+
+def read_targets(node: Node, workload: Workload) -> Mapping[str, float] | float:
+    """Variances that must be met: one for all tables, or by the name of a table."""
+    if not isinstance(node.value, dict):
+        return node.positive("a variance for all tables")
+    if not node.value:
+        node.fail('name at least one table, as in "age × sex" = 25.0')
+    return {name: _target(child, name, workload) for name, child in node.keys("").items()}
+
+
+def _target(node: Node, name: str, workload: Workload) -> float:
+    """A variance, or the standard error or half width that amounts to one."""
+    with node.blamed():
+        find_query(workload, name)
+    if not isinstance(node.value, dict):
+        return node.positive("a variance, as in 25.0 or { std_error = 5.0 },")
+    ways = ("variance", "std_error", "half_width")
+    keys = node.table((*ways, "level"), "{ half_width = 10, level = 0.95 }")
+    chosen = node.exactly_one(keys, ways, "the target")
+    amount = chosen.positive("a number")
+    if "level" in keys and chosen is not keys.get("half_width"):
+        keys["level"].fail("a level goes with half_width, as in { half_width = 10, level = 0.95 }")
+    if chosen is keys.get("variance"):
+        return amount
+    if chosen is keys.get("std_error"):
+        return amount**2
+    level = keys["level"].positive("a level") if "level" in keys else 0.95
+    if level >= 1:
+        keys["level"].fail(f"a level lies between 0 and 1, as in 0.95; found {level:g}")
+    return float((amount / half_width_factor(level, 1)) ** 2)
+
+
+def read_settings(node: Node | None) -> Settings:
+    """How to plan; everything has a default."""
+    if node is None:
+        return Settings()
+    from noiseplan.planning.planner import NOISES, PLANNERS
+
+    allowed = ("objective", "planner", "neighbours", "noise", "weighting")
+    keys = node.table(allowed, '[plan] with objective = "worst"')
+
+    def word(key: str, options: tuple[str, ...], default: str | None) -> str | None:
+        return keys[key].choice(options) if key in keys else default
+
+    return Settings(
+        objective=_objective(keys["objective"]) if "objective" in keys else None,
+        planner=str(word("planner", PLANNERS, "auto")),
+        neighbours=cast(Neighbours, word("neighbours", NEIGHBOURS, "add-remove")),
+        noise=word("noise", NOISES, None),
+        weighting=word("weighting", WEIGHTINGS, None),
+    )
+
+
+def _objective(node: Node) -> Objective:
+    if isinstance(node.value, dict):
+        keys = node.table(("p",), "{ p = 4 }")
+        if "p" not in keys:
+            node.fail('expected "total", "worst" or { p = 4 }, the p-norm of the variances')
+        p = keys["p"].number("p, a number of at least 1")
+        with keys["p"].blamed():
+            return PNormVariance(int(p) if p.is_integer() else p)
+    if not isinstance(node.value, str):
+        node.expected('"total", "worst" or { p = 4 }')
+    return OBJECTIVES[node.choice(tuple(OBJECTIVES))]
+
+
+def read_people(node: Node, neighbours: Neighbours) -> People:
+    """Whose records they are, and the most of one person that are counted."""
+    example = '[people] with person = "patient_id" and max_rows = 3'
+    keys = node.table(("person", "max_rows"), example)
+    if "person" not in keys:
+        node.fail(f"person is missing: the column that says whose record it is, as in {example}")
+    rows = keys["max_rows"].integer("the most rows of one person", 1) if "max_rows" in keys else 1
+    people = People(keys["person"].text("patient_id"), rows)
+    with node.blamed():
+        people.check(neighbours)
+    return people
+
+
+def read_ledger(node: Node) -> LedgerEntry:
+    """Where a release is recorded."""
+    example = '[ledger] with file = "office.ledger" and dataset = "wages 2005"'
+    keys = node.table(("file", "dataset", "purpose"), example)
+    for needed in ("file", "dataset"):
+        if needed not in keys:
+            node.fail(f"{needed} is missing, as in {example}")
+    return LedgerEntry(
+        path=keys["file"].path("office.ledger"),
+        dataset=keys["dataset"].text("wages 2005"),
+        purpose=keys["purpose"].text("yearly report") if "purpose" in keys else "",
+    )

@@ -1,0 +1,191 @@
+"""A study: one file that says what is public, what is asked, and what it may cost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noiseplan.errors import BudgetError, NoiseplanError, PlanError
+from noiseplan.planning.objectives import Objective
+from noiseplan.privacy import Budget, Neighbours
+from noiseplan.queries import Query, Workload
+from noiseplan.schema import Schema
+from noiseplan.study.nodes import Node, read_document
+from noiseplan.study.people import People
+from noiseplan.study.schema import read_schema
+from noiseplan.study.settings import (
+    LedgerEntry,
+    Settings,
+    read_budget,
+    read_ledger,
+    read_people,
+    read_settings,
+    read_targets,
+)
+from noiseplan.study.tables import find_query, read_query, read_workload
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
+    from noiseplan.release.release import Release
+
+SECTIONS = (
+    "title", "schema", "tables", "budget", "targets", "plan", "people", "ledger", "output"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a study file says, checked. No data was read.
+
+    Examples
+    --------
+    >>> from noiseplan.data import example_study
+    >>> study = read_study(example_study("wages"))
+    >>> study.title, len(study.workload)
+    ('Wages of workers, March 2005', 15)
+    """
+
+    title: str
+    schema: Schema
+    workload: Workload
+    budget: Budget | None
+    targets: Mapping[str, float] | float | None
+    settings: Settings
+    people: People | None
+    ledger: LedgerEntry | None
+    folder: Path | None
+    tables: tuple[Query, ...] | None  # written as files; None for all
+    root: Node = field(repr=False)
+
+    @property
+    def objective(self) -> Objective | None:
+        """What the plan minimises, where it was said."""
+        return self.settings.objective
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """What one record may change."""
+        return self.settings.neighbours
+
+    def plan(self) -> Plan:
+        """Design the noise; errors name the line that they are about."""
+        from noiseplan.planning import planner
+
+        settings, people, budget = self.settings, self.people, self.budget
+        try:
+            if people is not None:
+                budget = people.record_budget(budget, settings.noise or planner.DEFAULT_NOISE)
+            made = planner.plan(
+                self.workload,
+                budget=budget,
+                targets=self.targets,
+                objective=settings.objective,
+                planner=settings.planner,
+                neighbours=settings.neighbours,
+                noise=settings.noise,
+            )
+            if people is not None:
+                made = people.priced(made, self.budget)
+        except BudgetError as error:
+            self._section("budget").fail(str(error))
+        except PlanError as error:
+            self._section("plan", "budget", "targets").fail(str(error))
+        except NoiseplanError as error:
+            self._section("tables").fail(str(error))
+        for query in self.tables or ():
+            with self.root.child("output").child("tables").blamed():
+                made.mechanism.require(query)
+        return made
+
+    def release(self, plan: Plan, data: object, seed: int | None = None) -> Release:
+        """Spend the budget once, on record where the study names a ledger."""
+        charged: dict[str, Any] = {}
+        if self.ledger is not None:
+            charged = {
+                "ledger": self.ledger.path,
+                "dataset": self.ledger.dataset,
+                "purpose": self.ledger.purpose,
+            }
+        if self.people is not None:
+            data = self.people.opened(data, self.schema)
+        return plan.release(data, seed=seed, **charged)
+
+    def _section(self, *names: str) -> Node:
+        present = self.root.value
+        assert isinstance(present, dict)
+        return next((self.root.child(name) for name in names if name in present), self.root)
+
+
+def read_study(path: str | os.PathLike[str]) -> Study:
+    """Read and check a study file.
+
+    Raises
+    ------
+    StudyError
+        With the file, the line, what was found there, what is allowed, and what was probably meant.
+    """
+    root = read_document(Path(path))
+    sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")
+    for needed, example in (("schema", "[schema]"), ("tables", "[[tables]]")):
+        if needed not in sections:
+            root.fail(f"the section {example} is missing; a study has [schema], [[tables]] and "
+                      f"[budget] or [targets]")  # fmt: skip
+    schema = read_schema(sections["schema"])
+    workload = read_workload(sections["tables"], schema)
+    settings = read_settings(sections.get("plan"))
+    if settings.weighting is not None:
+        workload = workload.weighted(settings.weighting)
+    if "budget" not in sections and "targets" not in sections:
+        root.fail("say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
+                  "reach, as in [targets]")  # fmt: skip
+    targets = read_targets(sections["targets"], workload) if "targets" in sections else None
+    if targets is not None and settings.objective is not None:
+        root.child("plan").child("objective").fail(
+            "targets are an objective of their own: give one or the other"
+        )
+    ledger = read_ledger(sections["ledger"]) if "ledger" in sections else None
+    if ledger is not None and settings.noise == "gaussian":
+        sections["ledger"].fail(
+            'a ledger records releases to be published, and noise = "gaussian" is for simulation: '
+            'take noise = "discrete", or leave out [ledger]'
+        )
+    folder, tables = _output(sections.get("output"), workload)
+    return Study(
+        title=sections["title"].text("Wages 2005") if "title" in sections else "",
+        schema=schema,
+        workload=workload,
+        budget=read_budget(sections["budget"]) if "budget" in sections else None,
+        targets=targets,
+        settings=settings,
+        people=read_people(sections["people"], settings.neighbours)
+        if "people" in sections
+        else None,
+        ledger=ledger,
+        folder=folder,
+        tables=tables,
+        root=root,
+    )
+
+
+def _output(node: Node | None, workload: Workload) -> tuple[Path | None, tuple[Query, ...] | None]:
+    """Where a release goes, and which tables are written as files."""
+    if node is None:
+        return None, None
+    keys = node.table(("folder", "tables"), 'folder = "out"')
+    folder = keys["folder"].path("out") if "folder" in keys else None
+    if "tables" not in keys:
+        return folder, None
+    queries = []
+    for item in keys["tables"].items('["age × sex"]'):
+        with item.blamed():
+            name = item.text("age × sex")
+            try:
+                queries.append(find_query(workload, name))
+            except NoiseplanError:
+                if "=" not in name and "," not in name and name not in workload.schema:
+                    raise
+                queries.append(read_query(item, workload.schema))
+    return folder, tuple(queries)

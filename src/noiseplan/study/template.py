@@ -1,0 +1,149 @@
+"""A first study file, commented, from what is public: names of columns and what they may hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from noiseplan.study.errors import StudyError
+from noiseplan.study.questions import question_of
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SPAN = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_FORMS = 'age, age=0..99, sex=F,M or "income=bins:0,10000,50000"'
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column and what it may hold, as TOML; empty where that is still to be filled in."""
+
+    name: str
+    holds: str
+    note: str = ""
+    ordered: bool = False
+
+
+def read_column(text: str) -> Column:
+    """`age=0..99`, `sex=F,M`, `income=bins:0,10000,50000`, or just a name.
+
+    Examples
+    --------
+    >>> read_column("age=0..99").holds
+    '{ ordinal = { from = 0, to = 99 } }'
+    """
+    name, equals, values = (part.strip() for part in text.partition("="))
+    if not name:
+        raise StudyError(f"a column has a name; write {_FORMS}, found {text!r}")
+    if not equals:
+        return unknown_column(name)
+    span = _SPAN.fullmatch(values)
+    if span:
+        first, last = int(span[1]), int(span[2])
+        if first > last:
+            raise StudyError(f"{text}: {first} is above {last}; write {name}={last}..{first}")
+        return Column(name, f"{{ ordinal = {{ from = {first}, to = {last} }} }}", ordered=True)
+    if values.startswith("bins:"):
+        edges = [part.strip() for part in values.removeprefix("bins:").split(",")]
+        return Column(name, f"{{ binned = [{', '.join(_edge(e, text) for e in edges)}] }}",
+                      ordered=True)  # fmt: skip
+    labels = [part.strip() for part in values.split(",")]
+    if not all(labels):
+        raise StudyError(f"{text}: an empty value; write {_FORMS}")
+    written = ", ".join(json.dumps(label, ensure_ascii=False) for label in labels)
+    return Column(name, f"{{ categorical = [{written}] }}")
+
+
+def unknown_column(name: str) -> Column:
+    """A column of which only the name is known: a study with it says what is missing."""
+    note = "list its values from a code book, never from the data"
+    return Column(name, "{ categorical = [] }", note)
+
+
+def _edge(text: str, column: str) -> str:
+    try:
+        float(text)
+    except ValueError:
+        raise StudyError(f"{column}: {text!r} is no edge of a bin; write {_FORMS}") from None
+    return text
+
+
+def study_text(columns: list[Column], title: str = "A first study") -> str:
+    """The commented study file."""
+    names = [column.name for column in columns]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise StudyError(f"the column {twice[0]!r} is named twice")
+    keys = [_key(name) for name in names]
+    wide = max(map(len, keys))
+    schema = [
+        f"{key:<{wide}} = {column.holds}" + (f"  # {column.note}" if column.note else "")
+        for key, column in zip(keys, columns, strict=True)
+    ]
+    ordered = next((column.name for column in columns if column.ordered), None)
+    pair = question_of(names[:2])
+    return _TEMPLATE.format(
+        title=json.dumps(title, ensure_ascii=False),
+        schema="\n".join(schema),
+        up_to=min(2, len(columns)),
+        pair=pair.replace('"', '\\"'),
+        ordered=_key(ordered) if ordered else "age",
+    )
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+_TEMPLATE = """\
+# A study for noiseplan. Everything in this file is public: write it from a code book, a form or a
+# law, never from the data. To see what it would publish, and how precisely:
+#     noiseplan plan THIS_FILE
+# To publish, once:
+#     noiseplan release THIS_FILE DATA -o out
+
+title = {title}
+
+# What each column may hold, in one of these ways:
+#     {{ categorical = ["F", "M"] }}                   values without order
+#     {{ categorical = ["F", "M"], other = "other" }}  one more catches all that is not listed
+#     {{ ordinal = {{ from = 0, to = 99 }} }}            whole numbers, both ends included
+#     {{ ordinal = ["low", "middle", "high"] }}        values in order
+#     {{ binned = [0, 10, 20] }}                       numbers, by the edges of their bins
+#     {{ categorical = {{ file = "codes.csv", column = "code" }} }}   a public code list
+[schema]
+{schema}
+
+# What is asked. A table names attributes; those that it does not name are summed over.
+[[tables]]
+up_to = {up_to}  # every table of at most so many attributes; k = 2 for exactly two
+
+# [[tables]]
+# name    = "a table of its own"
+# query   = "{pair}"
+# factors = {{ {ordered} = "prefix" }}  # also "ranges", "25..34 | 35..44"
+# weight  = 4.0
+
+# What all of it together may cost. One of:
+[budget]
+zcdp = 0.1  # ρ
+# approx_dp = {{ epsilon = 1.0, delta = 1e-9 }}
+
+# Or what it must reach: the least privacy cost that does is found, and no budget is needed.
+# [targets]
+# "a table of its own" = {{ half_width = 50 }}  # of the 95 % interval; or {{ std_error = 25 }}
+
+# [plan]
+# objective  = "total"       # least sum of variances; or "worst", or {{ p = 4 }}
+# weighting  = "tables"      # every table counts the same; "rows" is the default
+# neighbours = "add-remove"  # what one record may change; or "replace"
+
+# Where each release is recorded before its noise is drawn; made by: noiseplan ledger init
+# [ledger]
+# file    = "office.ledger"
+# dataset = "the people of this study"
+# purpose = "yearly report"
+
+[output]
+folder = "out"
+"""

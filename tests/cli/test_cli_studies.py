@@ -1,0 +1,447 @@
+"""From a study to a publication on the command line: output, exit codes, nothing half-written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import noiseplan as nz
+from noiseplan.cli import COMMANDS, main
+from noiseplan.cli._chart import bar
+from noiseplan.data import EXAMPLES, cpssw8_path, example_study
+from noiseplan.study import read_study
+
+pytestmark = pytest.mark.usefixtures("as_shipped")
+
+STUDY = """\
+title = "A small study"
+[schema]
+age = { ordinal = { from = 0, to = 9 } }
+sex = { categorical = ["F", "M"] }
+[[tables]]
+up_to = 2
+[[tables]]
+name  = "up to each age"
+query = "age=prefix, sex"
+[budget]
+zcdp = 0.5
+"""
+RECORDED = '[ledger]\nfile = "a.ledger"\ndataset = "people"\npurpose = "a test"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a study, its data and a ledger that admits it once."""
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "recorded.toml").write_text(STUDY + RECORDED, encoding="utf-8")
+    random = np.random.default_rng(1)
+    rows = [
+        f"{a},{'FM'[s]}"
+        for a, s in zip(random.integers(0, 10, 500), random.integers(0, 2, 500), strict=True)
+    ]
+    (tmp_path / "people.csv").write_text("age,sex\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    nz.Ledger(tmp_path / "a.ledger", create=True).open_dataset("people", nz.zCDP(0.7))
+    return tmp_path
+
+
+@pytest.fixture
+def out(folder: Path) -> Path:
+    """A saved release."""
+    run("release", folder / "study.toml", folder / "people.csv", "-o", folder / "out")
+    return folder / "out"
+
+
+def run(*arguments: object, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, [str(each) for each in arguments])
+    assert result.exit_code == code, result.output
+    if code:
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        assert result.stderr.count("\n") <= 5
+    return result
+
+
+def said(*arguments: object, code: int = 0) -> str:
+    result = run(*arguments, code=code)
+    return result.stderr if code else result.stdout
+
+
+def entries(folder: Path) -> list[str]:
+    return [entry.status for entry in nz.Ledger(folder / "a.ledger").entries()]
+
+
+# ---------------------------------------------------------------------- plan
+
+
+def test_plan_prints_and_draws(folder: Path) -> None:
+    text = said("plan", folder / "study.toml")
+    assert text.startswith("A small study\nPlan for 5 queries, 53 rows\n")
+    assert "ρ = 0.5 (zCDP)" in text
+    assert "no data was read" in text
+    lines = {line.split("  ")[0]: line for line in text.splitlines()}
+    plan = read_study(folder / "study.toml").plan()
+    for row in plan.fairness():
+        assert f"{row['std_error']:.4g}" in lines[row["table"]]
+    drawn = [line.count("█") for line in text.splitlines() if "█" in line]
+    assert len(drawn) == len(plan.fairness())
+    assert drawn == sorted(drawn, reverse=True)  # as long as the errors are large
+
+
+def test_plan_for_programs(folder: Path) -> None:
+    content = json.loads(said("plan", folder / "study.toml", "--json"))
+    plan = read_study(folder / "study.toml").plan()
+    assert content["title"] == "A small study"
+    assert content["rmse"] == plan.rmse
+    assert content["privacy"]["rho"] == plan.privacy.rho
+    assert content["lower_bound"] == plan.lower_bound
+    assert content["tables"] == plan.fairness()
+
+
+def test_bars() -> None:
+    assert bar(1.0, 4, ascii_only=False) == "████"
+    assert bar(0.5, 3, ascii_only=False) == "█▌"
+    assert bar(0.0, 3, ascii_only=False) == ""
+    assert bar(0.5, 4, ascii_only=True) == "##"
+    assert bar(0.01, 4, ascii_only=True) == ""
+
+
+def test_a_chart_of_many_tables_leaves_out_the_middle(tmp_path: Path) -> None:
+    sizes = "".join(f"a{i} = {{ ordinal = {{ from = 1, to = {i + 2} }} }}\n" for i in range(30))
+    text = f"[schema]\n{sizes}[[tables]]\nk = 1\n[budget]\nzcdp = 1\n"
+    (tmp_path / "s.toml").write_text(text)
+    printed = said("plan", tmp_path / "s.toml")
+    assert "… 6 kinds between …" in printed
+    assert max(map(len, printed.splitlines())) <= 100
+
+
+# ---------------------------------------------------------------------- release
+
+
+def test_release_writes_what_python_would(folder: Path) -> None:
+    text = said("release", folder / "study.toml", folder / "people.csv", "-o", folder / "out")
+    assert "zCDP: ρ = 0.5, spent once" in text
+    assert "not recorded: the study names no ledger" in text
+    release = nz.load(folder / "out")
+    total = release.answer(nz.Query(release.plan.workload.schema, []))
+    assert total.estimate[0] == pytest.approx(500, abs=8 * total.std_error[0])
+    tables = sorted(path.name for path in (folder / "out" / "tables").glob("*.csv"))
+    assert len(tables) == 6  # five tables and an index
+    assert {path.name for path in folder.iterdir()} == {
+        "study.toml", "recorded.toml", "people.csv", "a.ledger", "out"
+    }  # fmt: skip
+
+
+def test_release_records_first_and_is_refused_when_it_does_not_fit(folder: Path) -> None:
+    arguments = ("release", folder / "recorded.toml", folder / "people.csv")
+    assert "entry 3 of dataset 'people'" in said(*arguments, "-o", folder / "out")
+    assert entries(folder) == ["released"]
+    refusal = said(*arguments, "-o", folder / "more", code=3)
+    assert "asked ρ = 0.5" in refusal
+    assert entries(folder) == ["released"]
+    assert not (folder / "more").exists()
+
+
+def test_an_existing_folder_is_refused_before_anything_is_spent(folder: Path) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "mine.txt").write_text("kept")
+    arguments = ("release", folder / "recorded.toml", folder / "people.csv", "-o", folder / "out")
+    assert "nothing was spent" in said(*arguments, code=1)
+    assert entries(folder) == []
+    assert (folder / "out" / "mine.txt").read_text() == "kept"
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing(folder: Path) -> None:
+    (folder / "file").write_text("")
+    target = folder / "file" / "out"
+    message = said("release", folder / "recorded.toml", folder / "people.csv", "-o", target, code=1)
+    assert "nothing was spent" in message
+    assert entries(folder) == []
+
+
+def test_data_that_do_not_fit_cost_nothing(folder: Path) -> None:
+    (folder / "bad.csv").write_text("age,sex\n1,F\n99,M\n")
+    arguments = ("release", folder / "recorded.toml", folder / "bad.csv", "-o", folder / "out")
+    assert "'age'" in said(*arguments, code=1)
+    assert entries(folder) == []
+    assert not (folder / "out").exists()
+
+
+def test_the_folder_of_the_study(folder: Path) -> None:
+    assert "-o out" in said("release", folder / "study.toml", folder / "people.csv", code=2)
+    (folder / "named.toml").write_text(STUDY + '[output]\nfolder = "here"\ntables = ["age"]\n')
+    said("release", folder / "named.toml", folder / "people.csv")
+    assert [p.name for p in sorted((folder / "here" / "tables").glob("*.csv"))] == [
+        "1-age.csv", "index.csv"
+    ]  # fmt: skip
+
+
+def test_release_for_programs(folder: Path) -> None:
+    arguments = ("release", folder / "recorded.toml", folder / "people.csv", "-o", folder / "out")
+    content = json.loads(said(*arguments, "--json"))
+    assert content["folder"] == str(folder / "out")
+    assert content["tables"] == 5
+    assert content["certificate"]["privacy"]["rho"] <= 0.5
+    assert "entry 3" in content["certificate"]["ledger"]
+
+
+def test_a_seed_is_for_tests(folder: Path) -> None:
+    for name in ("one", "two"):
+        arguments = (folder / "study.toml", folder / "people.csv", "-o", folder / name)
+        assert "test" in said("release", *arguments, "--seed", 7)
+    one, two = (said("answer", folder / name, "age, sex", "--csv") for name in ("one", "two"))
+    assert one == two
+    arguments = (folder / "recorded.toml", folder / "people.csv", "-o", folder / "three")
+    assert "leave out seed" in said("release", *arguments, "--seed", 7, code=1)
+    assert entries(folder) == []
+
+
+def test_too_many_tables_for_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noiseplan.storage.tables.MOST_TABLES", 4)
+    text = said("release", folder / "study.toml", folder / "people.csv", "-o", folder / "out")
+    assert "5 tables are too many files" in text
+    assert not (folder / "out" / "tables").exists()
+    assert "total" in said("answer", folder / "out", "total")
+
+
+def test_a_release_that_cannot_be_kept_says_that_it_counts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("noiseplan.storage.folder.write_arrays", full)
+    arguments = ("release", folder / "recorded.toml", folder / "people.csv", "-o", folder / "out")
+    message = said(*arguments, code=1)
+    assert "No space left" in message
+    assert "its cost counts all the same (entry 3" in message
+    assert not (folder / "out").exists()
+
+
+# ---------------------------------------------------------------------- interruptions
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("moment", ["while counting", "while writing"])
+def test_an_interruption_leaves_nothing_half_written(
+    folder: Path, number: signal.Signals, moment: str
+) -> None:
+    """The program stops itself in the middle, as if by Ctrl-C, and cleans up."""
+    place = {
+        "while counting": "noiseplan.release.release.count_tables",
+        "while writing": "noiseplan.storage.folder.write_tables",
+    }[moment]
+    module, _, name = place.rpartition(".")
+    code = (
+        f"import os, signal, sys, time, {module} as m\n"
+        f"from noiseplan.cli import main\n"
+        f"real = m.{name}\n"
+        f"def stop(*a, **k):\n"
+        f"    os.kill(os.getpid(), {int(number)}); time.sleep(5); return real(*a, **k)\n"
+        f"m.{name} = stop\n"
+        f"main(['release', 'recorded.toml', 'people.csv', '-o', 'out'])\n"
+    )
+    before = set(folder.iterdir())
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 130, done.stderr
+    assert time.monotonic() - started < 30
+    assert "Traceback" not in done.stderr
+    assert "'out' was not written" in done.stderr
+    assert set(folder.iterdir()) == before
+    if moment == "while writing":
+        assert "its cost counts all the same" in done.stderr
+        assert entries(folder) == ["released"]
+    else:
+        assert entries(folder) == []
+
+
+# ---------------------------------------------------------------------- show and answer
+
+
+def test_show(out: Path) -> None:
+    text = said("show", out)
+    assert text.startswith("CERTIFICATE")
+    assert "zCDP: ρ = 0.5" in text
+    assert "up to each age" in text
+    content = json.loads(said("show", out, "--json"))
+    assert content["certificate"]["queries"] == 5
+    assert [table["table"] for table in content["tables"]][-1] == "up to each age"
+    assert len(content["files"]) == 5
+
+
+def test_show_prints_the_first_tables_or_all(tmp_path: Path) -> None:
+    sizes = "".join(f"a{i} = {{ ordinal = {{ from = 1, to = 2 }} }}\n" for i in range(7))
+    text = f"[schema]\n{sizes}[[tables]]\nk = 2\n[budget]\nzcdp = 1\n"
+    (tmp_path / "s.toml").write_text(text)
+    header = ",".join(f"a{i}" for i in range(7))
+    (tmp_path / "d.csv").write_text(f"{header}\n{'1,' * 6}1\n")
+    said("release", tmp_path / "s.toml", tmp_path / "d.csv", "-o", tmp_path / "out")
+    assert "… 1 more; --all prints them" in said("show", tmp_path / "out")
+    assert "--all" not in said("show", tmp_path / "out", "--all")
+
+
+def test_answers_are_those_of_python(out: Path) -> None:
+    release = nz.load(out)
+    schema = release.plan.workload.schema
+    expected = release.answer(nz.Query(schema, {"age": nz.Prefix(), "sex": nz.Identity()}))
+    content = json.loads(said("answer", out, "age=prefix, sex", "--json"))
+    assert content["query"] == "prefix(age) × sex"
+    assert [row["estimate"] for row in content["rows"]] == expected.estimate.tolist()
+    assert content["rows"][0]["age"] == "≤ 0"
+    table = list(csv.DictReader(io.StringIO(said("answer", out, "up to each age", "--csv"))))
+    assert [float(row["std_error"]) for row in table] == expected.std_error.tolist()
+    text = said("answer", out, "age=..4 | 5..", "--level", 0.5, "--simultaneous")
+    assert "50% simultaneous intervals" in text
+    assert "..4" in text
+    assert said("answer", out, "age, sex", "--all").count("\n") == 23
+    assert "… " not in said("answer", out, "age, sex", "--all")
+
+
+def test_questions_that_cannot_be_answered(out: Path) -> None:
+    assert "Did you mean 'age'" in said("answer", out, "agge", code=1)
+    assert "exclude" in said("answer", out, "age", "--csv", "--json", code=2)
+    assert "between 0 and 1" in said("answer", out, "age", "--level", 2, code=1)
+
+
+def test_damaged_releases_have_an_exit_code_of_their_own(out: Path) -> None:
+    path = out / "measurements.npz"
+    path.write_bytes(path.read_bytes()[:-1])
+    for arguments in (("show", out), ("answer", out, "age")):
+        assert "damaged" in said(*arguments, code=4)
+    assert "holds no release" in said("show", out / "tables", code=1)
+    assert "is not there" in said("show", out / "none", code=1)
+
+
+# ---------------------------------------------------------------------- init
+
+
+def test_init_from_columns(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    text = said("init", path, "--column", "age=0..99", "--column", "sex=F,M", "--title", "T")
+    assert f"Next: noiseplan plan {path}" in text
+    study = read_study(path)
+    assert study.title == "T"
+    assert study.schema.shape == (100, 2)
+    before = path.read_text()
+    assert "is there already" in said("init", path, "--column", "x=0..1", code=1)
+    assert path.read_text() == before
+
+
+def test_init_from_a_header(tmp_path: Path) -> None:
+    data = tmp_path / "d.csv"
+    data.write_text("age,sex,region\n17,F,secret place\n")
+    text = said("init", tmp_path / "s.toml", "--header", data, "--column", "sex=F,M")
+    assert "fill in what these may hold: age, region" in text
+    written = (tmp_path / "s.toml").read_text()
+    assert "secret" not in written
+    assert written.index("age ") < written.index("sex ") < written.index("region")
+
+
+def test_init_reads_no_line_of_data(tmp_path: Path) -> None:
+    """From a pipe that offers the header only, and would block on a single byte more."""
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    writer = subprocess.Popen(
+        [sys.executable, "-c",
+         f"import time; f = open({str(pipe)!r}, 'wb', buffering=0); f.write(b'age,sex\\n'); "
+         f"time.sleep(60)"]
+    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "noiseplan", "init", "s.toml", "--header", str(pipe)],
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30,
+        )  # fmt: skip
+    finally:
+        writer.kill()
+        writer.wait()
+    assert "age, sex" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        ([], 2, "name the file to write"),
+        (["s.toml"], 2, "at least one column"),
+        (["s.toml", "--column", "a=1..2", "--column", "a=F,M"], 1, "twice"),
+        (["s.toml", "--header", "none.csv"], 1, "No such file"),
+        (["s.toml", "--header", "empty.csv"], 1, "must name every column"),
+        (["s.toml", "--example", "wages"], 2, "stands alone"),
+        (["--example", "nothing"], 2, "wages"),
+    ],
+)
+def test_init_refuses(tmp_path: Path, arguments: list[str], code: int, words: str) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    with chdir(tmp_path):
+        assert words in said("init", *arguments, code=code)
+        assert not Path("s.toml").exists()
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_written_and_can_be_planned(name: str, tmp_path: Path) -> None:
+    with chdir(tmp_path):
+        said("init", "--example", name)
+        assert "Plan for" in said("plan", f"{name}.toml")
+        assert "is there already" in said("init", "--example", name, code=1)
+        assert Path(f"{name}.toml").read_text() == example_study(name).read_text()
+
+
+def test_the_example_of_wages_is_released(tmp_path: Path) -> None:
+    study = example_study("wages")
+    said("release", study, cpssw8_path(), "-o", tmp_path / "out")
+    text = said("answer", tmp_path / "out", "gender=female, age=25..34, earnings=20..")
+    assert "25..34" in text
+
+
+# ---------------------------------------------------------------------- cold starts
+
+
+def seconds(*arguments: str, cwd: Path, runs: int = 3) -> float:
+    """CPU seconds of the fastest of some runs, each in a process of its own."""
+    code = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
+        "print(used.ru_utime + used.ru_stime)"
+    )
+    command = [sys.executable, "-c", code, sys.executable, "-m", "noiseplan", *arguments]
+    return min(
+        float(subprocess.run(command, cwd=cwd, capture_output=True, check=True).stdout)
+        for _ in range(runs)
+    )
+
+
+def test_cold_starts(tmp_path: Path) -> None:
+    """1.5 s and 10 s are promised on an idle machine; the tests ask for processor time."""
+    assert seconds("plan", str(example_study("wages")), cwd=tmp_path) < 1.5
+    assert seconds("demo", "--out", "pictures", cwd=tmp_path, runs=1) < 10
+
+
+def test_planning_loads_nothing_that_reads_data(tmp_path: Path) -> None:
+    code = (
+        "import sys; from noiseplan.cli import main\n"
+        f"main(['plan', {str(example_study('wages'))!r}], standalone_mode=False)\n"
+        "print([m for m in ('duckdb', 'pandas', 'narwhals', 'altair', 'scipy.stats', "
+        "'noiseplan.counting') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_commands_of_the_product() -> None:
+    assert list(COMMANDS) == [
+        "demo", "init", "plan", "release", "show", "answer", "report", "ledger"
+    ]  # fmt: skip

@@ -1,0 +1,74 @@
+"""First study files: they are read back as what was declared, and say what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import noiseplan as nz
+from noiseplan.study import StudyError, read_study
+from noiseplan.study.template import read_column, study_text
+
+
+def written(folder: Path, *columns: str) -> Path:
+    path = folder / "study.toml"
+    path.write_text(study_text([read_column(column) for column in columns]), encoding="utf-8")
+    return path
+
+
+def test_a_study_is_read_back_as_it_was_declared(tmp_path: Path) -> None:
+    path = written(
+        tmp_path, "age=0..99", "sex=F, M", "in come=bins:0,10000,1e5", 'q"\\uote=ä,"b"', "-1=-3..-1"
+    )
+    study = read_study(path)
+    assert study.schema == nz.Schema(
+        {
+            "age": nz.Ordinal(range(100)),
+            "sex": nz.Categorical(["F", "M"]),
+            "in come": nz.Binned([0, 10_000, 100_000]),
+            'q"\\uote': nz.Categorical(["ä", '"b"']),
+            "-1": nz.Ordinal(range(-3, 0)),
+        }
+    )
+    assert len(study.workload) == 16
+    assert study.plan().privacy.rho <= 0.1
+
+
+def test_everything_commented_out_is_a_study_too(tmp_path: Path) -> None:
+    """What the comments suggest works when it is used."""
+    text = written(tmp_path, "age=0..99", "sex=F,M").read_text(encoding="utf-8")
+    head, _, tail = text.partition("# [[tables]]")
+    shown = [line.removeprefix("# ") for line in ("# [[tables]]" + tail).splitlines()]
+    prose = ("What", "Or ", "Where", "approx_dp", "objective")
+    kept = [line for line in shown if not line.startswith(prose)]
+    (tmp_path / "all.toml").write_text(head + "\n".join(kept), encoding="utf-8")
+    study = read_study(tmp_path / "all.toml")
+    assert study.workload["a table of its own"].weight == pytest.approx(4.0 / 200)
+    assert study.ledger is not None
+    assert study.targets
+    assert study.plan().privacy.rho <= 0.1
+
+
+def test_what_is_not_known_is_left_to_fill_in(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"study\.toml:\d+: schema\.region.*no values"):
+        read_study(written(tmp_path, "age=0..99", "region"))
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("=3", "has a name"),
+        ("age=9..0", "age=0..9"),
+        ("pay=bins:0,x", "'x' is no edge"),
+        ("sex=F,,M", "an empty value"),
+    ],
+)
+def test_columns_that_make_no_sense(column: str, words: str) -> None:
+    with pytest.raises(StudyError, match=words):
+        read_column(column)
+
+
+def test_a_column_twice() -> None:
+    with pytest.raises(StudyError, match="'age' is named twice"):
+        study_text([read_column("age=0..9"), read_column("age=F,M")])

@@ -28,15 +28,17 @@ from fractions import Fraction
 
 import numpy as np
 
+from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.planning.allocation import root_cost
 from noiseplan.planning.chart import Point
-from noiseplan.planning.dense import NOISE_FLOOR, dense_optimum
 from noiseplan.planning.design import Design
 from noiseplan.planning.oblique import cost_and_gradients
 
 DENSE_CELLS = 400
+# Eigenvalues below this fraction of the largest are taken for rounding.
+NOISE_FLOOR = 1e-11
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
 

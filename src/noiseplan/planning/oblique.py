@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import MatrixBasis
 from noiseplan.planning.allocation import root_cost
 from noiseplan.planning.chart import Chart, Point
-from noiseplan.planning.dense import dense_optimum
 from noiseplan.planning.design import Design, JointQuery, Moments, joint_coefficients
 from noiseplan.planning.smooth import minimise
 from noiseplan.planning.upright import best_upright

@@ -19,10 +19,11 @@ import pyarrow.dataset
 import pytest
 from numpy.typing import NDArray
 
+import noiseplan as nz
 from noiseplan.counting import CountTensor, Records, count_tables, open_source, streams
 from noiseplan.counting.database import stream_from_relation
 from noiseplan.counting.people import People
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, PlanError
 from noiseplan.schema import Schema
 
 PERSONS, ROWS, CAP = 1200, 5, 2
@@ -92,6 +93,7 @@ def test_a_person_counts_at_most_the_cap_and_every_subset_is_alike_likely(
     kind: str, tmp_path: Path
 ) -> None:
     source = open_source(SOURCES[kind](tmp_path), SCHEMA, person="id", cap=CAP)
+    assert getattr(source, "max_rows", None) == CAP
     chosen = chosen_visits(source.marginals(np.array([[0, 1, 2]]))[0])
     for n, found in enumerate(chosen):
         assert len(found) == min(n, CAP) == len(set(found))
@@ -203,6 +205,13 @@ def test_persons_are_plain_values() -> None:
     data = {"a": [0, 1], "id": [[1], [2, 3]]}
     with pytest.raises(DataError, match="person column 'id': persons are told apart by plain"):
         open_source(data, Schema.from_sizes({"a": 2}), person="id")
+
+
+def test_a_plan_for_one_record_refuses_data_with_more() -> None:
+    plan = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.zCDP(0.5))
+    plan.release(open_source(visits(), SCHEMA, person="id"), seed=1)
+    with pytest.raises(PlanError, match=r"up to 2 records of one person.* open the data with"):
+        plan.release(open_source(visits(), SCHEMA, person="id", cap=2), seed=1)
 
 
 def test_no_records() -> None:

@@ -53,7 +53,7 @@ def stream_from_file(
 
     with duckdb.connect() as connection, _refusals(name):
         _check_columns(read(connection), schema, people, spelled)
-    return Stream(schema, blocks)
+    return Stream(schema, blocks, max_rows=People.most(people))
 
 
 def is_relation(data: object) -> TypeGuard[DuckDBPyRelation]:
@@ -73,7 +73,7 @@ def stream_from_relation(
 
     with _refusals("the relation"):
         _check_columns(relation, schema, people)
-    return Stream(schema, blocks)
+    return Stream(schema, blocks, max_rows=People.most(people))
 
 
 @contextmanager

@@ -131,7 +131,7 @@ def _source(
     if people is not None:
         chosen = people.chosen(np.concatenate(persons) if persons else np.empty(0))
         columns = [codes[chosen] for codes in columns]
-    return Records(schema, columns, origin)
+    return Records(schema, columns, origin, People.most(people))
 
 
 def encoded_columns(batch: object, schema: Schema) -> dict[str, Encoded]:

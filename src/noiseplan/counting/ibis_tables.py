@@ -69,7 +69,7 @@ class IbisSource(Countable):
     """
 
     def __init__(self, table: Any, schema: Schema, people: People | None = None) -> None:
-        self.schema, self.origin = schema, ""
+        self.schema, self.origin, self.max_rows = schema, "", People.most(people)
         self._table, self._people = table, people
         self._columns = [_Column(name, schema) for name in schema.names]
         self._chosen: Any = None

@@ -64,6 +64,11 @@ class People:
             raise DataError(f"person: {column!r} is no name of a column; try {call}.")
         return People(column, rows)
 
+    @staticmethod
+    def most(people: People | None) -> int:
+        """The most records of one person: the cap, or the one that everybody has."""
+        return 1 if people is None else people.cap
+
     def check_column(self, found: list[str]) -> None:
         """Refuse data without the column of persons."""
         if self.column not in found:

@@ -55,6 +55,8 @@ class Countable(ABC):
 
     schema: Schema
     origin: str
+    max_rows: int = 1
+    """The most records of one person: what a release of these data must be priced for."""
 
     @abstractmethod
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:

@@ -31,6 +31,8 @@ class Records(Countable):
         smallest type are not copied.
     origin
         The library of the frame the records came from.
+    max_rows
+        The most records of one person.
 
     Examples
     --------
@@ -42,8 +44,11 @@ class Records(Countable):
     schema: Schema
     columns: tuple[NDArray[np.unsignedinteger], ...]
     origin: str
+    max_rows: int
 
-    def __init__(self, schema: Schema, columns: Sequence[ArrayLike], origin: str = "") -> None:
+    def __init__(
+        self, schema: Schema, columns: Sequence[ArrayLike], origin: str = "", max_rows: int = 1
+    ) -> None:
         if len(columns) != len(schema):
             raise DataError(
                 f"Records: got {len(columns)} columns for {len(schema)} attributes; give one for "
@@ -57,6 +62,7 @@ class Records(Countable):
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "columns", narrow)
         object.__setattr__(self, "origin", origin)
+        object.__setattr__(self, "max_rows", max_rows)
 
     @cached_property
     def rows(self) -> int:

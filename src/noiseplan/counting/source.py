@@ -130,7 +130,7 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: People | None
     if people is not None:
         chosen = people.chosen(arrays[people.column])
         columns = [codes[chosen] for codes in columns]
-    return Records(schema, columns)
+    return Records(schema, columns, max_rows=People.most(people))
 
 
 def _as_column(name: str, values: Any) -> NDArray[Any]:

@@ -59,7 +59,7 @@ class SparkSource(Countable):
         check_columns(schema, frame.columns)
         if people is not None:
             people.check_column(frame.columns)
-        self.schema, self.origin = schema, ""
+        self.schema, self.origin, self.max_rows = schema, "", People.most(people)
         self._people = people
         self._frame = _chosen_columns(frame, schema, people)
 

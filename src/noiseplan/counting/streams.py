@@ -34,6 +34,8 @@ class Stream(Countable):
         schema, at the latest at its end.
     origin
         The library of the frame the records came from.
+    max_rows
+        The most records of one person.
 
     Notes
     -----
@@ -42,9 +44,13 @@ class Stream(Countable):
     """
 
     def __init__(
-        self, schema: Schema, blocks: Callable[[], Iterator[Block]], origin: str = ""
+        self,
+        schema: Schema,
+        blocks: Callable[[], Iterator[Block]],
+        origin: str = "",
+        max_rows: int = 1,
     ) -> None:
-        self.schema, self.origin = schema, origin
+        self.schema, self.origin, self.max_rows = schema, origin, max_rows
         self._blocks = blocks
         self._records: Records | None = None
         self._few = True
@@ -72,7 +78,8 @@ class Stream(Countable):
             else:
                 kept.clear()
         if self._few:
-            self._records = Records(self.schema, gathered(self.schema, kept), self.origin)
+            columns = gathered(self.schema, kept)
+            self._records = Records(self.schema, columns, self.origin, self.max_rows)
 
 
 def gathered(schema: Schema, blocks: Iterable[Block]) -> list[NDArray[np.unsignedinteger]]:

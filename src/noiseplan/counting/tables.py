@@ -90,6 +90,11 @@ class Tables:
         """The library of the frame the data came from."""
         return self.source.origin
 
+    @property
+    def max_rows(self) -> int:
+        """The most records of one person."""
+        return self.source.max_rows
+
     def __repr__(self) -> str:
         return f"Tables({', '.join(self.schema.names)})"  # no count: it would be private
 

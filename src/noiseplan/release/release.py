@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.counting import count_tables, open_source
+from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
@@ -141,8 +141,10 @@ def make_release(
             f"a ledger records releases to be published, and this one is {sampler.brand}: "
             f"leave out seed= to publish, or ledger= to test"
         )
+    source = open_source(data, plan.workload.schema)
+    _refuse_unpriced(plan, source)
     # Counted here: files and databases are checked as they are counted, in one pass.
-    source = count_tables(open_source(data, plan.workload.schema), plan.mechanism.sets)
+    source = count_tables(source, plan.mechanism.sets)
     with ExitStack() as stack:
         recorded = ""
         if ledger is not None:
@@ -150,6 +152,16 @@ def make_release(
         advance = stack.enter_context(progress("counting and measuring", plan.mechanism.steps))
         measured = plan.mechanism.measure(source.marginals, sampler, advance)
     return Release(plan, measured, sampler.brand, source.origin, recorded)
+
+
+def _refuse_unpriced(plan: Plan, source: Projectable) -> None:
+    """Refuse data with more records of a person than the plan is priced for."""
+    held, priced = getattr(source, "max_rows", 1), getattr(plan, "max_rows", 1)
+    if held > priced:
+        raise PlanError(
+            f"the data hold up to {held} records of one person, and the plan is priced for "
+            f"{priced}; open the data with cap={priced}, or plan for {held}"
+        )
 
 
 def _checked_seed(seed: int | None) -> int | None:

@@ -29,6 +29,7 @@ from noiseplan.queries import (
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
 if TYPE_CHECKING:
+    from noiseplan import local
     from noiseplan.choosing import adaptive
     from noiseplan.ledger import Ledger
     from noiseplan.planning.plan import Plan
@@ -53,10 +54,12 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'noiseplan' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "local":  # a whole room: local differential privacy
+        return import_module("noiseplan.local")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'noiseplan' has no attribute {name!r}")
     value = getattr(import_module(_LAZY[name]), name)
     globals()[name] = value
     return value
@@ -93,6 +96,7 @@ __all__ = [
     "adaptive",
     "from_noisy_tables",
     "load",
+    "local",
     "plan",
     "zCDP",
 ]

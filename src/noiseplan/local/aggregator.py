@@ -1,0 +1,191 @@
+"""The server's side: reports counted, merged, kept, and turned into answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import DataError, QueryError
+from noiseplan.local.wire import TAG_BYTES, Packet, packets_of
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Query
+from noiseplan.release.answer import Answer
+
+if TYPE_CHECKING:
+    from noiseplan.local.consistency import Consistent
+    from noiseplan.local.localplan import LocalPlan
+    from noiseplan.local.randomizer import Randomizer, Reports
+    from noiseplan.local.reconstruction import Reconstruction
+    from noiseplan.local.splitplan import SplitPlan
+    from noiseplan.local.tables import SplitReconstruction
+
+FOREIGN, MALFORMED = "foreign", "malformed"
+ERRORS = ("estimated", "worst")
+# Reports counted at a time: what they need stays small.
+PIECE = 1 << 20
+
+
+@dataclass(eq=False, repr=False)
+class Aggregator:
+    """Reports of one plan, counted.
+
+    Counting is all there is: aggregators of parts add up in any order to the aggregator of the
+    whole. What is no report of this plan is left out and counted in `rejected`; the others stay.
+    """
+
+    randomizer: Randomizer
+    reconstruction: Reconstruction | SplitReconstruction
+    tally: IntArray
+    users: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+    brand: str = ""
+
+    @classmethod
+    def empty(cls, plan: LocalPlan | SplitPlan) -> Aggregator:
+        tally = np.zeros(plan.reconstruction.tally_shape, dtype=np.int64)
+        return cls(plan.randomizer(), plan.reconstruction, tally)
+
+    # ------------------------------------------------------------------ collecting
+
+    def add(self, report: bytes) -> bool:
+        """One report with its tag; False if it was rejected."""
+        tag, payload = report[:TAG_BYTES], report[TAG_BYTES:]
+        if tag != self.randomizer.tag:
+            return self._reject(FOREIGN if len(report) > TAG_BYTES else MALFORMED, 1)
+        if len(payload) != self.randomizer.payload_bytes:
+            return self._reject(MALFORMED, 1)
+        return self._add_payloads(np.frombuffer(payload, np.uint8).reshape(1, -1)) == 1
+
+    def add_many(self, reports: Reports | Iterable[bytes]) -> int:
+        """Many reports, as `Randomizer.reports` returns them or as bytes with tags; how many were
+        good."""
+        if not isinstance(reports, np.ndarray):
+            return sum(self.add(report) for report in reports)
+        good = 0
+        for start in range(0, len(reports), PIECE):
+            piece = reports[start : start + PIECE]
+            valid = self.randomizer.valid(piece)
+            good += self._count(piece if valid.all() else piece[valid], len(piece))
+        return good
+
+    def add_packet(self, packet: bytes) -> int:
+        """Packets made by `Randomizer.packet`, one or several in a row; how many reports were
+        good."""
+        return self.read(BytesIO(packet))
+
+    def read(self, source: str | Path | BinaryIO) -> int:
+        """All packets of a file or stream; how many reports were good."""
+        if isinstance(source, (str, Path)):
+            with Path(source).open("rb") as stream:
+                return self.read(stream)
+        return sum(self._add_one(packet) for packet in packets_of(source))
+
+    def _add_one(self, packet: Packet) -> int:
+        if packet.payloads is None:
+            self._reject(MALFORMED, packet.count)
+            return 0
+        if packet.digest != self.randomizer.digest:
+            self._reject(FOREIGN, packet.count)
+            return 0
+        if packet.width != self.randomizer.payload_bytes:
+            self._reject(MALFORMED, packet.count)
+            return 0
+        pieces = range(0, packet.count, PIECE)
+        return sum(self._add_payloads(packet.payloads[s : s + PIECE]) for s in pieces)
+
+    def _add_payloads(self, payloads: Any) -> int:
+        reports, valid = self.randomizer.unpack(payloads)
+        return self._count(reports if valid.all() else reports[valid], len(reports))
+
+    def _count(self, valid: Reports, given: int) -> int:
+        if len(valid) < given:
+            self._reject(MALFORMED, given - len(valid))
+        self.tally += self.randomizer.tally(valid)
+        self.users += len(valid)
+        return len(valid)
+
+    def _reject(self, reason: str, count: int) -> bool:
+        self.rejected[reason] += count
+        return False
+
+    def merge(self, *others: Aggregator) -> Aggregator:
+        """The reports of this one and the others together, as a new aggregator."""
+        total = self.tally.copy()
+        users, rejected, brands = self.users, Counter(self.rejected), {self.brand}
+        for other in others:
+            if other.randomizer.digest != self.randomizer.digest:
+                raise DataError(
+                    f"aggregators of different plans do not merge: {self.randomizer.hash[:12]} and "
+                    f"{other.randomizer.hash[:12]}"
+                )
+            total += other.tally
+            users += other.users
+            rejected += other.rejected
+            brands.add(other.brand)
+        brand = "; ".join(sorted(brands - {""}))
+        return Aggregator(self.randomizer, self.reconstruction, total, users, rejected, brand)
+
+    def __add__(self, other: Aggregator) -> Aggregator:
+        return self.merge(other)
+
+    # ------------------------------------------------------------------ answers
+
+    def answer(
+        self,
+        query: Query,
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        errors: str = "estimated",
+    ) -> Answer:
+        """The unbiased answer with its standard errors.
+
+        A variance depends on who the users are, which only the reports tell. "estimated" gives the
+        exact standard error for data like the estimate (counts made non-negative that add up to
+        the number of users), "worst" the largest that any so many users could cause.
+        """
+        estimate = self.reconstruction.estimate(query, self.tally)
+        variance = self.variance(query, errors=errors)
+        return Answer(query, estimate, np.sqrt(variance), level, simultaneous)
+
+    def variance(self, query: Query, *, errors: str = "estimated") -> Array:
+        """The variance of each row; see `answer`."""
+        if errors not in ERRORS:
+            raise QueryError(f"errors is one of {list(ERRORS)}, found {errors!r}")
+        made = self.reconstruction
+        if errors == "worst" or not made.tells_all_apart:
+            return made.variance(query, None, users=self.users)
+        return made.variance(query, made.likely(self.tally, self.users))  # type: ignore[arg-type]
+
+    def covariance(self, query: Query, other: Query) -> Array:
+        """The covariance of all rows of two queries, exact for data like the estimate."""
+        made = self.reconstruction
+        likely = made.likely(self.tally, self.users)
+        return made.covariance(query, other, likely)  # type: ignore[arg-type]
+
+    def consistent(self, *, total: bool = True) -> Consistent:
+        """Answers of one table of non-negative counts, as near to the unbiased ones as can be.
+
+        Fewer errors where users are few or the table is sparse, but no longer unbiased. With
+        `total` the counts add up to the number of users, which is public.
+        """
+        return self.reconstruction.consistent(self.tally, float(self.users) if total else None)
+
+    # ------------------------------------------------------------------ keeping
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything answers need, in one step: a crash leaves the old file whole."""
+        from noiseplan.local.keeping import save_aggregator
+
+        return save_aggregator(self, Path(path))
+
+    def __repr__(self) -> str:
+        lost = f", {self.rejected.total():,} rejected" if self.rejected else ""
+        return f"Aggregator({self.users:,} reports{lost}, plan {self.randomizer.hash[:12]})"

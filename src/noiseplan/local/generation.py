@@ -1,0 +1,236 @@
+"""Column generation: reweigh the row shapes, find shapes that would help, and again.
+
+For the worst case the prior moves too. The smallest worst variance is the saddle value
+
+    min_Q max_π Σ_u π_u t_u(Q) ,
+
+and it exists: with the answers' coefficients scaled by the weights, second moments are convex in
+both and linear in π. So π grows where t is large, a little in every round, and the reconstruction
+is the best one for the π reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp, inf
+
+import numpy as np
+
+from noiseplan.local.integers import settled
+from noiseplan.local.master import Weighting, best_weights
+from noiseplan.local.patterns import Bits, all_shapes, climb, gains_of, levels
+from noiseplan.local.strategy import TableStrategy
+from noiseplan.matrices.base import Array
+
+# Up to so many types all shapes are priced, and the optimum is certified.
+EXHAUSTIVE = 16
+# Up to so many types all shapes are there from the start.
+ALL_AT_ONCE = 9
+# Directions no query asks about get this share of the largest eigenvalue of G, so that X⁻¹ exists.
+UNASKED = 1e-12
+SHORT_CLIMB = 5
+NEW_SHARE = 0.1
+# Weights below this share of the mean are left out of the strategy.
+NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to go on, and how exactly."""
+
+    rounds: int
+    most: int  # shapes kept from one round to the next
+    gap: float  # of the weights while shapes still change
+    final_gap: float  # of the weights at the end, and of the saddle where it is certified
+
+    @classmethod
+    def for_types(cls, types: int, scale: float = 1.0) -> Effort:
+        """What some seconds of one core afford."""
+        if types <= EXHAUSTIVE:
+            return cls(max(round(80 * scale), 1), 500, 1e-5, 1e-8)
+        rounds = next(r for n, r in ((64, 12), (128, 8), (256, 5), (4096, 1)) if types <= n)
+        return cls(max(round(rounds * scale), 1), min(12 * types, 2000), 3e-3, 1e-5)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Shapes with weights, the prior they were weighed for, and the variance of each type."""
+
+    shapes: Bits
+    solved: Weighting
+    prior: Array
+    variances: Array
+
+    @property
+    def worst(self) -> float:
+        return float(self.variances.max())
+
+    @property
+    def mean(self) -> float:
+        return float(self.prior @ self.variances)
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent:
+    """The prior on its way to the least favourable one.
+
+    π_u ∝ π_u exp(η (t_u/t̄ − 1)); the stride η grows while the excesses keep their direction, and
+    shrinks when they turn round.
+    """
+
+    prior: Array
+    stride: float = 0.5
+    excess: Array | None = None
+
+    def moved(self, variances: Array) -> Ascent:
+        excess = np.clip(variances / float(self.prior @ variances) - 1, -1, 1)
+        stride = self.stride
+        if self.excess is not None:
+            turned = float((self.prior * excess) @ self.excess) < 0
+            stride = stride / 2 if turned else min(1.3 * stride, 20.0)
+        moved = np.maximum(self.prior * np.exp(stride * excess), 1e-9 / len(excess))
+        return Ascent(moved / moved.sum(), stride, excess)
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """The strategy found, and a lower bound on its objective where all shapes were priced."""
+
+    strategy: TableStrategy
+    bound: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    gram: Array
+    asked: Array  # G with something in every direction
+    ratio: float
+    every: Bits | None
+
+    def solve(self, shapes: Bits, weights: Array, prior: Array, gap: float) -> Candidate:
+        patterns = levels(shapes, self.ratio)
+        start = weights / (weights @ patterns).mean()
+        solved = best_weights(patterns, self.asked, prior, start, gap=gap)
+        # Σ_o w_o p_o a_oᵀMa_o with a = p/(p·π): second moments of each type.
+        along = np.einsum("ij,ij->i", patterns @ solved.curvature, patterns)
+        second = (solved.weights * along / (patterns @ prior) ** 2) @ patterns
+        return Candidate(shapes, solved, prior, second - np.diagonal(self.gram))
+
+    def helpful(self, at: Candidate, most: int) -> tuple[Bits, float]:
+        """Shapes that would lower the value, at most so many, and the largest gain found."""
+        args = at.solved.curvature, at.solved.prices, at.prior, self.ratio
+        found, gains = climb(at.shapes, *args, SHORT_CLIMB)
+        largest = float(gains.max())
+        if self.every is not None:  # climbing finds different shapes, pricing the best ones
+            priced = gains_of(self.every, *args)
+            top = np.argpartition(-priced, min(most // 4, len(priced) - 1))[: most // 4]
+            largest = float(priced.max())
+            found, gains = np.vstack([self.every[top], found]), np.append(priced[top], gains)
+        order = np.argsort(-gains)
+        new = _without(found[order[gains[order] > 0]], at.shapes)[:most]
+        return new, largest
+
+    def certified(self, at: Candidate, gain: float) -> float:
+        """A lower bound on Σ π_u t_u over all strategies, from the largest gain of any shape.
+
+        ν + max(gain, 0)/n pays for every shape, because entries of patterns are at least one.
+        """
+        return (
+            2 * at.solved.value
+            - float(at.solved.prices.sum())
+            - max(gain, 0.0)
+            - float(at.prior @ np.diagonal(self.gram))
+        )
+
+
+def generate(
+    gram: Array,
+    prior: Array,
+    epsilon: float,
+    shapes: Bits,
+    weights: Array,
+    effort: Effort,
+    *,
+    worst: bool,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> Generated:
+    """Improve a strategy given by shapes and weights, which need not be feasible.
+
+    `worst` minimises the largest variance over types, otherwise the mean under `prior`.
+    """
+    types = len(gram)
+    every = all_shapes(types) if types <= EXHAUSTIVE else None
+    problem = _Problem(gram, _asked(gram), exp(epsilon), every)
+    exact = every is not None and problem.asked is gram
+    if every is not None and types <= ALL_AT_ONCE:
+        shapes, weights = every, np.full(len(every), 1.0)
+    best, bound, ascent = None, -inf, Ascent(prior)
+    for r in range(effort.rounds):
+        here = problem.solve(shapes, weights, ascent.prior, effort.gap)
+        best = _better(best, here, worst)
+        new, gain = problem.helpful(here, effort.most // 2)
+        if exact:
+            bound = max(bound, problem.certified(here, gain))
+        advance(1)
+        value = best.worst if worst else best.mean
+        if value - bound <= 10 * effort.gap * abs(value) or r == effort.rounds - 1:
+            break
+        shapes, weights = _joined(here, new, effort.most)
+        if worst:
+            ascent = ascent.moved(here.variances)
+    assert best is not None
+    polished = problem.solve(best.shapes, best.solved.weights, best.prior, effort.final_gap)
+    best = _better(best, polished, worst)
+    if exact:
+        bound = max(bound, problem.certified(polished, problem.helpful(polished, 1)[1]))
+    return Generated(strategy_of(best, epsilon), bound if exact else None)
+
+
+def _better(best: Candidate | None, here: Candidate, worst: bool) -> Candidate:
+    if best is None:
+        return here
+    improved = here.worst < best.worst if worst else here.mean < best.mean
+    return here if improved else best
+
+
+def _asked(gram: Array) -> Array:
+    """G, with a trace of every direction that no query asks about."""
+    values = np.linalg.eigvalsh(gram)
+    if values[0] > UNASKED * values[-1]:
+        return gram
+    return np.asarray(gram + UNASKED * values[-1] * np.eye(len(gram)))
+
+
+def _joined(here: Candidate, new: Bits, most: int) -> tuple[Bits, Array]:
+    """The heaviest shapes with the new ones, which start with a tenth of the weight."""
+    weights = here.solved.weights
+    kept = np.argsort(-weights)[:most]
+    if not len(new):
+        return here.shapes[kept], weights[kept]
+    light = NEW_SHARE * float(weights[kept].sum()) / len(new)
+    joined = np.concatenate([weights[kept], np.full(len(new), light)])
+    return np.vstack([here.shapes[kept], new]), joined
+
+
+def _without(shapes: Bits, known: Bits) -> Bits:
+    """Shapes not among the known ones, each once, in their order."""
+    seen = {row.tobytes() for row in np.packbits(known, axis=1)}
+    packed = np.packbits(shapes, axis=1)
+    fresh = []
+    for i, row in enumerate(packed):
+        key = row.tobytes()
+        if key not in seen:
+            seen.add(key)
+            fresh.append(i)
+    return shapes[fresh]
+
+
+def strategy_of(found: Candidate, epsilon: float) -> TableStrategy:
+    """The explicit strategy: negligible rows left out, columns made to sum to one."""
+    weights = found.solved.weights
+    kept = weights > NEGLIGIBLE * weights.mean()
+    low = weights[kept]
+    high = low * exp(epsilon)
+    chances = np.where(found.shapes[kept], high[:, None], low[:, None])
+    return TableStrategy(settled(chances, low, high, 1.0), epsilon, found.prior, "optimized")

@@ -1,0 +1,147 @@
+"""Chances as whole numbers: tables a device can draw from exactly, with their ε recomputed.
+
+Chances are integers out of 2⁶². Rounding never breaks the promise: every entry of a row is kept
+between lo and hi = ⌊lo · e⌋, with e a rational number proved to be at most exp(ε), and columns are
+made to add up to 2⁶² by moves inside these bounds. ε of the result is then computed anew from the
+integers, in rationals, and rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.privacy.rounding import down, up
+
+BITS = 62
+WHOLE = 1 << BITS
+
+Table = NDArray[np.int64]
+Number = TypeVar("Number", np.int64, np.float64)
+
+_PRECISION = 256
+# Entries so close, relatively, to a bound of their row are put on it: files get shorter.
+SNAP = 1e-9
+
+
+def exp_down(epsilon: float) -> Fraction:
+    """A rational number at most exp(ε), for ε ≥ 0, closer than 2⁻²⁰⁰ of it.
+
+    Notes
+    -----
+    Partial sums of the exponential series are below exp(ε), and every term is rounded down.
+
+    Examples
+    --------
+    >>> 0 <= math.e - exp_down(1.0) < 1e-15
+    True
+    """
+    x = Fraction(epsilon)
+    term = total = 1 << _PRECISION
+    k = 0
+    while term:
+        k += 1
+        term = term * x.numerator // (x.denominator * k)
+        total += term
+    return Fraction(total, 1 << _PRECISION)
+
+
+def log_up(ratio: Fraction) -> float:
+    """The smallest float ε found with exp(ε) ≥ ratio proved, for a ratio of at least 1.
+
+    Examples
+    --------
+    >>> log_up(Fraction(3)) - math.log(3) < 1e-15, log_up(Fraction(1))
+    (True, 0.0)
+    """
+    if ratio <= 1:
+        return 0.0
+    guess = math.log(ratio.numerator) - math.log(ratio.denominator)
+    epsilon = max(down(guess, 8), 0.0)
+    while exp_down(epsilon) < ratio:
+        epsilon = up(epsilon)
+    return epsilon
+
+
+def settled(
+    table: NDArray[Number], low: NDArray[Number], high: NDArray[Number], whole: Number | float
+) -> NDArray[Number]:
+    """Columns made to sum to `whole` by moving few entries, each inside the bounds of its row."""
+    table = table.copy()
+    columns = np.arange(table.shape[1])
+    for _ in range(len(table)):
+        missing = whole - table.sum(axis=0)
+        if table.dtype.kind == "f":
+            missing[np.abs(missing) <= 1e-15] = 0
+        if not missing.any():
+            return table
+        rising = missing > 0
+        room = np.where(rising, high[:, None] - table, table - low[:, None])
+        row = room.argmax(axis=0)
+        moved = np.minimum(np.abs(missing), room[row, columns])
+        table[row, columns] += np.where(rising, moved, -moved)
+    raise PlanError("no chances inside these bounds add up to one: Σ low > 1 or Σ high < 1")
+
+
+def rounded_table(chances: Array, epsilon: float) -> Table:
+    """The strategy as integers out of 2⁶², within ε whatever rounding does."""
+    low = np.maximum(np.floor(chances.min(axis=1) * WHOLE), 1).astype(np.int64)
+    high = _times(low, exp_down(epsilon))
+    scaled = np.floor(chances * float(WHOLE)).astype(np.int64)
+    table = np.clip(scaled, low[:, None], high[:, None])
+    for bound in (low, high):
+        near = np.abs(table - bound[:, None]) <= SNAP * bound[:, None]
+        table = np.where(near, bound[:, None], table)
+    return settled(table, low, high, np.int64(WHOLE))
+
+
+def _times(low: Table, factor: Fraction) -> Table:
+    """⌊lo · e⌋, at most 2⁶²: an entry is a chance."""
+    products = [min(int(v) * factor.numerator // factor.denominator, WHOLE) for v in low]
+    return np.array(products, dtype=np.int64)
+
+
+def table_epsilon(table: Table) -> float:
+    """ε of a table of integers whose columns all have the same sum, rounded up."""
+    if (table <= 0).any():
+        return math.inf
+    low, high = table.min(axis=1), table.max(axis=1)
+    ratios = high / low
+    likely = np.flatnonzero(ratios >= ratios.max() * (1 - 1e-12))  # floats err by less than that
+    return log_up(max(Fraction(int(high[o]), int(low[o])) for o in likely))
+
+
+def high_chance(size: int, types: int, epsilon: float) -> int:
+    """The chance, out of 2⁶², to report one of k shapes that hold the type, of n in all.
+
+    The largest h with (h/k) ÷ ((2⁶² − h)/(n − k)) ≤ e: a shape that holds the type is then at most
+    e times as likely as one that does not.
+    """
+    if size in (0, types):
+        return WHOLE if size else 0
+    e = exp_down(epsilon)
+    weight = e.numerator * size
+    return WHOLE * weight // (e.denominator * (types - size) + weight)
+
+
+def high_epsilon(high: int, size: int, types: int) -> float:
+    """ε of such a chance: the log of (h/k) ÷ ((2⁶² − h)/(n − k)), rounded up."""
+    if size in (0, types):
+        return 0.0
+    if not 0 < high < WHOLE:
+        return math.inf
+    ratio = Fraction(high * (types - size), (WHOLE - high) * size)
+    return max(log_up(ratio), log_up(1 / ratio))
+
+
+def rounded_shares(shares: Array) -> Table:
+    """Shares that add up to one as integers that add up to 2⁶² (they hold no secret)."""
+    table = np.floor(shares * float(WHOLE)).astype(np.int64)
+    table[int(table.argmax())] += WHOLE - int(table.sum())
+    return table

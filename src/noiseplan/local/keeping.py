@@ -1,0 +1,117 @@
+"""Aggregators on disk: everything answers need, in one file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noiseplan.errors import NoiseplanError, StorageError
+from noiseplan.local.additive import AdditiveStrategy
+from noiseplan.local.aggregator import Aggregator
+from noiseplan.local.devices import ShiftRandomizer, SubsetRandomizer, TableRandomizer
+from noiseplan.local.integers import WHOLE
+from noiseplan.local.randomizer import Randomizer, randomizer_from_bytes
+from noiseplan.local.reconstruction import Reconstruction
+from noiseplan.local.shifts import Group, ShiftStrategy
+from noiseplan.local.split_device import SplitRandomizer
+from noiseplan.local.strategy import Strategy, TableStrategy
+from noiseplan.local.subsets import SubsetStrategy
+from noiseplan.local.sums import SumRandomizer
+from noiseplan.local.tables import Part, SplitReconstruction
+from noiseplan.local.types import Types
+from noiseplan.matrices.base import Array
+from noiseplan.storage.files import Arrays, canonical, read_arrays, to_disk, write_arrays
+
+FORMAT = "noiseplan local aggregator 1"
+
+
+def save_aggregator(aggregator: Aggregator, path: Path) -> Path:
+    """Write beside the old file, then put in its place: a crash leaves one of the two whole."""
+    made = aggregator.reconstruction
+    tables = [made] if isinstance(made, Reconstruction) else [p.reconstruction for p in made.parts]
+    facts = {
+        "format": FORMAT,
+        "plan": aggregator.randomizer.hash,
+        "users": aggregator.users,
+        "rejected": dict(aggregator.rejected),
+        "brand": aggregator.brand,
+        "tables": [{"epsilon": t.strategy.epsilon, "rows": t.types.rows} for t in tables],
+    }
+    arrays: Arrays = {
+        "facts": np.frombuffer(canonical(facts).encode(), np.uint8),
+        "randomizer": np.frombuffer(aggregator.randomizer.to_bytes(), np.uint8),
+        "tally": aggregator.tally,
+    }
+    for j, table in enumerate(tables):
+        arrays[f"gram_{j}"] = table.types.gram
+        if isinstance(table.strategy, TableStrategy):
+            arrays[f"prior_{j}"] = table.strategy.prior
+    beside = path.with_name(path.name + ".new")
+    write_arrays(beside, arrays)
+    to_disk(beside)
+    beside.replace(path)
+    to_disk(path.parent)
+    return path
+
+
+def load_aggregator(path: str | Path) -> Aggregator:
+    """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
+    path = Path(path)
+    arrays = read_arrays(path)
+    try:
+        facts: dict[str, Any] = json.loads(arrays["facts"].tobytes())
+        if facts["format"] != FORMAT:
+            raise StorageError(f"{path.name} has the format {facts['format']!r}, not {FORMAT!r}")
+        return _rebuilt(facts, arrays)
+    except (KeyError, ValueError, TypeError) as error:
+        if isinstance(error, NoiseplanError):
+            raise
+        raise StorageError(f"{path.name} is no aggregator's file, or damaged: {error}") from None
+
+
+def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
+    randomizer = randomizer_from_bytes(arrays["randomizer"].tobytes())
+    if randomizer.hash != facts["plan"]:
+        raise StorageError("the reports in the file are of another plan than its randomizer's")
+    devices = randomizer.tables if isinstance(randomizer, SplitRandomizer) else (randomizer,)
+    tables = [
+        _table(device, about, arrays[f"gram_{j}"], arrays.get(f"prior_{j}"))
+        for j, (device, about) in enumerate(zip(devices, facts["tables"], strict=True))
+    ]
+    made: Reconstruction | SplitReconstruction = tables[0]
+    if isinstance(randomizer, SplitRandomizer):
+        shares = (randomizer.shares / WHOLE).tolist()
+        made = SplitReconstruction(tuple(map(Part, tables, shares)))
+    tally = arrays["tally"].astype(np.int64)
+    if tally.shape != made.tally_shape:
+        raise StorageError(f"reports are counted in shape {tally.shape}, not {made.tally_shape}")
+    rejected = Counter({str(why): int(count) for why, count in facts["rejected"].items()})
+    return Aggregator(randomizer, made, tally, int(facts["users"]), rejected, str(facts["brand"]))
+
+
+def _table(
+    device: Randomizer, about: dict[str, Any], gram: Array, prior: Array | None
+) -> Reconstruction:
+    kind = np.arange(device.types) if device.cells is None else device.cells
+    types = Types(device.schema, kind, gram, float(about["rows"]))
+    return Reconstruction(types, strategy_behind(device, float(about["epsilon"]), prior))
+
+
+def strategy_behind(randomizer: Randomizer, epsilon: float, prior: Array | None) -> Strategy:
+    """The chances a randomizer's integers stand for."""
+    if isinstance(randomizer, TableRandomizer):
+        return TableStrategy.of(randomizer.table / WHOLE, epsilon, prior)
+    if isinstance(randomizer, ShiftRandomizer):
+        group, shares = Group(randomizer.shape), randomizer.shares / WHOLE
+        return ShiftStrategy(group, randomizer.patterns, shares, epsilon)
+    if isinstance(randomizer, SubsetRandomizer):
+        sizes = tuple(randomizer.sizes.tolist())
+        return SubsetStrategy(randomizer.count, epsilon, sizes, randomizer.shares / WHOLE)
+    if isinstance(randomizer, SumRandomizer):
+        law = randomizer.law, epsilon, randomizer.delta, "sums"
+        return AdditiveStrategy(randomizer.rows, randomizer.scale, *law)
+    raise StorageError(f"no strategy is known behind {type(randomizer).__name__}")

@@ -1,0 +1,52 @@
+"""From a strategy to the integers a device draws from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.local.additive import AdditiveStrategy
+from noiseplan.local.devices import ShiftRandomizer, SubsetRandomizer, TableRandomizer
+from noiseplan.local.integers import high_chance, rounded_shares, rounded_table
+from noiseplan.local.randomizer import Randomizer
+from noiseplan.local.shifts import ShiftStrategy
+from noiseplan.local.strategy import Strategy, TableStrategy
+from noiseplan.local.subsets import SubsetStrategy
+from noiseplan.local.sums import SumRandomizer
+from noiseplan.local.types import Types
+
+
+def make_randomizer(types: Types, strategy: Strategy) -> Randomizer:
+    """The randomizer of a strategy; its ε is checked to be at most the strategy's."""
+    made = _made(types, strategy)
+    if not made.epsilon <= strategy.epsilon:
+        raise PlanError(
+            f"the integer table has ε = {made.epsilon!r}, above {strategy.epsilon!r}: a defect; "
+            f"nothing may be drawn from it"
+        )
+    return made
+
+
+def _made(types: Types, strategy: Strategy) -> Randomizer:
+    cells = types.kind if types.merged else None
+    if isinstance(strategy, TableStrategy):
+        table = rounded_table(strategy.chances, strategy.epsilon)
+        return TableRandomizer(types.schema, cells, table)
+    if isinstance(strategy, ShiftStrategy):
+        n = strategy.types
+        sizes = strategy.patterns.sum(axis=1).tolist()
+        high = np.array([high_chance(k, n, strategy.epsilon) for k in sizes], dtype=np.int64)
+        shares = rounded_shares(strategy.chances)
+        shape = strategy.group.shape
+        return ShiftRandomizer(types.schema, cells, shape, strategy.patterns, shares, high)
+    if isinstance(strategy, SubsetStrategy):
+        n = strategy.types
+        high = np.array([high_chance(k, n, strategy.epsilon) for k in strategy.sizes], np.int64)
+        used = np.array(strategy.sizes, dtype=np.int64)
+        shares = rounded_shares(strategy.chances)
+        return SubsetRandomizer(types.schema, cells, n, used, shares, high)
+    if isinstance(strategy, AdditiveStrategy):
+        return SumRandomizer(
+            types.schema, cells, strategy.rows, strategy.law, strategy.scale, strategy.delta
+        )
+    raise PlanError(f"no randomizer is known for {type(strategy).__name__}")

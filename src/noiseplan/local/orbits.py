@@ -1,0 +1,174 @@
+"""Planning with shifts: which patterns, how often, so that the characters' eigenvalues suit G.
+
+    minimise Σ_χ g_χ/λ_χ ,   λ_χ = Σ_r v_r n |p̂_r(χ)|²/σ_r² ,   Σ v = 1, v ≥ 0 ,
+
+convex in v, with as many numbers as characters instead of matrices. New patterns are found as in
+`noiseplan.local.generation`; every type has the same variance, so worst and average case coincide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import exp
+
+import numpy as np
+
+from noiseplan.local.baselines import sylvester
+from noiseplan.local.generation import EXHAUSTIVE
+from noiseplan.local.master import room
+from noiseplan.local.patterns import Bits, all_shapes, climb, drawn, gains_of, levels
+from noiseplan.local.shifts import Group, ShiftStrategy
+from noiseplan.matrices.base import Array
+
+GAP = 1e-9
+STEPS = 60
+SHORT_CLIMB = 5
+# A pattern worth no more than this share above the value is as good as those there are.
+LEAST_GAIN = 1e-7
+# Patterns used more rarely than this are left out.
+NEGLIGIBLE = 1e-7
+
+
+@dataclass(frozen=True)
+class OrbitEffort:
+    """How long to go on."""
+
+    rounds: int
+    patterns: int
+    climbs: int
+
+    @classmethod
+    def for_types(cls, types: int, scale: float = 1.0) -> OrbitEffort:
+        rounds = 30 if types <= 64 else 20 if types <= 256 else 12
+        return cls(max(round(rounds * scale), 1), min(2 * types + 30, 400), min(types, 64))
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Chances of patterns, the value, and what a unit of each eigenvalue is worth: g/λ²."""
+
+    chances: Array
+    value: float
+    worth: Array
+
+
+def plan_orbits(
+    group: Group,
+    gram: Array,
+    epsilon: float,
+    effort: OrbitEffort,
+    rng: np.random.Generator,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> ShiftStrategy:
+    """The best strategy of shifted patterns found for a Gram matrix that shifts leave alike."""
+    ratio, types = exp(epsilon), group.size
+    asked = group.eigenvalues(gram)
+    uniform = np.full(types, 1 / types)
+    shapes = _first_shapes(group, gram, asked, epsilon, effort.patterns, rng)
+    chances = np.full(len(shapes), 1 / len(shapes))
+    every = all_shapes(types) if types <= EXHAUSTIVE else None
+    for r in range(effort.rounds):
+        mixture = best_mixture(power(group, shapes, ratio), asked, chances)
+        advance(1)
+        kept = np.argsort(-mixture.chances)[: effort.patterns]
+        kept = kept[mixture.chances[kept] > NEGLIGIBLE]
+        shapes, chances = shapes[kept], mixture.chances[kept]
+        if r == effort.rounds - 1:
+            break
+        # n pᵀMp/σ² is what a pattern is worth; it helps if that exceeds the value.
+        curvature = group.back(mixture.worth.astype(complex)[None, :])[0][group.differences]
+        prices = np.full(types, mixture.value / types)
+        fresh = rng.random((effort.climbs, types)) < 1 / (ratio + 1)
+        near = climb(shapes, curvature, prices, uniform, ratio, SHORT_CLIMB)
+        far = climb(fresh, curvature, prices, uniform, ratio, types)
+        found, gains = np.vstack([near[0], far[0]]), np.append(near[1], far[1])
+        if every is not None:
+            priced = gains_of(every, curvature, prices, uniform, ratio)
+            found, gains = np.vstack([found, every]), np.append(gains, priced)
+        new = _different(found, gains / mixture.value)[: effort.patterns]
+        if not len(new):
+            break
+        shapes = np.vstack([shapes, new])
+        chances = np.append(0.9 * chances / chances.sum(), np.full(len(new), 0.1 / len(new)))
+    return ShiftStrategy(group, shapes, chances / chances.sum(), epsilon, "optimized shifts")
+
+
+def _different(shapes: Bits, gains: Array) -> Bits:
+    """Shapes that help, the best first, one for each gain: shifts of a shape all have the same."""
+    rounded, first = np.unique(np.round(gains, 10), return_index=True)
+    return shapes[first[rounded > LEAST_GAIN][::-1]]
+
+
+def _first_shapes(
+    group: Group,
+    gram: Array,
+    asked: Array,
+    epsilon: float,
+    count: int,
+    rng: np.random.Generator,
+) -> Bits:
+    """Shapes drawn for the workload, some without regard to it, and the characters it asks about.
+
+    The characters make the result no worse than weighted Fourier.
+    """
+    types = group.size
+    some = rng.random((count // 4 + 2, types)) < 1 / (exp(epsilon) + 1)
+    shapes = [drawn(gram, np.full(types, 1 / types), epsilon, count, rng), some]
+    if set(group.shape) == {2}:
+        chosen = np.flatnonzero(asked[1:]) + 1
+        shapes.append(sylvester(types)[chosen] > 0)
+    return np.vstack(shapes)
+
+
+def power(group: Group, shapes: Bits, ratio: float) -> Array:
+    """n |p̂(χ)|²/σ² of each pattern and character: what it adds to the eigenvalue."""
+    patterns = levels(shapes, ratio)
+    spectra = group.transform(patterns / patterns.sum(axis=1, keepdims=True))
+    return np.asarray(group.size * np.abs(spectra) ** 2)
+
+
+def best_mixture(powers: Array, asked: Array, start: Array) -> Mixture:
+    """The chances v of least Σ g/(vᵀF), by an interior-point method on the simplex."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    counted = asked > 0
+    all_powers, powers, g = powers, powers[:, counted], asked[counted]
+    v = start
+    slack: Array | None = None
+    level = 0.0
+    for _ in range(STEPS):
+        eigenvalues = v @ powers
+        terms = g / eigenvalues
+        value = float(terms.sum())
+        gradient = -(powers @ (terms / eigenvalues))
+        if slack is None:  # at the optimum −gradient ≤ value, with equality where v > 0
+            level, slack = value, np.maximum(gradient + value, 0.1 * value)
+        missing = 1.0 - float(v.sum())
+        if v @ slack <= GAP * value and abs(missing) < 1e-12:
+            break
+        hessian = 2.0 * (powers * (terms / eigenvalues**2)) @ powers.T
+        hessian[np.diag_indices(len(v))] += slack / v
+        try:
+            factor = cho_factor(hessian, lower=True, check_finite=False, overwrite_a=True)
+        except np.linalg.LinAlgError:
+            break
+        through = cho_solve(factor, np.ones(len(v)), check_finite=False)
+        mean, target = float(v @ slack) / len(v), 0.0
+        correction: Array | float = 0.0
+        for corrector in (False, True):
+            wanted = (target - correction) / v
+            t = cho_solve(factor, wanted - gradient - level, check_finite=False)
+            d_level = (float(t.sum()) - missing) / float(through.sum())
+            d_v = t - through * d_level
+            d_slack = wanted - slack - slack * d_v / v
+            if not corrector:
+                reached = (v + room(v, d_v) * d_v) @ (slack + room(slack, d_slack) * d_slack)
+                target = (float(reached) / len(v) / mean) ** 3 * mean
+                correction = d_v * d_slack
+        length = min(room(v, d_v), room(slack, d_slack))
+        v, level, slack = v + length * d_v, level + length * d_level, slack + length * d_slack
+    eigenvalues = v @ all_powers
+    worth = np.zeros(len(asked))
+    worth[counted] = g / eigenvalues[counted] ** 2
+    return Mixture(v, float((g / eigenvalues[counted]).sum()), worth)

@@ -1,0 +1,182 @@
+"""`plan(workload, epsilon)`: arguments, their checks, and the choice of a mechanism."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import AbstractContextManager, nullcontext
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from noiseplan.errors import BudgetError, PlanError
+from noiseplan.local.bounds import lower_bound
+from noiseplan.local.localplan import LocalPlan
+from noiseplan.local.portfolio import CLASSICAL, Found, Task, best_strategy, named_classical
+from noiseplan.local.splitplan import SplitPlan
+from noiseplan.local.types import MOST_CELLS, Types, asked_schema, types_of
+from noiseplan.matrices.base import Array
+from noiseplan.planning.threads import LARGE
+from noiseplan.progress import progress
+from noiseplan.queries import Query, Workload
+
+OBJECTIVES = ("worst", "average")
+ADDITIVE = ("matrix l1", "matrix l2")
+MECHANISMS = ("auto", *CLASSICAL, *ADDITIVE, "split")
+LARGEST_EPSILON = 30.0
+
+
+def plan(
+    workload: Workload | Query,
+    epsilon: float = 1.0,
+    *,
+    mechanism: str = "auto",
+    objective: str = "worst",
+    prior: Any = None,
+    effort: float = 1.0,
+    seed: int = 0,
+    backend: str = "numpy",
+    **options: Any,
+) -> LocalPlan | SplitPlan:
+    """Plan what users report under ε-local differential privacy, for a workload of queries.
+
+    No data is read. Each user's report is ε-differentially private by itself: whoever collects the
+    reports need not be trusted.
+
+    Parameters
+    ----------
+    workload
+        What is to be answered. A query's weight multiplies its variance.
+    epsilon
+        ε of one report.
+    mechanism
+        "auto" searches for the best; or one of the classical mechanisms by name: "randomized
+        response", "rappor", "subset selection" (option `size`), "hadamard", "hadamard blocks",
+        "hierarchical" (`branching`, `oracle`), "fourier" (`order`), "weighted fourier", and
+        "matrix l1", "matrix l2" (`delta`) for noise added to numbers. "split" lets every user
+        report on one of several smaller tables; "auto" does so where the domain is too large.
+    objective
+        "worst": the least variance for the least favourable type of user. "average": the least mean
+        variance over types, under the prior.
+    prior
+        Shares of users expected in each cell, in the schema's shape: only what is known in advance,
+        never from the data. Sets the objective to "average".
+    effort
+        Multiplies the time spent on searching.
+    seed
+        Of the search; the same seed gives the same plan.
+    backend
+        Where descents run: "numpy", "torch" or "torch:cuda" (extra ``gpu``).
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema({"crashes": nz.Ordinal(range(8))})
+    >>> made = plan(nz.Workload([nz.Query(schema, {"crashes": nz.Prefix()})]), epsilon=1.0)
+    >>> made.users_needed(0.01)
+    289
+    """
+    workload = Workload([workload]) if isinstance(workload, Query) else workload
+    _check(workload, mechanism, objective, effort, seed)
+    epsilon = checked_epsilon(epsilon)
+    cells = asked_schema(workload).size
+    with one_thread(cells):
+        if mechanism in ADDITIVE:
+            from noiseplan.local.additive import plan_additive
+
+            return plan_additive(workload, epsilon, mechanism, **options)
+        if mechanism == "split" or (mechanism == "auto" and cells > MOST_CELLS):
+            from noiseplan.local.split import plan_split
+
+            return plan_split(workload, epsilon, effort=effort, seed=seed, **options)
+        started = time.perf_counter()
+        types = types_of(workload)
+        weights = types.uniform if prior is None else _checked_prior(types, prior)
+        worst = objective == "worst" and prior is None
+        with progress("planning reports", 40) as advance:
+            task = Task(types, epsilon, weights, worst, effort, seed, backend, advance)
+            found = _found(task, mechanism, options)
+        bound = lower_bound(types.gram, weights, epsilon, cells if prior is None else None)
+        took = time.perf_counter() - started
+    chosen = found.strategy, epsilon, weights, worst
+    return LocalPlan(workload, types, *chosen, bound, found.bound, took)
+
+
+def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
+    if mechanism != "auto":
+        return Found(CLASSICAL[mechanism](task, **options))
+    if options:
+        raise PlanError(f"options {sorted(options)} belong to a mechanism: name it, mechanism=...")
+    return best_strategy(task)
+
+
+def one_thread(cells: int) -> AbstractContextManager[Any]:
+    """Hold linear algebra to one thread unless one matrix is large."""
+    from threadpoolctl import threadpool_limits
+
+    large = LARGE <= cells <= MOST_CELLS
+    return nullcontext() if large else threadpool_limits(limits=1, user_api="blas")
+
+
+def checked_epsilon(epsilon: object) -> float:
+    """A number above 0, small enough that e^ε is exact enough to be kept."""
+    if isinstance(epsilon, Real) and not isinstance(epsilon, bool):
+        value = float(epsilon)
+        if math.isfinite(value) and 1e-4 <= value <= LARGEST_EPSILON:
+            return value
+    raise BudgetError(
+        f"epsilon is a number from 0.0001 to {LARGEST_EPSILON:g}, as in local.plan(workload, "
+        f"epsilon=1.0); found {epsilon!r}"
+    )
+
+
+def _check(
+    workload: object, mechanism: object, objective: object, effort: object, seed: object
+) -> None:
+    if not isinstance(workload, Workload):
+        raise PlanError(
+            f"a plan starts from a workload, found {type(workload).__name__}; write "
+            f"local.plan(Workload([Query(schema, ['age'])]), epsilon=1.0)"
+        )
+    if mechanism not in MECHANISMS:
+        raise PlanError(f"no mechanism {mechanism!r}; choose from {list(MECHANISMS)}")
+    if objective not in OBJECTIVES:
+        raise PlanError(f"no objective {objective!r}; choose from {list(OBJECTIVES)}")
+    if isinstance(effort, bool) or not isinstance(effort, (int, float)) or not 0 < effort < 1e6:
+        raise PlanError(f"effort is a positive number, 1 for the usual search; found {effort!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise PlanError(f"seed is an integer of at least 0, found {seed!r}")
+
+
+def _checked_prior(types: Types, prior: Any) -> Array:
+    weights = types.counts(np.asarray(prior, dtype=np.float64))
+    if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
+        raise PlanError("prior holds shares of at least 0, not all 0")
+    # A type that is not expected at all would be left unprotected from any error.
+    kept = np.maximum(weights / weights.sum(), 1e-6 / len(weights))
+    return np.asarray(kept / kept.sum())
+
+
+def compare(workload: Workload | Query, epsilon: float = 1.0) -> dict[str, float]:
+    """Users each classical mechanism needs for a mean variance of 0.01 of the rows, worst case.
+
+    Those that cannot answer the workload are left out. Hierarchies have branching 4.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"a": 8})
+    >>> found = compare(nz.Query(schema, ["a"]), epsilon=1.0)
+    >>> round(found["randomized response"], 1), round(found["subset selection"], 1)
+    (338.9, 271.7)
+    """
+    workload = Workload([workload]) if isinstance(workload, Query) else workload
+    _check(workload, "auto", "worst", 1.0, 0)
+    types = types_of(workload)
+    task = Task(
+        types, checked_epsilon(epsilon), types.uniform, True, 1.0, 0, "numpy", lambda steps: None
+    )
+    with one_thread(len(types.kind)):
+        found = [(label, task.value(strategy)) for label, strategy in named_classical(task)]
+    return {label: 100 * value / types.rows for label, value in found}

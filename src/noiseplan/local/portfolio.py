@@ -1,0 +1,238 @@
+"""Every mechanism by name, and the search for the best one.
+
+The search keeps the best of all it tries, by the variances that will hold: classical mechanisms,
+subset selection in closed form, block designs, shifted patterns where the workload allows them,
+and column generation from descents and classical starts. It is therefore never worse than any of
+the classical ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import exp
+from typing import Any
+
+import numpy as np
+
+from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local import baselines
+from noiseplan.local.descent import descend
+from noiseplan.local.designs import affine_design
+from noiseplan.local.generation import EXHAUSTIVE, Effort, generate
+from noiseplan.local.namespace import to_backend, to_numpy
+from noiseplan.local.orbits import OrbitEffort, plan_orbits
+from noiseplan.local.patterns import drawn, levels, nested
+from noiseplan.local.shifts import ShiftStrategy, groups_of
+from noiseplan.local.strategy import Strategy, TableStrategy
+from noiseplan.local.subsets import SubsetStrategy, histogram_size, rappor, subset_selection
+from noiseplan.local.types import Types
+from noiseplan.matrices.base import Array
+
+# Outputs per type, and steps, of a descent.
+OUTPUTS_PER_TYPE = 4
+DESCENT_STEPS = 300
+CLASSICAL_STEPS = 100
+# Up to so many types the descent's strategy is taken apart and generated further.
+GENERATED = 300
+# Up to so many types a descent starts from the best classical mechanism as well.
+CLASSICAL_START = 128
+# A block design has types × (types − 1) outputs; beyond this many types subsets are drawn instead.
+LARGEST_DESIGN = 1024
+# Values this close are the same.
+EQUAL = 1 + 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be planned, and how hard to try."""
+
+    types: Types
+    epsilon: float
+    prior: Array
+    worst: bool
+    effort: float
+    seed: int
+    backend: str
+    advance: Callable[[int], None]
+    numbered: bool = False  # whether reports must be numbers, not subsets
+
+    def value(self, strategy: Strategy) -> float:
+        """The worst variance of a type, or the mean under the prior."""
+        variances = strategy.total_moments(self.types.gram) - np.diagonal(self.types.gram)
+        return float(variances.max() if self.worst else self.prior @ variances)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A strategy, and a certified lower bound on its objective if the search proved one."""
+
+    strategy: Strategy
+    bound: float | None = None
+
+
+# ------------------------------------------------------------------------------ by name
+
+
+def _table(make: Callable[..., Array], name: str) -> Callable[..., Strategy]:
+    def build(task: Task, **options: Any) -> Strategy:
+        n = task.types.count
+        return TableStrategy.of(make(n, task.epsilon, **options), task.epsilon, name=name)
+
+    return build
+
+
+def _over_cells(make: Callable[..., Array], name: str) -> Callable[..., Strategy]:
+    """Mechanisms that need all cells of a binary domain; types take the mean of their cells."""
+
+    def build(task: Task, **options: Any) -> Strategy:
+        types = task.types
+        cells = make(len(types.kind), task.epsilon, **options)
+        chances = cells if not types.merged else cells @ _means(types)
+        return TableStrategy.of(chances, task.epsilon, types.uniform, name)
+
+    return build
+
+
+def _means(types: Types) -> Array:
+    """Cells × types: each type's column averages over its cells."""
+    member = (types.kind[:, None] == np.arange(types.count)).astype(np.float64)
+    mean: Array = member / member.sum(axis=0)
+    return mean
+
+
+def _weighted_fourier(task: Task) -> Strategy:
+    types = task.types
+    gram = types.gram[np.ix_(types.kind, types.kind)]
+    build = _over_cells(
+        lambda n, epsilon: baselines.weighted_fourier(n, epsilon, gram), "weighted fourier"
+    )
+    return build(task)
+
+
+def _subset_selection(task: Task, size: int | None = None) -> Strategy:
+    """Subsets of one size: the one asked for, or the best for the workload."""
+    n = task.types.count
+    if size is not None:
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < n:
+            raise PlanError(f"subset selection: size is 1 to {n - 1}, found {size!r}")
+        return subset_selection(n, task.epsilon, size)
+    likely = histogram_size(n, task.epsilon)
+    sizes = range(1, n) if n <= 64 else range(max(likely // 2, 1), min(2 * likely + 2, n))
+    return min((subset_selection(n, task.epsilon, k) for k in sizes), key=task.value)
+
+
+def _rappor(task: Task) -> Strategy:
+    return rappor(task.types.count, task.epsilon)
+
+
+CLASSICAL: dict[str, Callable[..., Strategy]] = {
+    "randomized response": _table(baselines.randomized_response, "randomized response"),
+    "hadamard": _table(baselines.hadamard, "hadamard"),
+    "hadamard blocks": _table(baselines.hadamard_blocks, "hadamard blocks"),
+    "hierarchical": _table(baselines.hierarchical, "hierarchical"),
+    "fourier": _over_cells(baselines.fourier, "fourier"),
+    "weighted fourier": _weighted_fourier,
+    "subset selection": _subset_selection,
+    "rappor": _rappor,
+}
+
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in CLASSICAL},
+    "hierarchical over hadamard": ("hierarchical", {"oracle": "hadamard"}),
+    "hierarchical over randomized response": ("hierarchical", {"oracle": "randomized response"}),
+    "fourier of order 1": ("fourier", {"order": 1}),
+    "fourier of order 2": ("fourier", {"order": 2}),
+    "fourier of order 3": ("fourier", {"order": 3}),
+}
+
+
+def named_classical(task: Task) -> Iterator[tuple[str, Strategy]]:
+    """Every classical mechanism that can answer the workload, with its name."""
+    for label, (name, options) in VARIANTS.items():
+        try:
+            strategy = CLASSICAL[name](task, **options)
+            task.value(strategy)
+        except (PlanError, UnanswerableError):
+            continue
+        yield label, strategy
+
+
+# ------------------------------------------------------------------------------ the search
+
+
+def best_strategy(task: Task) -> Found:
+    """The best strategy of all that are tried."""
+    if task.types.count == 1:  # nothing is asked but the number of users, which is public
+        return Found(TableStrategy.of(np.ones((1, 1)), task.epsilon, name="constant"), 0.0)
+    known = [strategy for _, strategy in named_classical(task)]
+    found = [Found(strategy) for strategy in _shifted(task)]
+    found = found or _searched(task, min(known, key=task.value))
+    found += [Found(s) for s in known if not (task.numbered and isinstance(s, SubsetStrategy))]
+    values = [task.value(f.strategy) for f in found]
+    # Of equals the first: a table or shifts, whose reports are shorter than subsets.
+    best = next(f for f, value in zip(found, values, strict=True) if value <= min(values) * EQUAL)
+    bounds = [f.bound for f in found if f.bound is not None]
+    return Found(best.strategy, max(bounds, default=None))
+
+
+def _shifted(task: Task) -> Iterator[Strategy]:
+    """Block designs and shifted patterns, where all shifts leave the workload alike."""
+    types = task.types
+    even = np.ptp(task.prior) <= 1e-12
+    if types.merged or not even:
+        return
+    if _exchangeable(types.gram) and types.count <= LARGEST_DESIGN:
+        design = affine_design(types.count, histogram_size(types.count, task.epsilon))
+        if design is not None:
+            chances = np.full(types.count - 1, 1 / (types.count - 1))
+            yield ShiftStrategy(*design, chances, task.epsilon, "block design")
+            return
+    group = next((g for g in groups_of(types.schema.shape) if g.leaves_alike(types.gram)), None)
+    if group is not None:
+        effort = OrbitEffort.for_types(types.count, task.effort)
+        rng = np.random.default_rng(task.seed)
+        yield plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
+
+
+def _exchangeable(gram: Array) -> bool:
+    """Whether G = a I + b 11ᵀ, as for the histogram."""
+    model = np.full_like(gram, gram[0, 1])
+    np.fill_diagonal(model, gram[0, 0])
+    return np.allclose(gram, model, rtol=0, atol=1e-9 * gram[0, 0])
+
+
+def _searched(task: Task, known: Strategy) -> list[Found]:
+    """Column generation from what descents find; for many types the descent's result itself."""
+    n, gram, ratio = task.types.count, task.types.gram, exp(task.epsilon)
+    rng = np.random.default_rng(task.seed)
+    effort = Effort.for_types(n, task.effort)
+    shapes = drawn(gram, task.prior, task.epsilon, OUTPUTS_PER_TYPE * n, rng)
+    weights = np.full(len(shapes), 1.0 / levels(shapes, ratio).sum(axis=0).mean())
+    found: list[Found] = []
+    if n > EXHAUSTIVE:
+        starts = [levels(shapes, ratio) * weights[:, None]]
+        if isinstance(known, TableStrategy) and n <= CLASSICAL_START:
+            starts.append(known.chances)
+        steps = [round(task.effort * s) for s in (DESCENT_STEPS, CLASSICAL_STEPS)]
+        descents = [_descended(task, q, s) for q, s in zip(starts, steps, strict=False)]
+        found += [Found(TableStrategy.of(q, task.epsilon, task.prior, "descent")) for q in descents]
+        if n > GENERATED:
+            return found
+        parts = [nested(q, ratio, effort.most) for q in descents]
+        shapes = np.vstack([part[0] for part in parts])
+        weights = np.concatenate([part[1] for part in parts])
+        heaviest = np.argsort(-weights)[: effort.most]
+        shapes, weights = shapes[heaviest], weights[heaviest]
+    made = generate(
+        gram, task.prior, task.epsilon, shapes, weights, effort,
+        worst=task.worst, advance=task.advance,
+    )  # fmt: skip
+    return [*found, Found(made.strategy, made.bound)]
+
+
+def _descended(task: Task, start: Array, steps: int) -> Array:
+    given = start, start.min(axis=1), task.types.gram, task.prior
+    chances, lower, gram, prior = (to_backend(array, task.backend) for array in given)
+    return to_numpy(descend(chances, lower, gram, prior, task.epsilon, steps, task.advance))

@@ -1,0 +1,251 @@
+"""What runs on a device: from a user's value to a randomized report.
+
+NumPy and integers only. A randomizer is a small file with a hash; what it draws from are whole
+numbers, so its ε is a fact about the file and not about floating-point arithmetic, and it is
+recomputed when the file is read. Randomness comes from the operating system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.local.wire import TAG_BYTES, Payloads, ReportError, to_packet
+from noiseplan.noise.randomness import Source, SystemSource
+from noiseplan.schema import Schema
+
+MAGIC = b"NZRD"
+VERSION = 1
+_LENGTHS = struct.Struct("<4sBI")
+
+Reports = NDArray[Any]
+
+_KINDS: dict[str, type[Randomizer]] = {}
+
+
+class Randomizer(ABC):
+    """Chances of reports for each type of user, as integers.
+
+    Privacy
+    -------
+    One report is `epsilon`-differentially private for the user's whole value. Every further report
+    spends as much again: k reports of one user are k·ε-private together. See `Memory` for values
+    that are asked for again and again.
+    """
+
+    kind: ClassVar[str]
+    schema: Schema
+    cells: IntArray | None
+    """The type of each cell, where cells are told apart by no query; None where all are."""
+
+    def __init_subclass__(cls) -> None:
+        if hasattr(cls, "kind"):
+            _KINDS[cls.kind] = cls
+
+    # ------------------------------------------------------------------ what kinds differ in
+
+    @property
+    @abstractmethod
+    def types(self) -> int:
+        """How many types of users there are."""
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """ε of one report, computed from the integers and rounded up."""
+
+    @property
+    @abstractmethod
+    def payload_bytes(self) -> int:
+        """Length of a payload."""
+
+    @abstractmethod
+    def draw(self, types: IntArray, source: Source) -> Reports:
+        """One report for each type given."""
+
+    @abstractmethod
+    def pack(self, reports: Reports) -> Payloads:
+        """Reports as payloads, one row each."""
+
+    @abstractmethod
+    def unpack(self, payloads: Payloads) -> tuple[Reports, NDArray[np.bool_]]:
+        """What payloads say, and which of them are reports of this plan."""
+
+    @abstractmethod
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        """Which of these can be reports of this plan."""
+
+    @abstractmethod
+    def tally(self, reports: Reports) -> IntArray:
+        """Valid reports, counted."""
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """The integers."""
+
+    @abstractmethod
+    def _facts(self) -> dict[str, Any]:
+        """What else a file must say."""
+
+    @classmethod
+    @abstractmethod
+    def _rebuilt(
+        cls,
+        schema: Schema,
+        cells: IntArray | None,
+        facts: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+    ) -> Randomizer: ...
+
+    # ------------------------------------------------------------------ from values to reports
+
+    def types_of(self, values: Any) -> IntArray:
+        """The types of many users; values outside the schema are refused.
+
+        `values` maps each attribute to a column of values; for one attribute the column alone.
+        """
+        names = self.schema.names
+        columns = values if isinstance(values, Mapping) else {names[0]: values}
+        if not isinstance(values, Mapping) and len(names) > 1:
+            raise ReportError(f"values map each of {list(names)} to a column of values")
+        missing = [name for name in names if name not in columns]
+        if missing:
+            raise ReportError(f"no values of {missing}; a report needs all of {list(names)}")
+        cell = np.zeros(1, dtype=np.int64)
+        for name in names:
+            codes = self.schema[name].encode(columns[name])
+            if (codes < 0).any():
+                raise ReportError(
+                    f"{int((codes < 0).sum())} of {codes.size} values of {name!r} are not in its "
+                    f"domain ({self.schema[name].describe()}); nothing was reported"
+                )
+            cell = cell * self.schema[name].size + codes
+        return cell if self.cells is None else self.cells[cell]
+
+    def reports(self, values: Any, *, source: Source | None = None) -> Reports:
+        """One report for each of many users, for `packet` or an aggregator."""
+        return self.draw(self.types_of(values), source or SystemSource())
+
+    def report(self, value: Any, *, source: Source | None = None) -> bytes:
+        """The report of one user as bytes: a tag of the plan, then as few bytes as it needs.
+
+        `value` maps attributes to values; for one attribute it may be the value alone.
+        """
+        row = value if isinstance(value, Mapping) else {self.schema.names[0]: value}
+        if not isinstance(value, Mapping) and len(self.schema.names) > 1:
+            raise ReportError(f"a value maps each of {list(self.schema.names)} to its value")
+        drawn = self.reports({name: [one] for name, one in row.items()}, source=source)
+        return self.tag + self.pack(drawn).tobytes()
+
+    def packet(self, reports: Reports) -> bytes:
+        """Many reports in one piece, with the plan's hash."""
+        return to_packet(self.pack(reports), self.digest)
+
+    @property
+    def report_bytes(self) -> int:
+        """Length of a single report, tag included."""
+        return TAG_BYTES + self.payload_bytes
+
+    # ------------------------------------------------------------------ as a file
+
+    @cached_property
+    def _content(self) -> bytes:
+        arrays = {name: np.ascontiguousarray(a) for name, a in self._arrays().items()}
+        if self.cells is not None:
+            arrays["cells"] = self.cells
+        head = {
+            "kind": self.kind,
+            "schema": self.schema.to_dict(),
+            "facts": self._facts(),
+            "arrays": [
+                [n, a.dtype.newbyteorder("<").str, list(a.shape)] for n, a in arrays.items()
+            ],
+        }
+        text = json.dumps(head, sort_keys=True, ensure_ascii=True).encode()
+        body = b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays.values())
+        return struct.pack("<I", len(text)) + text + body
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of everything the randomizer is made of: the plan's name."""
+        return hashlib.sha256(self._content).digest()
+
+    @property
+    def hash(self) -> str:
+        """`digest` in hexadecimal."""
+        return self.digest.hex()
+
+    @property
+    def tag(self) -> bytes:
+        """The first bytes of `digest`, in front of every single report."""
+        return self.digest[:TAG_BYTES]
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        body = zlib.compress(self._content, 9)
+        return _LENGTHS.pack(MAGIC, VERSION, len(body)) + body + self.digest
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file; `load_randomizer` reads it."""
+        path = Path(path)
+        path.write_bytes(self.to_bytes())
+        return path
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ε = {self.epsilon:.6g}, plan {self.hash[:12]})"
+
+
+def randomizer_from_bytes(data: bytes) -> Randomizer:
+    """A randomizer from its file; refused if a single bit of it changed."""
+    _register_kinds()
+
+    if len(data) < _LENGTHS.size or data[:4] != MAGIC:
+        raise ReportError("this is no randomizer's file; make one with plan.randomizer().save(...)")
+    _, version, length = _LENGTHS.unpack_from(data)
+    body, digest = data[_LENGTHS.size : _LENGTHS.size + length], data[_LENGTHS.size + length :]
+    if version != VERSION:
+        raise ReportError(f"the file has version {version}, and this program reads {VERSION}")
+    try:
+        content = zlib.decompress(body)
+    except zlib.error:
+        content = b""
+    if hashlib.sha256(content).digest() != digest:
+        raise ReportError("the randomizer's file is damaged: its hash does not fit; fetch it anew")
+    (size,) = struct.unpack_from("<I", content)
+    head = json.loads(content[4 : 4 + size])
+    arrays, at = {}, 4 + size
+    for name, dtype, shape in head["arrays"]:
+        count = int(np.prod(shape))
+        arrays[name] = np.frombuffer(content, dtype, count, at).reshape(shape)
+        at += arrays[name].nbytes
+    cells = arrays.pop("cells", None)
+    made = _KINDS[head["kind"]]._rebuilt(
+        Schema.from_dict(head["schema"]), cells, head["facts"], arrays
+    )
+    if made.digest != digest:
+        raise ReportError("the randomizer's file was written by another version of this program")
+    return made
+
+
+def _register_kinds() -> None:
+    """Kinds enter `_KINDS` when their modules are loaded."""
+    from importlib import import_module
+
+    for module in ("devices", "sums", "split_device"):
+        import_module(f"noiseplan.local.{module}")
+
+
+def load_randomizer(path: str | Path) -> Randomizer:
+    """Read a randomizer written by `Randomizer.save`."""
+    return randomizer_from_bytes(Path(path).read_bytes())

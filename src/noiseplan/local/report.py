@@ -1,0 +1,87 @@
+"""A local plan in words and figures: what `print(plan)` shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noiseplan.privacy.rounding import text_up
+
+if TYPE_CHECKING:
+    from noiseplan.local.localplan import LocalPlan
+
+# Targets shown: the root mean squared error of a row, as a share of all users.
+SHOWN_ERRORS = (0.1, 0.03, 0.01, 0.003)
+
+
+def describe(plan: LocalPlan) -> str:
+    """The plan on some lines."""
+    facts = [
+        ("asks", _asks(plan)),
+        ("privacy", _privacy(plan)),
+        ("mechanism", _mechanism(plan)),
+        ("variance", _variance(plan)),
+        ("optimality", _optimality(plan)),
+        ("report", _report(plan)),
+        ("planned", f"in {plan.seconds:.2g} s, no data was read"),
+    ]
+    head = "Local plan: every user randomizes, nobody is trusted"
+    lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_users(plan)]
+    return "\n".join(lines)
+
+
+def _asks(plan: LocalPlan) -> str:
+    types = plan.types
+    told = f", {types.count:,} told apart" if types.merged else ""
+    return (
+        f"{plan.workload.rows:,} rows over {' × '.join(types.schema.names)}: "
+        f"{len(types.kind):,} cells{told}"
+    )
+
+
+def _privacy(plan: LocalPlan) -> str:
+    return f"ε = {text_up(plan.epsilon_met)} for one report, recomputed from the integer table"
+
+
+def _mechanism(plan: LocalPlan) -> str:
+    name = getattr(plan.strategy, "name", "strategy")
+    return f"{name}: {_number(plan.strategy.outputs)} possible reports"
+
+
+def _number(count: int) -> str:
+    return f"{count:,}" if count < 10**12 else f"about 10^{len(str(count)) - 1}"
+
+
+def _variance(plan: LocalPlan) -> str:
+    rows = plan.types.rows
+    return (
+        f"per user and row {plan.worst_variance / rows:.4g} in the worst case, "
+        f"{plan.average_variance / rows:.4g} on average over types"
+    )
+
+
+def _optimality(plan: LocalPlan) -> str:
+    kind = "worst" if plan.worst else "average"
+    if plan.gap < 1e-6:
+        return f"proved: no unbiased mechanism has a lower {kind} variance"
+    if plan.gap > 1e6:
+        return f"no bound is known on the {kind} variance at this ε"
+    return (
+        f"{kind} variance at most {100 * plan.gap:.2g}% above the lower bound "
+        f"{plan.lower_bound / plan.types.rows:.4g}"
+    )
+
+
+def _report(plan: LocalPlan) -> str:
+    randomizer = plan.randomizer()
+    size = len(randomizer.to_bytes())
+    return f"{randomizer.report_bytes} bytes; the device's file has {size:,} bytes"
+
+
+def _users(plan: LocalPlan) -> list[str]:
+    names = ("error of a row", "users, worst case", "on average", "lower bound")
+    lines = ["  " + "  ".join(f"{name:>17}" for name in names)]
+    for error in SHOWN_ERRORS:
+        cases = [plan.samples(error**2, case=c) for c in ("worst", "average", "bound")]
+        cells = [f"{error:.1%}", *(f"{case:,.0f}" for case in cases)]
+        lines.append("  " + "  ".join(f"{cell:>17}" for cell in cells))
+    return [*lines, "  errors are root mean squares over the rows, as shares of all users"]

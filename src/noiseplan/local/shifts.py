@@ -1,0 +1,212 @@
+"""Strategies made of all shifts of a few patterns, for workloads that every shift leaves alike.
+
+Types are the elements of an abelian group, a product of cyclic ones (the cells of a table, each
+attribute running around a circle). Output (r, s) is the pattern r shifted by s:
+
+    Q[(r, s), u] = (v_r / σ_r) p_r(u − s) ,   p_r in {1, e}, σ_r its sum, v_r its chance.
+
+Columns sum to one by themselves, X commutes with shifts, and so its eigenvectors are the characters
+of the group, with eigenvalues
+
+    λ_χ = Σ_r v_r n |p̂_r(χ)|² / σ_r² .
+
+Plain tables of categories (marginals) are such workloads. Averaging over the group costs nothing
+there, since the objective is convex in X, so the optimum is of this form; one pattern in the file
+stands for n outputs, and worst and average case coincide.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import exp, prod
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import UnanswerableError
+from noiseplan.local.strategy import EIGENVALUE_FLOOR, OUTSIDE, Strategy
+from noiseplan.matrices.base import Array
+
+Spectrum = NDArray[np.complex128]
+Bits = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Group:
+    """A product of cyclic groups; its elements are numbered as cells, the last axis fastest."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @cached_property
+    def differences(self) -> IntArray:
+        """Element number of u − s in row s, column u (size × size)."""
+        axes = np.unravel_index(np.arange(self.size), self.shape)
+        apart = [(a[None, :] - a[:, None]) % n for a, n in zip(axes, self.shape, strict=True)]
+        return np.ravel_multi_index(apart, self.shape).astype(np.int64)
+
+    def transform(self, rows: Array) -> Spectrum:
+        """The Fourier transform of each row."""
+        cubes = rows.reshape(-1, *self.shape)
+        spectrum = np.fft.fftn(cubes, axes=tuple(range(1, cubes.ndim)))
+        return spectrum.reshape(rows.shape)
+
+    def back(self, spectra: Spectrum) -> Array:
+        """The inverse transform of each row, real part."""
+        cubes = spectra.reshape(-1, *self.shape)
+        rows = np.fft.ifftn(cubes, axes=tuple(range(1, cubes.ndim)))
+        return np.ascontiguousarray(rows.real).reshape(spectra.shape)
+
+    def leaves_alike(self, gram: Array) -> bool:
+        """Whether G[u, v] depends on v − u only."""
+        if gram.shape[0] != self.size:
+            return False
+        return np.allclose(gram, gram[0][self.differences], rtol=1e-9, atol=1e-9 * gram[0, 0])
+
+    def eigenvalues(self, gram: Array) -> Array:
+        """χ*Gχ/n of each character: the eigenvalues of G if shifts leave it alike."""
+        spectrum = self.transform(gram[:1])[0] if self.leaves_alike(gram) else self._forms(gram)
+        values: Array = np.maximum(spectrum.real, 0.0)
+        values[values < EIGENVALUE_FLOOR * values.max()] = 0.0
+        return values
+
+    def _forms(self, gram: Array) -> Any:
+        once = self.transform(gram)  # along rows; then the diagonal of the transform of columns
+        return np.diagonal(self.transform(np.conj(once).T.copy())) / self.size
+
+
+def groups_of(shape: tuple[int, ...]) -> list[Group]:
+    """The groups to try on a table of this shape: circles, and bits where cells are 2^d."""
+    circles = Group(shape)
+    bits = circles.size.bit_length() - 1
+    if circles.size == 1 << bits and bits and shape != (2,) * bits:
+        return [Group((2,) * bits), circles]
+    return [circles]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ShiftStrategy(Strategy):
+    """All shifts of some patterns.
+
+    Parameters
+    ----------
+    group
+        What the types are.
+    patterns
+        Where each pattern is high (patterns × n).
+    chances
+        v, how often each pattern is used.
+    """
+
+    group: Group
+    patterns: Bits
+    chances: Array
+    epsilon: float
+    name: str = "shifted patterns"
+    prior: None = field(default=None, init=False)
+
+    @property
+    def types(self) -> int:
+        return self.group.size
+
+    @property
+    def outputs(self) -> int:
+        return self.patterns.size
+
+    @property
+    def tally_shape(self) -> tuple[int, ...]:
+        return self.patterns.shape
+
+    @cached_property
+    def rows(self) -> Array:
+        """a of the unshifted patterns: n p_r / σ_r."""
+        levels = np.where(self.patterns, exp(self.epsilon), 1.0)
+        scaled: Array = levels * (self.types / levels.sum(axis=1, keepdims=True))
+        return scaled
+
+    @cached_property
+    def _spectra(self) -> Spectrum:
+        return self.group.transform(self.rows)
+
+    @cached_property
+    def eigenvalues(self) -> Array:
+        """λ_χ of X."""
+        return np.asarray(self.chances @ np.abs(self._spectra) ** 2 / self.types)
+
+    @cached_property
+    def _inverted(self) -> Array:
+        floor = EIGENVALUE_FLOOR * self.eigenvalues.max()
+        return np.where(self.eigenvalues > floor, 1 / np.maximum(self.eigenvalues, floor), 0.0)
+
+    @property
+    def tells_all_apart(self) -> bool:
+        return bool((self._inverted > 0).all())
+
+    def information(self) -> Array:
+        kernel = self.group.back(self.eigenvalues.astype(complex)[None, :])[0]
+        return np.asarray(kernel[self.group.differences])
+
+    def applied(self, rows: Array) -> Array:
+        return self.group.back(self.group.transform(rows) * self.eigenvalues)
+
+    def coefficients(self, rows: Array) -> Array:
+        found = self.group.back(self.group.transform(rows) * self._inverted)
+        missed = np.abs(self.applied(found) - rows).max(axis=1)
+        if (missed > OUTSIDE * np.abs(rows).max(axis=1)).any():
+            raise UnanswerableError(
+                "some rows lie outside what this strategy measures; add the query to the workload "
+                "and plan again"
+            )
+        return found
+
+    def moments(self, left: Array, right: Array) -> Array:
+        result = np.zeros(left.shape)
+        for one, other, total in zip(left, right, result, strict=True):
+            # c·a_{r,s} for all shifts s at once is a correlation; Q then spreads it back.
+            scores = self._scores(one) * self._scores(other)
+            spread = self.group.transform(scores) * self._spectra
+            total[:] = self.group.back((self.chances @ spread)[None, :])[0] / self.types
+        return result
+
+    def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
+        # How often each output is expected: correlations of x with the patterns.
+        expected = self._scores(counts) * (self.chances / self.types)[:, None]
+        theirs = [self._scores(row) for row in right]
+        result = np.empty((len(left), len(right)))
+        for i, row in enumerate(left):
+            mine = self._scores(row) * expected
+            result[i] = [np.vdot(mine, other) for other in theirs]
+        return result
+
+    def _scores(self, row: Array) -> Array:
+        return self.group.back(self.group.transform(row[None, :]) * np.conj(self._spectra))
+
+    def total_moments(self, gram: Array) -> Array:
+        if not self.group.leaves_alike(gram):
+            return super().total_moments(gram)
+        values = self.group.eigenvalues(gram)
+        if (values[self._inverted == 0] > 0).any():
+            raise UnanswerableError(f"the strategy {self.name!r} cannot answer this workload")
+        return np.full(self.types, float(values @ self._inverted))
+
+    def estimate(self, tally: IntArray) -> Array:
+        spectrum = self.group.transform(self.evidence(tally)[None]) * self._inverted
+        return np.asarray(self.group.back(spectrum)[0])
+
+    def evidence(self, tally: IntArray) -> Array:
+        # Σ y_{r,s} a_r(u − s): a convolution of each pattern with its tally.
+        spectra = (self.group.transform(tally.astype(np.float64)) * self._spectra).sum(axis=0)
+        return np.asarray(self.group.back(spectra[None, :])[0])
+
+    def table(self) -> Array:
+        """Q explicitly, outputs × types: for small domains and for tests."""
+        scaled = (self.chances / self.types)[:, None] * self.rows
+        shifted: Array = scaled[:, self.group.differences]
+        return shifted.reshape(self.outputs, self.types)

@@ -1,0 +1,170 @@
+"""A plan that splits users over tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.local.bounds import row_variance, spread_bound
+from noiseplan.local.tables import Part, SplitReconstruction, query_gram
+from noiseplan.local.types import weighted_rows
+from noiseplan.matrices.base import Array
+from noiseplan.privacy.rounding import text_up
+from noiseplan.queries import Query, Workload
+
+if TYPE_CHECKING:
+    from noiseplan.local.aggregator import Aggregator
+    from noiseplan.local.split_device import SplitRandomizer
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SplitPlan:
+    """What users report when the domain is too large for one matrix.
+
+    Each device draws one of the tables, with public chances, and reports on that table only: ε is
+    that of one report. Errors are of the same kind as a `LocalPlan`'s.
+    """
+
+    workload: Workload
+    parts: tuple[Part, ...]
+    epsilon: float
+    seconds: float = field(default=0.0)
+
+    @cached_property
+    def reconstruction(self) -> SplitReconstruction:
+        return SplitReconstruction(self.parts)
+
+    @cached_property
+    def _added(self) -> list[Array]:
+        """What a user of each type of each table adds to the variance of all rows together.
+
+        The squared answers, which are to be subtracted once, go with the first table of a query.
+        """
+        scaled = [np.zeros_like(part.reconstruction.types.gram) for part in self.parts]
+        own = [np.zeros(part.reconstruction.types.count) for part in self.parts]
+        for query in self.workload:
+            used = self.reconstruction.used(query)
+            for place, (j, part, alpha) in enumerate(used):
+                gram = query.weight * query_gram(part, query)
+                scaled[j] += alpha**2 / part.share * gram
+                if place == 0:
+                    own[j] += np.diagonal(gram)
+        moments = [
+            part.reconstruction.strategy.total_moments(gram) if gram.any() else np.zeros(len(gram))
+            for part, gram in zip(self.parts, scaled, strict=True)
+        ]
+        return [m - o for m, o in zip(moments, own, strict=True)]
+
+    @property
+    def worst_variance(self) -> float:
+        """At most this per user, of whatever type, for all rows together."""
+        return sum(float(added.max()) for added in self._added)
+
+    @property
+    def average_variance(self) -> float:
+        """The mean over all cells."""
+        uniform = [part.reconstruction.types.uniform for part in self.parts]
+        return sum(float(u @ added) for u, added in zip(uniform, self._added, strict=True))
+
+    @cached_property
+    def lower_bound(self) -> float:
+        """No unbiased ε-private mechanism has a smaller mean variance, split or not.
+
+        Each table's queries are bounded as if all users reported on it alone; queries answered by
+        several tables are counted for the first one only.
+        """
+        total = 0.0
+        left = list(self.workload)
+        for part in self.parts:
+            mine = [q for q in left if part.holds(q)]
+            left = [q for q in left if not part.holds(q)]
+            if not mine:
+                continue
+            types = part.reconstruction.types
+            gram = sum((q.weight * query_gram(part, q) for q in mine), np.zeros_like(types.gram))
+            c = row_variance(len(types.kind), self.epsilon)
+            total += max(spread_bound(gram, types.uniform, c), 0.0)
+        return total
+
+    @property
+    def gap(self) -> float:
+        """`worst_variance / lower_bound − 1`: what splitting and everything else costs at most."""
+        return self.worst_variance / self.lower_bound - 1 if self.lower_bound > 0 else inf
+
+    def samples(self, variance: float = 0.01, *, case: str = "worst") -> float:
+        """Users that make the mean variance of the rows, as shares, this small."""
+        per_user = {
+            "worst": self.worst_variance,
+            "average": self.average_variance,
+            "bound": self.lower_bound,
+        }
+        if case not in per_user:
+            raise PlanError(f"case is one of {list(per_user)}, found {case!r}")
+        return per_user[case] / (weighted_rows(self.workload) * variance)
+
+    def users_needed(self, variance: float = 0.01) -> int:
+        """Users needed, of whatever types, for this mean variance of the rows as shares."""
+        return ceil(self.samples(variance) * (1 - 1e-12))
+
+    def variance(self, query: Query, *, users: float) -> Array:
+        """The largest variance of each row that so many users can cause."""
+        return self.reconstruction.variance(query, None, users)
+
+    def randomizer(self) -> SplitRandomizer:
+        """What runs on users' devices."""
+        return self._randomizer
+
+    @cached_property
+    def _randomizer(self) -> SplitRandomizer:
+        from noiseplan.local.split_device import make_split_randomizer
+
+        return make_split_randomizer(self)
+
+    @property
+    def epsilon_met(self) -> float:
+        """ε of the integer tables devices draw from, exactly recomputed and rounded up."""
+        return self._randomizer.epsilon
+
+    def aggregator(self) -> Aggregator:
+        """An empty collection of reports."""
+        from noiseplan.local.aggregator import Aggregator
+
+        return Aggregator.empty(self)
+
+    def simulate(self, records: Mapping[str, Any], *, seed: int | None = None) -> Aggregator:
+        """The reports of made-up users, given by a column of values for each attribute."""
+        from noiseplan.local.simulation import simulate_records
+
+        return simulate_records(self, records, seed)
+
+    def __repr__(self) -> str:
+        return (
+            f"SplitPlan({len(self.parts)} tables, ε = {self.epsilon:g}, "
+            f"{self.samples():.4g} users for variance 0.01)"
+        )
+
+    def __str__(self) -> str:
+        rows = weighted_rows(self.workload)
+        lines = [
+            "Local plan: every user randomizes, and reports on one of several tables",
+            f"  asks        {self.workload.rows:,} rows over {len(self.workload.schema)} "
+            f"attributes, {self.workload.schema.size:,} cells in all",
+            f"  privacy     ε = {text_up(self.epsilon_met)} for one report, recomputed from the "
+            f"integer tables",
+            f"  variance    per user and row {self.worst_variance / rows:.4g} at worst, "
+            f"{self.average_variance / rows:.4g} on average over cells",
+            f"  splitting   at most {1 + self.gap:.3g} times the variance of any mechanism",
+            f"  users       {self.users_needed():,} for a mean error of 10% of all users per row",
+            "",
+            f"  {'share of users':>14}  {'cells':>7}  table",
+        ]
+        for part in self.parts:
+            cells = len(part.reconstruction.types.kind)
+            lines.append(f"  {part.share:>14.1%}  {cells:>7,}  {' × '.join(part.names)}")
+        return "\n".join(lines)

@@ -1,0 +1,226 @@
+"""Strategies: which output each type of user reports, with what chance, and what follows from it.
+
+Every strategy answers the same questions; the explicit table answers them by matrix products, and
+is the oracle for those that use structure instead.
+
+With A = Diag(Qπ)⁻¹Q and X = QᵀA, a query with rows W = C X has the unbiased answer C Aᵀy from the
+histogram y of reports, and
+
+    Var[row i] = Σ_u x_u (Σ_o Q[o, u] (c_i·a_o)² − W[i, u]²) ,
+
+because y is a sum of independent multinomials. C = W X⁺ is the best choice for prior π.
+
+References
+----------
+McKenna et al. (2020), Theorems 3.4 and 3.10.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from math import exp, log
+from typing import final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.matrices.base import Array
+
+# Eigenvalues of the information matrix below this share of the largest are rounding.
+EIGENVALUE_FLOOR = 1e-11
+# How far, relatively, a query may lie outside what is measured before it is refused.
+OUTSIDE = 1e-6
+# Tolerance of the checks on a strategy's probabilities.
+TOLERANCE = 1e-9
+
+
+class Strategy(ABC):
+    """Chances of outputs given types, and the answers that follow from reports."""
+
+    epsilon: float
+    """What the strategy was made for; tables for devices are rounded so as never to exceed it."""
+
+    @property
+    @abstractmethod
+    def types(self) -> int:
+        """n, how many types of users there are."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """How many different reports there are."""
+
+    @property
+    @abstractmethod
+    def tally_shape(self) -> tuple[int, ...]:
+        """Shape of the integer array in which reports are counted."""
+
+    @abstractmethod
+    def information(self) -> Array:
+        """X = QᵀDiag(Qπ)⁻¹Q, n × n."""
+
+    @abstractmethod
+    def moments(self, left: Array, right: Array) -> Array:
+        """Σ_o Q[o, u] (l·a_o)(r·a_o) for each pair of rows l of `left`, r of `right`: k × n."""
+
+    @abstractmethod
+    def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
+        """Σ_u x_u Σ_o Q[o, u] (l·a_o)(r·a_o) for all rows l, r: rows of left × rows of right."""
+
+    @abstractmethod
+    def evidence(self, tally: IntArray) -> Array:
+        """Σ a_o over all reports counted, n numbers: all that unbiased answers need."""
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """X⁺."""
+        values, vectors = np.linalg.eigh(self.information())
+        kept = values > EIGENVALUE_FLOOR * values[-1]
+        inverse: Array = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+        return inverse
+
+    @property
+    def tells_all_apart(self) -> bool:
+        """Whether X has full rank, so that x̃ estimates every type."""
+        return int(np.linalg.matrix_rank(self.information(), hermitian=True)) == self.types
+
+    def coefficients(self, rows: Array) -> Array:
+        """C = W X⁺, refused where W lies outside the row space of the strategy."""
+        found: Array = rows @ self._inverse
+        reached = self.applied(found)
+        scale = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        missed = np.sqrt(np.einsum("ij,ij->i", reached - rows, reached - rows))
+        if (missed > OUTSIDE * scale).any():
+            raise UnanswerableError(
+                f"{int((missed > OUTSIDE * scale).sum())} of {len(rows)} rows lie outside what "
+                f"this strategy measures; add the query to the workload and plan again"
+            )
+        return found
+
+    def applied(self, rows: Array) -> Array:
+        """C X."""
+        product: Array = rows @ self.information()
+        return product
+
+    def estimate(self, tally: IntArray) -> Array:
+        """x̃ = X⁺ Σ a_o: unbiased for x where the strategy tells all types apart."""
+        estimate: Array = self._inverse @ self.evidence(tally)
+        return estimate
+
+    def total_moments(self, gram: Array) -> Array:
+        """Σ_o Q[o, u] a_oᵀ X⁺GX⁺ a_o for each u: the second moments of all answers together."""
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > EIGENVALUE_FLOOR * values[-1]
+        rows = self.coefficients(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
+        total: Array = self.moments(rows, rows).sum(axis=0)
+        return total
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableStrategy(Strategy):
+    """Any strategy, as an explicit matrix of chances (outputs × types)."""
+
+    chances: Array
+    epsilon: float
+    prior: Array
+    name: str = "table"
+
+    def __post_init__(self) -> None:
+        check_strategy(self.chances, self.epsilon)
+
+    @classmethod
+    def of(
+        cls, chances: Array, epsilon: float, prior: Array | None = None, name: str = "table"
+    ) -> TableStrategy:
+        """With a uniform prior if none is given; outputs that never occur are dropped."""
+        occurs = chances.max(axis=1) > 0
+        uniform = np.full(chances.shape[1], 1.0 / chances.shape[1])
+        return cls(chances[occurs], epsilon, uniform if prior is None else prior, name)
+
+    @property
+    def types(self) -> int:
+        return int(self.chances.shape[1])
+
+    @property
+    def outputs(self) -> int:
+        return int(self.chances.shape[0])
+
+    @property
+    def tally_shape(self) -> tuple[int, ...]:
+        return (self.outputs,)
+
+    @cached_property
+    def shapes(self) -> Array:
+        """A, its rows a_o."""
+        return self.chances / (self.chances @ self.prior)[:, None]
+
+    @cached_property
+    def _information(self) -> Array:
+        product: Array = self.chances.T @ self.shapes
+        return (product + product.T) / 2
+
+    def information(self) -> Array:
+        return self._information
+
+    def moments(self, left: Array, right: Array) -> Array:
+        product: Array = ((left @ self.shapes.T) * (right @ self.shapes.T)) @ self.chances
+        return product
+
+    def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
+        expected = self.chances @ counts
+        product: Array = ((left @ self.shapes.T) * expected) @ (self.shapes @ right.T)
+        return product
+
+    def evidence(self, tally: IntArray) -> Array:
+        return np.asarray(tally @ self.shapes, dtype=np.float64)
+
+    def total_moments(self, gram: Array) -> Array:
+        self._check_spans(gram)
+        scores = self.shapes @ (self._inverse @ gram @ self._inverse)
+        along: Array = np.einsum("ij,ij->i", scores, self.shapes)
+        return along @ self.chances
+
+    def _check_spans(self, gram: Array) -> None:
+        """W = W X⁺X, in terms of G alone: X⁺X G X⁺X = G."""
+        onto = self._inverse @ self._information
+        if np.abs(onto.T @ gram @ onto - gram).max() > OUTSIDE * np.abs(gram).max():
+            raise UnanswerableError(
+                f"the strategy {self.name!r} cannot answer this workload: some rows lie outside "
+                f"its row space; choose another mechanism"
+            )
+
+
+def tightest_epsilon(chances: Array) -> float:
+    """ln max_o (max_u Q[o, u] / min_u Q[o, u]) over the outputs that occur."""
+    occurs = chances.max(axis=1) > 0
+    low, high = chances[occurs].min(axis=1), chances[occurs].max(axis=1)
+    if (low <= 0).any():
+        return float("inf")
+    return log(float((high / low).max()))
+
+
+def check_strategy(chances: Array, epsilon: float) -> None:
+    """Refuse what is no ε-LDP strategy: chances, columns of sum one, rows of ratio at most e.
+
+    Row by row with its extremes: outputs × types comparisons, not types squared.
+    """
+    if chances.ndim != 2 or not chances.size or not np.isfinite(chances).all():
+        raise PlanError("a strategy is a matrix of chances, outputs × types, all finite")
+    if (chances < 0).any():
+        raise PlanError(f"a strategy's chances are at least 0, found {chances.min():g}")
+    sums = chances.sum(axis=0)
+    if np.abs(sums - 1).max() > TOLERANCE:
+        worst = int(np.abs(sums - 1).argmax())
+        raise PlanError(f"the chances of type {worst} add up to {sums[worst]!r}, not to 1")
+    low, high = chances.min(axis=1), chances.max(axis=1)
+    broken = high > low * exp(epsilon) * (1 + TOLERANCE)
+    if broken.any():
+        row = int(broken.argmax())
+        raise PlanError(
+            f"output {row} is not {epsilon:g}-private: its chances run from {low[row]:g} to "
+            f"{high[row]:g}, a ratio above exp({epsilon:g}) = {exp(epsilon):g}"
+        )

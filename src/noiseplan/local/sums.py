@@ -1,0 +1,114 @@
+"""The device's side of additive mechanisms: integers of the user's type, with discrete noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.local.randomizer import Randomizer, Reports
+from noiseplan.local.wire import Payloads, ReportError
+from noiseplan.noise import discrete_gaussian, discrete_laplace
+from noiseplan.noise.randomness import Source
+from noiseplan.privacy import zcdp_epsilon
+from noiseplan.privacy.rounding import fraction_up
+from noiseplan.schema import Schema
+
+# Noise beyond so many scales or deviations does not happen (e⁻⁶⁴); a report with it is refused.
+REACH = 64
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class SumRandomizer(Randomizer):
+    """Reports are integers, one per row of the strategy; the collector adds them up."""
+
+    kind = "sums"
+    schema: Schema
+    cells: IntArray | None
+    rows: IntArray
+    law: str
+    scale: Fraction
+    delta: float
+
+    def __post_init__(self) -> None:
+        if self.law not in ("laplace", "gaussian") or self.scale <= 0 or self._limit >= 2**31:
+            raise ReportError("noise is 'laplace' or 'gaussian' with a positive, moderate scale")
+
+    @property
+    def types(self) -> int:
+        return int(self.rows.shape[1])
+
+    @cached_property
+    def _limit(self) -> int:
+        spread = isqrt(int(self.scale)) + 1 if self.law == "gaussian" else int(self.scale) + 1
+        return int(np.abs(self.rows).max()) + REACH * spread
+
+    @property
+    def payload_bytes(self) -> int:
+        return 4 * len(self.rows)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """From the largest distance of two types, as the law of the noise guarantees it."""
+        if self.law == "laplace":
+            return fraction_up(largest_distance(self.rows, 1) / self.scale)
+        rho = fraction_up(largest_distance(self.rows, 2) / (2 * self.scale))
+        return zcdp_epsilon(rho, self.delta)
+
+    def draw(self, types: IntArray, source: Source) -> Reports:
+        sampler = discrete_gaussian if self.law == "gaussian" else discrete_laplace
+        noise = sampler(self.scale, (len(types), len(self.rows)), source=source)
+        return np.asarray(self.rows.T[types] + noise)
+
+    def pack(self, reports: Reports) -> Payloads:
+        inside = np.clip(reports, -self._limit, self._limit)  # post-processing, and never needed
+        return inside.astype("<i4").view(np.uint8).reshape(len(reports), -1)
+
+    def unpack(self, payloads: Payloads) -> tuple[Reports, NDArray[np.bool_]]:
+        reports = np.ascontiguousarray(payloads).view("<i4").astype(np.int64)
+        return reports, self.valid(reports)
+
+    def valid(self, reports: Reports) -> NDArray[np.bool_]:
+        return np.asarray((np.abs(reports) <= self._limit).all(axis=1))
+
+    def tally(self, reports: Reports) -> IntArray:
+        return np.asarray(reports.sum(axis=0), dtype=np.int64)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {"rows": self.rows}
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "law": self.law,
+            "scale": [str(self.scale.numerator), str(self.scale.denominator)],
+            "delta": self.delta,
+        }
+
+    @classmethod
+    def _rebuilt(
+        cls,
+        schema: Schema,
+        cells: IntArray | None,
+        facts: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+    ) -> SumRandomizer:
+        over, under = map(int, facts["scale"])
+        scale = Fraction(over, under)
+        return cls(schema, cells, arrays["rows"], facts["law"], scale, float(facts["delta"]))
+
+
+def largest_distance(rows: IntArray, norm: int) -> int:
+    """max over types u, v of ‖A_u − A_v‖₁, or of ‖A_u − A_v‖₂² for norm 2."""
+    largest = 0
+    for column in rows.T:
+        apart = np.abs(rows - column[:, None])
+        largest = max(largest, int((apart**norm).sum(axis=0).max()))
+    return largest

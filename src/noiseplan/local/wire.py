@@ -1,0 +1,122 @@
+"""Reports as bytes: one by one with a tag, or many in a packet with the plan's whole hash.
+
+A payload is as short as the number of possible reports allows. A single report is the first four
+bytes of the plan's hash and the payload. A packet is
+
+    "NZRP"  version (1)  hash (32)  width (2)  count (8)  CRC-32 (4)  payloads (count × width)
+
+with little-endian numbers. Files may hold any number of packets one after the other.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.errors import NoiseplanError
+
+MAGIC = b"NZRP"
+VERSION = 1
+TAG_BYTES = 4
+_HEADER = struct.Struct("<4sB32sHQI")
+_PIECE = 1 << 20
+
+Payloads = NDArray[np.uint8]
+
+
+class ReportError(NoiseplanError, ValueError):
+    """A report cannot be made, or is not one of the plan's."""
+
+
+@dataclass(frozen=True)
+class Packet:
+    """What a packet says of itself, and its payloads; None where it is damaged or cut short."""
+
+    digest: bytes
+    width: int
+    count: int
+    payloads: Payloads | None
+
+
+def packed(codes: NDArray[np.integer], width: int) -> Payloads:
+    """Numbers as little-endian payloads of so many bytes, one row each."""
+    return codes.astype("<u8").view(np.uint8).reshape(-1, 8)[:, :width]
+
+
+def unpacked(payloads: Payloads) -> NDArray[np.int64]:
+    """Numbers from payloads; what does not fit 63 bits becomes negative."""
+    full = np.zeros((len(payloads), 8), dtype=np.uint8)
+    full[:, : payloads.shape[1]] = payloads
+    return full.view("<i8").ravel()
+
+
+def bytes_for(outputs: int) -> int:
+    """The least number of bytes that tell so many reports apart.
+
+    Examples
+    --------
+    >>> bytes_for(256), bytes_for(257), bytes_for(1)
+    (1, 2, 1)
+    """
+    return max((max(outputs - 1, 1).bit_length() + 7) // 8, 1)
+
+
+def to_packet(payloads: Payloads, digest: bytes) -> bytes:
+    """Many reports in one piece."""
+    body = np.ascontiguousarray(payloads).tobytes()
+    head = (MAGIC, VERSION, digest, payloads.shape[1], len(payloads), zlib.crc32(body))
+    return _HEADER.pack(*head) + body
+
+
+def packets_of(stream: BinaryIO) -> Iterator[Packet]:
+    """The packets of a stream, in order; bytes between packets count as one damaged packet."""
+    while True:
+        head = stream.read(_HEADER.size)
+        if not head:
+            return
+        if len(head) < _HEADER.size or head[:4] != MAGIC or head[4] != VERSION:
+            yield Packet(b"", 0, 1, None)
+            if not _find_next(stream, len(head)):
+                return
+            continue
+        _, _, digest, width, count, checksum = _HEADER.unpack(head)
+        start = stream.tell()
+        body = _read(stream, width * count)
+        if width == 0 or len(body) < width * count or zlib.crc32(body) != checksum:
+            yield Packet(digest, width, count if width and len(body) == width * count else 1, None)
+            stream.seek(start)  # the length itself may be damaged: look for the next packet
+            if not _find_next(stream, 0):
+                return
+            continue
+        yield Packet(digest, width, count, np.frombuffer(body, np.uint8).reshape(count, width))
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    """At most so many bytes, without asking for more memory than there are bytes."""
+    pieces, left = [], size
+    while left > 0:
+        piece = stream.read(min(left, _PIECE))
+        if not piece:
+            break
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _find_next(stream: BinaryIO, back: int) -> bool:
+    """Move to the next magic word after the present one; False at the end."""
+    stream.seek(-max(back - 1, 0), 1)
+    tail = b""
+    while piece := stream.read(_PIECE):
+        at = (tail + piece).find(MAGIC)
+        if at >= 0:
+            stream.seek(at - len(tail) - len(piece), 1)
+            return True
+        tail = piece[-(len(MAGIC) - 1) :]
+    return False

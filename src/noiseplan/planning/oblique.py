@@ -25,7 +25,7 @@ BOTH_STARTS_UP_TO = 150
 LARGE = 256
 SINGULAR = 1e6
 # The start: how good, for how much work (steps · n³), and how much of what nobody asks about.
-START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e9, 1e-7
+START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e10, 1e-7
 
 
 def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:

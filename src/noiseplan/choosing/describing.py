@@ -14,7 +14,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.choosing.carriers import stated_cost
-from noiseplan.choosing.precisions import sigma2_of
+from noiseplan.choosing.precisions import Places
 from noiseplan.errors import PlanError, QueryError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
@@ -174,7 +174,7 @@ def _noise_of_types(design: Design, mechanism: ResidualMechanism) -> tuple[Array
     for k in np.unique(width):
         chosen = np.flatnonzero(width == k)
         examples = np.array([_example(design, subsets[t]) for t in chosen]).reshape(len(chosen), k)
-        sigma2[chosen] = sigma2_of(blocks, examples.astype(np.int64))
+        sigma2[chosen] = Places.of(mechanism, examples.astype(np.int64)).sigma2
     return sigma2, bases
 
 

@@ -14,7 +14,7 @@ plans' has the same diagonal as it, and a semidefinite difference with a zero di
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +91,7 @@ def common_precisions(mechanisms: Sequence[ResidualMechanism]) -> ResidualMechan
     sets, noise = [], []
     for block in fewest.blocks:
         sets.append(block.sets)
-        noise.append(np.max([sigma2_of(m.blocks, block.sets) for m in mechanisms], axis=0))
+        noise.append(np.max([Places.of(m, block.sets).sigma2 for m in mechanisms], axis=0))
     integer = all(m.integer for m in mechanisms)
     return shared.mechanism(fewest, sets, noise, integer)
 
@@ -105,7 +105,7 @@ def rest_of_precisions(target: ResidualMechanism, have: ResidualMechanism) -> Re
     shared = SharedBases.of([target, have])
     sets = [block.sets for block in target.blocks]
     noise = [
-        still_needed(block.sigma2, sigma2_of(have.blocks, block.sets), target.integer)
+        still_needed(block.sigma2, Places.of(have, block.sets).sigma2, target.integer)
         for block in target.blocks
     ]
     return shared.mechanism(target, sets, noise, target.integer)
@@ -129,7 +129,7 @@ def united_precisions(parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
     united = shared.mechanism(parts[0], *_distinct(sets), integer=False)
     blocks = []
     for block in united.blocks:
-        variance = np.array([_combined(block.sets, parts).variance]).reshape(-1)
+        variance = weights_and_variance([Places.of(part, block.sets) for part in parts])[1]
         blocks.append(Block(block.sets, variance, block.bases))
     return ResidualMechanism(united.schema, Blocks(tuple(blocks), shared.bases, shared.basis_of))
 
@@ -145,48 +145,60 @@ def _distinct(sets: list[IntArray]) -> tuple[list[IntArray], list[Array]]:
 # ---------------------------------------------------------------------- looking sets up
 
 
-def located(blocks: Blocks, sets: IntArray) -> tuple[IntArray, IntArray]:
-    """The block of each set and its place in it; −1 where the set is not measured."""
-    number, place = np.full(len(sets), -1), np.full(len(sets), -1)
-    first, kind = unique_rows(blocks.basis_of[sets])
-    for group, example in enumerate(first):
-        found = blocks.block_for(sets[example])
-        if found < 0:
-            continue
-        mine = np.flatnonzero(kind == group)
-        place[mine] = blocks.blocks[found].find(sets[mine])
-        number[mine] = np.where(place[mine] >= 0, found, -1)
-    return number, place
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where a mechanism has some sets: the block of each, and its place there; −1 nowhere."""
 
+    blocks: Blocks
+    number: IntArray
+    place: IntArray
 
-def sigma2_of(blocks: Blocks, sets: IntArray) -> Array:
-    """The parameter σ² of each set, infinite where it is not measured."""
-    result = np.full(len(sets), np.inf)
-    number, place = located(blocks, sets)
-    for found in np.unique(number[number >= 0]):
-        mine = number == found
-        result[mine] = blocks.blocks[found].sigma2[place[mine]]
-    return result
+    @classmethod
+    def of(cls, mechanism: ResidualMechanism, sets: IntArray) -> Places:
+        blocks = mechanism.blocks
+        number, place = np.full(len(sets), -1), np.full(len(sets), -1)
+        first, kind = unique_rows(blocks.basis_of[sets])
+        for group, example in enumerate(first):
+            found = blocks.block_for(sets[example])
+            if found < 0:
+                continue
+            mine = np.flatnonzero(kind == group)
+            place[mine] = blocks.blocks[found].find(sets[mine])
+            number[mine] = np.where(place[mine] >= 0, found, -1)
+        return cls(blocks, number, place)
+
+    def groups(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Block by block: its number, which of the sets it has, and their places in it."""
+        for found in np.unique(self.number[self.number >= 0]):
+            mine = np.flatnonzero(self.number == found)
+            yield int(found), mine, self.place[mine]
+
+    @property
+    def sigma2(self) -> Array:
+        """The parameter σ² of each set, infinite where it is not measured."""
+        result = np.full(len(self.number), np.inf)
+        for found, mine, place in self.groups():
+            result[mine] = self.blocks.blocks[found].sigma2[place]
+        return result
+
+    @property
+    def variance(self) -> Array:
+        """The variance of the noise on each set; that of discrete laws is below σ²."""
+        result = np.full(len(self.number), np.inf)
+        for found, mine, place in self.groups():
+            result[mine] = self.blocks.blocks[found].variance[place]
+        return result
 
 
 # ---------------------------------------------------------------------- putting together
 
 
-@dataclass(frozen=True, eq=False)
-class Combined:
-    """Weights that put measurements of the same sets together, and the variance of the result.
+def weights_and_variance(parts: Sequence[Places]) -> tuple[Array, Array]:
+    """What each part counts (parts × sets, summing to one), and the variance of the result.
 
-    `weights[j]` belongs to part j and sums to one over the parts for every set.
+    Inverse-variance weights by the parameters of the noise; the variance by what it really has.
     """
-
-    weights: Array  # parts × sets
-    variance: Array
-
-
-def _combined(sets: IntArray, parts: Sequence[ResidualMechanism]) -> Combined:
-    """Inverse-variance weights by the parameters of the noise; variances by what it really has."""
-    sigma2 = np.array([sigma2_of(part.blocks, sets) for part in parts])
-    variance = np.array([_variance_of(part.blocks, sets) for part in parts])
+    sigma2 = np.array([part.sigma2 for part in parts])
     exact = sigma2 == 0
     with np.errstate(divide="ignore"):
         precision = np.where(exact.any(axis=0), exact.astype(float), 1.0 / sigma2)
@@ -194,17 +206,9 @@ def _combined(sets: IntArray, parts: Sequence[ResidualMechanism]) -> Combined:
     if not (total > 0).all():
         raise PlanError("a set of attributes was measured by none of the parts: this is a bug")
     weights = precision / total
-    spread = np.where(weights > 0, weights**2 * np.where(weights > 0, variance, 0.0), 0.0)
-    return Combined(weights, spread.sum(axis=0))
-
-
-def _variance_of(blocks: Blocks, sets: IntArray) -> Array:
-    result = np.full(len(sets), np.inf)
-    number, place = located(blocks, sets)
-    for found in np.unique(number[number >= 0]):
-        mine = number == found
-        result[mine] = blocks.blocks[found].variance[place[mine]]
-    return result
+    variance = np.array([part.variance for part in parts])
+    spread = weights**2 * np.where(weights > 0, variance, 0.0)
+    return weights, spread.sum(axis=0)
 
 
 def put_together(
@@ -218,15 +222,14 @@ def put_together(
     values: list[NDArray[np.number]] = []
     blocks = []
     for block in target.blocks:
-        sums = _combined(block.sets, [mechanism for mechanism, _ in parts])
+        places = [Places.of(mechanism, block.sets) for mechanism, _ in parts]
+        weights, variance = weights_and_variance(places)
         numbers = np.zeros((*block.shape, len(block)))
-        for weights, (mechanism, measured) in zip(sums.weights, parts, strict=True):
-            number, place = located(mechanism.blocks, block.sets)
-            for found in np.unique(number[number >= 0]):
-                mine = np.flatnonzero(number == found)
-                numbers[..., mine] += weights[mine] * measured.values[found][..., place[mine]]
+        for weight, where, (_, measured) in zip(weights, places, parts, strict=True):
+            for found, mine, place in where.groups():
+                numbers[..., mine] += weight[mine] * measured.values[found][..., place]
         values.append(numbers)
-        blocks.append(Block(block.sets, sums.variance, block.bases))
+        blocks.append(Block(block.sets, variance, block.bases))
     really = Blocks(tuple(blocks), target.blocks.bases, target.blocks.basis_of)
     return Measurements(tuple(values)), ResidualMechanism(target.schema, really)
 

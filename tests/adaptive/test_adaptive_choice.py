@@ -1,0 +1,483 @@
+"""Look, then choose: costs by brute force, laws by simulation, against plans released at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import noiseplan as nz
+from integer_oracles import Measured, true_variance
+from noiseplan.choosing import precisions
+from noiseplan.choosing.common import common_mechanism
+from noiseplan.choosing.families import ByMatrices, ByPrecisions
+from noiseplan.choosing.gaussian import LinearGaussian
+from noiseplan.counting import CountTensor
+from noiseplan.planning.plan import Plan
+from noiseplan.release import release as release_module
+from oracles import blue_covariance, cost_of, probe
+
+SCHEMA = nz.Schema.from_sizes({"age": 4, "sex": 2, "region": 3})
+COUNTS = np.random.default_rng(1).integers(0, 40, size=SCHEMA.shape)
+
+
+def plan(k: int, rho: float = 0.5, **options: object) -> Plan:
+    factors = options.pop("factors", None)
+    workload = nz.Workload.marginals(SCHEMA, k=k, factors=factors)  # type: ignore[arg-type]
+    return nz.plan(workload, budget=nz.zCDP(rho), **options)  # type: ignore[arg-type]
+
+
+def data() -> CountTensor:
+    return CountTensor(SCHEMA, COUNTS)
+
+
+def smallest(matrix: np.ndarray) -> float:
+    return float(np.linalg.eigvalsh((matrix + matrix.T) / 2).min())
+
+
+@pytest.fixture
+def measured_plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """Every plan that is really measured, in order: the look's and the rest's."""
+    seen: list[Plan] = []
+    make = release_module.make_release
+
+    def watched(plan: Plan, *arguments: object) -> nz.Release:
+        seen.append(plan)
+        return make(plan, *arguments)  # type: ignore[arg-type]
+
+    for module in ("look", "continuing"):
+        monkeypatch.setattr(f"noiseplan.choosing.{module}.make_release", watched)
+    return seen
+
+
+# ---------------------------------------------------------------------- the public face
+
+
+def test_the_contract() -> None:
+    pd = pytest.importorskip("pandas")
+    a, b = plan(1, noise="discrete"), plan(2, noise="discrete")
+    records = pd.DataFrame({"age": [0, 1, 3], "sex": [0, 1, 1], "region": [2, 2, 0]})
+    look = nz.adaptive([a, b]).look(records)
+    assert look.table("age").shape == (4, 5)
+    assert look.choose(b).table("age", "sex").shape == (8, 6)
+
+
+@pytest.mark.parametrize("first", ["noiseplan.choosing", "noiseplan.choosing.choice"])
+def test_the_function_survives_importing_its_room(first: str) -> None:
+    code = f"import {first}, noiseplan as nz\nprint(callable(nz.adaptive), nz.adaptive.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "adaptive"]
+
+
+def test_a_choice_and_its_common_plan_in_words() -> None:
+    choice = nz.adaptive([plan(1), plan(2)])
+    text = str(choice)
+    assert "Choice of 2 plans" in text
+    assert "for the look alone" in text
+    common = str(choice.common)
+    assert "what 2 plans have in common" in common
+    assert f"{100 * choice.shares[0]:.4g}% of their privacy cost" in common
+    assert "age" in common
+    assert choice.workload.rows == plan(1).workload.rows
+    assert repr(choice).startswith("Choice(2 plans")
+    look = choice.look(data(), seed=1)
+    assert ".choose(plan) of 2 plans" in str(look)
+    assert "2 plans to choose from" in repr(look)
+    assert str(COUNTS.sum()) not in repr(look)
+
+
+# ---------------------------------------------------------------------- what is common
+
+
+MIXED = {"age": nz.Prefix()}
+CASES: dict[str, Callable[[], list[Plan]]] = {
+    "marginals": lambda: [plan(1), plan(2)],
+    "three": lambda: [plan(1, 0.2), plan(2), plan(3, 0.9)],
+    "some tables": lambda: [
+        nz.plan(nz.Workload([nz.Query(SCHEMA, n) for n in names]), budget=nz.zCDP(0.5))
+        for names in ([["age", "sex"], ["region"]], [["age", "region"], ["sex", "region"]])
+    ],
+    "worst": lambda: [plan(1, objective=nz.WorstVariance()), plan(2)],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_nothing_larger_is_common_to_plain_plans(case: str, noise: str) -> None:
+    """Orthogonal residuals commute: the dense definition gives the same cost matrix."""
+    plans = [nz.plan(p.workload, budget=nz.zCDP(p.privacy.rho), objective=p.objective, noise=noise)
+             for p in CASES[case]()]  # fmt: skip
+    choice = nz.adaptive(plans)
+    assert isinstance(choice.family, ByPrecisions)
+    dense = [LinearGaussian.from_cost_matrix(p.cost_matrix()) for p in plans]
+    expected = common_mechanism(dense).cost_matrix
+    scale = np.abs(expected).max()
+    assert np.allclose(choice.common.cost_matrix(), expected, atol=1e-7 * scale)
+    assert choice.common.privacy.pcost == pytest.approx(np.diagonal(expected).max(), rel=1e-7)
+
+
+def test_nothing_larger_is_common_on_oblique_rows() -> None:
+    plans = [plan(k, factors=MIXED, planner="residual") for k in (1, 2)]
+    choice = nz.adaptive(plans, common_rows=True)
+    costs = [p.cost_matrix() for p in choice.plans]
+    common = choice.common.cost_matrix()
+    for cost in costs:
+        assert smallest(cost - common) > -1e-12
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        v = common @ rng.normal(size=SCHEMA.size)
+        more = common + 0.1 * np.outer(v, v) / (v @ v)
+        assert min(smallest(cost - more) for cost in costs) < -1e-9
+
+
+def test_costs_of_the_common_plan_are_those_of_what_it_measures() -> None:
+    for case in CASES.values():
+        common = nz.adaptive(case()).common
+        b, sigma2 = probe(common)
+        cost = float(np.diagonal(cost_of(b, sigma2)).max())
+        assert cost <= common.privacy.pcost <= cost * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("factors", [None, MIXED])
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_integer_costs_add_up_by_brute_force(
+    neighbours: str, factors: object, chosen: int, measured_plans: list[Plan]
+) -> None:
+    """The look, and the look with the rest, in exact rationals over all pairs of neighbours."""
+    options = {"neighbours": neighbours, "noise": "discrete", "planner": "residual"}
+    plans = [plan(k, factors=factors, **options) for k in (1, 2)]
+    choice = nz.adaptive(plans, common_rows=factors is not None)
+    choice.look(data(), seed=5).choose(chosen)
+    look, rest = map(Measured.of, measured_plans)
+    both = Measured(look.rows + rest.rows, look.sigma2 + rest.sigma2)
+    target = choice.plans[chosen]
+    assert look.rho(neighbours) <= Fraction(choice.common.privacy.rho)
+    assert both.rho(neighbours) <= Fraction(target.privacy.rho)
+    alone = Measured.of(target).rho(neighbours)  # replacing has an upper bound only, with prefixes
+    assert float(both.rho(neighbours)) == pytest.approx(float(alone), rel=1e-9)
+    paid = Fraction(measured_plans[0].privacy.pcost) + Fraction(measured_plans[1].privacy.pcost)
+    assert paid <= Fraction(target.privacy.pcost)
+    assert float(paid) == pytest.approx(target.privacy.pcost, rel=1e-12)
+
+
+@given(st.floats(1e-3, 1e12), st.floats(1e-9, 1, exclude_max=True), st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_precisions_are_split_outward(have: float, share: float, integer: bool) -> None:
+    target = have * share
+    (rest,) = precisions.still_needed(np.array([target]), np.array([have]), integer)
+    if target >= have:  # the product was rounded
+        assert rest == np.inf
+    elif np.isfinite(rest):
+        left = 1 / Fraction(target) - 1 / Fraction(have)
+        assert 0 <= left - 1 / Fraction(rest) <= left * Fraction(1, 2**38)
+
+
+def test_precisions_at_the_ends() -> None:
+    inf = np.inf
+    target = np.array([1.0, 1.0, 1.0, 0.0, 0.0])
+    have = np.array([inf, 1.0, 0.5, 3.0, 0.0])
+    assert precisions.still_needed(target, have, True).tolist() == [1.0, inf, inf, 0.0, inf]
+    too_faint = precisions.still_needed(np.array([1e20]), np.array([np.nextafter(1e20, inf)]), True)
+    assert too_faint.tolist() == [inf]
+
+
+# ---------------------------------------------------------------------- the law
+
+
+def statistics(make: Callable[[int], np.ndarray], runs: int) -> tuple[np.ndarray, np.ndarray]:
+    values = np.array([make(seed) for seed in range(runs)])
+    return values.mean(axis=0), np.cov(values.T)
+
+
+def close(found: tuple[np.ndarray, np.ndarray], mean: np.ndarray, cov: np.ndarray, n: int) -> None:
+    """Six standard errors each: a false alarm is rarer than one in a million for the lot."""
+    spread = np.sqrt(np.diagonal(cov))
+    assert (np.abs(found[0] - mean) <= 6 * spread / np.sqrt(n)).all()
+    assert (np.abs(found[1] - cov) <= 6 * np.outer(spread, spread) * np.sqrt(2 / n)).all()
+
+
+ASKED = nz.Query(SCHEMA, ["age", "sex"])
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_the_chosen_release_has_the_plans_law(noise: str) -> None:
+    runs = 500
+    choice = nz.adaptive([plan(1, noise=noise), plan(2, noise=noise)])
+
+    def adaptively(seed: int) -> np.ndarray:
+        release = choice.look(data(), seed=seed).choose(1)
+        return release.answer(ASKED).estimate
+
+    target = choice.plans[1]
+    truth = ASKED.dense() @ COUNTS.ravel()
+    close(statistics(adaptively, runs), truth, target.covariance(ASKED, ASKED), runs)
+    assert choice.look(data(), seed=1).choose(1).plan is target
+
+
+def test_continuous_noise_has_the_same_distribution_function() -> None:
+    """One cell, standardised: Kolmogorov's distance to the normal law, limit 1e-7 by chance."""
+    from scipy.special import ndtr
+
+    choice, runs = nz.adaptive([plan(1), plan(2)]), 800
+    query = nz.Query(SCHEMA, {"age": nz.Custom([[1, 0, 0, 0]]), "sex": nz.Custom([[1, 0]])})
+    truth = float((query.dense() @ COUNTS.ravel())[0])
+    error = float(choice.plans[1].std_error(query)[0])
+    found = np.sort(
+        [choice.look(data(), seed=s).choose(1).answer(query).estimate[0] for s in range(runs)]
+    )
+    distance = np.abs(ndtr((found - truth) / error) - (np.arange(runs) + 0.5) / runs).max()
+    assert distance <= np.sqrt(np.log(2 / 1e-7) / (2 * runs))
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_the_law_on_explicit_matrices(noise: str) -> None:
+    runs = 300
+    plans = [plan(k, factors=MIXED, planner="optimal", noise=noise) for k in (1, 2)]
+    choice = nz.adaptive(plans)
+    assert isinstance(choice.family, ByMatrices)
+    query = nz.Query(SCHEMA, MIXED)
+
+    def adaptively(seed: int) -> np.ndarray:
+        return choice.look(data(), seed=seed).choose(1).answer(query).estimate
+
+    expected = plans[1].covariance(query, query)
+    close(statistics(adaptively, runs), query.dense() @ COUNTS.ravel(), expected, runs)
+    chosen = choice.look(data(), seed=0).choose(1).plan
+    assert np.allclose(chosen.covariance(query, query), expected, rtol=1e-4)
+
+
+def test_explicit_costs_by_brute_force(measured_plans: list[Plan]) -> None:
+    plans = [plan(k, factors=MIXED, planner="optimal", noise="discrete") for k in (1, 2)]
+    release = nz.adaptive(plans).look(data(), seed=3).choose(1)
+    look, rest = map(Measured.of, measured_plans)
+    both = Measured(look.rows + rest.rows, look.sigma2 + rest.sigma2)
+    assert look.rho("add-remove") <= Fraction(measured_plans[0].privacy.rho)
+    assert both.rho("add-remove") <= Fraction(plans[1].privacy.rho)
+    assert float(both.rho("add-remove")) == pytest.approx(plans[1].privacy.rho, rel=1e-4)
+    # What the release states is the best that can be made of both, exactly.
+    w = ASKED.dense()
+    assert np.allclose(release.covariance(ASKED, ASKED), both.covariance(w), rtol=1e-6)
+
+
+def test_a_mixture_of_kinds_goes_by_matrices() -> None:
+    plans = [plan(1), plan(2, factors=MIXED, planner="optimal")]
+    choice = nz.adaptive(plans)
+    assert isinstance(choice.family, ByMatrices)
+    release = choice.look(data(), seed=1).choose(plans[0])
+    assert release.plan is plans[0]
+    query = nz.Query(SCHEMA, ["region"])
+    errors = [
+        choice.look(data(), seed=s).choose(0).answer(query).estimate - COUNTS.sum(axis=(0, 1))
+        for s in range(300)
+    ]
+    spread = plans[0].std_error(query)
+    assert (np.abs(np.mean(errors, axis=0)) < 6 * spread / np.sqrt(300)).all()
+    assert np.allclose(np.std(errors, axis=0), spread, rtol=6 / np.sqrt(600))
+
+
+def test_noise_of_less_than_a_count_states_its_own_variance(measured_plans: list[Plan]) -> None:
+    """Two discrete Gaussians of small σ² have less variance than their parameters: all exact."""
+    schema = nz.Schema.from_sizes({"a": 2})
+    total = nz.Workload([nz.Query(schema, {})])
+    coarse, fine = (nz.plan(total, budget=nz.zCDP(r), noise="discrete") for r in (0.7, 2.0))
+    counts = CountTensor(schema, np.array([3, 9]))
+    release = nz.adaptive([coarse, fine]).look(counts, seed=1).choose(fine)
+    assert release.plan.noise == "combined"
+    first, second = (Measured.of(p).sigma2[0] for p in measured_plans)
+    weights = [float(1 / s) for s in (first, second)]
+    variance = sum(w**2 * true_variance(s) for w, s in zip(weights, (first, second), strict=True))
+    expected = variance / sum(weights) ** 2
+    assert release.variance(nz.Query(schema, {}))[0] == pytest.approx(expected, rel=1e-9)
+    assert expected < float(1 / (1 / first + 1 / second))
+    with pytest.raises(nz.NoiseplanError, match="made already"):
+        release.plan.release(counts)
+
+
+# ---------------------------------------------------------------------- choosing, passing over
+
+
+def test_a_plan_that_is_common_needs_nothing_more(measured_plans: list[Plan]) -> None:
+    coarse, fine = plan(1, 0.1), plan(1, 0.5)
+    choice = nz.adaptive([coarse, fine])
+    assert choice.shares[0] == pytest.approx(1.0)
+    assert choice.shares[1] == pytest.approx(0.2)
+    release = choice.look(data(), seed=4).choose(coarse)
+    assert len(measured_plans) == 1
+    assert release.plan is coarse
+
+
+def test_noise_of_the_rest_is_not_that_of_the_look() -> None:
+    """The same seed for both would let the counts be solved for."""
+    coarse, fine = plan(1, 0.1), plan(1, 0.5)
+    look = nz.adaptive([coarse, fine]).look(data(), seed=4)
+    query = nz.Query(SCHEMA, ["age"])
+    seen = look.answer(query).estimate - query.dense() @ COUNTS.ravel()
+    then = look.choose(fine).answer(query).estimate - query.dense() @ COUNTS.ravel()
+    ratio = then / seen
+    assert np.ptp(ratio) > 1e-3
+
+
+def test_a_look_is_followed_once() -> None:
+    look = nz.adaptive([plan(1), plan(2)]).look(data(), seed=1)
+    look.choose(0)
+    with pytest.raises(nz.NoiseplanError, match="followed already, by plan 0"):
+        look.choose(1)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_passing_plans_over_one_by_one(noise: str, measured_plans: list[Plan]) -> None:
+    plans = [plan(k, rho, noise=noise) for k, rho in ((1, 0.3), (2, 0.4), (3, 0.5))]
+    look = nz.adaptive(plans).look(data(), seed=2)
+    closer = look.without(plans[0])
+    assert len(closer.choice.plans) == 2
+    assert closer.privacy.pcost > look.privacy.pcost
+    with pytest.raises(nz.NoiseplanError, match="followed already"):
+        look.choose(0)
+    release = closer.choose(plans[2])
+    assert release.plan is plans[2]
+    paid = sum(Fraction(p.privacy.pcost) for p in measured_plans)
+    assert len(measured_plans) == 3
+    assert paid <= Fraction(plans[2].privacy.pcost)
+    assert float(paid) == pytest.approx(plans[2].privacy.pcost, rel=1e-12)
+    total = sum(p.mechanism.cost_matrix() for p in measured_plans)
+    assert np.allclose(total, plans[2].cost_matrix(), rtol=1e-9)
+
+
+AGES = nz.Schema.from_sizes({"sex": 2, "age": 12})
+
+
+def histogram(groups: list[int], noise: str) -> Plan:
+    rows = np.array([[float(g == i) for g in groups] for i in range(max(groups) + 1)])
+    query = nz.Query(AGES, {"sex": nz.Identity(), "age": nz.Custom(rows)})
+    return nz.plan(nz.Workload([query]), budget=nz.zCDP(0.5), noise=noise)
+
+
+NESTED = [[0] * 12, [0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 3, 3, 3, 4, 5, 5, 5]]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_nested_histograms_in_sequence(noise: str, measured_plans: list[Plan]) -> None:
+    plans = [histogram(groups, noise) for groups in NESTED]
+    choice = nz.adaptive(plans, sequential=True)
+    assert isinstance(choice.family, ByMatrices)
+    totals = plans[0].workload.query(0)
+    # Unit noise on every bucket: the common one has as much as the finest has buckets in each.
+    assert np.allclose(choice.common.variance(totals), 6.0, rtol=1e-3)
+    counts = CountTensor(AGES, np.arange(24).reshape(2, 12))
+    closer = choice.look(counts, seed=8).without(0)
+    middle = plans[1].workload.query(0)
+    assert np.allclose(closer.variance(middle), [2, 3, 1] * 2, rtol=4e-3)
+    release = closer.choose(plans[2])
+    query = plans[2].workload.query(0)
+    assert np.allclose(release.variance(query), plans[2].variance(query), rtol=1e-4)
+    total = sum(p.mechanism.cost_matrix() for p in measured_plans)
+    assert np.diagonal(total).max() <= plans[2].privacy.pcost * (1 + 1e-12)
+    errors = release.answer(query).estimate - query.dense() @ np.arange(24.0)
+    assert np.abs(errors).max() < 7 * np.sqrt(plans[2].variance(query)).max()
+
+
+def test_explicit_plans_are_passed_over_in_order_only() -> None:
+    plans = [histogram(groups, "gaussian") for groups in NESTED]
+    counts = CountTensor(AGES, np.arange(24).reshape(2, 12))
+    with pytest.raises(nz.NoiseplanError, match="sequential=True"):
+        nz.adaptive(plans).look(counts, seed=1).without(0)
+    with pytest.raises(nz.NoiseplanError, match="from the first to the last"):
+        nz.adaptive(plans, sequential=True).look(counts, seed=1).without(1)
+
+
+# ---------------------------------------------------------------------- figures of the look
+
+
+def test_figures_where_a_plan_breaks_the_symmetry_of_another() -> None:
+    """Equal sizes, but only one of them asked for more: their errors differ, and are averaged."""
+    schema = nz.Schema.from_sizes({"x": 3, "y": 3, "z": 2})
+    first = nz.plan(nz.Workload([nz.Query(schema, [n]) for n in "xy"]), budget=nz.zCDP(0.5))
+    tables = [nz.Query(schema, list(n)) for n in ("xz", "x", "y")]
+    second = nz.plan(nz.Workload(tables), budget=nz.zCDP(0.5))
+    common = nz.adaptive([first, second]).common
+    b, sigma2 = probe(common)
+    each = [np.diagonal(blue_covariance(q.dense(), q.dense(), b, sigma2)) for q in common.workload]
+    assert not np.isclose(each[0].sum(), each[1].sum(), rtol=1e-3)
+    assert common.rmse == pytest.approx(np.sqrt(np.mean(np.concatenate(each))))
+    assert common.worst_variance == pytest.approx(np.concatenate(each).max())
+
+
+def test_plans_that_share_a_table_but_no_query() -> None:
+    names = (["age", "sex"], ["age", "region"])
+    plans = [nz.plan(nz.Workload([nz.Query(SCHEMA, n)]), budget=nz.zCDP(0.5)) for n in names]
+    common = nz.adaptive(plans).common
+    assert {q.name for q in common.workload} >= {"age"}
+
+
+def test_saved_looks_and_choices_say_the_same(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    schema = nz.Schema.from_sizes({"x": 3, "y": 3, "z": 2})
+    counts = CountTensor(schema, np.arange(18).reshape(3, 3, 2))
+    first = nz.plan(
+        nz.Workload([nz.Query(schema, [n]) for n in "xy"]), budget=nz.zCDP(0.5), noise="discrete"
+    )
+    tables = [nz.Query(schema, list(n)) for n in ("xz", "x", "y")]
+    second = nz.plan(nz.Workload(tables), budget=nz.zCDP(0.5), noise="discrete")
+    look = nz.adaptive([first, second]).look(counts, seed=1)
+    chosen = look.choose(second)
+    for name, release in (("look", look.release), ("chosen", chosen)):
+        release.save(tmp_path / name)
+        again = nz.load(tmp_path / name)
+        assert again.plan.rmse == pytest.approx(release.plan.rmse)
+        assert str(again.plan.privacy) == str(release.plan.privacy)
+        for query in release.plan.workload:
+            assert np.array_equal(again.answer(query).estimate, release.answer(query).estimate)
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def test_what_cannot_be_chosen_from() -> None:
+    a, b = plan(1), plan(2)
+    with pytest.raises(nz.NoiseplanError, match="two plans or more"):
+        nz.adaptive([a])
+    with pytest.raises(nz.NoiseplanError, match="two plans or more"):
+        nz.adaptive("ab")  # type: ignore[arg-type]
+    with pytest.raises(nz.NoiseplanError, match="there twice"):
+        nz.adaptive([a, a])
+    with pytest.raises(nz.NoiseplanError, match="different noise"):
+        nz.adaptive([a, plan(2, noise="discrete")])
+    with pytest.raises(nz.NoiseplanError, match="different neighbours"):
+        nz.adaptive([a, plan(2, neighbours="replace")])
+    other = nz.Schema.from_sizes({"a": 2})
+    elsewhere = nz.plan(nz.Workload.marginals(other, k=1), budget=nz.zCDP(0.5))
+    with pytest.raises(nz.NoiseplanError, match="different schemas"):
+        nz.adaptive([a, elsewhere])
+    choice = nz.adaptive([a, b])
+    with pytest.raises(nz.NoiseplanError, match="none of the 2 plans"):
+        choice.number(plan(1))
+    with pytest.raises(nz.NoiseplanError, match="none of the 2 plans"):
+        choice.number(2)
+    with pytest.raises(nz.NoiseplanError, match="take one of them"):
+        choice.without(a)
+
+
+def test_large_plans_on_different_rows_are_refused_with_the_way_out() -> None:
+    schema = nz.Schema.from_sizes({"age": 40, "income": 40})
+    factors = {"age": nz.Prefix(), "income": nz.Prefix()}
+    plans = [
+        nz.plan(nz.Workload.marginals(schema, k=k, factors=factors), budget=nz.zCDP(0.5))
+        for k in (1, 2)
+    ]
+    with pytest.raises(nz.NoiseplanError, match=r"'age' by different rows.*common_rows=True"):
+        nz.adaptive(plans)
+    choice = nz.adaptive(plans, common_rows=True)
+    assert "planned on its own rows" in str(choice)
+    for ours, theirs in zip(choice.plans, plans, strict=True):
+        assert ours.privacy.pcost <= theirs.privacy.pcost
+        assert theirs.rmse <= ours.rmse * (1 + 1e-6)
+        assert ours.rmse <= 1.1 * theirs.rmse
+    counts = np.random.default_rng(0).integers(0, 9, size=(40, 40))
+    release = choice.look(CountTensor(schema, counts), seed=1).choose(plans[1])
+    assert release.plan is choice.plans[1]

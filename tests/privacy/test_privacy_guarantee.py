@@ -133,7 +133,11 @@ def test_refused_costs(bad: object) -> None:
 def test_refused_law_and_neighbours() -> None:
     with pytest.raises(BudgetError) as caught:
         Guarantee(1.0, law="laplace")  # type: ignore[arg-type]
-    assert str(caught.value) == "Guarantee: law must be 'gaussian' or 'zcdp'; got 'laplace'"
+    assert str(caught.value) == (
+        "Guarantee: law must be 'gaussian' or 'zcdp' or 'pure'; got 'laplace'"
+    )
+    with pytest.raises(BudgetError, match=r"Guarantee\.pure"):
+        Guarantee(1.0, law="pure")
     with pytest.raises(BudgetError) as caught:
         Guarantee(1.0, neighbours="swap")  # type: ignore[arg-type]
     assert str(caught.value) == (

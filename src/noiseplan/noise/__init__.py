@@ -2,11 +2,14 @@
 
 from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
 from noiseplan.noise.gaussian import NormalSampler
+from noiseplan.noise.laplace import LaplaceSampler
 from noiseplan.noise.randomness import SeededSource, Source, StreamSource, SystemSource
-from noiseplan.noise.samplers import DiscreteSampler
+from noiseplan.noise.samplers import DiscreteLaplaceSampler, DiscreteSampler
 
 __all__ = [
+    "DiscreteLaplaceSampler",
     "DiscreteSampler",
+    "LaplaceSampler",
     "NormalSampler",
     "SeededSource",
     "Source",

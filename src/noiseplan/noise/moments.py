@@ -1,4 +1,4 @@
-"""The variance of the discrete Gaussian, which is a little below its parameter."""
+"""The variances of discrete noise, which are a little below those of continuous noise."""
 
 from __future__ import annotations
 
@@ -32,3 +32,18 @@ def _variance(parameter: Array) -> Array:
     with np.errstate(over="ignore"):  # exp(−∞) is the zero it should be
         weights = np.exp(-(k**2) / (2.0 * parameter[:, None]))
     return np.asarray((weights * k**2).sum(axis=1) / weights.sum(axis=1))
+
+
+def discrete_laplace_variance(scale: Array) -> Array:
+    """2q/(1 − q)² with q = e^{−1/b}, about 2b² − 1/6, for each scale b; zero and infinity stay.
+
+    As ½/sinh²(1/(2b)), which keeps its digits at any scale.
+
+    Examples
+    --------
+    >>> discrete_laplace_variance(np.array([0.0, 1.0, 100.0])).round(6).tolist()
+    [0.0, 1.841347, 19999.833334]
+    """
+    scale = np.asarray(scale, dtype=np.float64)
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.asarray(0.5 / np.sinh(0.5 / scale) ** 2)

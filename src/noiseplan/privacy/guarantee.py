@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import conversions
 from noiseplan.privacy._checks import nonnegative
-from noiseplan.privacy.budgets import Budget
+from noiseplan.privacy.budgets import ApproxDP, Budget, PureDP
 from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_up
 
-Law = Literal["gaussian", "zcdp"]
+Law = Literal["gaussian", "zcdp", "pure"]
 Neighbours = Literal["add-remove", "replace"]
 
 SHOWN_DELTAS: Final = (1e-6, 1e-9, 1e-12)
 CONVERSION: Final = {
     "gaussian": "the exact curve of the Gaussian mechanism",
     "zcdp": "the tight conversion from zCDP (Canonne, Kamath and Steinke 2020)",
+    "pure": "pure DP, or by the conversion from the zCDP it implies where that is less",
 }
 DIFFERENCE: Final = {
     "add-remove": "by adding or removing one record",
@@ -37,6 +38,7 @@ class Guarantee:
     law
         What is known of the noise. `"gaussian"`: continuous Gaussian, hence μ-GDP, and δ(ε) is
         exact. `"zcdp"`: only ρ-zCDP is known (discrete Gaussian), and δ(ε) is what zCDP implies.
+        `"pure"`: ε-DP with δ = 0 (Laplace), which is ε²/2-zCDP; made by `Guarantee.pure(epsilon)`.
     neighbours
         Which data sets must look alike: those that differ by adding or removing one record, or by
         replacing one.
@@ -53,11 +55,35 @@ class Guarantee:
     pcost: float
     law: Law = "gaussian"
     neighbours: Neighbours = "add-remove"
+    # ε of pure DP, to the last digit: its square would lose that.
+    pure_epsilon: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pcost", nonnegative("Guarantee: pcost", self.pcost))
         _one_of("law", self.law, get_args(Law))
         _one_of("neighbours", self.neighbours, get_args(Neighbours))
+        if (self.law == "pure") != (self.pure_epsilon is not None):
+            raise BudgetError("a guarantee of pure DP is written Guarantee.pure(epsilon=1.0)")
+
+    @classmethod
+    def pure(cls, epsilon: float, neighbours: Neighbours = "add-remove") -> Guarantee:
+        """ε-differential privacy, δ = 0. It implies ρ = ε²/2 (Bun and Steinke 2016).
+
+        Examples
+        --------
+        >>> spent = Guarantee.pure(0.1)
+        >>> spent.rho, spent.epsilon(delta=1e-12), spent.delta(epsilon=0.1)
+        (0.005000000000000001, 0.1, 0.0)
+        """
+        value = nonnegative("Guarantee.pure: epsilon", epsilon)
+        return cls(product_up(value, value), "pure", neighbours, value)
+
+    @property
+    def as_zcdp(self) -> Guarantee:
+        """The same known by zCDP alone; a guarantee of zCDP or GDP stays what it is."""
+        if self.pure_epsilon is None:
+            return self
+        return Guarantee(self.pcost, "zcdp", self.neighbours)
 
     @property
     def rho(self) -> float:
@@ -68,7 +94,7 @@ class Guarantee:
     def mu(self) -> float:
         """The parameter μ = √pcost.
 
-        With the law `"gaussian"` the mechanism is μ-GDP. With `"zcdp"` that is not known, and
+        With the law `"gaussian"` the mechanism is μ-GDP. With the others that is not known, and
         μ = √(2ρ) is that of the Gaussian mechanism with the same zCDP.
         """
         return sqrt_up(self.pcost)
@@ -83,6 +109,8 @@ class Guarantee:
         """
         if self.law == "gaussian":
             return conversions.gaussian_delta(self.pcost, epsilon)
+        if self.pure_epsilon is not None and epsilon >= self.pure_epsilon:
+            return 0.0
         return conversions.zcdp_delta(self.rho, epsilon)
 
     def epsilon(self, delta: float) -> float:
@@ -95,12 +123,13 @@ class Guarantee:
         """
         if self.law == "gaussian":
             return conversions.gaussian_epsilon(self.pcost, delta)
-        return conversions.zcdp_epsilon(self.rho, delta)
+        bound = conversions.zcdp_epsilon(self.rho, delta)
+        return bound if self.pure_epsilon is None else min(self.pure_epsilon, bound)
 
     def within(self, budget: Budget) -> bool:
         """Whether the guarantee implies the one that `budget` asks for.
 
-        False too where it cannot be shown: zCDP under a GDP budget, anything under PureDP.
+        False too where it cannot be shown: zCDP under a GDP budget, Gaussian noise under PureDP.
 
         Examples
         --------
@@ -110,6 +139,9 @@ class Guarantee:
         """
         if self.pcost == 0:
             return True
+        if self.pure_epsilon is not None and isinstance(budget, PureDP | ApproxDP):
+            if self.pure_epsilon <= budget.epsilon:  # δ = 0 is within any δ
+                return True
         try:
             if self.law == "gaussian":
                 return self.pcost <= budget.gaussian_pcost()
@@ -121,7 +153,8 @@ class Guarantee:
         """The guarantee of publishing this and the others, on the same people.
 
         Costs add, rounded up; a release may use what earlier ones published, at the cost stated.
-        One release with the law `"zcdp"` makes the whole `"zcdp"`: Gaussian noise is zCDP as well.
+        One release with the law `"zcdp"` makes the whole `"zcdp"`: Gaussian noise is zCDP as well,
+        and so is pure DP. Releases that are all of pure DP add their ε.
 
         Notes
         -----
@@ -140,6 +173,9 @@ class Guarantee:
                     f"guarantees for different neighbours do not compose: {self.neighbours!r} and "
                     f"{other.neighbours!r}; plan every release with the same neighbours"
                 )
+        pure = [each.pure_epsilon for each in everything if each.pure_epsilon is not None]
+        if len(pure) == len(everything):
+            return Guarantee.pure(sum_up(pure), self.neighbours)
         law: Law = "gaussian" if all(each.law == "gaussian" for each in everything) else "zcdp"
         return Guarantee(sum_up(each.pcost for each in everything), law, self.neighbours)
 
@@ -160,8 +196,10 @@ class Guarantee:
             f"ε = {text_up(self.epsilon(delta))} at δ = {text_up(delta)}" for delta in SHOWN_DELTAS
         )
         gaussian = self.law == "gaussian"
+        pure = [] if self.pure_epsilon is None else [f"pure DP: ε = {text_up(self.pure_epsilon)}"]
         return "\n".join(
             [
+                *pure,
                 f"zCDP: ρ = {text_up(self.rho)}",
                 f"GDP: μ = {mu}" if gaussian else f"GDP: none (Gaussian of the same ρ: μ = {mu})",
                 f"approximate DP: {pairs}",

@@ -19,9 +19,11 @@ from noiseplan.choosing.common import common_mechanism
 from noiseplan.choosing.families import ByMatrices, ByPrecisions
 from noiseplan.choosing.gaussian import LinearGaussian
 from noiseplan.counting import CountTensor
+from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.plan import Plan
 from noiseplan.release import release as release_module
-from oracles import blue_covariance, cost_of, probe
+from oracles import blue_covariance, cost_of, flat, probe
 
 SCHEMA = nz.Schema.from_sizes({"age": 4, "sex": 2, "region": 3})
 COUNTS = np.random.default_rng(1).integers(0, 40, size=SCHEMA.shape)
@@ -219,6 +221,49 @@ def test_the_chosen_release_has_the_plans_law(noise: str) -> None:
     truth = ASKED.dense() @ COUNTS.ravel()
     close(statistics(adaptively, runs), truth, target.covariance(ASKED, ASKED), runs)
     assert choice.look(data(), seed=1).choose(1).plan is target
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_mean_and_covariance_by_the_linear_map(
+    noise: str, chosen: int, measured_plans: list[Plan]
+) -> None:
+    """The recreated numbers as a linear map of those measured, found by feeding unit vectors.
+
+    Its product with the rows measured must be the plan's rows, and with the noise, the plan's.
+    """
+    choice = nz.adaptive([plan(1, noise=noise), plan(2, noise=noise)])
+    choice.look(data(), seed=0).choose(chosen)
+    parts = [p.mechanism for p in measured_plans]
+    sizes = [p.numbers for p in parts]
+    columns = []
+    for number in range(sum(sizes)):
+        unit = np.split(np.eye(sum(sizes))[number], [sizes[0]])
+        measurements = [_shaped(p, values) for p, values in zip(parts, unit, strict=True)]
+        made, _ = choice.family.recreated(
+            choice.plans[chosen].mechanism, list(zip(parts, measurements, strict=True))
+        )
+        columns.append(flat(made))
+    linear = np.array(columns).T
+    found = [_rows_and_noise(p, noise) for p in (*measured_plans, choice.plans[chosen])]
+    rows, spread = (np.concatenate([f[i] for f in found[:2]]) for i in (0, 1))
+    assert np.allclose(linear @ rows, found[2][0], atol=1e-9 * np.abs(found[2][0]).max())
+    covariance = (linear * spread) @ linear.T
+    assert np.allclose(covariance, np.diag(found[2][1]), atol=1e-9 * found[2][1].max())
+
+
+def _shaped(mechanism: ResidualMechanism, values: np.ndarray) -> Measurements:
+    shapes = [(*block.shape, len(block)) for block in mechanism.blocks]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    pieces = zip(np.split(values, ends), shapes, strict=True)
+    return Measurements(tuple(piece.reshape(shape) for piece, shape in pieces))
+
+
+def _rows_and_noise(plan: Plan, noise: str) -> tuple[np.ndarray, np.ndarray]:
+    if noise == "gaussian":
+        return probe(plan)
+    found = Measured.of(plan)
+    return np.array(found.rows, dtype=float), np.array([true_variance(s) for s in found.sigma2])
 
 
 def test_continuous_noise_has_the_same_distribution_function() -> None:

@@ -1,5 +1,32 @@
 """Look first, choose after: what several plans have in common, measured before choosing."""
 
 from noiseplan.choosing.choice import Choice, adaptive
+from noiseplan.choosing.common import Recreation, chain, common_mechanism, residual
+from noiseplan.choosing.continuing import Continuation, joint_covariance
+from noiseplan.choosing.gaussian import LinearGaussian
+from noiseplan.choosing.look import Look
+from noiseplan.choosing.rules import (
+    ConfidenceRegion,
+    DecisionRule,
+    Posterior,
+    Recommendation,
+    SignalToNoise,
+)
 
-__all__ = ["Choice", "adaptive"]
+__all__ = [
+    "Choice",
+    "ConfidenceRegion",
+    "Continuation",
+    "DecisionRule",
+    "LinearGaussian",
+    "Look",
+    "Posterior",
+    "Recommendation",
+    "Recreation",
+    "SignalToNoise",
+    "adaptive",
+    "chain",
+    "common_mechanism",
+    "joint_covariance",
+    "residual",
+]

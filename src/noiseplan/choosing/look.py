@@ -149,6 +149,16 @@ class Look:
         release = self._followed_by(left.common, f"look at {len(left.plans)} plans")
         return Look(left, release, self._around.next())
 
+    def follow(self, rule: Rule) -> Release:
+        """Do what a rule recommends until it has chosen: that plan's release, or the look's own
+        where the rule says to stop."""
+        advice = self.recommend(rule)
+        if advice.number is None:
+            return self.release
+        if advice.action == "pass over":
+            return self.without(advice.number).follow(rule)
+        return self.choose(advice)
+
     def _followed_by(self, target: Plan, what: str) -> Release:
         if self._followed:
             raise PlanError(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -245,9 +245,6 @@ class ConfidenceRegion(DecisionRule):
         region = Region.of(look, self.level)
         draws = region.draws(self.draws, self.steps, np.random.default_rng(self.seed))
         return largest_reduction(look, lambda w: np.var(draws @ w.T, axis=0, ddof=1))
-
-
-SHOWN: Final = "plan {}: variance per row now, and with it"
 
 
 def largest_reduction(look: Look, spread: Callable[[Array], Array]) -> Recommendation:

@@ -65,7 +65,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "objective": str(plan.objective),
         "planner": plan.planner,
         "noise": plan.noise,
-        "privacy": privacy_json(plan.privacy),
+        "privacy": privacy_json(plan.privacy, plan.max_rows),
         "rmse": plan.rmse,
         "total_variance": plan.total_variance,
         "worst_variance": plan.worst_variance,

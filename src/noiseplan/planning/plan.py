@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class Plan:
     figures: Figures
     optimality: Optimality
     seconds: float
+    max_rows: int = 1  # records of one person that `privacy` is the price of
 
     # ------------------------------------------------------------------ errors over the workload
 
@@ -155,6 +156,12 @@ class Plan:
 
     def __str__(self) -> str:
         return describe(self)
+
+    def plot(self) -> Any:
+        """The expected error of every kind of table, as an Altair chart for a notebook."""
+        from noiseplan.report.notebook import plan_chart
+
+        return plan_chart(self)
 
     # ------------------------------------------------------------------ releasing
 

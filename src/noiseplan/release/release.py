@@ -86,6 +86,15 @@ class Release:
         """The workload's answers in batches of equal shape: positions and estimates, batch last."""
         return self.plan.mechanism.batches(self.measurements, self.plan.workload)
 
+    def plot(self, *attributes: str, level: float = 0.95) -> Any:
+        """A table of one or two attributes with its intervals, as an Altair chart for a notebook.
+
+        The first attribute is laid out along the chart, the second told apart by colour.
+        """
+        from noiseplan.report.notebook import table_chart
+
+        return table_chart(self, *attributes, level=level)
+
     def save(
         self, folder: str | os.PathLike[str], *, tables: Sequence[Query] | None = None
     ) -> None:

@@ -32,7 +32,7 @@ def certificate(release: Release) -> Json:
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "privacy": privacy_json(plan.privacy),
+        "privacy": privacy_json(plan.privacy, plan.max_rows),
         "noise": release.brand,
         "ledger": release.recorded,
         "schema_sha256": schema_hash(plan),
@@ -45,11 +45,11 @@ def certificate(release: Release) -> Json:
     }
 
 
-def privacy_json(guarantee: Guarantee) -> Json:
+def privacy_json(guarantee: Guarantee, max_rows: int = 1) -> Json:
     """Unit, neighbours and cost in every currency, for programs."""
     known = math.isfinite(guarantee.pcost)
     result: Json = {
-        "unit": UNIT,
+        "unit": UNIT if max_rows == 1 else f"one person, with at most {max_rows} records",
         "neighbours": guarantee.neighbours,
         "known": known,
         "accounting": CONVERSION[guarantee.law],
@@ -67,6 +67,8 @@ def in_words(content: Json, guarantee: Guarantee) -> str:
     """The same for people; numbers that promise privacy are rounded up."""
     if content["privacy"]["known"]:
         promise = [*guarantee.describe().splitlines()]
+        if content["privacy"]["unit"] != UNIT:
+            promise[-1] = "Neighbouring data sets differ by all records of one person."
     else:
         promise = ["Not known here: the measurements were made elsewhere."]
     recorded = content["ledger"] or "not recorded in a ledger"
@@ -75,7 +77,7 @@ def in_words(content: Json, guarantee: Guarantee) -> str:
         "",
         f"Made {content['made']} with noiseplan {content['software']['noiseplan']}.",
         "",
-        f"What is protected: {UNIT}.",
+        f"What is protected: {content['privacy']['unit']}.",
         *promise,
         f"Noise: {content['noise']}.",
         f"Ledger: {recorded}.",

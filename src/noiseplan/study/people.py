@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from noiseplan.errors import BudgetError, PlanError
-from noiseplan.privacy import Budget, Guarantee, Neighbours, zCDP
+from noiseplan.privacy import Budget, Guarantee, Neighbours, PureDP, zCDP
 from noiseplan.privacy.people import person_cost, record_cost
 from noiseplan.privacy.rounding import product_down
 
@@ -33,6 +33,8 @@ class People:
             return budget
         from noiseplan.planning.making import allowed_cost
 
+        if isinstance(budget, PureDP):
+            return PureDP(record_cost(budget.epsilon, self.max_rows, pure=True))
         record = record_cost(allowed_cost(budget, noise), self.max_rows)
         if record <= 0:
             raise BudgetError(f"{budget} leaves nothing for one of {self.max_rows} records")
@@ -46,7 +48,7 @@ class People:
         cost = Guarantee(person_cost(record.pcost, self.max_rows), record.law, record.neighbours)
         if budget is not None and not cost.within(budget):  # fail closed
             raise PlanError(f"a person would cost {cost.pcost}, above {budget}: this is a bug")
-        return replace(plan, privacy=cost)
+        return replace(plan, privacy=cost, max_rows=self.max_rows)
 
     def check(self, neighbours: Neighbours) -> None:
         """Refuse what has no proof: replacing a person who has several records."""

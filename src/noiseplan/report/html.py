@@ -1,0 +1,124 @@
+"""HTML written safely: every text is escaped, every table says what it is."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+
+
+@dataclass(frozen=True)
+class Markup:
+    """Text that is HTML already."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def text(value: object) -> str:
+    """Anything as HTML: escaped, unless it is markup already."""
+    return str(value) if isinstance(value, Markup) else escape(str(value))
+
+
+def element(tag: str, *children: object, **attributes: object) -> Markup:
+    """`<tag attribute="…">children</tag>`; `class_` and `for_` lose their underscore.
+
+    Examples
+    --------
+    >>> print(element("p", "a < b", class_="note"))
+    <p class="note">a &lt; b</p>
+    """
+    written = "".join(
+        f" {name.rstrip('_').replace('_', '-')}"
+        + ("" if value is True else f'="{escape(str(value))}"')
+        for name, value in attributes.items()
+        if value is not None and value is not False
+    )
+    return Markup(f"<{tag}{written}>{''.join(map(text, children))}</{tag}>")
+
+
+def joined(parts: Iterable[object], between: str = "") -> Markup:
+    """Several pieces in a row."""
+    return Markup(between.join(map(text, parts)))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and whether numbers stand below it."""
+
+    name: str
+    number: bool = False
+    hidden: bool = False  # a picture, whose numbers stand beside it
+    spare: bool = False  # may be left out on a phone
+
+    @property
+    def kind(self) -> str | None:
+        """Its class in the style sheet."""
+        kinds = {"n": self.number, "pic": self.hidden, "spare": self.spare}
+        return " ".join(name for name, on in kinds.items() if on) or None
+
+
+def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Markup:
+    """A table that scrolls by itself where it is too wide; the first column names the row."""
+    head = joined(
+        element(
+            "th", "" if column.hidden else column.name, scope="col",
+            class_=column.kind,
+            aria_label=column.name if column.hidden else None,
+        )
+        for column in columns
+    )  # fmt: skip
+    body = joined(_row(columns, row) for row in rows)
+    inner = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", head)),
+        element("tbody", body),
+    )
+    return element("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def _row(columns: Sequence[Column], row: Sequence[object]) -> Markup:
+    cells = []
+    for position, (column, cell) in enumerate(zip(columns, row, strict=True)):
+        if position == 0:
+            cells.append(element("th", cell, scope="row"))
+        else:
+            cells.append(element("td", cell, class_=column.kind))
+    return element("tr", joined(cells))
+
+
+def page(title: str, body: Markup) -> str:
+    """The whole page: style and script inside, and a policy that lets nothing in or out."""
+    style, script = (_resource(name) for name in ("page.css", "page.js"))
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+{body}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _resource(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"

@@ -1,0 +1,233 @@
+"""One page about a release, from the saved folder alone: it opens anywhere, and asks nobody."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.guarantee import CONVERSION
+from noiseplan.privacy.rounding import product_up, text_up
+from noiseplan.report.html import Column, Markup, element, joined, page, table
+from noiseplan.report.svg import budget_chart, share_bar
+from noiseplan.report.tables import released_tables
+from noiseplan.report.words import currencies, promise
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
+    from noiseplan.release.release import Release
+
+MOST_KINDS = 200
+TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)
+SECTIONS = {
+    "privacy": "What is promised",
+    "errors": "How precise the tables are",
+    "budget": "What another budget would buy",
+    "tables": "The tables",
+    "certificate": "Certificate",
+}
+
+
+def report_page(
+    release: Release, certificate: Mapping[str, Any], *, title: str = "", level: float = 0.95
+) -> str:
+    """The page as HTML: privacy, expected errors, budget, every table, the certificate.
+
+    Parameters
+    ----------
+    release
+        A release, such as `noiseplan.load` returns.
+    certificate
+        What `certificate.json` of the saved release holds.
+    title
+        What it is about; shown on top.
+    level
+        Level of the intervals.
+    """
+    plan = release.plan
+    heading = title or "A differentially private release"
+    parts = {
+        "privacy": _privacy(release, str(certificate["privacy"]["unit"])),
+        "errors": _errors(plan),
+        "budget": _budget(plan),
+        "tables": element("div", released_tables(release, level), id="released"),
+        "certificate": _certificate(certificate, plan.privacy),
+    }
+    links = [element("li", element("a", SECTIONS[key], href=f"#{key}")) for key in parts]
+    header = element(
+        "header", element("h1", heading), element("p", _summary(release, certificate)),
+        _warning(release), element("nav", element("ul", joined(links)), aria_label="Sections"),
+    )  # fmt: skip
+    sections = [
+        element(
+            "section", element("h2", SECTIONS[key], id=f"{key}-title"), content,
+            id=key, aria_labelledby=f"{key}-title",
+        )
+        for key, content in parts.items()
+    ]  # fmt: skip
+    footer = element("footer", element("p", "Made by noiseplan. The page holds everything that it "
+                                            "shows, and loads nothing."))  # fmt: skip
+    return page(heading, joined([header, element("main", *sections, id="main"), footer]))
+
+
+def _summary(release: Release, certificate: Mapping[str, Any]) -> str:
+    workload = release.plan.workload
+    made = str(certificate.get("made", ""))[:10]
+    tables = f"{len(workload):,} table{'s' * (len(workload) != 1)}"
+    return f"{tables}, {workload.rows:,} numbers, made {made}."
+
+
+def _warning(release: Release) -> Markup | str:
+    if "NOT PRIVATE" in release.brand:
+        return element("p", f"Not for publication: {release.brand}.", class_="warning")
+    if release.plan.noise == "gaussian":
+        return element("p", "For simulation: floating-point noise is not for publication.",
+                       class_="warning")  # fmt: skip
+    return ""
+
+
+# ---------------------------------------------------------------------- privacy
+
+
+def _privacy(release: Release, protected: str) -> Markup:
+    guarantee = release.plan.privacy
+    unit = "person" if "person" in protected else "record"
+    words = [element("p", sentence, class_="lead" if i == 0 else None)
+             for i, sentence in enumerate(promise(guarantee, unit))]  # fmt: skip
+    difference = {
+        "add-remove": f"{protected}, there or not there",
+        "replace": f"{protected}, replaced by another; how many there are is public",
+    }[guarantee.neighbours]
+    facts = {
+        "What is protected": difference,
+        "Noise": release.brand,
+        "Ledger": release.recorded or "not recorded in a ledger",
+    }
+    cards = element(
+        "dl", joined(_card(name, value) for name, value in facts.items()), class_="cards"
+    )
+    rows = [(each.name, each.value, each.meaning) for each in currencies(guarantee)]
+    columns = [Column("currency"), Column("cost, rounded up"), Column("note", spare=True)]
+    if not rows:
+        return joined([*words, cards])
+    priced = table("The same promise in every currency", columns, rows)
+    how = element("p", f"ε by {CONVERSION[guarantee.law]}.", class_="muted")
+    return joined([*words, cards, priced, how])
+
+
+def _card(name: str, value: object) -> Markup:
+    return element("div", element("dt", name), element("dd", value))
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def _errors(plan: Plan) -> Markup:
+    rows = plan.fairness()
+    average = plan.rmse
+    largest = max((float(row["std_error"]) for row in rows), default=1.0) or 1.0  # type: ignore[arg-type]
+    shown = rows[:MOST_KINDS]
+    body = []
+    for row in shown:
+        error, tables = float(row["std_error"]), int(row["tables"])  # type: ignore[arg-type, call-overload]
+        alike = f" and {tables - 1:,} alike" if tables > 1 else ""
+        ratio = error / average if average > 0 else 1.0
+        body.append([
+            f"{row['table']}{alike}", f"{row['rows']:,}", f"{error:.4g}",
+            f"{float(row['worst_std_error']):.4g}", f"{ratio:.2f}",  # type: ignore[arg-type]
+            share_bar(error / largest, over=ratio > 1),
+        ])  # fmt: skip
+    columns = [
+        Column("table"), Column("rows", number=True), Column("std. error", number=True),
+        Column("largest", number=True, spare=True), Column("× average", number=True, spare=True),
+        Column("standard error", hidden=True),
+    ]  # fmt: skip
+    caption = "Expected standard error of each kind of table, known before any data was read"
+    more: Markup | str = ""
+    if len(shown) < len(rows):
+        more = element("p", f"… and {len(rows) - len(shown):,} kinds with smaller errors.")
+    return joined([*_aims(plan, rows), table(caption, columns, body), more])
+
+
+def _aims(plan: Plan, rows: list[dict[str, object]]) -> list[Markup]:
+    """What the plan minimised, and who gains and loses by it."""
+    average = plan.rmse
+    sentences = [
+        f"The average error is {average:.4g}: the root mean square of the standard errors of all "
+        f"{plan.workload.rows:,} numbers."
+    ]
+    if plan.noise == "given":
+        sentences.append("The measurements were made elsewhere; these are the best answers they "
+                         "allow.")  # fmt: skip
+    elif plan.targets is not None:
+        sentences.append("The plan meets variances that were asked for, at the least privacy cost.")
+    else:
+        sentences.append(f"The plan has the least {plan.objective} at this cost.")
+    favoured = [str(row["table"]) for row in reversed(rows) if float(row["std_error"]) < average]  # type: ignore[arg-type]
+    others = [str(row["table"]) for row in rows if float(row["std_error"]) > average]  # type: ignore[arg-type]
+    if favoured and others:
+        sentences.append(
+            f"Most favoured: {_some(favoured)}. Least: {_some(others)}. Weights and objectives "
+            f"decide this; a table that matters more than its place needs a weight or a target."
+        )
+    if math.isfinite(plan.lower_bound) and plan.lower_bound > 0 and plan.noise != "given":
+        sentences.append(
+            "No linear mechanism does better, which is proved."
+            if plan.optimal
+            else f"At least {math.floor(1000 * plan.efficiency) / 10:.1f} % of the total variance "
+            f"is necessary at this cost, which is proved."
+        )
+    return [element("p", sentence) for sentence in sentences]
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    return ", ".join(f"“{name}”" for name in names[:most])
+
+
+# ---------------------------------------------------------------------- budget
+
+
+def _budget(plan: Plan) -> Markup:
+    """Variances are inversely proportional to ρ, whatever the plan: no planning is needed."""
+    guarantee = plan.privacy
+    if not (math.isfinite(guarantee.pcost) and guarantee.pcost > 0):
+        return element("p", "The cost is not known or nothing, so there is nothing to compare.")
+    costs = [guarantee.rho * times for times in TIMES]
+    errors = [plan.rmse / math.sqrt(times) for times in TIMES]
+    worst = float(np.sqrt(np.max(plan.type_worst)))
+    rows = []
+    for times, error in zip(TIMES, errors, strict=True):
+        scaled = Guarantee(product_up(guarantee.pcost, times), guarantee.law, guarantee.neighbours)
+        rows.append([
+            "this release" if times == 1 else f"{_times(times)} ×",
+            text_up(scaled.rho, 4), text_up(scaled.epsilon(1e-9), 4), f"{error:.4g}",
+            f"{worst / math.sqrt(times):.4g}",
+        ])  # fmt: skip
+    columns = [
+        Column("budget"), Column("ρ", number=True), Column("ε (δ = 1e-9)", number=True),
+        Column("error", number=True), Column("largest", number=True, spare=True),
+    ]  # fmt: skip
+    words = (
+        "Variances fall as the budget ρ grows, in proportion: twice the budget makes every "
+        "standard error smaller by the factor √2 = 1.41, half of it larger by the same."
+    )
+    return joined([
+        element("p", words), budget_chart(costs, errors, TIMES.index(1.0)),
+        table("Average error against budget", columns, rows),
+    ])  # fmt: skip
+
+
+def _times(times: float) -> str:
+    return {0.25: "¼", 0.5: "½"}.get(times, f"{times:g}")
+
+
+# ---------------------------------------------------------------------- certificate
+
+
+def _certificate(content: Mapping[str, Any], guarantee: Guarantee) -> Markup:
+    from noiseplan.storage.certificate import in_words
+
+    return element("pre", in_words(dict(content), guarantee))

@@ -1,0 +1,178 @@
+"""Pictures as inline SVG, drawn here: no library, no network, readable in light and dark.
+
+Small bars stand inside tables, beside their numbers, and are hidden from screen readers. Charts
+have a title and a description. Colours come from the page's style.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from noiseplan.report.html import Markup, element, joined
+
+WIDTH, HEIGHT = 640, 260
+LEFT, RIGHT, TOP, BOTTOM = 76, 12, 14, 40  # room around the plot
+SERIES = 6  # colours
+
+
+def share_bar(share: float, over: bool) -> Markup:
+    """A bar from the left, as part of the longest."""
+    width = 100 * min(max(share, 0.0), 1.0)
+    fill = (
+        f'<rect class="{"over" if over else "fill"}" x="0" y="1" width="{width:.2f}" height="8"/>'
+    )
+    return _small(fill)
+
+
+def interval_bar(low: float, value: float, high: float, ends: tuple[float, float]) -> Markup:
+    """An estimate with its interval, between the ends of the table's range."""
+    start, stop = ends
+    span = (stop - start) or 1.0
+    a, b, c, zero = (100 * (x - start) / span for x in (low, value, high, 0.0))
+    parts = [
+        f'<line class="zero" x1="{zero:.2f}" x2="{zero:.2f}" y1="0" y2="10"/>'
+        if 0 <= zero <= 100
+        else "",
+        f'<rect class="ci" x="{a:.2f}" width="{max(c - a, 0.0):.2f}" y="1" height="8"/>',
+        f'<line class="dot" x1="{b:.2f}" x2="{b:.2f}" y1="0" y2="10"/>',
+    ]
+    return _small("".join(parts))
+
+
+def _small(content: str) -> Markup:
+    return Markup(
+        f'<svg class="bar" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
+        f"{content}</svg>"
+    )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From numbers to positions, straight or logarithmic."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        low, high, x = self.low, self.high, value
+        if self.log:
+            low, high, x = (math.log(v) for v in (low, high, value))
+        share = (x - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.stop - self.start)
+
+
+def chart(title: str, description: str, content: str) -> Markup:
+    """A picture with a name and a description for those who do not see it."""
+    box = f"0 0 {WIDTH} {HEIGHT}"
+    return element(
+        "svg", Markup(content),
+        class_="chart", viewBox=box, role="img", aria_label=f"{title}. {description}",
+    )  # fmt: skip
+
+
+def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> Markup:
+    """Error against budget, both on logarithmic axes; the plan's own point stands out."""
+    across = Scale(costs[0], costs[-1], LEFT, WIDTH - RIGHT, log=True)
+    up = Scale(min(errors), max(errors), HEIGHT - BOTTOM, TOP, log=min(errors) > 0)
+    points = [(across.at(c), up.at(e)) for c, e in zip(costs, errors, strict=True)]
+    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    parts = [_frame(), f'<path class="curve" d="{path}"/>']
+    for i, ((x, y), cost, error) in enumerate(zip(points, costs, errors, strict=True)):
+        kind, size = ("here", 7) if i == here else ("s0 point", 4)
+        parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size}"/>')
+        anchor = "start" if i == 0 else "end" if i == len(costs) - 1 else "middle"
+        if i in (0, here, len(costs) - 1):
+            parts.append(_text(x, HEIGHT - BOTTOM + 22, f"{cost:.3g}", anchor))
+            parts.append(_text(LEFT - 8, y + 5, f"{error:.3g}", "end"))
+    parts.append(_text(WIDTH - RIGHT, TOP + 12, "average error against budget ρ", "end"))
+    words = ", ".join(f"{e:.3g} at ρ = {c:.3g}" for c, e in zip(costs, errors, strict=True))
+    return chart("Root mean squared error against the privacy budget ρ", words, "".join(parts))
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series of a table: its name and its cells along the attribute."""
+
+    name: str
+    low: Sequence[float]
+    value: Sequence[float]
+    high: Sequence[float]
+
+
+def error_bars(title: str, labels: Sequence[str], lines: Sequence[Line]) -> Markup:
+    """Estimates with their intervals along an attribute, one colour per series."""
+    low = min(0.0, *(min(line.low) for line in lines))
+    high = max(0.0, *(max(line.high) for line in lines))
+    up = Scale(low, high, HEIGHT - BOTTOM, TOP)
+    step = (WIDTH - LEFT - RIGHT) / len(labels)
+    spread = min(step * 0.6, 18.0) / max(len(lines), 1)
+    parts = [_frame(up.at(0.0))]
+    for s, line in enumerate(lines):
+        shift = (s - (len(lines) - 1) / 2) * spread
+        for i, (a, b, c) in enumerate(zip(line.low, line.value, line.high, strict=True)):
+            x = LEFT + (i + 0.5) * step + shift
+            parts.append(
+                f'<line class="err s{s}" x1="{x:.1f}" x2="{x:.1f}" y1="{up.at(a):.1f}" '
+                f'y2="{up.at(c):.1f}"/>'
+                f'<circle class="point s{s}" cx="{x:.1f}" cy="{up.at(b):.1f}" r="2.4"/>'
+            )
+    parts += [_text(LEFT - 8, up.at(v) + 5, f"{v:,.0f}", "end") for v in _ticks(low, high)]
+    last = len(labels) - 1
+    for i in sorted({0, last // 2, last}):
+        anchor = "start" if i == 0 else "end" if i == last else "middle"
+        x = LEFT + (i + 0.5) * step
+        parts.append(_text(x, HEIGHT - BOTTOM + 22, labels[i][:18], anchor))
+    words = f"{len(labels)} values from {labels[0]} to {labels[-1]}; all numbers are in the table."
+    drawn = chart(title, words, "".join(parts))
+    if len(lines) == 1:
+        return drawn
+    return joined([keys([line.name for line in lines]), drawn])
+
+
+def keys(names: Sequence[str]) -> Markup:
+    """Which colour is which series."""
+    items = [
+        element(
+            "li",
+            Markup(
+                f'<svg class="key" viewBox="0 0 10 10" aria-hidden="true">'
+                f'<circle class="s{i}" cx="5" cy="5" r="4"/></svg> '
+            ),
+            name,
+        )
+        for i, name in enumerate(names)
+    ]
+    return element("ul", joined(items), class_="keys", aria_label="colours")
+
+
+def _frame(zero: float | None = None) -> str:
+    base = HEIGHT - BOTTOM
+    lines: list[tuple[float, float, float, float]] = [
+        (LEFT, base, WIDTH - RIGHT, base),
+        (LEFT, TOP, LEFT, base),
+    ]
+    if zero is not None and zero < base - 1:
+        lines.append((LEFT, zero, WIDTH - RIGHT, zero))
+    return "".join(
+        f'<line class="axis" x1="{a}" y1="{b:.1f}" x2="{c}" y2="{d:.1f}"/>' for a, b, c, d in lines
+    )
+
+
+def _text(x: float, y: float, words: str, anchor: str) -> str:
+    return str(element("text", words, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor))
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two ends: 0, and a few more."""
+    span = high - low
+    if span <= 0:
+        return [low]
+    step = 10.0 ** math.floor(math.log10(span / 3))
+    step *= next(m for m in (1, 2, 5, 10) if span / (step * m) <= 4)
+    first = math.ceil(low / step)
+    return [step * i for i in range(first, math.floor(high / step) + 1)]

@@ -1,0 +1,111 @@
+"""Privacy in words and in every currency, for people who have to decide."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.guarantee import SHOWN_DELTAS
+from noiseplan.privacy.rounding import text_up
+
+FALSE_ALARMS = 0.05
+
+
+@dataclass(frozen=True)
+class Currency:
+    """One way to state the same promise."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+def success_bound(guarantee: Guarantee, false_alarms: float = FALSE_ALARMS) -> float:
+    """How often, at most, a test finds a record that is there.
+
+    Notes
+    -----
+    Let a test say "there" with probability α when the record is not there, and β when it is. An
+    (ε, δ) promise, applied to the test and to its complement, gives for every ε
+
+        β ≤ e^ε α + δ(ε)    and    β ≤ 1 − e^(−ε) (1 − α − δ(ε)).
+
+    Every ε of a grid gives a valid bound, and the least is taken. For Gaussian noise the exact
+    trade-off β = Φ(Φ⁻¹(α) + μ) is used (Dong, Roth and Su 2022); δ is rounded up in either case.
+    """
+    if not math.isfinite(guarantee.pcost):
+        return 1.0
+    if guarantee.law == "gaussian":
+        from scipy.special import ndtr, ndtri
+
+        return min(1.0, float(ndtr(ndtri(false_alarms) + guarantee.mu)))
+    if guarantee.pcost == 0:
+        return false_alarms
+    best = 1.0
+    for epsilon in np.geomspace(1e-4, max(guarantee.epsilon(1e-9), 1e-3), 200).tolist():
+        delta = guarantee.delta(epsilon)
+        caught = math.exp(min(epsilon, 700.0)) * false_alarms + delta
+        missed = 1.0 - math.exp(-epsilon) * (1.0 - false_alarms - delta)
+        best = min(best, caught, missed)
+    return best
+
+
+def promise(guarantee: Guarantee, unit: str = "record") -> list[str]:
+    """The promise to one unit, a record or a person, in sentences; numbers rounded up."""
+    if not math.isfinite(guarantee.pcost):
+        return ["What these numbers promise is not known here: they were measured elsewhere."]
+    if guarantee.pcost == 0:
+        return [f"Nothing about any single {unit} can be learnt from these numbers."]
+    bound = math.ceil(1000 * success_bound(guarantee) - 1e-9) / 10
+    alarms = round(100 * FALSE_ALARMS)
+    whether = (
+        f"whether one {unit} is among the data"
+        if guarantee.neighbours == "add-remove"
+        else f"which of two {unit}s is among the data"
+    )
+    sentences = [
+        f"Suppose that somebody knows everything about everybody else and studies this publication "
+        f"to find out {whether}. A method that gives a false alarm in {alarms} of 100 cases finds "
+        f"it in at most {bound:g} of 100 cases; nobody can do better, whatever else they "
+        f"know and however much they compute.",
+        f"(Without the publication it would be {alarms} of 100; without noise it could be 100.)",
+    ]
+    if bound > 50:
+        sentences.append("That is a weak protection: consider a smaller budget next time.")
+    return sentences
+
+
+def currencies(guarantee: Guarantee) -> list[Currency]:
+    """The same promise in every currency."""
+    if not math.isfinite(guarantee.pcost):
+        return []
+    found = [
+        Currency(
+            "zero-concentrated DP", f"ρ = {text_up(guarantee.rho)}", "adds up over publications"
+        )
+    ]
+    if guarantee.law == "gaussian":
+        found.append(
+            Currency("Gaussian DP", f"μ = {text_up(guarantee.mu)}", "squares add up; exact")
+        )
+    else:
+        found.append(
+            Currency(
+                "Gaussian DP", "not stated",
+                f"no zCDP bound implies one; continuous noise of the same ρ has "
+                f"μ = {text_up(guarantee.mu)}",
+            )
+        )  # fmt: skip
+    for delta in SHOWN_DELTAS:
+        epsilon = text_up(guarantee.epsilon(delta))
+        found.append(
+            Currency(
+                "approximate DP",
+                f"ε = {epsilon} at δ = {text_up(delta)}",
+                "the usual way to compare",
+            )
+        )
+    return found

@@ -22,12 +22,15 @@ McKenna et al. (2020), Theorem 5.6, for the second; the first is derived as abov
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, sinh
+from fractions import Fraction
+from math import exp, prod, sinh
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.planning.bounds import NOISE_FLOOR
+from noiseplan.planning.bounds import NOISE_FLOOR, total_variance_bound
+from noiseplan.planning.design import prepare
+from noiseplan.queries import Query, Workload
 
 # Rounding may make a bound too large by about this share of the terms it is made of.
 ROUNDING = 1e-10
@@ -64,6 +67,33 @@ def spread_bound(gram: Array, prior: Array, largest_variance: float) -> float:
     # Subtracting what rounding may have added only lowers the bound.
     spare = ROUNDING * (mean + nuclear**2 / largest_variance + own)
     return mean + nuclear**2 / largest_variance - own - spare
+
+
+def structured_bound(workload: Workload, epsilon: float) -> float:
+    """The bound on the mean variance over all cells of any domain, however large.
+
+    The nuclear norm is bounded from below through the factors of the queries, as it is for plans
+    with a trusted collector; for plain tables that is exact.
+    """
+    schema = workload.schema
+    mean = own = 0.0
+    for query in workload:
+        at_mean, square = _mean_and_square(query)
+        mean, own = mean + query.weight * at_mean, own + query.weight * square
+    # The bound for replaced records at cost one is 2 n/(n − 1) times the squared nuclear norm.
+    centred = total_variance_bound(prepare(workload), {}, 1.0, "replace")
+    nuclear = centred * float(Fraction(schema.size - 1, 2 * schema.size))
+    return mean + nuclear / sinh(epsilon / 2) ** 2 - own - ROUNDING * (mean + own)
+
+
+def _mean_and_square(query: Query) -> tuple[float, float]:
+    """‖W 1/n‖² and ‖W‖²/n of one query, n the cells of its own attributes."""
+    if query.joint is not None:
+        cells = query.joint.shape[1]
+        return float((query.joint.mean(axis=1) ** 2).sum()), float((query.joint**2).sum() / cells)
+    grams = [matrix.gram() for matrix in query.matrices()]
+    means = [float(g.mean()) for g in grams]
+    return prod(means), prod(float(np.trace(g)) / len(g) for g in grams)
 
 
 def _centred(gram: Array, prior: Array) -> tuple[Array, float]:

@@ -62,8 +62,10 @@ class Descent:
         gradient = here.slope.gradient
         z_gradient = lower_slope(gradient, here.strategy, here.lower, self.ratio)
         types = here.strategy.shape[1]
-        moved = here.lower - (length / (types * self.ratio)) * z_gradient
-        lower = feasible(xp.clip(moved, 0.0, 1.0), self.ratio)
+        moved = xp.clip(here.lower - (length / (types * self.ratio)) * z_gradient, 0.0, 1.0)
+        if not bool(xp.any(moved > 0)):  # no row would be left
+            return None
+        lower = feasible(moved, self.ratio)
         kept = lower > NEGLIGIBLE / lower.shape[0]
         target = here.strategy - length * gradient
         if not bool(xp.all(kept)):

@@ -7,7 +7,7 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.local.additive import AdditiveStrategy
 from noiseplan.local.devices import ShiftRandomizer, SubsetRandomizer, TableRandomizer
-from noiseplan.local.integers import high_chance, rounded_shares, rounded_table
+from noiseplan.local.integers import high_chance, rounded_shares
 from noiseplan.local.randomizer import Randomizer
 from noiseplan.local.shifts import ShiftStrategy
 from noiseplan.local.strategy import Strategy, TableStrategy
@@ -30,8 +30,9 @@ def make_randomizer(types: Types, strategy: Strategy) -> Randomizer:
 def _made(types: Types, strategy: Strategy) -> Randomizer:
     cells = types.kind if types.merged else None
     if isinstance(strategy, TableStrategy):
-        table = rounded_table(strategy.chances, strategy.epsilon)
-        return TableRandomizer(types.schema, cells, table)
+        rounded = strategy if strategy.table is not None else strategy.rounded()
+        assert rounded.table is not None
+        return TableRandomizer(types.schema, cells, rounded.table)
     if isinstance(strategy, ShiftStrategy):
         n = strategy.types
         sizes = strategy.patterns.sum(axis=1).tolist()

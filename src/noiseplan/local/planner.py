@@ -13,7 +13,14 @@ import numpy as np
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.local.bounds import lower_bound
 from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.portfolio import CLASSICAL, Found, Task, best_strategy, named_classical
+from noiseplan.local.portfolio import (
+    CLASSICAL,
+    Found,
+    Task,
+    best_strategy,
+    named_classical,
+    rounded,
+)
 from noiseplan.local.splitplan import SplitPlan
 from noiseplan.local.types import MOST_CELLS, Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
@@ -104,11 +111,13 @@ def plan(
 
 
 def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
-    if mechanism != "auto":
-        return Found(CLASSICAL[mechanism](task, **options))
-    if options:
+    if mechanism == "auto" and options:
         raise PlanError(f"options {sorted(options)} belong to a mechanism: name it, mechanism=...")
-    return best_strategy(task)
+    try:
+        chosen = None if mechanism == "auto" else CLASSICAL[mechanism](task, **options)
+    except TypeError as error:
+        raise PlanError(f"mechanism {mechanism!r} takes other options: {error}") from None
+    return best_strategy(task) if chosen is None else Found(rounded(chosen))
 
 
 def one_thread(cells: int) -> AbstractContextManager[Any]:

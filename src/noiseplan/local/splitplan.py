@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.local.bounds import row_variance, spread_bound
+from noiseplan.local.bounds import row_variance, spread_bound, structured_bound
 from noiseplan.local.tables import Part, SplitReconstruction, query_gram
 from noiseplan.local.types import weighted_rows
 from noiseplan.matrices.base import Array
@@ -76,9 +76,12 @@ class SplitPlan:
     def lower_bound(self) -> float:
         """No unbiased ε-private mechanism has a smaller mean variance, split or not.
 
-        Each table's queries are bounded as if all users reported on it alone; queries answered by
-        several tables are counted for the first one only.
+        The larger of two bounds: over the whole domain through the queries' factors, and the sum of
+        those of each table's queries as if all users reported on it alone.
         """
+        return max(structured_bound(self.workload, self.epsilon), self._sum_of_bounds())
+
+    def _sum_of_bounds(self) -> float:
         total = 0.0
         left = list(self.workload)
         for part in self.parts:

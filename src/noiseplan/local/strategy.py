@@ -18,7 +18,7 @@ McKenna et al. (2020), Theorems 3.4 and 3.10.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log
 from typing import final
@@ -27,6 +27,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.integers import WHOLE, rounded_table
 from noiseplan.matrices.base import Array
 
 # Eigenvalues of the information matrix below this share of the largest are rounding.
@@ -128,9 +129,15 @@ class TableStrategy(Strategy):
     epsilon: float
     prior: Array
     name: str = "table"
+    table: IntArray | None = None  # the chances as integers out of 2⁶², once they are rounded
 
     def __post_init__(self) -> None:
         check_strategy(self.chances, self.epsilon)
+
+    def rounded(self) -> TableStrategy:
+        """The strategy that devices will really draw from."""
+        table = rounded_table(self.chances, self.epsilon)
+        return replace(self, chances=table / WHOLE, table=table)
 
     @classmethod
     def of(

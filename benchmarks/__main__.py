@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import (
+    adaptive,
     at_scale,
+    counting,
     default,
     importing,
     ledger,
@@ -44,6 +46,8 @@ GROUPS: Final = {
     "small": Group("The exact optimum, and exact errors", small_domains.tables),
     "selection": Group("Speed of planning", selection.tables),
     "scale": Group("Releases at scale", at_scale.tables),
+    "counting": Group("Counting", counting.tables),
+    "adaptive": Group("Adaptive releases", adaptive.tables),
     "noise": Group("Exact discrete noise", noise_speed.tables),
     "ledger": Group("The ledger under stress", ledger.tables),
     "import": Group("Importing", importing.tables),

@@ -89,7 +89,8 @@ class Counter:
             return
         for name, size, codes in zip(self._used, self._sizes, columns, strict=True):
             # Asked here because numba would write beyond its counters.
-            if records and not 0 <= int(codes.min()) <= int(codes.max()) < size:
+            lowest = 0 if codes.dtype.kind == "u" else int(codes.min(initial=0))
+            if lowest < 0 or int(codes.max(initial=0)) >= size:
                 raise DataError(f"column {self._names[name]!r}: codes outside 0 to {size - 1}.")
         while first < records:
             room = self._gathered.shape[1] - self._filled

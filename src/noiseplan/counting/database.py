@@ -35,8 +35,6 @@ def stream_from_file(
     CSV is read as text, so that a code such as ``007`` keeps its zeros, and each text is then
     taken for the label it spells.
     """
-    import duckdb
-
     name = os.fspath(path)
     spelled = _suffix(name) not in _PARQUET
     wanted = [*schema.names, *([people.column] if people is not None else [])]
@@ -48,10 +46,10 @@ def stream_from_file(
         return connection.read_parquet(name, union_by_name=True)
 
     def blocks() -> Iterator[Block]:
-        with duckdb.connect() as connection, _refusals(name):
+        with _connection() as connection, _refusals(name):
             yield from _blocks(lambda: read(connection), schema, people, spelled, name)
 
-    with duckdb.connect() as connection, _refusals(name):
+    with _connection() as connection, _refusals(name):
         _check_columns(read(connection), schema, people, spelled)
     return Stream(schema, blocks, max_rows=People.most(people))
 
@@ -74,6 +72,15 @@ def stream_from_relation(
     with _refusals("the relation"):
         _check_columns(relation, schema, people)
     return Stream(schema, blocks, max_rows=People.most(people))
+
+
+@contextmanager
+def _connection() -> Iterator[DuckDBPyConnection]:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")  # it would write to standard output
+        yield connection
 
 
 @contextmanager
@@ -162,9 +169,9 @@ def _blocks(
         for block in batches:
             refusals.rows += len(block[0])
             for column, found in zip(columns, block, strict=False):
-                unknown = found == column.refused if column.refused is not None else found[:0]
-                if unknown.any():
-                    refusals.note(column.name, int(unknown.sum()))
+                # The largest code is found faster than the places of one.
+                if column.refused is not None and found.max(initial=0) == column.refused:
+                    refusals.note(column.name, int((found == column.refused).sum()))
             if people is not None:
                 choice = block.pop()
                 nobody += int((choice == _NOBODY).sum())

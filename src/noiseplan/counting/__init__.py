@@ -1,4 +1,4 @@
-"""Counting: tables of counts from files, frames, relations, arrays and ready-made counts."""
+"""Counting: tables of counts from files, frames, databases, Spark, arrays and counts."""
 
 from noiseplan.counting.projectable import Countable, Counts, Projectable
 from noiseplan.counting.records import Records

@@ -1,4 +1,4 @@
-"""One door for data: a path, a frame, a relation, arrays or counts, opened for counting."""
+"""One door for data: files, frames, databases, Spark, arrays or counts, opened for counting."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
 _ACCEPTED = (
-    "a path to CSV or Parquet, a pandas, Polars or PyArrow frame, a DuckDB relation, a mapping "
-    "from names to arrays, a NumPy structured array, a 2-D integer array of codes, counts of "
-    "shape schema.shape, or CountTensor(schema, counts)"
+    "a path to CSV or Parquet, a pandas, Polars or PyArrow frame, a DuckDB relation, an Ibis table, "
+    "a Spark DataFrame, a mapping from names to arrays, a NumPy structured array, a 2-D integer "
+    "array of codes, counts of shape schema.shape, or CountTensor(schema, counts)"
 )
 
 
@@ -39,8 +39,9 @@ def open_source(
         One of:
 
         - a path (``str`` or ``Path``, globs too) to CSV with a header line, or to Parquet;
-        - a pandas, Polars (eager or lazy) or PyArrow frame, or another that narwhals knows;
-        - a DuckDB relation;
+        - a pandas, Polars (eager or lazy) or PyArrow frame, or another that narwhals knows; a
+          PyArrow reader or dataset;
+        - a DuckDB relation, an Ibis table of any database, or a Spark DataFrame;
         - a mapping from names to 1-D arrays, or a NumPy structured array;
         - a 2-D integer array of *codes*, a row per record and a column per attribute;
         - an array of *counts* of shape ``schema.shape``. With two attributes a 2-D array is always

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +23,7 @@ from noiseplan.counting import CountTensor
 from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.plan import Plan
+from noiseplan.privacy.people import person_cost
 from noiseplan.release import release as release_module
 from oracles import blue_covariance, cost_of, flat, probe
 
@@ -210,7 +212,7 @@ ASKED = nz.Query(SCHEMA, ["age", "sex"])
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_the_chosen_release_has_the_plans_law(noise: str) -> None:
-    runs = 500
+    runs = 300
     choice = nz.adaptive([plan(1, noise=noise), plan(2, noise=noise)])
 
     def adaptively(seed: int) -> np.ndarray:
@@ -270,7 +272,7 @@ def test_continuous_noise_has_the_same_distribution_function() -> None:
     """One cell, standardised: Kolmogorov's distance to the normal law, limit 1e-7 by chance."""
     from scipy.special import ndtr
 
-    choice, runs = nz.adaptive([plan(1), plan(2)]), 800
+    choice, runs = nz.adaptive([plan(1), plan(2)]), 400
     query = nz.Query(SCHEMA, {"age": nz.Custom([[1, 0, 0, 0]]), "sex": nz.Custom([[1, 0]])})
     truth = float((query.dense() @ COUNTS.ravel())[0])
     error = float(choice.plans[1].std_error(query)[0])
@@ -526,3 +528,51 @@ def test_large_plans_on_different_rows_are_refused_with_the_way_out() -> None:
     counts = np.random.default_rng(0).integers(0, 9, size=(40, 40))
     release = choice.look(CountTensor(schema, counts), seed=1).choose(plans[1])
     assert release.plan is choice.plans[1]
+
+
+def for_persons(made: Plan, rows: int) -> Plan:
+    """The same measurements, priced for persons of so many records."""
+    cost = person_cost(made.privacy.pcost, rows)
+    return replace(made, max_rows=rows, privacy=replace(made.privacy, pcost=cost))
+
+
+def test_persons_of_several_records_are_priced_as_in_the_plans(measured_plans: list[Plan]) -> None:
+    plans = [for_persons(plan(k, noise="discrete"), 3) for k in (1, 2)]
+    choice = nz.adaptive(plans)
+    record = nz.adaptive([plan(k, noise="discrete") for k in (1, 2)]).common.privacy.pcost
+    assert choice.common.max_rows == 3
+    assert choice.common.privacy.pcost == pytest.approx(9 * record, rel=1e-9)
+    choice.look(data(), seed=1).choose(1)
+    look, rest = map(Measured.of, measured_plans)
+    both = Measured(look.rows + rest.rows, look.sigma2 + rest.sigma2)
+    paid = sum(Fraction(p.privacy.pcost) for p in measured_plans)
+    assert 9 * 2 * both.rho("add-remove") <= paid * (1 + Fraction(1, 10**12))
+    assert paid <= Fraction(plans[1].privacy.pcost)
+    left = plans[1].given(plans[0].release(data(), seed=1))
+    assert left.privacy.pcost == pytest.approx(
+        9 * plan(2, noise="discrete").given(plan(1, noise="discrete").release(data())).privacy.pcost
+    )
+    with pytest.raises(nz.NoiseplanError, match="persons of 1 and 3 records"):
+        nz.adaptive([plan(1, noise="discrete"), plans[1]])
+    rebased = nz.adaptive(plans, common_rows=True)
+    for ours, theirs in zip(rebased.plans, plans, strict=True):
+        assert ours.max_rows == 3
+        assert theirs.privacy.pcost * (1 - 1e-9) <= ours.privacy.pcost <= theirs.privacy.pcost
+
+
+def test_other_noise_is_refused() -> None:
+    plans = [replace(plan(k), noise="laplace") for k in (1, 2)]
+    with pytest.raises(nz.NoiseplanError, match="for Gaussian noise"):
+        nz.adaptive(plans)
+    laplace = replace(plan(1).release(data(), seed=1), plan=plans[0])
+    with pytest.raises(nz.NoiseplanError, match="different noise"):
+        plan(2).given(laplace)
+
+
+def test_plans_of_a_loss_of_ones_own_keep_their_rows() -> None:
+    own = nz.plan(
+        nz.Workload.marginals(SCHEMA, k=1), budget=nz.zCDP(0.5), objective=nz.ConvexLoss(np.sum)
+    )
+    with pytest.raises(nz.NoiseplanError, match="cannot be planned on common rows"):
+        nz.adaptive([own, plan(2)], common_rows=True)
+    assert nz.adaptive([own, plan(2)]).common.privacy.pcost > 0

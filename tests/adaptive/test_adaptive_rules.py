@@ -7,7 +7,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.choosing import ConfidenceRegion, Posterior, Recommendation, SignalToNoise
-from noiseplan.choosing.cells import estimates, variances
+from noiseplan.choosing.cells import estimates, require_all, variances
 from noiseplan.choosing.regions import Region
 from noiseplan.counting import CountTensor
 from noiseplan.planning.plan import Plan
@@ -42,6 +42,15 @@ def test_rows_in_bulk_are_those_one_by_one(planner: str) -> None:
     )
     one_by_one = np.concatenate([release.answer(q).estimate for q in workload])
     assert np.allclose(estimates(release, workload), one_by_one)
+
+
+def test_a_query_that_one_of_many_cannot_answer_is_noticed() -> None:
+    schema = nz.Schema.from_sizes({"x": 3, "y": 3, "z": 3})
+    pairs = nz.Workload([nz.Query(schema, list(n)) for n in ("xy", "xz", "yz")])
+    some = nz.plan(pairs.subset([0, 1]) + nz.Query(schema, ["z"]), budget=nz.zCDP(0.5))
+    require_all(some.mechanism, pairs.subset([0, 1]))
+    with pytest.raises(nz.NoiseplanError, match="'y × z'"):
+        require_all(some.mechanism, pairs)
 
 
 # ---------------------------------------------------------------------- signal to noise

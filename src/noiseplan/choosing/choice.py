@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from noiseplan.choosing.describing import Union, described, guarantee_of
+from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import ByMatrices, ByPrecisions, Family, family_for
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.plan import Plan
-from noiseplan.privacy import Guarantee, Law
+from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
 from noiseplan.queries import Workload
 
@@ -87,18 +87,18 @@ class Choice:
                 "the plans have nothing in common: whatever is looked at first would be wasted on "
                 "some of them. Choose between them without data, or plan queries that overlap"
             )
-        law: Law = "zcdp" if integer else "gaussian"
         asked = Union.of(plans)
-        stated = guarantee_of(common, asked, law, plans[0].privacy.neighbours)
+        stated = guarantee_of(common, asked, plans[0])
         # It is below every plan, and so is its cost, whatever was rounded up on the way.
         cheapest = min(plan.privacy.pcost for plan in plans)
-        privacy = Guarantee(min(stated.pcost, cheapest), law, stated.neighbours)
+        privacy = replace(stated, pcost=min(stated.pcost, cheapest))
         shares = sorted({_percent(privacy.pcost / plan.privacy.pcost) for plan in plans})
         plan = described(
             asked, common, privacy,
             objective=f"none: what {len(plans)} plans have in common, {' to '.join(shares)} of "
                       f"their privacy cost",
-            planner="common", noise=plans[0].noise, span=_span(family, mechanisms, sequential),
+            planner="common", noise=plans[0].noise, max_rows=plans[0].max_rows,
+            span=_span(family, mechanisms, sequential),
         )  # fmt: skip
         return cls(tuple(plans), plan, family, sequential, tuple(originals or plans))
 
@@ -226,17 +226,6 @@ def _checked(plans: object) -> tuple[Plan, ...]:
                         f"found {plans!r}")  # fmt: skip
     if len({id(plan) for plan in listed}) < len(listed):
         raise PlanError("the same plan is there twice: give different ones")
-    first = listed[0]
     for plan in listed:
-        if plan.workload.schema != first.workload.schema:
-            raise PlanError("the plans are about different schemas: plan all of them over one")
-        if plan.noise not in ("discrete", "gaussian"):
-            raise PlanError(f"a plan with the noise {plan.noise!r} was measured already: its "
-                            f"release is what plan.given(release) starts from")  # fmt: skip
-        if plan.noise != first.noise:
-            raise PlanError(f"the plans have different noise, {first.noise!r} and {plan.noise!r}: "
-                            f"plan all with the same noise=")  # fmt: skip
-        if plan.privacy.neighbours != first.privacy.neighbours:
-            raise PlanError("the plans protect different neighbours: plan all with the same "
-                            "neighbours=")  # fmt: skip
+        require_alike(plan, listed[0])
     return listed

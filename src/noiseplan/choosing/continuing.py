@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from noiseplan.choosing.describing import Union, described, guarantee_of
+from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import Family, family_for
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.plan import Plan
-from noiseplan.privacy import Guarantee, Law
+from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query
 from noiseplan.release.release import Release, make_release
@@ -68,13 +68,8 @@ class Continuation:
         if not isinstance(earlier, Release):
             raise PlanError(f"given() takes an earlier release of the same data, "
                             f"found {type(earlier).__name__}")  # fmt: skip
-        if plan.workload.schema != earlier.plan.workload.schema:
-            raise PlanError("the earlier release is about another schema than the plan")
-        if plan.noise not in ("discrete", "gaussian"):
-            raise PlanError(f"a plan with the noise {plan.noise!r} was measured already")
+        require_alike(plan, earlier.plan)
         neighbours = plan.privacy.neighbours
-        if earlier.plan.privacy.neighbours != neighbours:
-            raise PlanError("the plan and the earlier release protect different neighbours")
         discrete = plan.noise == "discrete"
         family = family_for([plan.mechanism, earlier.plan.mechanism], neighbours, discrete)
         mechanism = family.rest(
@@ -82,8 +77,7 @@ class Continuation:
         )
         if mechanism is None:
             return cls(plan, earlier, None, family)
-        law: Law = "zcdp" if discrete else "gaussian"
-        privacy = guarantee_of(mechanism, Union.of([plan]), law, neighbours)
+        privacy = guarantee_of(mechanism, Union.of([plan]), plan)
         return cls(plan, earlier, replace(plan, mechanism=mechanism, privacy=privacy), family)
 
     @property
@@ -131,7 +125,7 @@ class Continuation:
         asked = Union.of([self.earlier.plan, self.plan])
         plan = described(
             asked, united, self.total, objective="none: what several releases tell together",
-            planner=COMBINED, noise=COMBINED,
+            planner=COMBINED, noise=COMBINED, max_rows=self.plan.max_rows,
         )  # fmt: skip
         return completed(self.family, plan, parts)
 

@@ -30,6 +30,7 @@ from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.optimality import Stated
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee, Law, Neighbours
+from noiseplan.privacy.people import person_cost
 from noiseplan.privacy.rounding import product_up
 from noiseplan.queries import Query, Workload
 from noiseplan.queries.columns import QueryColumns, joined, merged
@@ -38,6 +39,7 @@ from noiseplan.queries.columns import QueryColumns, joined, merged
 LISTED = 1000
 # Noise of which a design's kinds are known to be alike; other plans hold measurements made before.
 PLANNED = ("discrete", "gaussian")
+MADE = ("combined", "given")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +111,7 @@ def described(
     objective: str,
     planner: str,
     noise: str,
+    max_rows: int,
     span: Mechanism | None = None,
 ) -> Plan:
     """A mechanism as a plan for all that it answers of what is asked.
@@ -129,6 +132,7 @@ def described(
         figures=RowFigures(answered.design, mechanism),
         optimality=Stated(0.0, proved=False),
         seconds=0.0,
+        max_rows=max_rows,
     )
 
 
@@ -148,17 +152,24 @@ def _measured(mechanism: Mechanism) -> Union:
     return Union(Workload(tables), np.arange(1.0, len(tables) + 1.0))
 
 
-def guarantee_of(mechanism: Mechanism, asked: Union, law: Law, neighbours: Neighbours) -> Guarantee:
+def guarantee_of(mechanism: Mechanism, asked: Union, like: Plan) -> Guarantee:
     """What a mechanism costs, recomputed from what it measures and rounded up.
 
-    All sets of attributes that it measures occur in queries that are asked.
+    All sets of attributes that it measures occur in queries that are asked. Noise, neighbours and
+    records of a person are as in the plan `like`.
     """
+    law: Law = "zcdp" if like.noise == "discrete" else "gaussian"
+    cost = _record_cost(mechanism, asked, like.privacy.neighbours)
+    return Guarantee(person_cost(cost, like.max_rows), law, like.privacy.neighbours)
+
+
+def _record_cost(mechanism: Mechanism, asked: Union, neighbours: Neighbours) -> float:
     if isinstance(mechanism, DenseMechanism):
-        return Guarantee(stated_cost(mechanism), law, neighbours)
+        return stated_cost(mechanism)
     assert isinstance(mechanism, ResidualMechanism)
     sigma2, bases = _noise_of_types(asked.design, mechanism)
     cost = spend(privacy_rows(asked.design, bases, neighbours), sigma2)
-    return Guarantee(product_up(cost, 1 + margin(len(sigma2))), law, neighbours)
+    return product_up(cost, 1 + margin(len(sigma2)))
 
 
 def _noise_of_types(design: Design, mechanism: ResidualMechanism) -> tuple[Array, dict[int, Basis]]:
@@ -191,3 +202,28 @@ def _example(design: Design, subset: IntArray) -> list[int]:
         found.append(int(design.roles.roles[role].members[taken.get(role, 0)]))
         taken[role] = taken.get(role, 0) + 1
     return sorted(found)
+
+
+def require_alike(plan: Plan, other: Plan) -> None:
+    """Refuse plans that nothing can be compared of: other noise, neighbours, persons, schemas."""
+    if plan.noise not in PLANNED:
+        raise PlanError(
+            f"what plans have in common is found for Gaussian noise, and one has the noise "
+            f"{plan.noise!r}; a plan of what was measured already is not measured again"
+        )
+    if plan.workload.schema != other.workload.schema:
+        raise PlanError("the plans are about different schemas: plan all of them over one")
+    if other.noise not in (plan.noise, *MADE):
+        raise PlanError(
+            f"the plans have different noise, {other.noise!r} and {plan.noise!r}: plan all with "
+            f"the same noise="
+        )
+    if plan.privacy.neighbours != other.privacy.neighbours:
+        raise PlanError(
+            "the plans protect different neighbours: plan all with the same neighbours="
+        )
+    if plan.max_rows != other.max_rows:
+        raise PlanError(
+            f"the plans are priced for persons of {other.max_rows} and {plan.max_rows} records: "
+            f"plan all for the same"
+        )

@@ -51,7 +51,9 @@ class Circumstances:
 
     def release(self, plan: Plan, what: str) -> Release:
         """Charge, count and measure."""
-        purpose = f"{self.purpose}: {what}" if self.purpose else what
+        purpose = self.purpose
+        if self.ledger is not None:
+            purpose = f"{purpose}: {what}" if purpose else what
         return make_release(
             plan, self.source, self._own_seed(), self.ledger, self.dataset, purpose,
             self.randomness,
@@ -101,11 +103,13 @@ class Look:
         """A table as a tidy frame; see `Release.table`."""
         return self.release.table(*attributes, level=level, simultaneous=simultaneous, frame=frame)
 
-    def answer(self, query: Query, *, level: float = 0.95, simultaneous: bool = False) -> Answer:
+    def answer(
+        self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
+    ) -> Answer:
         """The answer to a query that all plans can answer; see `Release.answer`."""
         return self.release.answer(query, level=level, simultaneous=simultaneous)
 
-    def variance(self, query: Query) -> Array:
+    def variance(self, query: Query | str) -> Array:
         """The exact variance of every row."""
         return self.release.variance(query)
 

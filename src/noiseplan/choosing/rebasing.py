@@ -21,7 +21,6 @@ from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.integers import to_integers
 from noiseplan.planning.making import make_residual
 from noiseplan.planning.objectives import (
-    Objective,
     PNormVariance,
     TotalVariance,
     WorstVariance,
@@ -31,6 +30,7 @@ from noiseplan.planning.optimality import Stated
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.solve import Solution, share_given_bases
 from noiseplan.planning.threads import one_thread
+from noiseplan.privacy.people import person_cost, record_cost
 from noiseplan.queries import Workload
 from noiseplan.queries.columns import joined
 
@@ -49,7 +49,7 @@ def on_common_rows(plans: Sequence[Plan]) -> tuple[Plan, ...]:
         rows = optimise_total(together.design)
         solutions = [
             share_given_bases(
-                together.of_plan(k), rows, plan.objective, plan.privacy.pcost,
+                together.of_plan(k), rows, plan.objective, _cost(plan),
                 plan.privacy.neighbours,
             )
             for k, plan in enumerate(plans)
@@ -106,23 +106,27 @@ def _value(plan: Plan) -> float:
     return float(_priorities(plan) @ plan.type_variances[types]) or 1.0
 
 
+def _cost(plan: Plan) -> float:
+    """What one record may cost, for the plan to cost a person what it does."""
+    return record_cost(plan.privacy.pcost, plan.max_rows)
+
+
 def _bits(together: Together, plans: Sequence[Plan], solutions: Sequence[Solution]) -> int:
     return max(
         to_integers(
-            together.of_plan(k), solution, plan.objective, plan.privacy.neighbours,
-            plan.privacy.pcost,
+            together.of_plan(k), solution, plan.objective, plan.privacy.neighbours, _cost(plan),
         ).bits
         for k, (plan, solution) in enumerate(zip(plans, solutions, strict=True))
     )  # fmt: skip
 
 
 def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: int) -> Plan:
-    objective: Objective = plan.objective
     made = make_residual(
-        together.of_plan(k), solution, objective, plan.privacy.neighbours, plan.privacy.pcost,
+        together.of_plan(k), solution, plan.objective, plan.privacy.neighbours, _cost(plan),
         plan.noise, least=False, bits=(bits,),
     )  # fmt: skip
-    if made.privacy.pcost > plan.privacy.pcost:  # fail closed
+    privacy = replace(made.privacy, pcost=person_cost(made.privacy.pcost, plan.max_rows))
+    if privacy.pcost > plan.privacy.pcost:  # fail closed
         raise PlanError("a plan on common rows would cost more than on its own: this is a bug")
     design = prepare(plan.workload, together.kinds(k))
     for number in np.unique(design.roles.type_of_query, return_index=True)[1]:
@@ -130,7 +134,7 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
     return replace(
         plan,
         mechanism=made.mechanism,
-        privacy=made.privacy,
+        privacy=privacy,
         planner="residual",
         rounding_loss=made.loss,
         design=design,

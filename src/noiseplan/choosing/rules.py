@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noiseplan.choosing.carriers import cost_of
-from noiseplan.choosing.cells import estimates, variances
+from noiseplan.choosing.cells import estimates, require_all, variances
 from noiseplan.choosing.look import Look
 from noiseplan.choosing.regions import Region
 from noiseplan.errors import PlanError, UnanswerableError
@@ -157,10 +157,8 @@ class SignalToNoise(DecisionRule):
 
 
 def _require_nested(plan: Plan, cells: Workload) -> None:
-    """Judged by one query of each type: the rest follow from the symmetry of the plans."""
     try:
-        for query in cells if len(cells) <= 100 else (cells.query(0), cells.query(len(cells) - 1)):
-            plan.mechanism.require(query)
+        require_all(plan.mechanism, cells)
     except UnanswerableError as error:
         raise PlanError(
             f"the plans are not nested, or not given from the coarsest to the finest: {error}. "

@@ -62,36 +62,57 @@ def plan_orbits(
     advance: Callable[[int], None] = lambda steps: None,
 ) -> ShiftStrategy:
     """The best strategy of shifted patterns found for a Gram matrix that shifts leave alike."""
-    ratio, types = exp(epsilon), group.size
-    asked = group.eigenvalues(gram)
-    uniform = np.full(types, 1 / types)
-    shapes = _first_shapes(group, gram, asked, epsilon, effort.patterns, rng)
+    search = _Search(group, group.eigenvalues(gram), exp(epsilon), effort, rng)
+    shapes = search.unlike(_first_shapes(group, gram, epsilon, effort.patterns, rng))
     chances = np.full(len(shapes), 1 / len(shapes))
-    every = all_shapes(types) if types <= EXHAUSTIVE else None
-    for r in range(effort.rounds):
-        mixture = best_mixture(power(group, shapes, ratio), asked, chances)
+    for _ in range(effort.rounds):
+        mixture = search.mixture(shapes, chances)
         advance(1)
         kept = np.argsort(-mixture.chances)[: effort.patterns]
         kept = kept[mixture.chances[kept] > NEGLIGIBLE]
-        shapes, chances = shapes[kept], mixture.chances[kept]
-        if r == effort.rounds - 1:
-            break
-        # n pᵀMp/σ² is what a pattern is worth; it helps if that exceeds the value.
-        curvature = group.back(mixture.worth.astype(complex)[None, :])[0][group.differences]
-        prices = np.full(types, mixture.value / types)
-        fresh = rng.random((effort.climbs, types)) < 1 / (ratio + 1)
-        near = climb(shapes, curvature, prices, uniform, ratio, SHORT_CLIMB)
-        far = climb(fresh, curvature, prices, uniform, ratio, types)
-        found, gains = np.vstack([near[0], far[0]]), np.append(near[1], far[1])
-        if every is not None:
-            priced = gains_of(every, curvature, prices, uniform, ratio)
-            found, gains = np.vstack([found, every]), np.append(gains, priced)
-        new = _different(found, gains / mixture.value)[: effort.patterns]
+        shapes, chances = shapes[kept], mixture.chances[kept] / mixture.chances[kept].sum()
+        new = search.helpful(shapes, mixture)
         if not len(new):
             break
         shapes = np.vstack([shapes, new])
-        chances = np.append(0.9 * chances / chances.sum(), np.full(len(new), 0.1 / len(new)))
-    return ShiftStrategy(group, shapes, chances / chances.sum(), epsilon, "optimized shifts")
+        chances = np.append(0.9 * chances, np.full(len(new), 0.1 / len(new)))
+    shapes, chances = shapes[: effort.patterns], chances[: effort.patterns]
+    chances = search.mixture(shapes, chances / chances.sum()).chances
+    used = chances > NEGLIGIBLE
+    weights = chances[used] / chances[used].sum()
+    return ShiftStrategy(group, shapes[used], weights, epsilon, "optimized shifts")
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    group: Group
+    asked: Array  # eigenvalues of G
+    ratio: float
+    effort: OrbitEffort
+    rng: np.random.Generator
+
+    def mixture(self, shapes: Bits, start: Array) -> Mixture:
+        return best_mixture(power(self.group, shapes, self.ratio), self.asked, start)
+
+    def unlike(self, shapes: Bits) -> Bits:
+        """One shape of each spectrum: shifts of a shape have the same."""
+        spectra = np.round(power(self.group, shapes, self.ratio), 9)
+        return shapes[np.sort(np.unique(spectra, axis=0, return_index=True)[1])]
+
+    def helpful(self, shapes: Bits, mixture: Mixture) -> Bits:
+        """Shapes worth more than the value: n pᵀMp/σ² > L, M with the eigenvalues g/λ²."""
+        types = self.group.size
+        kernel = self.group.back(mixture.worth.astype(complex)[None, :])[0]
+        prices = np.full(types, mixture.value / types)
+        problem = kernel[self.group.differences], prices, np.full(types, 1 / types), self.ratio
+        fresh = self.rng.random((self.effort.climbs, types)) < 1 / (self.ratio + 1)
+        climbed = climb(shapes, *problem, SHORT_CLIMB), climb(fresh, *problem, types)
+        found = np.vstack([pair[0] for pair in climbed])
+        gains = np.concatenate([pair[1] for pair in climbed])
+        if types <= EXHAUSTIVE:
+            every = all_shapes(types)
+            found, gains = np.vstack([found, every]), np.append(gains, gains_of(every, *problem))
+        return _different(found, gains / mixture.value)[: self.effort.patterns]
 
 
 def _different(shapes: Bits, gains: Array) -> Bits:
@@ -101,12 +122,7 @@ def _different(shapes: Bits, gains: Array) -> Bits:
 
 
 def _first_shapes(
-    group: Group,
-    gram: Array,
-    asked: Array,
-    epsilon: float,
-    count: int,
-    rng: np.random.Generator,
+    group: Group, gram: Array, epsilon: float, count: int, rng: np.random.Generator
 ) -> Bits:
     """Shapes drawn for the workload, some without regard to it, and the characters it asks about.
 
@@ -116,7 +132,7 @@ def _first_shapes(
     some = rng.random((count // 4 + 2, types)) < 1 / (exp(epsilon) + 1)
     shapes = [drawn(gram, np.full(types, 1 / types), epsilon, count, rng), some]
     if set(group.shape) == {2}:
-        chosen = np.flatnonzero(asked[1:]) + 1
+        chosen = np.flatnonzero(group.eigenvalues(gram)[1:]) + 1
         shapes.append(sylvester(types)[chosen] > 0)
     return np.vstack(shapes)
 

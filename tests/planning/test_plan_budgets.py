@@ -77,6 +77,6 @@ def test_every_plan_stays_within_its_budget(workload: nz.Workload) -> None:
         assert np.diagonal(plan.cost_matrix()).max() <= 2 * float(rho)
 
 
-def test_pure_dp_is_out_of_reach(workload: nz.Workload) -> None:
+def test_pure_dp_is_out_of_reach_of_gaussian_noise(workload: nz.Workload) -> None:
     with pytest.raises(BudgetError, match=r"PureDP.*Gaussian"):
-        nz.plan(workload, budget=nz.PureDP(1.0))
+        nz.plan(workload, budget=nz.PureDP(1.0), noise="gaussian")

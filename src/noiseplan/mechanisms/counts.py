@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError
-from noiseplan.matrices import CentringMatrix, Matrix, kronecker_apply
+from noiseplan.matrices import CentringMatrix, IdentityMatrix, Matrix, kronecker_apply
 from noiseplan.matrices.base import Array
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
@@ -28,9 +28,13 @@ def batch_last(counts: NDArray[np.number]) -> Array:
 
 def largest_entry(rows: Sequence[Array | Matrix]) -> int:
     """∏ max |U_i|: the most one record can change a number of (⊗U_i)x."""
-    return prod(
-        u.shape[1] if isinstance(u, Matrix) else int(np.abs(u).max(initial=0)) for u in rows
-    )
+    return prod(_largest(u) for u in rows)
+
+
+def _largest(u: Array | Matrix) -> int:
+    if isinstance(u, IdentityMatrix):
+        return 1
+    return u.shape[1] if isinstance(u, Matrix) else int(np.abs(u).max(initial=0))
 
 
 def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]) -> IntArray:
@@ -56,6 +60,8 @@ def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]
         )
     exact = np.moveaxis(counts.astype(np.int64), 0, -1)
     for axis, u in enumerate(rows):
+        if isinstance(u, IdentityMatrix):
+            continue
         first = np.moveaxis(exact, axis, 0)
         if isinstance(u, CentringMatrix):
             exact = np.moveaxis(u.centred(first), 0, axis)

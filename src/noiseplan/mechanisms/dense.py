@@ -13,7 +13,7 @@ from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.counts import integer_residuals
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
-from noiseplan.noise.moments import discrete_gaussian_variance
+from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -24,13 +24,14 @@ class DenseMechanism:
 
     The cost matrix is AᵀA/σ²; the best linear unbiased estimate of Wx is WA⁺ω with covariance
     σ² WA⁺A⁺ᵀWᵀ, for W in the row space of A. With `integer`, A has integer entries and the noise is
-    discrete.
+    discrete. With a `scale` the noise is Laplace of that scale, and σ² = 2·scale².
     """
 
     schema: Schema
     strategy: Array
     sigma2: float = 1.0
     integer: bool = False
+    scale: float | None = None
 
     @cached_property
     def _inverse(self) -> Array:
@@ -41,6 +42,8 @@ class DenseMechanism:
         """The variance of the noise on a row."""
         if not self.integer:
             return self.sigma2
+        if self.scale is not None:
+            return float(discrete_laplace_variance(np.array([self.scale]))[0])
         return float(discrete_gaussian_variance(np.array([self.sigma2]))[0])
 
     @property
@@ -72,9 +75,11 @@ class DenseMechanism:
         progress(1)
         if self.integer:
             exact = integer_residuals([self.strategy], counts)[:, 0]
-            noise = sample((self.numbers, 1), np.array([self.sigma2]))[:, 0]
+            parameter = self.sigma2 if self.scale is None else self.scale
+            noise = sample((self.numbers, 1), np.array([parameter]))[:, 0]
             return Measurements((exact + noise,))
-        noise = sample((self.numbers,)) * np.sqrt(self.sigma2)
+        size = np.sqrt(self.sigma2) if self.scale is None else self.scale
+        noise = sample((self.numbers,)) * size
         return Measurements((self.strategy @ counts[0] + noise,))
 
     def require(self, query: Query) -> None:

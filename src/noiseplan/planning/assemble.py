@@ -57,13 +57,13 @@ def _expand(design: Design, sigma2: Array) -> tuple[list[IntArray], list[Array]]
         sets.append(np.sort(members[chosen, :k], axis=1))
         noise.append(sigma2[chosen])
     for a in np.flatnonzero(~simple):
-        rows = _placements(design, terms.subset_roles[a])
+        rows = placements(design, terms.subset_roles[a])
         sets.append(rows)
         noise.append(np.full(len(rows), sigma2[a]))
     return sets, noise
 
 
-def _placements(design: Design, subset: IntArray) -> IntArray:
+def placements(design: Design, subset: IntArray) -> IntArray:
     """All attribute sets with these roles (with repetition, padded with −1), ascending rows."""
     chosen, often = np.unique(subset[subset >= 0], return_counts=True)
     groups = []

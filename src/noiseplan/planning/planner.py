@@ -23,11 +23,11 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.products import optimise_product
 from noiseplan.planning.solve import Solution, share_given_bases, solve, type_matrix
 from noiseplan.planning.threads import one_thread
-from noiseplan.privacy import Budget, Neighbours
+from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.queries import Workload
 
 PLANNERS = ("auto", "residual", "residual+", "product", "optimal")
-NOISES = ("discrete", "gaussian")
+NOISES = ("discrete", "gaussian", "laplace")
 DEFAULT_NOISE = "discrete"
 # Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
 CHECKED_TYPES = 1000
@@ -50,8 +50,8 @@ def plan(
     workload
         What is to be answered.
     budget
-        `zCDP(rho)` or `ApproxDP(epsilon, delta)`, or `GDP(mu)` with noise="gaussian": the best
-        error within it.
+        `zCDP(rho)`, `ApproxDP(epsilon, delta)` or `PureDP(epsilon)`, or `GDP(mu)` with
+        noise="gaussian": the best error within it.
     targets
         Variances that must be met, by query name or one for all queries: the least privacy cost
         that meets them. With a budget too, the smallest common scaling of the targets within it.
@@ -60,12 +60,14 @@ def plan(
         `ConvexLoss(function)`.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
-        "product" (one strategy per attribute), "optimal" (one matrix over a small domain).
+        "product" (one strategy per attribute), "optimal" (one matrix over a small domain). For
+        `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload".
     neighbours
         "add-remove" one record, or "replace" one record by another (the total is then exact).
     noise
-        "discrete" (default): exact discrete Gaussian noise on integer measurements. "gaussian":
-        floating-point noise, for simulation; releases made with it say so.
+        "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
+        for `PureDP`. "gaussian", and "laplace" for `PureDP`: floating-point noise, for simulation;
+        releases made with it say so.
 
     Examples
     --------
@@ -80,6 +82,10 @@ def plan(
     _check_arguments(workload, budget, targets, objective, planner, neighbours, noise)
     if targets is not None:
         workload, priorities = _targeted(workload, targets)
+    if isinstance(budget, PureDP) and noise != "gaussian":
+        from noiseplan.planning.pure.planner import plan_pure
+
+        return plan_pure(workload, budget, objective, planner, neighbours, noise, targets)
         objective = WorstVariance()
     else:
         priorities, objective = None, objective or TotalVariance()
@@ -96,7 +102,7 @@ def plan(
     made = explicit or make_residual(design, solution, objective, neighbours, allowed, noise, least)
     if budget is not None and not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.privacy.pcost}, above {budget}: this is a bug")
-    _require_answers(design, made)
+    require_answers(design, made.mechanism)
     return Plan(
         workload=workload,
         mechanism=made.mechanism,
@@ -113,12 +119,16 @@ def plan(
     )
 
 
-def _require_answers(design: Design, made: Made) -> None:
+def _default_noise(budget: object) -> str:
+    return "discrete" if isinstance(budget, PureDP) else DEFAULT_NOISE
+
+
+def require_answers(design: Design, mechanism: Mechanism) -> None:
     """Refuse a plan that cannot answer its own workload, before anything is spent on it."""
     first = np.unique(design.roles.type_of_query, return_index=True)[1]
     step = -(-len(first) // CHECKED_TYPES)
     for number in first[::step]:
-        made.mechanism.require(design.workload.query(int(number)))
+        mechanism.require(design.workload.query(int(number)))
 
 
 def _optimality(
@@ -196,7 +206,8 @@ def _check_arguments(
         )
     if budget is not None and not isinstance(budget, Budget):
         raise BudgetError(
-            f"a budget is zCDP(rho), GDP(mu) or ApproxDP(epsilon, delta), found {budget!r}"
+            f"a budget is zCDP(rho), GDP(mu), ApproxDP(epsilon, delta) or PureDP(epsilon), "
+            f"found {budget!r}"
         )
     if objective is not None and not isinstance(objective, Objective):
         raise PlanError(
@@ -205,9 +216,14 @@ def _check_arguments(
         )
     if targets is not None and objective is not None:
         raise PlanError("targets are an objective of their own: give one or the other")
-    if planner not in PLANNERS:
+    if planner not in PLANNERS and not isinstance(budget, PureDP):
         raise PlanError(f"unknown planner {planner!r}; choose from {', '.join(PLANNERS)}")
     if neighbours not in ("add-remove", "replace"):
         raise PlanError(f"neighbours are 'add-remove' or 'replace', found {neighbours!r}")
     if noise not in NOISES:
         raise PlanError(f"noise is 'discrete' or 'gaussian' (for simulation), found {noise!r}")
+    if noise == "laplace" and not isinstance(budget, PureDP):
+        raise PlanError(
+            f"noise='laplace' goes with a budget of pure DP, as in PureDP(1.0), found {budget!r}; "
+            f"leave out noise=, or use noise='gaussian' to simulate"
+        )

@@ -87,6 +87,8 @@ def _privacy(plan: Plan) -> str:
         return "not known here: the measurements were made elsewhere"
     gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
     return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
+    if g.pure_epsilon is not None:
+        return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
 
 
 def _noise(plan: Plan) -> str:
@@ -96,9 +98,13 @@ def _noise(plan: Plan) -> str:
         return "floating-point Gaussian, for simulation; releases say so"
     if plan.noise == "combined":
         return "that of several measurements, put together"
+    if plan.noise == "laplace":
+        return "floating-point Laplace, for simulation; releases say so"
     loss = 100 * max(plan.rounding_loss, 0.0)
     return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.1g}% of variance"
 
+    if plan.noise == "discrete Laplace":
+        return f"exact discrete Laplace on integers; costs {loss:.1g}% of variance"
 
 def _neighbours(plan: Plan) -> str:
     if plan.privacy.neighbours == "replace":
@@ -119,7 +125,9 @@ def _optimality(plan: Plan) -> str:
     if plan.optimal and plan.targets is not None:
         return "proved: no linear Gaussian mechanism meets these targets at a lower cost"
     if plan.optimal:
-        return f"proved: no linear Gaussian mechanism has a lower {plan.objective} at this privacy"
+        kind = "Gaussian" if plan.privacy.pure_epsilon is None else "Laplace"
+        return f"proved: no linear {kind} mechanism has a lower {plan.objective} at this privacy"
+    aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
     return (
         f"total variance {plan.total_variance:.6g}, of which {_share(plan.efficiency)} is proved "
         f"necessary (lower bound {plan.lower_bound:.6g})"
@@ -133,7 +141,8 @@ def _share(fraction: float) -> str:
 
 def _measures(plan: Plan) -> str:
     seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
-    return f"{plan.mechanism.describe()}; {_bytes(plan.memory)}, about {seconds:.2g} s to draw"
+    how = f"{plan.planner}: " if plan.privacy.pure_epsilon is not None else ""
+    return f"{how}{plan.mechanism.describe()}; {_bytes(plan.memory)}, about {seconds:.2g} s to draw"
 
 
 def _bytes(count: int) -> str:

@@ -139,15 +139,20 @@ class Guarantee:
         """
         if self.pcost == 0:
             return True
-        if self.pure_epsilon is not None and isinstance(budget, PureDP | ApproxDP):
-            if self.pure_epsilon <= budget.epsilon:  # δ = 0 is within any δ
-                return True
+        if self._pure_within(budget):
+            return True
         try:
             if self.law == "gaussian":
                 return self.pcost <= budget.gaussian_pcost()
             return self.rho <= budget.zcdp_rho()
         except BudgetError:
             return False
+
+    def _pure_within(self, budget: Budget) -> bool:
+        """Pure DP with the budget's ε: δ = 0 is within any δ."""
+        if self.pure_epsilon is None or not isinstance(budget, PureDP | ApproxDP):
+            return False
+        return self.pure_epsilon <= budget.epsilon
 
     def compose(self, *others: Guarantee) -> Guarantee:
         """The guarantee of publishing this and the others, on the same people.

@@ -16,7 +16,15 @@ from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
-from noiseplan.noise import DiscreteSampler, NormalSampler, SeededSource, Source, SystemSource
+from noiseplan.noise import (
+    DiscreteLaplaceSampler,
+    DiscreteSampler,
+    LaplaceSampler,
+    NormalSampler,
+    SeededSource,
+    Source,
+    SystemSource,
+)
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
@@ -25,6 +33,18 @@ from noiseplan.release.answer import Answer
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
+
+
+# What draws the noise of a plan, by its name there.
+AnySampler = DiscreteSampler | DiscreteLaplaceSampler | NormalSampler | LaplaceSampler
+DISCRETE: dict[str, type[DiscreteSampler | DiscreteLaplaceSampler]] = {
+    "discrete": DiscreteSampler,
+    "discrete Laplace": DiscreteLaplaceSampler,
+}
+CONTINUOUS: dict[str, type[NormalSampler | LaplaceSampler]] = {
+    "gaussian": NormalSampler,
+    "laplace": LaplaceSampler,
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -185,19 +205,18 @@ def _checked_seed(seed: int | None) -> int | None:
 
 def _sampler(
     noise: str, seed: int | None, randomness: Source | None
-) -> DiscreteSampler | NormalSampler:
-    if noise not in ("discrete", "gaussian"):
+) -> AnySampler:
+    if noise not in (*DISCRETE, *CONTINUOUS):
         raise PlanError(
             "this plan describes measurements that were made already: it has no noise to draw; "
             "release the plan they came from, or ask for more with another_plan.given(release)"
         )
-    if randomness is not None and (seed is not None or noise != "discrete"):
+    if randomness is not None and (seed is not None or noise not in DISCRETE):
         raise PlanError("randomness= is for discrete noise, without a seed")
-    if noise == "gaussian":
-        return NormalSampler(seed)
-    if seed is not None:
-        return DiscreteSampler(SeededSource(seed))
-    return DiscreteSampler(randomness or SystemSource())
+    if noise in CONTINUOUS:
+        return CONTINUOUS[noise](seed)
+    source = (randomness or SystemSource()) if seed is None else SeededSource(seed)
+    return DISCRETE[noise](source)
 
 
 @contextmanager
@@ -211,6 +230,7 @@ def _recorded(
     if dataset is None:
         raise PlanError("name the dataset that is charged: release(data, ledger=…, dataset='…')")
     book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    charge = book.charge(dataset, plan.privacy, purpose=purpose, plan_hash=plan_hash(plan))
+    cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
+    charge = book.charge(dataset, cost, purpose=purpose, plan_hash=plan_hash(plan))
     with charge as entry:
         yield f"entry {entry.id} of dataset {entry.dataset!r}, charged {entry.time}"

@@ -59,6 +59,8 @@ def privacy_json(guarantee: Guarantee, max_rows: int = 1) -> Json:
             "rho": guarantee.rho,
             "mu": guarantee.mu if guarantee.law == "gaussian" else None,
         }
+        if guarantee.pure_epsilon is not None:
+            result["pure_epsilon"] = guarantee.pure_epsilon
         result["epsilon"] = [[delta, guarantee.epsilon(delta)] for delta in SHOWN_DELTAS]
     return result
 

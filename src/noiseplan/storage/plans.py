@@ -43,6 +43,7 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
             "pcost": repr(guarantee.pcost),
             "law": guarantee.law,
             "neighbours": guarantee.neighbours,
+            **_pure(guarantee),
         },
         "objective": _write_objective(plan.objective),
         "planner": plan.planner,
@@ -62,7 +63,7 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, stated: Stated) -> Pla
     return Plan(
         workload=workload,
         mechanism=mechanism,
-        privacy=Guarantee(float(privacy["pcost"]), privacy["law"], privacy["neighbours"]),
+        privacy=_read_guarantee(privacy),
         objective=_read_objective(content["objective"]),
         planner=str(content["planner"]),
         noise=str(content["noise"]),
@@ -73,6 +74,17 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, stated: Stated) -> Pla
         optimality=stated,
         seconds=0.0,
     )
+
+
+def _pure(guarantee: Guarantee) -> Json:
+    epsilon = guarantee.pure_epsilon
+    return {} if epsilon is None else {"epsilon": repr(epsilon)}
+
+
+def _read_guarantee(saved: Mapping[str, Any]) -> Guarantee:
+    if saved["law"] == "pure":
+        return Guarantee.pure(float(saved["epsilon"]), saved["neighbours"])
+    return Guarantee(float(saved["pcost"]), saved["law"], saved["neighbours"])
 
 
 def _kinds(plan: Plan) -> Array | None:

@@ -1,0 +1,1 @@
+"""Plans of pure differential privacy: what to measure, and with how much Laplace noise."""

@@ -1,0 +1,127 @@
+"""Which tables may be measured, by type, and what each tells of every residual."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import comb, prod
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+from noiseplan.planning.design import Design
+from noiseplan.planning.pure.strategies import RoleStrategy
+
+# Tables larger than any that is asked for are tried as long as their types are no more than this,
+# their cells too, and all their cells together no more than so many.
+MOST_TYPES = 512
+MOST_CELLS = 1 << 16
+MOST_NUMBERS = 1 << 24
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Types of tables: their attributes' roles, how many there are, their L1 norms, what they tell.
+
+    `told[a, m] · Σ over tables of type m of 1/v` is the precision of a residual of type a from all
+    tables of type m with noise variance v. `difference` marks types that measure attributes of two
+    values by their difference alone.
+    """
+
+    roles: IntArray  # types × slots, padded with −1
+    difference: np.ndarray
+    tables: tuple[int, ...]
+    norms: tuple[Fraction, ...]
+    told: sp.csr_array
+
+    @property
+    def price(self) -> Array:
+        """ε of all tables of a type at noise scale one."""
+        return np.array([float(n * q) for n, q in zip(self.tables, self.norms, strict=True)])
+
+
+def find_candidates(design: Design, strategies: dict[int, RoleStrategy]) -> Candidates:
+    """Every set of attributes that is needed, and larger ones while they are few."""
+    needed = {tuple(sorted(row[row >= 0].tolist())): a
+              for a, row in enumerate(design.terms.subset_roles)}  # fmt: skip
+    halved = {r for r, s in strategies.items() if s.difference is not None}
+    chosen = [(key, False) for key in [*needed, *_larger(design, strategies, needed)]]
+    chosen += [(key, True) for key in needed if halved & set(key)]
+    entries: list[tuple[int, int, float]] = []
+    for column, (key, difference) in enumerate(chosen):
+        fixed = halved if difference else set()
+        entries += [(a, column, c) for a, c in _tells(design, strategies, key, fixed, needed)]
+    rows, columns, values = map(np.array, zip(*entries, strict=True))
+    slots = max((len(key) for key, _ in chosen), default=0)
+    padded = [[*key, *[-1] * (slots - len(key))] for key, _ in chosen]
+    return Candidates(
+        np.array(padded, dtype=np.int64).reshape(len(chosen), slots),
+        np.array([difference for _, difference in chosen]),
+        tuple(_count(design, key) for key, _ in chosen),
+        tuple(_norm(key, halved if d else set(), strategies) for key, d in chosen),
+        sp.csr_array((values, (rows, columns)), shape=(len(needed), len(chosen))),
+    )
+
+
+def _members(design: Design, role: int) -> int:
+    return len(design.roles.roles[role].members)
+
+
+def _count(design: Design, key: tuple[int, ...]) -> int:
+    return prod(comb(_members(design, r), k) for r, k in Counter(key).items())
+
+
+def _norm(key: tuple[int, ...], halved: set[int], strategies: dict[int, RoleStrategy]) -> Fraction:
+    """∏ of the L1 norms; that of a difference is one."""
+    return prod((strategies[r].norm for r in key if r not in halved), start=Fraction(1))
+
+
+def _larger(
+    design: Design, strategies: dict[int, RoleStrategy], needed: dict[tuple[int, ...], int]
+) -> Iterator[tuple[int, ...]]:
+    """Types of tables that nobody asks for, which may tell several that are asked for at once."""
+    used = sorted({r for key in needed for r in key})
+    if prod(_members(design, r) + 1 for r in used) > MOST_TYPES:
+        return
+    for powers in product(*(range(_members(design, r) + 1) for r in used)):
+        key = tuple(r for r, k in zip(used, powers, strict=True) for _ in range(k))
+        cells = prod(strategies[r].view.rows for r in key)
+        few = cells <= MOST_CELLS and cells * _count(design, key) <= MOST_NUMBERS
+        if few and key not in needed:
+            yield key
+
+
+def _tells(
+    design: Design,
+    strategies: dict[int, RoleStrategy],
+    key: tuple[int, ...],
+    fixed: set[int],
+    needed: dict[tuple[int, ...], int],
+) -> Iterator[tuple[int, float]]:
+    """The residual types inside a table type, each with its precision in units of 1/v.
+
+    A residual with a_r of its attributes in role r lies in C(N_r − a_r, k_r − a_r) tables with k_r
+    of them; summing the others out multiplies the variance by 1/c each.
+    """
+    often = Counter(key)
+    ranges = [range(k if r in fixed else 0, k + 1) for r, k in often.items()]
+    for inside in product(*ranges):
+        powers = dict(zip(often, inside, strict=True))
+        a = needed.get(tuple(sorted(r for r, j in powers.items() for _ in range(j))))
+        if a is None:
+            continue
+        precision = 1.0
+        for r, k in often.items():
+            left = k - powers[r]
+            view = strategies[r].difference if r in fixed else strategies[r].view
+            assert view is not None  # fixed roles have one
+            precision *= comb(_members(design, r) - powers[r], left) / view.residual ** powers[r]
+            if left:
+                assert view.total is not None  # only fixed roles have none, and they leave nothing
+                precision /= view.total**left
+        yield a, precision

@@ -1,0 +1,94 @@
+"""`plan` for a budget of pure differential privacy."""
+
+from __future__ import annotations
+
+import time
+
+from noiseplan.errors import PlanError
+from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.plan import Plan
+from noiseplan.planning.pure.made import PureMade, PureOptimality
+from noiseplan.planning.pure.matrix import SMALL_CELLS, plan_matrix
+from noiseplan.planning.pure.strategies import STRATEGIES
+from noiseplan.planning.pure.tables import plan_tables
+from noiseplan.planning.threads import one_thread
+from noiseplan.privacy import PureDP
+from noiseplan.queries import Workload
+
+PURE_PLANNERS = ("auto", *STRATEGIES, "matrix", "workload")
+# How the noise of a plan is called in it: discrete by default.
+LAPLACE_NOISES = {"discrete": "discrete Laplace", "laplace": "laplace"}
+
+
+def plan_pure(
+    workload: Workload, budget: PureDP, objective: object, planner: str, neighbours: str,
+    noise: str, targets: object,
+) -> Plan:  # fmt: skip
+    """The plan of least total variance found within ε, with Laplace noise."""
+    started = time.perf_counter()
+    _check(budget, objective, planner, neighbours, targets)
+    design = prepare(workload)
+    with one_thread(design):
+        made = _best(design, budget.epsilon, planner, noise == "discrete")
+    if not made.privacy.within(budget):  # fail closed
+        raise PlanError(f"the plan would cost more than {budget}: this is a bug")
+    _require_answers(design, made)
+    return Plan(
+        workload=workload,
+        mechanism=made.mechanism,
+        privacy=made.privacy,
+        objective=TotalVariance(),
+        planner=made.name,
+        noise=LAPLACE_NOISES[noise],
+        rounding_loss=made.loss,
+        targets=None,
+        design=design,
+        figures=made.figures,
+        optimality=PureOptimality(design, budget.epsilon),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _best(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:
+    if planner in ("matrix", "workload"):
+        return plan_matrix(design, epsilon, planner, integer)
+    made = plan_tables(design, epsilon, planner, integer)
+    asked = int((design.roles.of_attribute >= 0).sum())
+    small = asked > 1 and design.workload.schema.size <= SMALL_CELLS
+    if planner == "auto" and small:
+        other = plan_matrix(design, epsilon, planner, integer)
+        return min(made, other, key=lambda one: one.value)
+    return made
+
+
+def _require_answers(design: Design, made: PureMade) -> None:
+    from noiseplan.planning.planner import require_answers
+
+    require_answers(design, made.mechanism)
+
+
+def _check(
+    budget: PureDP, objective: object, planner: str, neighbours: str, targets: object
+) -> None:
+    example = f"plan(workload, budget=PureDP({budget.epsilon:.6g}))"
+    if targets is not None:
+        raise PlanError(
+            f"plans of pure DP take a budget, not targets: try {example} and raise ε until "
+            f"plan.variance(query) is low enough, or meet targets with Gaussian noise (zCDP)"
+        )
+    if objective is not None and not isinstance(objective, TotalVariance):
+        raise PlanError(
+            f"plans of pure DP minimise the total variance, found the objective {objective}: "
+            f"write {example}, and give queries that matter more a larger weight"
+        )
+    if neighbours == "replace":
+        raise PlanError(
+            f"plans of pure DP protect against adding or removing a record; replacing one is both, "
+            f"so PureDP({budget.epsilon / 2:.6g}) with neighbours='add-remove' protects it at "
+            f"ε = {budget.epsilon:.6g}"
+        )
+    if planner not in PURE_PLANNERS:
+        raise PlanError(
+            f"planner {planner!r} does not plan pure DP; choose from {', '.join(PURE_PLANNERS)}"
+        )

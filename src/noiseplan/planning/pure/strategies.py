@@ -1,0 +1,134 @@
+"""The strategy of every attribute: what is measured of it, with L1 columns of one at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from noiseplan.explicit.pidentity import best_p_identity, strategy
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.views import View, by_difference, by_strategy, by_value
+from noiseplan.planning.assemble import role_bases
+from noiseplan.planning.design import Design
+from noiseplan.planning.pure.hierarchies import haar, tree, weigh
+from noiseplan.privacy.rounding import sum_up
+
+STRATEGIES = ("identity", "p-identity", "tree", "wavelet")
+# Entries below this share of a row's largest are left out: they serve nothing and would be rounded.
+FAINT = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class RoleStrategy:
+    """How the attributes of one role are measured, and the largest L1 column norm of that.
+
+    `norm` is exact (a rational) and rounded up where the strategy is not of integers.
+    """
+
+    view: View
+    basis: Basis
+    norm: Fraction
+    difference: View | None = None  # of attributes with two values, its L1 norm is one
+
+
+def choose_strategies(design: Design, planner: str) -> dict[int, tuple[str, Array]]:
+    """The strategy of every free role over groups of values, by name; the best for "auto"."""
+    names = ("p-identity", "identity", "tree", "wavelet") if planner == "auto" else (planner,)
+    chosen = {}
+    for r in design.free:
+        gram = role_gram(design, r)
+        found = [(*_named(name, gram, _short_rows(design, r)), name) for name in names]
+        _, matrix, name = min(found, key=lambda one: one[0])
+        chosen[r] = (name, matrix)
+    return chosen
+
+
+def _named(name: str, gram: Array, extra: Array | None) -> tuple[float, Array]:
+    """tr(G (AᵀA)⁻¹) and the strategy A."""
+    if name == "identity":
+        return float(np.trace(gram)), np.eye(len(gram))
+    if name == "tree":
+        return tree(gram)
+    if name == "wavelet":
+        return weigh(haar(len(gram)), gram)
+    value, theta = best_p_identity(gram, extra)
+    theta = np.where(theta > FAINT * theta.max(axis=1, keepdims=True), theta, 0.0)
+    return value, strategy(theta[theta.any(axis=1)])
+
+
+def role_gram(design: Design, r: int) -> Array:
+    """Σ weight · WᵀW of all that is asked of a role, each as often as the rest of its query asks.
+
+    The rest of a query counts by tr(WᵀW) of its factors: the error they have where every value is
+    measured.
+    """
+    roles, n = design.roles, design.group_count(r)
+    traces = [
+        float(roles.roles[int(roles.pair_role[p])].size) if gram is None else float(np.trace(gram))
+        for p, gram in enumerate(design.grams)
+    ]
+    total = np.zeros((n, n))
+    for number in np.flatnonzero(roles.type_joint < 0):
+        pairs = roles.types[number]
+        pairs = pairs[pairs >= 0]
+        whole = np.log(design.type_weight[number]) + np.log([traces[p] for p in pairs]).sum()
+        for p in pairs[roles.pair_role[pairs] == r]:
+            gram = design.grams[p]
+            if gram is not None:
+                total += np.exp(whole) / traces[p] * gram
+    for joint in design.joints:
+        for axis in np.flatnonzero(joint.roles == r):
+            flat = np.moveaxis(joint.tensor, axis + 1, -1).reshape(-1, n)
+            total += design.type_weight[joint.number] * flat.T @ flat
+    return total / max(float(np.trace(total)), 1e-300) * n
+
+
+def _short_rows(design: Design, r: int) -> Array | None:
+    """The rows asked of a role over groups, where they are no more than the groups."""
+    role, first = design.roles.roles[r], np.unique(design.groups[r], return_index=True)[1]
+    if not role.matrices or sum(m.shape[0] for m in role.matrices) > len(first):
+        return None
+    return np.vstack([m.dense()[:, first] for m in role.matrices])
+
+
+def role_strategies(
+    design: Design, matrices: dict[int, Array], bits: int | None
+) -> dict[int, RoleStrategy]:
+    """How every role is measured; with `bits`, strategies are scaled to integers of that size."""
+    bases = role_bases(design, {})
+    result = {}
+    for r, role in enumerate(design.roles.roles):
+        if r in matrices:
+            matrix = matrices[r] if bits is None else to_integers(matrices[r], bits)
+            view, basis = by_strategy(matrix, design.groups[r])
+            result[r] = RoleStrategy(view, basis, largest_norm(matrix))
+        else:
+            basis = bases[r]
+            pair = by_difference(basis) if role.plain and role.size == 2 else None
+            result[r] = RoleStrategy(by_value(role.size, basis), basis, Fraction(1), pair)
+    return result
+
+
+def to_integers(matrix: Array, bits: int) -> Array:
+    """An integer multiple of about the same strategy, entries of at most `bits` bits.
+
+    A strategy that is of zeros and ones up to scale stays what it is.
+    """
+    largest = np.abs(matrix).max()
+    if np.isin(np.abs(matrix), (0.0, largest)).all():
+        return np.asarray(np.rint(matrix / largest))
+    rounded = np.rint(matrix / largest * 2.0**bits)
+    return np.asarray(rounded[np.abs(rounded).any(axis=1)])
+
+
+def largest_norm(matrix: Array) -> Fraction:
+    """max_j Σ_r |A_rj|: exact for integers, rounded up otherwise."""
+    size = np.abs(matrix)
+    if (size == np.rint(size)).all() and size.max() * len(size) < 2**53:
+        return Fraction(int(size.sum(axis=0).max()))
+    near = size.sum(axis=0)
+    close = np.flatnonzero(near >= near.max() * (1 - 1e-9))  # one of these has the largest
+    return Fraction(max(sum_up(size[:, j].tolist()) for j in close))

@@ -1,0 +1,126 @@
+"""The plan that measures tables: strategies of attributes, tables by type, noise of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
+from noiseplan.mechanisms.views import View
+from noiseplan.noise.moments import discrete_laplace_variance
+from noiseplan.planning.assemble import placements
+from noiseplan.planning.design import Design
+from noiseplan.planning.figures import ResidualFigures
+from noiseplan.planning.pure.allocation import Spending, best_spending
+from noiseplan.planning.pure.candidates import Candidates, find_candidates
+from noiseplan.planning.pure.made import PureMade
+from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
+from noiseplan.planning.pure.strategies import RoleStrategy, choose_strategies, role_strategies
+from noiseplan.planning.solve import type_matrix
+from noiseplan.privacy import Guarantee
+
+# Bits of the integers in a strategy: with several such attributes in a table they multiply, and
+# together they stay below this, which leaves room for 2³² records.
+MOST_BITS, ALL_BITS = 14, 28
+
+
+@dataclass(frozen=True, eq=False)
+class _Shared:
+    """How ε is shared among the tables of one set of strategies."""
+
+    strategies: dict[int, RoleStrategy]
+    candidates: Candidates
+    variance: Array  # V of every residual type
+
+    @classmethod
+    def of(cls, design: Design, matrices: dict[int, Array], bits: int | None) -> _Shared:
+        strategies = role_strategies(design, matrices, bits)
+        bases = {r: s.basis for r, s in strategies.items()}
+        variance = np.asarray(design.type_weight @ type_matrix(design, bases))
+        return cls(strategies, find_candidates(design, strategies), variance)
+
+    @property
+    def bases(self) -> dict[int, Basis]:
+        return {r: s.basis for r, s in self.strategies.items()}
+
+    def spend(self) -> Spending:
+        return best_spending(self.variance, self.candidates.told, self.candidates.price)
+
+
+def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:
+    """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
+    chosen = choose_strategies(design, planner)
+    matrices = {r: matrix for r, (_, matrix) in chosen.items()}
+    shared = _Shared.of(design, matrices, None)
+    spending = shared.spend()
+    ideal = spending.value / epsilon**2
+    if integer and matrices:
+        shared = _Shared.of(design, matrices, _bits(design, shared.candidates, spending.shares))
+    candidates = shared.candidates
+    scales = scales_within(candidates.norms, candidates.tables, spending.shares, epsilon)
+    if integer:
+        require_drawable(scales)
+    spread = discrete_laplace_variance(scales) if integer else 2.0 * scales**2
+    with np.errstate(divide="ignore"):
+        precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / spread, 0.0)
+        figures = ResidualFigures(design, shared.bases, 1.0 / precision)
+    value = float(design.type_weight @ figures.sums())
+    names = sorted({name for name, _ in chosen.values()})
+    return PureMade(
+        _assembled(design, shared, scales, integer),
+        Guarantee.pure(cost_of(candidates.norms, candidates.tables, scales)),
+        figures,
+        value,
+        " and ".join(names) or "tables",
+        value / ideal - 1.0,
+    )
+
+
+def _bits(design: Design, candidates: Candidates, shares: Array) -> int:
+    used = candidates.roles[shares > 0]
+    most = int(np.isin(used, design.free).sum(axis=1).max(initial=0))
+    return min(MOST_BITS, ALL_BITS // max(most, 1))
+
+
+def _assembled(design: Design, shared: _Shared, scales: Array, integer: bool) -> TablesMechanism:
+    strategies, candidates = shared.strategies, shared.candidates
+    bases = list(dict.fromkeys(s.basis for s in strategies.values()))
+    number = {basis: i for i, basis in enumerate(bases)}
+    of_role = np.array([number[strategies[r].basis] for r in range(len(strategies))] + [-1])
+    role_of = design.roles.of_attribute
+    views: dict[tuple[object, bool], View] = {}
+    grouped: dict[tuple[View, ...], list[tuple[Array, Array]]] = {}
+    for m in np.flatnonzero(np.isfinite(scales)):
+        row = candidates.roles[m]
+        rows = placements(design, row) if (row >= 0).any() else np.zeros((1, 0), np.int64)
+        halved = bool(candidates.difference[m])
+        signature = of_role[role_of[rows]]
+        for kind in np.unique(signature, axis=0):
+            mine = rows[(signature == kind).all(axis=1)]
+            own = tuple(_view(strategies[int(role_of[i])], halved, views) for i in mine[0])
+            grouped.setdefault(own, []).append((mine, np.full(len(mine), scales[m])))
+    if not grouped:
+        raise PlanError("the plan would measure nothing: this is a bug")
+    blocks = [
+        TableBlock(
+            np.concatenate([sets for sets, _ in parts]),
+            np.concatenate([noise for _, noise in parts]),
+            own,
+            integer,
+        )
+        for own, parts in grouped.items()
+    ]
+    schema = design.workload.schema
+    return TablesMechanism(schema, tuple(blocks), tuple(bases), of_role[role_of], integer)
+
+
+def _view(role: RoleStrategy, halved: bool, views: dict[tuple[object, bool], View]) -> View:
+    """The view of an attribute; roles with the same basis share it."""
+    by_difference = halved and role.difference is not None
+    view = role.difference if by_difference else role.view
+    assert view is not None
+    return views.setdefault((role.basis, by_difference), view)

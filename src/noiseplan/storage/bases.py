@@ -1,0 +1,87 @@
+"""The bases of attributes as JSON and arrays, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import StorageError
+from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
+from noiseplan.schema import Schema
+from noiseplan.storage.files import Arrays, Json
+
+# No attribute of a release has more values.
+MOST_VALUES = 1 << 24
+# Bases that follow from the size alone, by the name they are saved under.
+PLAIN = {"integer": MatrixBasis.integer, "orthogonal": MatrixBasis.orthogonal}
+
+
+def write_bases(bases: tuple[Basis, ...], basis_of: IntArray) -> tuple[list[Json], Arrays]:
+    """Every basis by name or by numbers, and which attribute has which."""
+    arrays: Arrays = {"basis_of_attribute": basis_of}
+    saved = []
+    for i, basis in enumerate(bases):
+        saved.append(_write_basis(basis))
+        if isinstance(basis, MatrixBasis) and saved[-1]["kind"] == "matrix":
+            arrays[f"basis_{i}_measure"] = basis.measure
+            arrays[f"basis_{i}_centre"] = basis.centre
+            arrays[f"basis_{i}_recover"] = basis.recover
+    return saved, arrays
+
+
+def read_bases(
+    content: Mapping[str, Any], arrays: Arrays, schema: Schema
+) -> tuple[tuple[Basis, ...], IntArray]:
+    """Undo `write_bases`; refuses bases that do not fit the schema."""
+    bases = tuple(_read_basis(saved, i, arrays) for i, saved in enumerate(content["bases"]))
+    basis_of = np.asarray(arrays["basis_of_attribute"])
+    if basis_of.shape != (len(schema),) or basis_of.dtype.kind != "i":
+        raise StorageError("the attributes of the mechanism are not those of the schema")
+    if basis_of.size and not (basis_of.min() >= -1 and basis_of.max() < len(bases)):
+        raise StorageError("an attribute of the mechanism has a basis that is not there")
+    for attribute, basis in zip(schema.attributes, basis_of, strict=True):
+        if basis >= 0 and bases[basis].size != attribute.size:
+            raise StorageError("a basis of the mechanism does not fit its attribute")
+    return bases, basis_of
+
+
+def _write_basis(basis: Basis) -> Json:
+    if isinstance(basis, WideBasis):
+        return {"kind": "wide", "size": basis.size, "scale": basis.scale}
+    for kind, make in PLAIN.items():
+        if basis.rows and np.array_equal(np.asarray(basis.measure), make(basis.size).measure):
+            return {"kind": kind, "size": basis.size}
+    return {"kind": "matrix", "size": basis.size}
+
+
+def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
+    if saved["kind"] in PLAIN or saved["kind"] == "wide":
+        if type(saved["size"]) is not int or not 1 <= saved["size"] <= MOST_VALUES:
+            raise StorageError(f"basis {i} has a size of {saved['size']!r}")
+        if saved["kind"] == "wide":
+            return _wide(saved)
+        return PLAIN[saved["kind"]](saved["size"])
+    if saved["kind"] != "matrix":
+        raise StorageError(f"unknown basis {saved['kind']!r}: was it saved by a newer noiseplan?")
+    measure, recover = (floats(arrays, f"basis_{i}_{part}", 2) for part in ("measure", "recover"))
+    centre = floats(arrays, f"basis_{i}_centre", 1)
+    if measure.shape != recover.shape[::-1] or measure.shape[1:] != centre.shape:
+        raise StorageError(f"basis {i} has parts that do not fit each other")
+    return MatrixBasis(measure, centre, recover)
+
+
+def _wide(saved: Mapping[str, Any]) -> Basis:
+    if not 0 < float(saved["scale"]) < np.inf:
+        raise StorageError(f"a wide basis has a scale of {saved['scale']!r}")
+    return WideBasis(saved["size"], float(saved["scale"]))
+
+
+def floats(arrays: Arrays, name: str, ndim: int) -> Any:
+    """A saved array of finite numbers with so many axes."""
+    found = np.asarray(arrays[name], dtype=np.float64)
+    if found.ndim != ndim or not np.isfinite(found).all():
+        raise StorageError(f"{name} should be {ndim}-dimensional finite numbers")
+    return found

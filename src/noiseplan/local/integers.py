@@ -62,7 +62,7 @@ def log_up(ratio: Fraction) -> float:
     """
     if ratio <= 1:
         return 0.0
-    guess = math.log(ratio.numerator) - math.log(ratio.denominator)
+    guess = math.log1p(float(ratio - 1))  # within a few units of the last place
     epsilon = max(down(guess, 8), 0.0)
     while exp_down(epsilon) < ratio:
         epsilon = up(epsilon)

@@ -229,6 +229,21 @@ def test_a_release_that_cannot_be_kept_says_that_it_counts(
     assert not (folder / "out").exists()
 
 
+def test_several_records_of_a_person_are_certified_as_such(folder: Path) -> None:
+    people = '[people]\nperson = "id"\nmax_rows = 2\n'
+    (folder / "people.toml").write_text(STUDY + people, encoding="utf-8")
+    (folder / "visits.csv").write_text("id,age,sex\n" + "1,3,F\n" * 5 + "2,4,M\n")
+    out = folder / "out"
+    said("release", folder / "people.toml", folder / "visits.csv", "-o", out)
+    text = said("show", out)
+    assert "What is protected: one person, with at most 2 records." in text
+    assert "differ by all records of one person" in text
+    assert "zCDP: ρ = 0.5" in text
+    assert "wrote" in said("report", out)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "whether one person is among the data" in page
+
+
 # ---------------------------------------------------------------------- interruptions
 
 

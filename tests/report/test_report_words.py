@@ -70,3 +70,11 @@ def test_currencies_are_rounded_up() -> None:
     assert values[:2] == ["ρ = 0.5", "μ = 1"]
     assert values[3] == "ε = 6.17394 at δ = 1e-9"
     assert "not stated" in [each.value for each in currencies(Guarantee(1.0, law="zcdp"))]
+
+
+def test_pure_privacy() -> None:
+    """The best test against Laplace noise: e^ε times the false alarms, while that is below ½."""
+    guarantee = Guarantee.pure(0.5)
+    assert success_bound(guarantee) == pytest.approx(math.exp(0.5) * 0.05, rel=1e-6)
+    assert success_bound(guarantee) >= math.exp(0.5) * 0.05 * (1 - 1e-12)
+    assert currencies(guarantee)[0].value == "ε = 0.5, δ = 0"

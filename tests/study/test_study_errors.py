@@ -182,7 +182,7 @@ BROKEN = [
     Broken("a norm below one", '"total"', "{ p = 0.5 }", 30, ("1 ≤ p", "0.5")),
     Broken("a misspelt planner", '"auto"', '"autp"', 31, ("Did you mean 'auto'?", "'residual'")),
     Broken("unknown neighbours", '"add-remove"', '"add"', 32, ("'add-remove', 'replace'",)),
-    Broken("unknown noise", '"discrete"', '"laplace"', 33, ("'discrete', 'gaussian'",)),
+    Broken("unknown noise", '"discrete"', '"discreet"', 33, ("'gaussian'", "Did you mean 'discrete'?")),
     Broken("unknown weighting", '"tables"', '"table"', 34, ("Did you mean 'tables'?",)),
     Broken("simulated noise in a ledger", '"discrete"', '"gaussian"', 40,
            ("ledger", "for simulation", "discrete")),
@@ -242,7 +242,6 @@ def test_broken_studies_are_explained(case: Broken, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("zcdp = 0.5", "pure_dp = 1.0", 26, ("PureDP", "Laplace")),
         ("zcdp = 0.5", "gdp = 1.0", 26, ("GDP(mu=1)", "discrete")),
         (
             'tables = ["ages by sex"]',

@@ -12,6 +12,7 @@ from noiseplan.data import cpssw8_schema, example_study
 from noiseplan.demo import BUDGET, labour_workload
 from noiseplan.storage import plan_hash
 from noiseplan.study import Study, read_study
+from noiseplan.study.people import People
 
 SCHEMA = """\
 [schema]
@@ -281,3 +282,10 @@ def test_a_replaced_person_has_one_record(tmp_path: Path) -> None:
     assert study(tmp_path, text).people is not None
     with pytest.raises(nz.NoiseplanError, match=r"study\.toml:\d+: people: max_rows above 1"):
         study(tmp_path, text + "max_rows = 2\n")
+
+
+def test_the_price_of_a_person_in_pure_privacy() -> None:
+    people = People("id", 3)
+    assert people.price(nz.Guarantee.pure(0.1)).epsilon(1e-9) == pytest.approx(0.3)
+    assert people.record_budget(nz.PureDP(0.3), "discrete") == nz.PureDP(0.3 / 3)
+    assert people.price(nz.Guarantee(0.5)).pcost == pytest.approx(4.5)

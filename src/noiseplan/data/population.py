@@ -103,13 +103,16 @@ def write_population(
     data: Path, places: Path, persons: int = DEFAULT_PERSONS, seed: int = 1
 ) -> None:
     """Write the people as Parquet, and the places with their regions as CSV, a public code list."""
-    from noiseplan.storage.tables import write_parquet
+    import duckdb
 
     with places.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["place", "region"])
         writer.writerows([name, name.partition("-")[0]] for name in place_names())
-    write_parquet(data, population(persons, seed))
+    people = population(persons, seed)  # noqa: F841 (DuckDB reads it below)
+    target = str(data).replace("'", "''")
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY (SELECT * FROM people) TO '{target}' (FORMAT parquet)")
 
 
 def _shares() -> NDArray[np.float64]:

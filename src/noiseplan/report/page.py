@@ -165,7 +165,7 @@ def _aims(plan: Plan, rows: list[dict[str, object]]) -> list[Markup]:
     elif plan.targets is not None:
         sentences.append("The plan meets variances that were asked for, at the least privacy cost.")
     else:
-        sentences.append(f"The plan has the least {plan.objective} at this cost.")
+        sentences.append(f"The plan aims at the least {plan.objective} at this cost.")
     favoured = [str(row["table"]) for row in reversed(rows) if float(row["std_error"]) < average]  # type: ignore[arg-type]
     others = [str(row["table"]) for row in rows if float(row["std_error"]) > average]  # type: ignore[arg-type]
     if favoured and others:

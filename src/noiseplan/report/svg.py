@@ -88,7 +88,7 @@ def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> 
         anchor = "start" if i == 0 else "end" if i == len(costs) - 1 else "middle"
         if i in (0, here, len(costs) - 1):
             parts.append(_text(x, HEIGHT - BOTTOM + 22, f"{cost:.3g}", anchor))
-            parts.append(_text(LEFT - 8, y + 5, f"{error:.3g}", "end"))
+            parts.append(_text(LEFT - 8, y + 5, _short(error), "end"))
     parts.append(_text(WIDTH - RIGHT, TOP + 12, "average error against budget ρ", "end"))
     words = ", ".join(f"{e:.3g} at ρ = {c:.3g}" for c, e in zip(costs, errors, strict=True))
     return chart("Root mean squared error against the privacy budget ρ", words, "".join(parts))
@@ -121,7 +121,7 @@ def error_bars(title: str, labels: Sequence[str], lines: Sequence[Line]) -> Mark
                 f'y2="{up.at(c):.1f}"/>'
                 f'<circle class="point s{s}" cx="{x:.1f}" cy="{up.at(b):.1f}" r="2.4"/>'
             )
-    parts += [_text(LEFT - 8, up.at(v) + 5, f"{v:,.0f}", "end") for v in _ticks(low, high)]
+    parts += [_text(LEFT - 8, up.at(v) + 5, _short(v), "end") for v in _ticks(low, high)]
     last = len(labels) - 1
     for i in sorted({0, last // 2, last}):
         anchor = "start" if i == 0 else "end" if i == last else "middle"
@@ -165,6 +165,14 @@ def _frame(zero: float | None = None) -> str:
 
 def _text(x: float, y: float, words: str, anchor: str) -> str:
     return str(element("text", words, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor))
+
+
+def _short(value: float) -> str:
+    """A tick in a few letters: 1,500, 20k, 3M."""
+    for least, unit, name in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:,.0f}" if value == round(value) else f"{value:.3g}"
 
 
 def _ticks(low: float, high: float) -> list[float]:

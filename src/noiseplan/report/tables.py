@@ -41,7 +41,7 @@ def released_tables(release: Release, level: float) -> Markup:
 
 
 def _tools(count: int) -> Markup:
-    search = element("label", "Search ", Markup('<input type="search" aria-controls="tables">'))
+    search = element("label", "Search ", Markup('<input type="search" aria-controls="released">'))
     return element(
         "div", search, element("button", "Open or close all", type="button"),
         element("output", f"{count} tables", role="status", class_="muted"),

@@ -87,6 +87,9 @@ def currencies(guarantee: Guarantee) -> list[Currency]:
             "zero-concentrated DP", f"ρ = {text_up(guarantee.rho)}", "adds up over publications"
         )
     ]
+    if guarantee.pure_epsilon is not None:
+        epsilon = text_up(guarantee.pure_epsilon)
+        found.insert(0, Currency("pure DP", f"ε = {epsilon}, δ = 0", "adds up over publications"))
     if guarantee.law == "gaussian":
         found.append(
             Currency("Gaussian DP", f"μ = {text_up(guarantee.mu)}", "squares add up; exact")

@@ -44,11 +44,17 @@ class People:
         """The plan at the price of a person."""
         if self.max_rows == 1:
             return plan
-        record = plan.privacy
-        cost = Guarantee(person_cost(record.pcost, self.max_rows), record.law, record.neighbours)
+        cost = self.price(plan.privacy)
         if budget is not None and not cost.within(budget):  # fail closed
             raise PlanError(f"a person would cost {cost.pcost}, above {budget}: this is a bug")
         return replace(plan, privacy=cost, max_rows=self.max_rows)
+
+    def price(self, record: Guarantee) -> Guarantee:
+        """What a person pays where one record costs so much; rounded up."""
+        if record.pure_epsilon is not None:
+            epsilon = person_cost(record.pure_epsilon, self.max_rows, pure=True)
+            return Guarantee.pure(epsilon, record.neighbours)
+        return Guarantee(person_cost(record.pcost, self.max_rows), record.law, record.neighbours)
 
     def check(self, neighbours: Neighbours) -> None:
         """Refuse what has no proof: replacing a person who has several records."""

@@ -40,12 +40,13 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
     >>> from noiseplan.schema import Categorical, Ordinal
     >>> schema = Schema({"age": Ordinal(range(100)), "sex": Categorical(["F", "M"])})
     >>> read_question("age=..17 | 18..64 | 65.., sex", schema)
-    Query(..17 | 18..64 | 65..(age) × sex: 6 rows)
+    Query(age=..17 | 18..64 | 65.., sex: 6 rows)
     """
     named = None if workload is None else _named(text.strip(), workload)
     if named is not None:
         return named
     factors: dict[str, Factor] = {}
+    chosen = False  # some values: the question itself is then the best name
     for part in _split(text, ",×"):
         name, equals, ask = _partition(part)
         if not name:
@@ -60,7 +61,8 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
         if name not in schema:
             raise QueryError(unknown_attribute(name, schema))
         factors[name] = read_factor(ask, name, schema[name]) if equals else Identity()
-    return Query(schema, factors)
+        chosen = chosen or isinstance(factors[name], Custom)
+    return Query(schema, factors, name=" ".join(text.split()) if chosen else None)
 
 
 def _named(text: str, workload: Workload) -> Query | None:

@@ -45,7 +45,7 @@ class Study:
     >>> from noiseplan.data import example_study
     >>> study = read_study(example_study("wages"))
     >>> study.title, len(study.workload)
-    ('Wages of workers, March 2005', 15)
+    ('Wages of workers, March 2005', 20)
     """
 
     title: str

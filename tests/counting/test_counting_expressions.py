@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -101,6 +102,14 @@ def test_every_type_of_column(kind: str, data: st.DataObject, attribute: Attribu
     column = pa.array(values, arrow)
     held = [float(v) if kind == "float" and v is not None else v for v in column.to_pylist()]
     assert codes_in_sql(attribute, column) == codes_in_python(attribute, held)
+
+
+@pytest.mark.parametrize("label", [1e300, 10**400, 2**127, -(2**128), math.inf, -math.inf])
+def test_numbers_that_no_column_holds(label: float) -> None:
+    attribute = Categorical([label, 7])
+    for kind in (pa.uint8(), pa.int64(), pa.float64(), pa.decimal128(9, 2)):
+        assert codes_in_sql(attribute, pa.array([0, 7], kind)) == [-1, 1]
+    assert codes_in_sql(Ordinal([label]), pa.array([0])) == [-1]
 
 
 @settings(deadline=None, max_examples=100)

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
+from test_counting_expressions import COLUMNS as TYPES
+from test_counting_expressions import attributes
 from test_counting_people import CAP, PERSONS, ROWS, chosen_visits, visits
 from test_counting_people import SCHEMA as VISITS
 from test_counting_sources import (
@@ -22,9 +26,9 @@ from test_counting_sources import (
 )
 
 from noiseplan.counting import Projectable, count_tables, open_source
-from noiseplan.counting.ibis_tables import IbisSource
+from noiseplan.counting.ibis_tables import IbisSource, _Column
 from noiseplan.errors import DataError
-from noiseplan.schema import Binned, Categorical, Ordinal, Schema
+from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
 
 # Ibis 12 asks DuckDB 2 for Arrow by a name that goes away.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
@@ -164,3 +168,21 @@ def test_records_of_nobody_are_refused(database: Any, request: pytest.FixtureReq
     table = database.create_table("nobody", pa.table(columns), overwrite=True)
     with pytest.raises(DataError, match=r"person column 'id': 1 of 5985 rows are null"):
         open_source(table, VISITS, person="id").marginals(np.array([[0]]))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "uint64"])
+@settings(deadline=None, max_examples=10)
+@given(data=st.data(), attribute=attributes())
+def test_every_value_has_the_code_the_schema_gives_it(
+    ibis: Any, kind: str, data: st.DataObject, attribute: Attribute
+) -> None:
+    """As in DuckDB's SQL, but for unsigned 64-bit numbers, which Ibis takes for signed ones."""
+    arrow, strategy = TYPES[kind]
+    values = data.draw(st.lists(st.none() | strategy, min_size=1, max_size=8))
+    column = pa.array(values, arrow)
+    held = [float(v) if kind == "float" and v is not None else v for v in column.to_pylist()]
+    table = ibis.memtable(pa.table({"x": column}))
+    encoder = _Column("x", Schema({"x": attribute}))
+    found = table.select(c=encoder.code(table)).to_pyarrow()["c"].to_pylist()
+    codes = [-1 if code == encoder.refused else code for code in found]
+    assert codes == attribute.encode(held).tolist()

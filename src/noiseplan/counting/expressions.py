@@ -142,7 +142,7 @@ def _from_text(text: str, codes: Mapping[str, int], otherwise: str) -> str:
 
 
 def _from_integer(number: str, codes: Mapping[int | float, int], otherwise: str) -> str:
-    whole = {int(value): code for value, code in codes.items() if _is_whole(value)}
+    whole = {int(value): code for value, code in codes.items() if is_whole(value, 2**127)}
     if not whole:
         return otherwise
     low, high = min(whole), max(whole)
@@ -155,7 +155,7 @@ def _from_integer(number: str, codes: Mapping[int | float, int], otherwise: str)
 
 
 def _from_double(number: str, codes: Mapping[int | float, int], otherwise: str) -> str:
-    exact = {float(value): code for value, code in codes.items() if _is_double(value)}
+    exact = {float(value): code for value, code in codes.items() if is_double(value)}
     if not exact:
         return otherwise
     values = sorted(exact)
@@ -198,11 +198,13 @@ def _search(number: str, bounds: Sequence[float], results: Sequence[str]) -> str
     return f"CASE WHEN {number} < {_double(bounds[middle])} THEN {below} ELSE {above} END"
 
 
-def _is_whole(value: float) -> bool:
-    return isinstance(value, int) or value.is_integer()
+def is_whole(value: float, limit: int) -> bool:
+    """Tell whether a number is an integer that a column of integers can hold."""
+    return abs(value) < limit and value == int(value)
 
 
-def _is_double(value: float) -> bool:
+def is_double(value: float) -> bool:
+    """Tell whether a number is exactly one of double precision."""
     try:
         return float(value) == value
     except OverflowError:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
 from noiseplan.counting.covering import Members, cells
 from noiseplan.counting.database import stream_from_relation
+from noiseplan.counting.expressions import is_double, is_whole
 from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
@@ -209,7 +210,8 @@ class _Column:
     def _known(self, values: Any) -> Any:
         attribute, kind = self.schema[self.name], values.type()
         if isinstance(attribute, Binned):
-            return _bin(values, attribute) if kind.is_numeric() else None
+            numbers = values.cast("int8") if kind.is_boolean() else values
+            return _bin(numbers, attribute) if numbers.type().is_numeric() else None
         listed = getattr(attribute, "values", attribute.labels)
         codes: dict[Label, int] = {label: code for code, label in enumerate(listed)}
         if kind.is_boolean():
@@ -237,10 +239,10 @@ def _equal(values: Any, codes: Mapping[Any, int]) -> Any:
 
 def _number(values: Any, codes: Mapping[Any, int]) -> Any:
     if values.type().is_integer():
-        codes = {int(value): code for value, code in codes.items() if value == value // 1}
+        codes = {int(value): code for value, code in codes.items() if is_whole(value, 2**63)}
     else:
         values = values.cast("float64")  # decimals too: 0.10 is the 0.1 that was declared
-        codes = {float(value): code for value, code in codes.items()}
+        codes = {float(value): code for value, code in codes.items() if is_double(value)}
     if not codes:
         return None
     low = min(codes)

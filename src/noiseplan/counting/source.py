@@ -23,8 +23,8 @@ from noiseplan.schema import Schema
 
 _ACCEPTED = (
     "a path to CSV or Parquet, a pandas, Polars or PyArrow frame, a DuckDB relation, an Ibis "
-    "table, a Spark DataFrame, a mapping from names to arrays, a NumPy structured array, a 2-D integer "
-    "array of codes, counts of shape schema.shape, or CountTensor(schema, counts)"
+    "table, a Spark DataFrame, a mapping from names to arrays, a NumPy structured array, a 2-D "
+    "integer array of codes, counts of shape schema.shape, or CountTensor(schema, counts)"
 )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 from benchmarks import (
     adaptive,
     at_scale,
+    cli,
     counting,
     default,
     importing,
@@ -50,6 +51,7 @@ GROUPS: Final = {
     "adaptive": Group("Adaptive releases", adaptive.tables),
     "noise": Group("Exact discrete noise", noise_speed.tables),
     "ledger": Group("The ledger under stress", ledger.tables),
+    "cli": Group("The command line", cli.tables),
     "import": Group("Importing", importing.tables),
 }
 

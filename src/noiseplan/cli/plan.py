@@ -36,5 +36,9 @@ def command(study: Path, as_json: bool) -> None:
     if read.title:
         click.echo(click.style(read.title, bold=True))
     click.echo(facts)
+    if read.people is not None:
+        rows = read.people.max_rows
+        counted = "one record counts" if rows == 1 else f"at most {rows} records count"
+        click.echo(f"  people      of each, {counted}; the privacy is that of a person")
     click.echo()
     draw_errors(Console(highlight=False), plan.fairness(), plan.rmse)

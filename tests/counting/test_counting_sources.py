@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -355,6 +355,35 @@ def test_two_columns_of_one_name_are_refused() -> None:
     people = pd.DataFrame([[1, 2]], columns=["age", "age"])
     with pytest.raises(DataError, match=r"cannot read the frame: (.|\n)*'age' 2 times"):
         open_source(people, Schema({"age": Ordinal(range(3))}))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+class TestTypesOfFrames:
+    """What an array of NumPy would lose on the way."""
+
+    def made(self, library: str, column: pa.Array) -> Any:
+        table = pa.table({"x": column})
+        if library == "pandas":
+            return table.to_pandas(types_mapper=pd.ArrowDtype)
+        return table if library == "pyarrow" else pl.from_arrow(table)
+
+    def test_large_numbers_beside_missing_ones(self, library: str) -> None:
+        numbers = [2**53, 2**53 + 1, None, 0]
+        schema = Schema({"x": Categorical([2**53 + 1], other="other")})
+        frame = self.made(library, pa.array(numbers, pa.int64()))
+        assert count_everything(frame, schema) == [[1, 3]]
+        zero = Schema({"x": Ordinal([0, 2**53, 2**53 + 1])})
+        with pytest.raises(DataError, match=r"1 of 4 rows .*: null\."):
+            count_everything(frame, zero)
+
+    def test_times_with_a_zone(self, library: str) -> None:
+        noon = datetime(2020, 6, 1, 12, tzinfo=UTC)
+        column = pa.array([noon, noon, None], pa.timestamp("us", tz="Europe/Paris"))
+        frame = self.made(library, column)
+        aware = Categorical([noon.astimezone(timezone(timedelta(hours=2)))], other="other")
+        naive = Categorical([datetime(2020, 6, 1, 12)], other="other")
+        assert count_everything(frame, Schema({"x": aware})) == [[2, 1]]
+        assert count_everything(frame, Schema({"x": naive})) == [[0, 3]]
 
 
 class TestFiles:

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
-from noiseplan.counting.covering import Members, cells
+from noiseplan.counting.covering import Members
 from noiseplan.counting.database import stream_from_relation
 from noiseplan.counting.expressions import is_double, is_whole
 from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
+from noiseplan.counting.travel import unpacked
 from noiseplan.errors import DataError
 from noiseplan.schema import Binned, Label, Schema
 
@@ -82,20 +83,10 @@ class IbisSource(Countable):
         counted = codes.filter(codes[_CHOICE] == 1) if self._people is not None else codes
         parts = self._notes(codes, len(tables))
         parts += [_counts(counted, place, t, self.schema) for place, t in enumerate(tables) if t]
-        found = self._run(ibis.union(*parts))
-        places, records = found["place"], found["records"]
-        notes = dict(zip(places.tolist(), records.tolist(), strict=True))
-        self._refuse([notes[len(tables) + n] for n in range(len(self.schema) + 2)])
-        results = []
-        for place, table in enumerate(tables):
-            here = places == place
-            counts = np.zeros(cells(table, self.schema.shape), dtype=np.int64)
-            counts[found["cell"][here]] = records[here]
-            results.append(counts.reshape([self.schema.shape[member] for member in table]))
-        return [
-            counts if table else np.array(notes[len(tables) + len(self.schema) + 2])
-            for counts, table in zip(results, tables, strict=True)
-        ]
+        found, notes = unpacked(self._run(ibis.union(*parts)), tables, self.schema.shape)
+        self._refuse(notes)
+        total = np.array(notes[len(self.schema) + 2])
+        return [counts if t else total for counts, t in zip(found, tables, strict=True)]
 
     def _codes(self) -> Any:
         """The codes of every record, the attribute's size where a value has none."""
@@ -157,14 +148,14 @@ class IbisSource(Countable):
             ) from error
         return {name: found[name].to_numpy() for name in ("place", "cell", "records")}
 
-    def _refuse(self, notes: list[int]) -> None:
+    def _refuse(self, notes: dict[int, int]) -> None:
         refusals = Refusals(self.schema)
         refusals.rows = notes[0]
-        for column, unknown in zip(self._columns, notes[1:], strict=False):
-            if unknown:
+        for place, column in enumerate(self._columns, 1):
+            if notes[place]:
                 values = self._table.filter(column.code(self._table) == column.refused)
                 shown = values.select(column.name).limit(SEARCHED).to_pyarrow()[column.name]
-                refusals.note(column.name, unknown, shown.to_pylist())
+                refusals.note(column.name, notes[place], shown.to_pylist())
         refusals.raise_any()
         if self._people is not None:
             self._people.refuse_nobody(notes[len(self._columns) + 1], notes[0])

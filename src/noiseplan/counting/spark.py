@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from noiseplan.counting.codes import Refusals, check_columns, encode_block
 from noiseplan.counting.counter import Counter
-from noiseplan.counting.covering import Members, cells
+from noiseplan.counting.covering import Members
 from noiseplan.counting.frames import encoded_columns
 from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
+from noiseplan.counting.travel import unpacked
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -67,17 +68,9 @@ class SparkSource(Countable):
         """Count the records by each of these sets of attributes; see :class:`Countable`."""
         work = partial(count_partition, self.schema, tuple(tables))
         counted = _run(self._frame.mapInArrow(work, _COUNTS).groupBy("place", "cell"))
-        found = [np.zeros(cells(table, self.schema.shape), dtype=np.int64) for table in tables]
-        notes: dict[int, int] = {}
-        for place, counts in enumerate(found):
-            here = counted["place"] == place
-            counts[counted["cell"][here]] = counted["records"][here]
-        for place, records in zip(counted["place"], counted["records"], strict=True):
-            if place >= len(tables):
-                notes[int(place) - len(tables)] = int(records)
+        found, notes = unpacked(counted, tables, self.schema.shape)
         self._refuse(notes)
-        shapes = [[self.schema.shape[member] for member in table] for table in tables]
-        return [counts.reshape(shape) for counts, shape in zip(found, shapes, strict=True)]
+        return found
 
     def _refuse(self, notes: dict[int, int]) -> None:
         """Refuse the data if some values had no code, after a second look at these values."""

@@ -37,8 +37,8 @@ from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.rounding import fraction_up
 from noiseplan.queries import Workload
 
-# The largest entry of a strategy becomes this integer; rounding then costs about a millionth.
-GRID = 1 << 14
+# The largest entry of a strategy becomes this integer: rounding is then far below the noise.
+GRID = 1 << 24
 
 
 @final
@@ -69,8 +69,8 @@ class AdditiveStrategy(Strategy):
 
     @property
     def outputs(self) -> int:
-        """Integers have no largest one: as many as payloads can hold."""
-        return 1 << (32 * len(self.rows))
+        """Integers have no largest one; as many as 64 bits each can hold."""
+        return 1 << (64 * len(self.rows))
 
     @property
     def tally_shape(self) -> tuple[int, ...]:
@@ -120,7 +120,6 @@ def plan_additive(
     laplace = mechanism == "matrix l1"
     weights = p_identity(types.gram) if laplace else dense_optimum(types.gram).strategy
     rows = np.round(weights * (GRID / np.abs(weights).max())).astype(np.int64)
-    rows = rows[(rows != rows[:, :1]).any(axis=1)]  # what all types share tells nothing
     if laplace:
         scale = Fraction(largest_distance(rows, 1)) / Fraction(epsilon)
         bound = lower_bound(types.gram, types.uniform, epsilon, len(types.kind))

@@ -165,6 +165,9 @@ def generate(
     exact = every is not None and problem.asked is gram
     if every is not None and types <= ALL_AT_ONCE:
         shapes, weights = every, np.full(len(every), 1.0)
+    else:  # with the rows of randomized response any set of shapes has feasible weights
+        shapes = np.vstack([shapes, np.eye(types, dtype=bool)])
+        weights = np.append(weights, np.full(types, 1e-3 * float(weights.mean())))
     best, bound, ascent = None, -inf, Ascent(prior)
     for r in range(effort.rounds):
         here = problem.solve(shapes, weights, ascent.prior, effort.gap)

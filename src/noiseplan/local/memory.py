@@ -7,6 +7,7 @@ reports are only k·ε-private. Whoever always answers with the report drawn fir
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ class Memory:
 
     def report(self, value: Any, *, source: Source | None = None) -> bytes:
         """The report of this value: drawn the first time, the same ever after."""
-        row = value if isinstance(value, dict) else {self._randomizer.schema.names[0]: value}
+        row = value if isinstance(value, Mapping) else {self._randomizer.schema.names[0]: value}
         columns = {name: [one] for name, one in row.items()}
         (kind,) = self._randomizer.types_of(columns).tolist()
         if kind not in self._reports:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.local.randomizer import Randomizer, Reports
-from noiseplan.local.wire import Payloads, ReportError
+from noiseplan.local.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy import zcdp_epsilon
@@ -39,7 +39,7 @@ class SumRandomizer(Randomizer):
     delta: float
 
     def __post_init__(self) -> None:
-        if self.law not in ("laplace", "gaussian") or self.scale <= 0 or self._limit >= 2**31:
+        if self.law not in ("laplace", "gaussian") or self.scale <= 0 or self._limit >= 2**61:
             raise ReportError("noise is 'laplace' or 'gaussian' with a positive, moderate scale")
 
     @property
@@ -52,8 +52,13 @@ class SumRandomizer(Randomizer):
         return int(np.abs(self.rows).max()) + REACH * spread
 
     @property
+    def _width(self) -> int:
+        """Bytes of one number, which travels as its distance from −limit."""
+        return bytes_for(2 * self._limit + 1)
+
+    @property
     def payload_bytes(self) -> int:
-        return 4 * len(self.rows)
+        return self._width * len(self.rows)
 
     @cached_property
     def epsilon(self) -> float:
@@ -70,10 +75,12 @@ class SumRandomizer(Randomizer):
 
     def pack(self, reports: Reports) -> Payloads:
         inside = np.clip(reports, -self._limit, self._limit)  # post-processing, and never needed
-        return inside.astype("<i4").view(np.uint8).reshape(len(reports), -1)
+        numbers = (inside + self._limit).ravel()
+        return packed(numbers, self._width).reshape(len(reports), -1)
 
     def unpack(self, payloads: Payloads) -> tuple[Reports, NDArray[np.bool_]]:
-        reports = np.ascontiguousarray(payloads).view("<i4").astype(np.int64)
+        numbers = unpacked(payloads.reshape(-1, self._width)) - self._limit
+        reports = numbers.reshape(len(payloads), -1)
         return reports, self.valid(reports)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:

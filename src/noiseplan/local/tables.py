@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 import numpy as np
@@ -69,6 +69,7 @@ class SplitReconstruction:
     """Answers from reports on several tables."""
 
     parts: tuple[Part, ...]
+    _known: dict[Query, Array] = field(default_factory=dict, repr=False)  # weights asked for before
 
     @property
     def tally_shape(self) -> tuple[int, ...]:
@@ -87,6 +88,11 @@ class SplitReconstruction:
 
     def weights(self, query: Query) -> Array:
         """α: how much each table counts for the answer."""
+        if query not in self._known:
+            self._known[query] = self._weights(query)
+        return self._known[query]
+
+    def _weights(self, query: Query) -> Array:
         costs = np.array([mean_moment(part, query) for part in self.parts])
         gains = np.array([part.share for part in self.parts]) / costs
         if not gains.any():

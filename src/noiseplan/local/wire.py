@@ -26,6 +26,8 @@ VERSION = 1
 TAG_BYTES = 4
 _HEADER = struct.Struct("<4sB32sHQI")
 _PIECE = 1 << 20
+# Bytes of payload in one packet; more is taken for damage.
+LARGEST = 1 << 30
 
 Payloads = NDArray[np.uint8]
 
@@ -69,32 +71,37 @@ def bytes_for(outputs: int) -> int:
 
 def to_packet(payloads: Payloads, digest: bytes) -> bytes:
     """Many reports in one piece."""
+    if payloads.nbytes > LARGEST:
+        raise ReportError(f"a packet holds at most {LARGEST:,} bytes: write several")
     body = np.ascontiguousarray(payloads).tobytes()
     head = (MAGIC, VERSION, digest, payloads.shape[1], len(payloads), zlib.crc32(body))
     return _HEADER.pack(*head) + body
 
 
 def packets_of(stream: BinaryIO) -> Iterator[Packet]:
-    """The packets of a stream, in order; bytes between packets count as one damaged packet."""
+    """The packets of a stream, in order; what lies between packets counts as one damaged packet."""
     while True:
+        begin = stream.tell()
         head = stream.read(_HEADER.size)
         if not head:
             return
-        if len(head) < _HEADER.size or head[:4] != MAGIC or head[4] != VERSION:
-            yield Packet(b"", 0, 1, None)
-            if not _find_next(stream, len(head)):
-                return
-            continue
-        _, _, digest, width, count, checksum = _HEADER.unpack(head)
-        start = stream.tell()
-        body = _read(stream, width * count)
-        if width == 0 or len(body) < width * count or zlib.crc32(body) != checksum:
-            yield Packet(digest, width, count if width and len(body) == width * count else 1, None)
-            stream.seek(start)  # the length itself may be damaged: look for the next packet
-            if not _find_next(stream, 0):
-                return
-            continue
-        yield Packet(digest, width, count, np.frombuffer(body, np.uint8).reshape(count, width))
+        packet = _packet(stream, head)
+        yield packet
+        # The length itself may be damaged: the next packet is looked for right behind the word.
+        if packet.payloads is None and not _find_next(stream, begin + 1):
+            return
+
+
+def _packet(stream: BinaryIO, head: bytes) -> Packet:
+    if len(head) < _HEADER.size or head[:4] != MAGIC or head[4] != VERSION:
+        return Packet(b"", 0, 1, None)
+    _, _, digest, width, count, checksum = _HEADER.unpack(head)
+    if width == 0 or width * count > LARGEST:
+        return Packet(digest, width, 1, None)
+    body = _read(stream, width * count)
+    if len(body) < width * count or zlib.crc32(body) != checksum:
+        return Packet(digest, width, count if len(body) == width * count else 1, None)
+    return Packet(digest, width, count, np.frombuffer(body, np.uint8).reshape(count, width))
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:
@@ -109,14 +116,15 @@ def _read(stream: BinaryIO, size: int) -> bytes:
     return b"".join(pieces)
 
 
-def _find_next(stream: BinaryIO, back: int) -> bool:
-    """Move to the next magic word after the present one; False at the end."""
-    stream.seek(-max(back - 1, 0), 1)
+def _find_next(stream: BinaryIO, start: int) -> bool:
+    """Move to the first magic word from `start` on; False if there is none."""
+    stream.seek(start)
     tail = b""
     while piece := stream.read(_PIECE):
-        at = (tail + piece).find(MAGIC)
+        text = tail + piece
+        at = text.find(MAGIC)
         if at >= 0:
-            stream.seek(at - len(tail) - len(piece), 1)
+            stream.seek(at - len(text), 1)
             return True
-        tail = piece[-(len(MAGIC) - 1) :]
+        tail = text[-(len(MAGIC) - 1) :]
     return False

@@ -1,0 +1,238 @@
+"""Users split over tables: the choice of tables, shares, exact errors, the whole path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.bounds import row_variance, spread_bound, structured_bound
+from noiseplan.local.reconstruction import Reconstruction
+from noiseplan.local.split import best_shares, choose_tables, plan_split
+from noiseplan.local.strategy import TableStrategy
+from noiseplan.local.tables import query_gram
+from noiseplan.local.types import types_of
+from noiseplan.local.wire import ReportError
+from noiseplan.noise import SeededSource
+
+
+@pytest.fixture(scope="module")
+def schema() -> nz.Schema:
+    return nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2})
+
+
+@pytest.fixture(scope="module")
+def plan(schema: nz.Schema) -> nz.local.SplitPlan:
+    """Small enough to be looked at as one explicit matrix; two tables that share an attribute."""
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}),
+            nz.Query(schema, ["b", "c"], weight=2.0),
+            nz.Query(schema, ["b"]),
+        ]
+    )
+    return plan_split(workload, 1.0, cells=12)
+
+
+def explicit(plan: nz.local.SplitPlan) -> np.ndarray:
+    """The whole mechanism as one matrix: outputs × cells of the domain."""
+    shape = plan.workload.schema.shape
+    axes = dict(
+        zip(plan.workload.schema.names, np.unravel_index(np.arange(24), shape), strict=True)
+    )
+    blocks = []
+    for part in plan.parts:
+        types = part.reconstruction.types
+        cell = np.zeros(24, dtype=int)
+        for name in types.schema.names:
+            cell = cell * types.schema[name].size + axes[name]
+        strategy = part.reconstruction.strategy
+        table = strategy.chances if isinstance(strategy, TableStrategy) else strategy.table()
+        blocks.append(part.share * table[:, types.kind[cell]])
+    return np.vstack(blocks)
+
+
+def answering_rows(plan: nz.local.SplitPlan, query: nz.Query) -> np.ndarray:
+    """V of a query by probing the estimate with single reports."""
+    outputs = plan.reconstruction.tally_shape[0]
+    units = np.eye(outputs, dtype=np.int64)
+    return np.array([plan.reconstruction.estimate(query, unit) for unit in units]).T
+
+
+def test_tables_cover_the_queries(plan: nz.local.SplitPlan) -> None:
+    assert [part.names for part in plan.parts] == [("a", "b"), ("b", "c")]
+    assert sum(part.share for part in plan.parts) == pytest.approx(1.0)
+    assert "a × b" in str(plan)
+    assert "b × c" in str(plan)
+    assert "SplitPlan(2 tables" in repr(plan)
+
+
+def test_the_whole_is_one_private_unbiased_mechanism(plan: nz.local.SplitPlan) -> None:
+    chances = explicit(plan)
+    TableStrategy.of(chances, 1.0)  # columns of sum one, rows of ratio at most e
+    for query in plan.workload:
+        assert answering_rows(plan, query) @ chances == pytest.approx(query.dense(), abs=1e-8)
+    assert plan.epsilon_met <= 1.0
+
+
+def test_errors_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) -> None:
+    chances = explicit(plan)
+    total = np.zeros(24)
+    for query in plan.workload:
+        v, rows = answering_rows(plan, query), query.dense()
+        each = (v**2) @ chances - rows**2  # rows × cells
+        total += query.weight * each.sum(axis=0)
+        assert (each.max(axis=1) <= plan.variance(query, users=1.0) * (1 + 1e-9)).all()
+    assert plan.average_variance == pytest.approx(total.mean())
+    assert total.max() <= plan.worst_variance * (1 + 1e-9)
+    rows = 12 + 2 * 6 + 3
+    assert plan.samples(0.01) == pytest.approx(plan.worst_variance / rows / 0.01)
+    assert plan.users_needed(0.01) == int(np.ceil(plan.samples(0.01)))
+
+
+def test_covariances_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) -> None:
+    chances = explicit(plan)
+    x = np.random.default_rng(0).integers(0, 9, 24).astype(float)
+    cube = x.reshape(4, 3, 2)
+    law = np.diag(chances @ x) - (chances * x) @ chances.T
+    counts = []
+    for part in plan.parts:
+        summed = cube.sum(axis=2) if part.names == ("a", "b") else cube.sum(axis=0)
+        counts.append(part.reconstruction.types.counts(summed))
+    pairs = [(0, 0), (0, 2), (2, 1), (2, 2)]
+    for i, j in pairs:
+        left, right = plan.workload.query(i), plan.workload.query(j)
+        v, w = answering_rows(plan, left), answering_rows(plan, right)
+        found = plan.reconstruction.covariance(left, right, counts)
+        assert found == pytest.approx(v @ law @ w.T, abs=1e-6)
+        if i == j:
+            variance = plan.reconstruction.variance(left, counts)
+            assert variance == pytest.approx(np.diagonal(v @ law @ v.T), abs=1e-6)
+    with pytest.raises(UnanswerableError, match="no table together"):
+        plan.reconstruction.covariance(plan.workload.query(0), plan.workload.query(1), counts)
+
+
+def test_a_query_in_two_tables_uses_both(plan: nz.local.SplitPlan, schema: nz.Schema) -> None:
+    weights = plan.reconstruction.weights(nz.Query(schema, ["b"]))
+    assert (weights > 0).all()
+    assert weights.sum() == pytest.approx(1.0)
+    with pytest.raises(UnanswerableError, match="no table of the plan holds"):
+        plan.reconstruction.weights(nz.Query(schema, ["a", "c"]))
+
+
+def test_from_devices_to_answers(
+    plan: nz.local.SplitPlan, schema: nz.Schema, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(1)
+    users = 60_000
+    records = {"a": rng.integers(0, 4, users), "b": rng.integers(0, 3, users) ** 2 // 2}
+    records["c"] = (records["b"] + rng.integers(0, 2, users)) % 2
+    randomizer = plan.randomizer().save(tmp_path / "device.bin")
+    device = nz.local.load_randomizer(randomizer)
+    assert device.hash == plan.randomizer().hash
+    made = plan.aggregator()
+    made.add_packet(device.packet(device.reports(records, source=SeededSource(5))))
+    for i in range(50):
+        made.add(device.report({name: column[i] for name, column in records.items()}))
+    assert made.users == users + 50
+    query = nz.Query(schema, ["b", "c"])
+    truth = np.zeros((3, 2))
+    np.add.at(truth, (records["b"], records["c"]), 1)
+    answer = made.answer(query)
+    z = (answer.estimate - truth.ravel()) / answer.std_error
+    assert np.abs(z).max() < 5.5
+    assert made.covariance(query, query).shape == (6, 6)
+    back = nz.local.load_aggregator(made.save(tmp_path / "state.npz"))
+    assert back.answer(query).estimate == pytest.approx(answer.estimate)
+    assert back.answer(query).std_error == pytest.approx(answer.std_error)
+    with pytest.raises(UnanswerableError, match="too large"):
+        made.consistent()
+    assert plan.simulate(records, seed=1).users == users
+    with pytest.raises(ReportError, match="'a'"):
+        device.reports({"a": [9], "b": [0], "c": [0]})
+    with pytest.raises(ReportError, match="no values of 'c'"):
+        device.reports({"a": [1], "b": [0]})
+
+
+def test_shares_are_those_of_a_convex_solver() -> None:
+    rng = np.random.default_rng(0)
+    costs = rng.random((7, 3)) * 10 + 1
+    costs[0, 1] = costs[3, 0] = costs[4, 2] = np.inf
+    weights = rng.random(7) + 0.1
+    found = best_shares(costs, weights)
+    rho = cp.Variable(3, nonneg=True)
+    value = cp.sum(cp.multiply(weights, cp.inv_pos((1 / costs) @ rho)))
+    problem = cp.Problem(cp.Minimize(value), [cp.sum(rho) == 1])
+    problem.solve(solver=cp.CLARABEL)
+    assert found == pytest.approx(rho.value, abs=1e-4)
+    assert weights @ (1 / ((1 / costs) @ found)) == pytest.approx(problem.value, rel=1e-7)
+
+
+def test_one_table_takes_everybody() -> None:
+    assert best_shares(np.array([[3.0]]), np.ones(1)).tolist() == [1.0]
+
+
+def test_tables_merge_while_they_stay_small() -> None:
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2, "d": 50})
+    workload = nz.Workload.marginals(schema, k=2)
+    small = choose_tables(workload, 24)
+    assert frozenset("abc") in small
+    for query in workload:
+        assert any(set(query.attributes) <= table for table in small)
+    assert choose_tables(workload, 1200) == [frozenset("abcd")]
+    wide = nz.Schema.from_sizes({"a": 100, "b": 100})
+    with pytest.raises(PlanError, match="10,000 cells"):
+        choose_tables(nz.Workload([nz.Query(wide, ["a", "b"])]), 512)
+
+
+def test_grams_of_single_queries(plan: nz.local.SplitPlan) -> None:
+    for part in plan.parts:
+        types = part.reconstruction.types
+        for query in plan.workload:
+            if part.holds(query):
+                rows = types.matrix(query)
+                assert query_gram(part, query) == pytest.approx(rows.T @ rows)
+
+
+def test_structured_bounds_are_below_dense_ones() -> None:
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2})
+    plain = nz.Workload.marginals(schema, k=2)
+    mixed = nz.Workload.marginals(schema, up_to=2, factors={"a": nz.Prefix()})
+    joint = plain + nz.Query(schema, ["a", "b"], matrix=np.random.default_rng(0).random((2, 12)))
+    for workload, exact in ((plain, True), (mixed, False), (joint, False)):
+        types = types_of(workload)
+        uniform = np.full(24, 1 / 24)
+        dense = spread_bound(types.gram[np.ix_(types.kind, types.kind)], uniform, np.sinh(0.5) ** 2)
+        found = structured_bound(workload, 1.0)
+        assert found <= dense * (1 + 1e-9)
+        assert found >= (0.999999 if exact else 0.8) * dense
+
+
+def test_splitting_is_not_better_than_one_matrix(schema: nz.Schema) -> None:
+    workload = nz.Workload.marginals(schema, k=2)
+    whole = nz.local.plan(workload, 1.0)
+    split = plan_split(workload, 1.0, cells=12)
+    assert isinstance(whole, nz.local.LocalPlan)
+    assert whole.average_variance <= split.average_variance
+    assert split.lower_bound <= whole.average_variance * (1 + 1e-9)
+    merged = plan_split(workload, 1.0, cells=24)
+    assert len(merged.parts) == 1
+    assert merged.average_variance == pytest.approx(whole.average_variance, rel=1e-6)
+    assert row_variance(24, 1.0) <= np.sinh(0.5) ** 2
+
+
+def test_large_domains_are_split_without_being_asked() -> None:
+    schema = nz.Schema.from_sizes({"a": 30, "b": 20, "c": 10, "unused": 1000})
+    workload = nz.Workload(
+        [nz.Query(schema, ["a", "b"]), nz.Query(schema, ["b", "c"]), nz.Query(schema, ["a"])]
+    )
+    plan = nz.local.plan(workload, 1.0, effort=0.2)
+    assert isinstance(plan, nz.local.SplitPlan)
+    assert plan.workload.schema.names == ("a", "b", "c")
+    assert 0 <= plan.gap < 1.5
+    assert plan.worst_variance >= plan.average_variance * (1 - 1e-12) >= plan.lower_bound
+    assert all(isinstance(part.reconstruction, Reconstruction) for part in plan.parts)

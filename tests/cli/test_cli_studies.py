@@ -326,6 +326,27 @@ def test_answers_are_those_of_python(out: Path) -> None:
     assert "… " not in said("answer", out, "age, sex", "--all")
 
 
+def test_nothing_printed_can_rewrite_the_screen(folder: Path) -> None:
+    text = STUDY.replace('"up to each age"', '"\\u001B[2J\\r up"')
+    (folder / "odd.toml").write_text(text, encoding="utf-8")
+    said("release", folder / "odd.toml", folder / "people.csv", "-o", folder / "out")
+    for arguments in (("show", folder / "out"), ("answer", folder / "out", "\x1b[2J\r up")):
+        printed = said(*arguments)
+        assert "[2J" in printed
+        assert "\x1b" not in printed
+        assert "\r" not in printed
+
+
+def test_poor_terminals(folder: Path) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-m", "noiseplan", "plan", "study.toml"],
+        cwd=folder, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "###" in done.stdout
+    assert "█" not in done.stdout
+
+
 def test_questions_that_cannot_be_answered(out: Path) -> None:
     assert "Did you mean 'age'" in said("answer", out, "agge", code=1)
     assert "exclude" in said("answer", out, "age", "--csv", "--json", code=2)

@@ -16,6 +16,7 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.report import report_page, tables
 from noiseplan.report.html import element
+from noiseplan.report.page import _scaled
 from noiseplan.report.svg import Scale, _ticks, interval_bar
 from noiseplan.storage.certificate import certificate
 
@@ -164,6 +165,19 @@ def test_releases_that_are_not_for_publication_say_so() -> None:
     assert "Not for publication" in page_of(plan.release(DATA, seed=1))
     assert "For simulation" in page_of(released(noise="gaussian"))
     assert 'class="warning"' not in page_of(released())
+
+
+def test_measurements_made_elsewhere() -> None:
+    given = nz.from_noisy_tables(SCHEMA, [nz.NoisyTable(["age"], [9.0] * 12, 4.0)])
+    words = " ".join(parsed(page_of(given)).words)
+    assert "not known here" in words
+    assert "made elsewhere" in words
+
+
+def test_pure_privacy_is_scaled_by_the_square() -> None:
+    scaled = _scaled(nz.Guarantee.pure(0.5), 4.0)
+    assert scaled.epsilon(1e-9) == pytest.approx(1.0)
+    assert scaled.rho == pytest.approx(4 * nz.Guarantee.pure(0.5).rho)
 
 
 # ---------------------------------------------------------------------- limits

@@ -78,6 +78,11 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     }
 
 
+def clean(text: str) -> str:
+    """Text that can be shown: whoever wrote a release cannot rewrite the reader's screen."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
 def print_json(content: object) -> None:
     """JSON with the letters as they are; dates as text."""
     click.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noiseplan.cli._common import CONTEXT, json_option, open_release, print_json, release_argument
+from noiseplan.cli._common import (
+    CONTEXT,
+    clean,
+    json_option,
+    open_release,
+    print_json,
+    release_argument,
+)
 
 if TYPE_CHECKING:
     from noiseplan.release.answer import Answer
@@ -58,7 +65,7 @@ def command(
         click.echo(answer_csv(answer), nl=False)
     else:
         text = answer.text(None if everything else 20)
-        click.echo(f"{query.name}\n{text}")
+        click.echo(clean(f"{query.name}\n{text}"))
 
 
 def _columns(answer: Answer) -> dict[str, list[Any]]:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noiseplan.cli._common import CONTEXT, json_option, open_release, print_json, release_argument
+from noiseplan.cli._common import (
+    CONTEXT,
+    clean,
+    json_option,
+    open_release,
+    print_json,
+    release_argument,
+)
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
@@ -33,19 +40,19 @@ def command(folder: Path, everything: bool, as_json: bool) -> None:
     if as_json:
         print_json({"certificate": certificate, "tables": tables, "files": table_files(folder)})
         return
-    click.echo(in_words(certificate, release.plan.privacy))
+    lines = [in_words(certificate, release.plan.privacy)]
     wide = max(len("table"), *(len(table["table"]) for table in tables))
-    click.echo(f"{'table':<{wide}}  {'rows':>9}  {'std. error':>10}  first estimate ± std. error")
+    lines.append(f"{'table':<{wide}}  {'rows':>9}  {'std. error':>10}  first estimate ± std. error")
     for table in tables:
         first = (
             f"{table['first_cell']}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}"
         )
-        click.echo(
-            f"{table['table']:<{wide}}  {table['rows']:>9,}  {table['std_error']:>10.4g}  {first}"
-        )
+        numbers = f"{table['rows']:>9,}  {table['std_error']:>10.4g}"
+        lines.append(f"{table['table']:<{wide}}  {numbers}  {first}")
     if shown < count:
-        click.echo(f"… {count - shown:,} more; --all prints them")
-    click.echo(f'Next: noiseplan answer {folder} "{release.plan.workload.schema.names[0]}"')
+        lines.append(f"… {count - shown:,} more; --all prints them")
+    lines.append(f'Next: noiseplan answer {folder} "{release.plan.workload.schema.names[0]}"')
+    click.echo(clean("\n".join(lines)))
 
 
 def described(release: Release, position: int) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def _budget(plan: Plan) -> Markup:
     worst = float(np.sqrt(np.max(plan.type_worst)))
     rows = []
     for times, error in zip(TIMES, errors, strict=True):
-        scaled = Guarantee(product_up(guarantee.pcost, times), guarantee.law, guarantee.neighbours)
+        scaled = _scaled(guarantee, times)
         rows.append([
             "this release" if times == 1 else f"{_times(times)} ×",
             text_up(scaled.rho, 4), text_up(scaled.epsilon(1e-9), 4), f"{error:.4g}",
@@ -218,6 +218,14 @@ def _budget(plan: Plan) -> Markup:
         element("p", words), budget_chart(costs, errors, TIMES.index(1.0)),
         table("Average error against budget", columns, rows),
     ])  # fmt: skip
+
+
+def _scaled(guarantee: Guarantee, times: float) -> Guarantee:
+    """The guarantee at so many times ρ; pure privacy has ρ = ε²/2."""
+    if guarantee.pure_epsilon is not None:
+        epsilon = product_up(guarantee.pure_epsilon, math.sqrt(times))
+        return Guarantee.pure(epsilon, guarantee.neighbours)
+    return Guarantee(product_up(guarantee.pcost, times), guarantee.law, guarantee.neighbours)
 
 
 def _times(times: float) -> str:

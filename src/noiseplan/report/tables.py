@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_TABLES = 300
 MOST_ROWS = 200  # of one table
 MOST_ROWS_IN_ALL = 10_000
-LARGEST = 1_000_000  # rows of a table that is worth computing for its first ones
+LARGEST = 200_000  # rows of a table that is worth computing for its first ones
 FIRST_ROWS = 60  # of the table that is open from the start
 CHART_LABELS = range(8, 151)  # along an attribute
 

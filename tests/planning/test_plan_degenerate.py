@@ -248,3 +248,31 @@ def test_explicit_planner_says_what_it_cannot() -> None:
     large = nz.Workload.marginals(of_sizes(a=4000), k=1)
     with pytest.raises(PlanError, match="at most 1,024 cells, and the schema has 4,000"):
         nz.plan(large, budget=B, planner="optimal")
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("row", [[0.3, 0.1 + 0.2, 0.0], [1.0, 1.0 + 1e-15, 0.0]])
+def test_numbers_that_differ_in_the_last_digit(row: list[float], noise: str) -> None:
+    workload = nz.Workload([nz.Query(of_sizes(a=3), {"a": nz.Custom([row])})])
+    for planner in ("auto", "optimal", "residual"):
+        check_sound(nz.plan(workload, budget=B, noise=noise, planner=planner))
+
+
+def test_many_rows_of_one_size_and_one_of_another() -> None:
+    rows = np.vstack([np.tile([[1.0, 1.0, 0.0]], (13, 1)), [[1e-6, -1e-6, 0.0]]])
+    workload = nz.Workload([nz.Query(of_sizes(a=3), {"a": nz.Custom(rows)})])
+    check_sound(nz.plan(workload, budget=B, noise="discrete"))
+
+
+def test_a_matrix_that_asks_for_the_public_total() -> None:
+    schema = of_sizes(a=1, b=2)
+    workload = nz.Workload([nz.Query(schema, ["a", "b"], matrix=[[1, 1]])])
+    plan = nz.plan(workload, budget=B, neighbours="replace", noise="discrete")
+    assert plan.total_variance == 0
+
+
+def test_noise_that_fits_no_integer_is_refused_before_releasing() -> None:
+    workload = nz.Workload.marginals(of_sizes(a=4), k=1, factors={"a": nz.Prefix()})
+    for planner in ("auto", "optimal", "residual"):
+        with pytest.raises(PlanError, match="64-bit integers"):
+            nz.plan(workload, budget=nz.zCDP(1e-30), noise="discrete", planner=planner)

@@ -274,6 +274,32 @@ def test_an_answer_is_to_a_query() -> None:
     release = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5)).release(
         {"a": [0, 1]}, seed=1
     )
-    with pytest.raises(QueryError, match=r"answer\(\) takes a Query, found 'a'"):
-        release.answer("a")  # type: ignore[arg-type]
+    assert release.answer("a").estimate.tolist() == release.table("a")["estimate"].to_list()
+    with pytest.raises(QueryError, match="no query is called 'b'; the workload has 'a'"):
+        release.answer("b")
+    with pytest.raises(QueryError, match="a query is a Query, or the name of one"):
+        release.answer(3)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match=r"one by one: table\('a', 'b'\)"):
+        release.table(["a", "b"])  # type: ignore[arg-type]
     assert release.answer(nz.Query(schema, ["a"]), level=np.float32(0.9)).upper.shape == (2,)
+
+
+def test_tables_follow_the_order_in_which_attributes_are_named() -> None:
+    release = nz.plan(mixed_workload(), budget=ONE).release(CountTensor(SCHEMA, COUNTS), seed=2)
+    straight = release.table("a", "b", frame="pandas")
+    turned = release.table("b", "a", frame="pandas")
+    assert list(turned.columns)[:2] == ["b", "a"]
+    assert turned[["b", "a"]].to_numpy().tolist() == [[b, a] for b in range(3) for a in range(4)]
+    again = turned.sort_values(["a", "b"])[straight.columns].reset_index(drop=True)
+    assert again.equals(straight)
+
+
+def test_names_of_queries_wherever_a_query_is_asked_for() -> None:
+    plan = nz.plan(mixed_workload(), budget=ONE)
+    query = plan.workload["dense"]
+    assert plan.variance("dense").tolist() == plan.variance(query).tolist()
+    assert plan.half_width("dense", simultaneous=True).tolist() == (
+        plan.half_width(query, simultaneous=True).tolist()
+    )
+    assert plan.covariance("dense", "a × b").shape == (2, 12)
+    assert plan.schema is plan.workload.schema

@@ -130,12 +130,13 @@ def edit(content: Any, keys: tuple[Any, ...], value: object) -> None:
 
 
 def repair_plan_hash(folder: Path) -> None:
-    from noiseplan.storage.files import hash_of, read_arrays, read_json
+    from noiseplan.storage.files import read_arrays, read_json
+    from noiseplan.storage.plans import defining_hash
 
     certificate = read_json(folder / "certificate.json")
     if "plan_sha256" in certificate:
         with suppress(StorageError):  # arrays that cannot even be read need no hash
-            found = hash_of(read_json(folder / "plan.json"), read_arrays(folder / "plan.npz"))
+            found = defining_hash(read_json(folder / "plan.json"), read_arrays(folder / "plan.npz"))
             certificate["plan_sha256"] = found
     (folder / "certificate.json").write_text(json.dumps(certificate), encoding="utf-8")
 
@@ -191,6 +192,11 @@ EDITS = [
     ("plan.npz", shorter("basis_of_attribute"), "schema"),
     ("plan.npz", filled("basis_of_attribute", 5), "basis that is not there"),
     ("plan.npz", shorter("basis_0_centre"), "basis"),
+    ("plan.npz", filled("basis_0_recover", 0.0), "does not undo what it measures"),
+    ("plan.npz", filled("basis_0_measure", 0.0), "does not undo what it measures"),
+    ("plan.npz", filled("block_1_sigma2", 0.0), "lower privacy cost than its noise has"),
+    ("plan.npz", filled("block_1_sigma2", 1e-6), "lower privacy cost than its noise has"),
+    ("measurements.npz", other_type("block_1", "?"), "not the kind of numbers"),
     ("measurements.npz", shorter("block_1"), "shapes"),
     ("measurements.npz", gone("block_1"), "well formed|shapes"),
     ("measurements.npz", other_type("block_0", "U8"), "not numbers"),
@@ -269,3 +275,59 @@ def test_a_plan_of_another_release(saved: Path, tmp_path: Path) -> None:
     sign_again(folder)
     with pytest.raises(StorageError, match="not the one that the certificate names"):
         nz.load(folder)
+
+
+@pytest.mark.parametrize("size", [12_000, 1 << 24, 1 << 40, 0, -3, True, 2.0])
+def test_bases_of_absurd_sizes(saved: Path, tmp_path: Path, size: object) -> None:
+    """Refused before any matrix of that size is made."""
+    folder = copied(saved, tmp_path)
+    content = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+    content["mechanism"]["bases"].append({"kind": "integer", "size": size})
+    (folder / "plan.json").write_text(json.dumps(content), encoding="utf-8")
+    repair_plan_hash(folder)
+    sign_again(folder)
+    with pytest.raises(StorageError, match="has a size of"):
+        nz.load(folder)
+
+
+def test_two_arrays_of_one_name(saved: Path, tmp_path: Path) -> None:
+    folder = copied(saved, tmp_path)
+    with (
+        zipfile.ZipFile(folder / "measurements.npz", "a") as archive,
+        pytest.warns(UserWarning, match="Duplicate name"),
+    ):
+        archive.writestr("block_0.npy", archive.read("block_0.npy"))
+    sign_again(folder)
+    with pytest.raises(StorageError, match="two arrays of one name"):
+        nz.load(folder)
+
+
+@pytest.mark.parametrize("version", [0, -5, True, "1", None])
+def test_formats_that_never_were(saved: Path, tmp_path: Path, version: object) -> None:
+    folder = copied(saved, tmp_path)
+    content = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    content["format"] = version
+    (folder / "certificate.json").write_text(json.dumps(content), encoding="utf-8")
+    sign_again(folder)
+    with pytest.raises(StorageError, match="which there never was"):
+        nz.load(folder)
+
+
+def test_a_brand_that_would_rewrite_a_terminal(saved: Path, tmp_path: Path) -> None:
+    folder = copied(saved, tmp_path)
+    content = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    content["noise"] = "\x1b[2Jexact noise"
+    (folder / "certificate.json").write_text(json.dumps(content), encoding="utf-8")
+    sign_again(folder)
+    with pytest.raises(StorageError, match="a text on one line"):
+        nz.load(folder)
+
+
+def test_a_loaded_plan_releases_nothing(saved: Path, tmp_path: Path) -> None:
+    """A folder could claim any noise and any cost: only what was planned here is released."""
+    plan = nz.load(saved).plan
+    records = {"age": [1], "sex": ["F"]}
+    with pytest.raises(nz.NoiseplanError, match="read from a folder"):
+        plan.release(records)
+    again = nz.plan(plan.workload, budget=nz.zCDP(0.5), noise="discrete", planner="residual")
+    again.release(records)

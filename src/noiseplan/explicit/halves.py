@@ -56,6 +56,7 @@ class Halves:
         scale = like(np.sqrt(members / 2.0), gram)
         even = (own + other) * scale[:, None] * scale
         odd = (own - other)[:pairs, :pairs]
+        odd = odd * (abs(odd) > SAME * abs(own)[:pairs, :pairs])  # else it is the sum's rounding
         return Halves(n, True, (even, odd), like(members, gram))
 
     def diagonal(self, parts: list[AnyArray]) -> AnyArray:

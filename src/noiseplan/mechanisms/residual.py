@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -27,7 +28,7 @@ from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
-from noiseplan.mechanisms.counts import batch_last, integer_residuals
+from noiseplan.mechanisms.counts import LARGEST, batch_last, integer_residuals, largest_entry
 from noiseplan.mechanisms.errors import row_covariances, row_variances
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.span import require
@@ -80,6 +81,14 @@ class ResidualMechanism:
     def steps(self) -> int:
         """In how many steps measuring reports its progress: one for each subset."""
         return len(self.blocks)
+
+    @cached_property
+    def records(self) -> int | None:
+        """The most records whose residuals fit 64 bits; None where floating point has no limit."""
+        if not self.integer:
+            return None
+        entries = [largest_entry([b.measure for b in block.bases]) for block in self.blocks]
+        return LARGEST // max([1, *entries]) - 1
 
     @property
     def sets(self) -> list[IntArray]:

@@ -33,5 +33,5 @@ class NormalSampler:
 
     @property
     def private(self) -> bool:
-        """Whether nobody else can know the noise."""
-        return self.seed is None
+        """Never: what floating-point noise hides can leak through its gaps."""
+        return False

@@ -27,9 +27,9 @@ def root_cost(privacy: Array, variance: Array) -> float:
 
 def share_for_sum(privacy: Array, variance: Array, budget: float) -> Array:
     """The σ²_a that attain J²/c: σ²_a = (J/c) √(P_a/V_a); infinite where V_a = 0 (not measured)."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.where(variance > 0, np.sqrt(privacy / variance), np.inf)
-    return np.asarray(root_cost(privacy, variance) / budget * ratio)
+    needed = variance > 0
+    ratio = np.divide(privacy, variance, out=np.zeros_like(variance), where=needed)
+    return np.where(needed, root_cost(privacy, variance) / budget * np.sqrt(ratio), np.inf)
 
 
 def spend(privacy: Array, sigma2: Array) -> float:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.basis import ROUNDING
 from noiseplan.planning.roles import Roles, find_roles
@@ -134,6 +135,7 @@ class Design:
             log_beta = np.log(sensitivity)
         log_p = self.terms.privacy_powers @ np.where(np.isfinite(log_beta), log_beta, -700.0)
         result: Array = self.terms.subset_count * np.exp(log_p)
+        result[self.terms.privacy_powers @ (sensitivity == 0) > 0] = 0.0  # nothing is measured
         return result
 
 
@@ -212,7 +214,9 @@ def _told_apart(matrix: Matrix) -> Array:
     they are equal.
     """
     rows, size = matrix.shape
-    return _by_row(matrix.dense()).T if rows <= 4 * size else _by_row(matrix.gram())
+    if isinstance(matrix, DenseMatrix) or rows <= 4 * size:
+        return _by_row(matrix.dense()).T
+    return _by_row(matrix.gram())
 
 
 def _by_row(matrix: Array) -> Array:

@@ -11,6 +11,7 @@ from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import assemble
 from noiseplan.planning.bounds import workload_gram
@@ -176,6 +177,11 @@ def _explicit_mechanism(
     sensitivity = float(np.max(np.einsum("ri,ri->i", strategy, strategy)))
     over = margin(len(strategy))
     sigma2 = float(round_up(np.array([sensitivity / budget * (1 + 2 * over)]), FINE_BITS)[0])
+    if integer and sigma2 > LARGEST_VARIANCE:
+        raise PlanError(
+            "the budget is so small that the noise does not fit 64-bit integers: plan for a "
+            "larger budget, or use noise='gaussian' to simulate"
+        )
     mechanism = DenseMechanism(design.workload.schema, strategy, sigma2, integer)
     return mechanism, product_up(sensitivity / sigma2, 1 + over)
 

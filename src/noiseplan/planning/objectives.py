@@ -72,7 +72,8 @@ class ConvexLoss(Objective):
     gradient: Callable[[Array], Array] | None = None
 
     def __str__(self) -> str:
-        return str(getattr(self.function, "__name__", "convex loss"))
+        name = str(getattr(self.function, "__name__", "<none>"))
+        return "convex loss" if name.startswith("<") else name
 
     def value(self, variances: Array) -> float:
         """The loss at these variances."""

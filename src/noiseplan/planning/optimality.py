@@ -13,6 +13,7 @@ from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.oblique import optimise_total
 from noiseplan.privacy import Guarantee
+from noiseplan.queries import Workload
 
 
 class Optimality(Protocol):
@@ -21,6 +22,10 @@ class Optimality(Protocol):
     @property
     def lower_bound(self) -> float:
         """No linear mechanism with Gaussian noise at this privacy has a lower total variance."""
+
+    @property
+    def known(self) -> float | None:
+        """The bound, if it has been worked out."""
 
     @property
     def proved(self) -> bool | None:
@@ -34,6 +39,27 @@ class Stated:
 
     lower_bound: float
     proved: bool | None = None
+
+    @property
+    def known(self) -> float:
+        return self.lower_bound
+
+
+@dataclass(frozen=True, eq=False)
+class Unstated:
+    """Of a plan that comes without a bound: worked out for its workload if it is asked for."""
+
+    workload: Workload
+    privacy: Guarantee
+    proved: bool | None = None
+
+    @cached_property
+    def lower_bound(self) -> float:
+        return _bound_for(self.workload, self.privacy)
+
+    @property
+    def known(self) -> float | None:
+        return self.__dict__.get("lower_bound")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +79,14 @@ class Residual:
 
     @cached_property
     def lower_bound(self) -> float:
-        design, rows = self.design, self.total_rows
         if self.targeted:  # planned with other weights than the total's
-            design = prepare(design.workload)
-            rows = optimise_total(design)
-        return total_variance_bound(design, rows, self.privacy.pcost, self.privacy.neighbours)
+            return _bound_for(self.design.workload, self.privacy)
+        pcost, neighbours = self.privacy.pcost, self.privacy.neighbours
+        return total_variance_bound(self.design, self.total_rows, pcost, neighbours)
+
+    @property
+    def known(self) -> float | None:
+        return self.__dict__.get("lower_bound")
 
     @property
     def proved(self) -> bool | None:
@@ -66,3 +95,8 @@ class Residual:
         if not self.design.free and self.planner in ("auto", "residual", "residual+"):
             return self.share.value <= self.share.bound * (1 + 1e-6)
         return None
+
+
+def _bound_for(workload: Workload, privacy: Guarantee) -> float:
+    design = prepare(workload)
+    return total_variance_bound(design, optimise_total(design), privacy.pcost, privacy.neighbours)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noiseplan.errors import QueryError
 from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Mechanism
@@ -19,6 +20,7 @@ from noiseplan.planning.optimality import Optimality
 from noiseplan.planning.report import describe, fairness_rows
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
+from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
     from noiseplan.choosing.continuing import Continuation
@@ -48,6 +50,7 @@ class Plan:
     optimality: Optimality
     seconds: float
     max_rows: int = 1  # records of one person that `privacy` is the price of
+    loaded: bool = False  # read from a folder, so that its noise and cost are hearsay
 
     # ------------------------------------------------------------------ errors over the workload
 
@@ -114,21 +117,40 @@ class Plan:
 
     # ------------------------------------------------------------------ errors of single queries
 
-    def variance(self, query: Query) -> Array:
+    @property
+    def schema(self) -> Schema:
+        """The attributes that may be asked about."""
+        return self.workload.schema
+
+    def query(self, query: Query | str) -> Query:
+        """A query as it is, or one of the workload by its name."""
+        if isinstance(query, str):
+            return self.workload[query]
+        if not isinstance(query, Query):
+            raise QueryError(
+                f"a query is a Query, or the name of one in the workload; found {query!r}. Write "
+                f"Query(schema, ['age', 'sex'])"
+            )
+        return query
+
+    def variance(self, query: Query | str) -> Array:
         """The exact variance of every row of a query the plan can answer."""
-        return self.mechanism.variance(query)
+        return self.mechanism.variance(self.query(query))
 
-    def covariance(self, query: Query, other: Query) -> Array:
+    def covariance(self, query: Query | str, other: Query | str) -> Array:
         """The exact covariance of every row of one query with every row of another."""
-        return self.mechanism.covariance(query, other)
+        return self.mechanism.covariance(self.query(query), self.query(other))
 
-    def std_error(self, query: Query) -> Array:
+    def std_error(self, query: Query | str) -> Array:
         """The exact standard error of every row of a query."""
         return np.sqrt(self.variance(query))
 
-    def half_width(self, query: Query, level: float = 0.95, simultaneous: bool = False) -> Array:
+    def half_width(
+        self, query: Query | str, level: float = 0.95, simultaneous: bool = False
+    ) -> Array:
         """Half the width of the interval around every row: pointwise, or for all rows at once."""
-        return half_width_factor(level, query.rows if simultaneous else 1) * self.std_error(query)
+        rows = self.query(query).rows if simultaneous else 1
+        return half_width_factor(level, rows) * self.std_error(query)
 
     def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, for small domains; its largest diagonal entry is the cost."""
@@ -176,6 +198,9 @@ class Plan:
         randomness: Source | None = None,
     ) -> Release:
         """Count, add noise once, and return the release.
+
+        A plan that was loaded with a release is there to answer queries; to release again, plan
+        again: what a folder says of its noise and cost is not taken on trust.
 
         Parameters
         ----------

@@ -11,6 +11,7 @@ import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.design import Design, prepare
@@ -54,7 +55,8 @@ def plan(
         noise="gaussian": the best error within it.
     targets
         Variances that must be met, by query name or one for all queries: the least privacy cost
-        that meets them. With a budget too, the smallest common scaling of the targets within it.
+        that meets them. With a budget too, all of it is spent for the smallest common scaling of
+        the targets: above 1 they are relaxed, below 1 they are met with less variance.
     objective
         `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)` or
         `ConvexLoss(function)`.
@@ -78,14 +80,14 @@ def plan(
     (1.2493, True)
     """
     started = time.perf_counter()
-    noise = DEFAULT_NOISE if noise is None else noise
+    noise = _default_noise(budget) if noise is None else noise
     _check_arguments(workload, budget, targets, objective, planner, neighbours, noise)
-    if targets is not None:
-        workload, priorities = _targeted(workload, targets)
     if isinstance(budget, PureDP) and noise != "gaussian":
         from noiseplan.planning.pure.planner import plan_pure
 
         return plan_pure(workload, budget, objective, planner, neighbours, noise, targets)
+    if targets is not None:
+        workload, priorities = _targeted(workload, targets)
         objective = WorstVariance()
     else:
         priorities, objective = None, objective or TotalVariance()
@@ -199,7 +201,10 @@ def _check_arguments(
     planner: str, neighbours: str, noise: str,
 ) -> None:  # fmt: skip
     if not isinstance(workload, Workload):
-        raise PlanError(f"plan() starts with a Workload, found {type(workload).__name__}")
+        raise PlanError(
+            f"plan() starts with a Workload, found {type(workload).__name__}; write "
+            f"plan(Workload([query, …]), …)"
+        )
     if budget is None and targets is None:
         raise PlanError(
             "say how much privacy to spend (budget=zCDP(0.5)) or what to reach (targets={...})"

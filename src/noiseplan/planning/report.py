@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noiseplan.planning.objectives import TotalVariance
 from noiseplan.privacy.rounding import text_up
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
 NUMBERS_PER_SECOND = 3e7
+# A limit on records that is worth a word.
+FEW_RECORDS = 10**9
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
 MADE_OF_OTHERS = ("common", "combined")
 
@@ -52,9 +55,8 @@ def describe(plan: Plan) -> str:
         ("measures", _measures(plan)),
         ("noise", _noise(plan)),
     ]
-    head = (
-        f"Plan for {_counted(len(plan.workload), 'query', 'queries')}, {plan.workload.rows:,} rows"
-    )
+    rows = _counted(plan.workload.rows, "row", "rows")
+    head = f"Plan for {_counted(len(plan.workload), 'query', 'queries')}, {rows}"
     lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_table(plan)]
     return "\n".join(lines)
 
@@ -76,6 +78,8 @@ def _aim(plan: Plan) -> str:
     scale = plan.target_scale
     if scale is None:
         return f"least {plan.objective}"
+    if scale < 1 - 1e-4:
+        return f"variance targets, all met with {scale:.2g} of the variance allowed, for the budget"
     if scale <= 1 + 1e-6:
         return "variance targets at the least privacy cost, met"
     return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget"
@@ -85,10 +89,10 @@ def _privacy(plan: Plan) -> str:
     g = plan.privacy
     if not math.isfinite(g.pcost):
         return "not known here: the measurements were made elsewhere"
-    gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
-    return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
     if g.pure_epsilon is not None:
         return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
+    gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
+    return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
 
 
 def _noise(plan: Plan) -> str:
@@ -96,15 +100,15 @@ def _noise(plan: Plan) -> str:
         return "as stated by the maker of the measurements"
     if plan.noise == "gaussian":
         return "floating-point Gaussian, for simulation; releases say so"
-    if plan.noise == "combined":
-        return "that of several measurements, put together"
     if plan.noise == "laplace":
         return "floating-point Laplace, for simulation; releases say so"
+    if plan.noise == "combined":
+        return "that of several measurements, put together"
     loss = 100 * max(plan.rounding_loss, 0.0)
-    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.1g}% of variance"
-
     if plan.noise == "discrete Laplace":
         return f"exact discrete Laplace on integers; costs {loss:.1g}% of variance"
+    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.1g}% of variance"
+
 
 def _neighbours(plan: Plan) -> str:
     if plan.privacy.neighbours == "replace":
@@ -129,8 +133,8 @@ def _optimality(plan: Plan) -> str:
         return f"proved: no linear {kind} mechanism has a lower {plan.objective} at this privacy"
     aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
     return (
-        f"total variance {plan.total_variance:.6g}, of which {_share(plan.efficiency)} is proved "
-        f"necessary (lower bound {plan.lower_bound:.6g})"
+        f"{aside}total variance {plan.total_variance:.6g}, of which {_share(plan.efficiency)} is "
+        f"proved necessary (lower bound {plan.lower_bound:.6g})"
     )
 
 
@@ -142,7 +146,10 @@ def _share(fraction: float) -> str:
 def _measures(plan: Plan) -> str:
     seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
     how = f"{plan.planner}: " if plan.privacy.pure_epsilon is not None else ""
-    return f"{how}{plan.mechanism.describe()}; {_bytes(plan.memory)}, about {seconds:.2g} s to draw"
+    most = getattr(plan.mechanism, "records", None)
+    limit = f"; at most {most:,} records" if most is not None and most < FEW_RECORDS else ""
+    drawing = f"{_bytes(plan.memory)}, about {seconds:.2g} s to draw"
+    return f"{how}{plan.mechanism.describe()}; {drawing}{limit}"
 
 
 def _bytes(count: int) -> str:

@@ -129,7 +129,7 @@ class Prefix(Factor):
         return PrefixMatrix(attribute.size)
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
-        return [f"≤ {label}" for label in attribute.labels]
+        return [attribute.up_to_label(last) for last in range(attribute.size)]
 
 
 @final
@@ -152,13 +152,7 @@ class Ranges(Factor):
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
         pairs = zip(*RangesMatrix(attribute.size).bounds(), strict=True)
-        return [span_label(attribute, int(first), int(last)) for first, last in pairs]
-
-
-def span_label(attribute: Attribute, first: int, last: int) -> Hashable:
-    """ "20 … 29" for a range of codes; the value itself where there is only one."""
-    labels = attribute.labels
-    return labels[first] if first == last else f"{labels[first]} … {labels[last]}"
+        return [attribute.span_label(int(first), int(last)) for first, last in pairs]
 
 
 @final

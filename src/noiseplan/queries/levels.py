@@ -11,7 +11,7 @@ import numpy as np
 from noiseplan.errors import QueryError
 from noiseplan.matrices import DenseMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
 from noiseplan.matrices.base import Array
-from noiseplan.queries.factors import Factor, check_ordered, span_label
+from noiseplan.queries.factors import Factor, check_ordered
 from noiseplan.schema import Attribute
 
 # A width, the group of each value in order, or the (value, group) items of a mapping.
@@ -119,7 +119,7 @@ def _grouped(level: _Level, attribute: Attribute, where: str) -> tuple[list[Hash
     if isinstance(level, int):
         size = attribute.size
         spans = [(start, min(start + level, size) - 1) for start in range(0, size, level)]
-        return [span_label(attribute, *span) for span in spans], [c // level for c in range(size)]
+        return [attribute.span_label(*span) for span in spans], [c // level for c in range(size)]
     of_value = _groups_of_values(level, attribute, where)
     labels = list(dict.fromkeys(of_value))
     number = {label: i for i, label in enumerate(labels)}
@@ -144,7 +144,8 @@ def _groups_of_values(
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise QueryError(
             f"{where} names no group for {', '.join(map(repr, missing[:5]))}{more}: "
-            f"every value of the attribute needs one"
+            f"a mapping goes from value to group, {{'Kent': 'England', …}}, and every value of the "
+            f"attribute needs one"
         )
     return [groups[label] for label in attribute.labels]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
+
+import numpy as np
 
 from noiseplan.errors import QueryError
 from noiseplan.intervals import half_width_factor
@@ -43,29 +45,36 @@ class Answer:
     def upper(self) -> Array:
         return self.estimate + self._reach
 
-    def columns(self) -> dict[str, list[Hashable] | Array]:
+    def columns(self, order: Sequence[str] | None = None) -> dict[str, list[Hashable] | Array]:
         """The tidy table as columns: the cells, estimate, std_error, lower, upper.
 
+        `order` names the query's attributes in the order that columns and rows should follow;
+        the schema's unless given.
         An attribute called like one of these four is shown as "estimate (attribute)" and so on.
         """
         numbers = {
             "estimate": self.estimate, "std_error": self.std_error,
             "lower": self.lower, "upper": self.upper,
         }  # fmt: skip
+        cells, places = self.query.row_labels(), np.arange(self.query.rows)
+        if order is not None:
+            axes = [self.query.attributes.index(name) for name in order]
+            places = places.reshape(self.query.shape).transpose(axes).ravel()
+            cells = {name: [cells[name][place] for place in places] for name in order}
         labels: dict[str, list[Hashable] | Array] = {
             f"{name} (attribute)" if name in numbers else name: values
-            for name, values in self.query.row_labels().items()
+            for name, values in cells.items()
         }
-        return labels | numbers
+        return labels | {name: values[places] for name, values in numbers.items()}
 
-    def frame(self, library: str | None = None) -> Any:
+    def frame(self, library: str | None = None, order: Sequence[str] | None = None) -> Any:
         """The tidy table as a data frame of "pandas", "polars" or "pyarrow".
 
         By default of the library the data came in, else of the first of the three installed.
         """
         import narwhals.stable.v2 as nw
 
-        columns = {name: _one_type(values) for name, values in self.columns().items()}
+        columns = {name: _one_type(values) for name, values in self.columns(order).items()}
         return nw.from_dict(columns, backend=_library(library or self.origin)).to_native()
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.counting import Projectable, count_tables, open_source
-from noiseplan.errors import PlanError, QueryError
+from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.noise import (
@@ -30,10 +30,10 @@ from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
+from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
-
 
 # What draws the noise of a plan, by its name there.
 AnySampler = DiscreteSampler | DiscreteLaplaceSampler | NormalSampler | LaplaceSampler
@@ -61,14 +61,19 @@ class Release:
     origin: str = ""
     recorded: str = ""  # where a ledger has it
 
-    def answer(self, query: Query, *, level: float = 0.95, simultaneous: bool = False) -> Answer:
-        """The unbiased answer to any query in the span of what was measured, with its exact
-        error."""
-        if not isinstance(query, Query):
-            raise QueryError(
-                f"answer() takes a Query, found {query!r}; write "
-                f"answer(Query(schema, ['age', 'sex'])), or table('age', 'sex') for a plain table"
-            )
+    @property
+    def schema(self) -> Schema:
+        """The attributes that may be asked about."""
+        return self.plan.workload.schema
+
+    def answer(
+        self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
+    ) -> Answer:
+        """The unbiased answer to any query in the span of what was measured, with its exact error.
+
+        A query of the workload may be given by its name.
+        """
+        query = self.plan.query(query)
         estimate = self.plan.mechanism.answer(self.measurements, query)
         return Answer(query, estimate, self.plan.std_error(query), level, simultaneous, self.origin)
 
@@ -82,16 +87,22 @@ class Release:
         """The table of some attributes as a tidy frame: the cells, estimate, std_error, lower,
         upper.
 
-        `frame` chooses "pandas", "polars" or "pyarrow"; by default the library the data came in.
+        Columns and rows follow the order in which the attributes are named. `frame` chooses
+        "pandas", "polars" or "pyarrow"; by default the library the data came in.
         """
-        query = Query(self.plan.workload.schema, list(attributes))
-        return self.answer(query, level=level, simultaneous=simultaneous).frame(frame)
+        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
+            raise QueryError(
+                f"table() takes names one by one: table({', '.join(map(repr, attributes[0]))})"
+            )
+        query = Query(self.schema, list(attributes))
+        answer = self.answer(query, level=level, simultaneous=simultaneous)
+        return answer.frame(frame, order=attributes)
 
-    def variance(self, query: Query) -> Array:
+    def variance(self, query: Query | str) -> Array:
         """The exact variance of every row."""
         return self.plan.variance(query)
 
-    def covariance(self, query: Query, other: Query) -> Array:
+    def covariance(self, query: Query | str, other: Query | str) -> Array:
         """The exact covariance of every row of one query with every row of another."""
         return self.plan.covariance(query, other)
 
@@ -116,7 +127,7 @@ class Release:
         return table_chart(self, *attributes, level=level)
 
     def save(
-        self, folder: str | os.PathLike[str], *, tables: Sequence[Query] | None = None
+        self, folder: str | os.PathLike[str], *, tables: Sequence[Query | str] | None = None
     ) -> None:
         """Write everything to a new folder; `noiseplan.load` reads it back, without the data.
 
@@ -126,7 +137,8 @@ class Release:
         """
         from noiseplan.storage import save
 
-        save(self, folder, tables)
+        chosen = self.plan.workload if tables is None else [self.plan.query(q) for q in tables]
+        save(self, folder, list(chosen))
 
     def __repr__(self) -> str:
         return f"Release({len(self.plan.workload):,} queries; {self.brand})"
@@ -165,15 +177,28 @@ def make_release(
     the cost counts, whatever happens; it is on disk before the first noise is drawn.
     """
     sampler = _sampler(plan.noise, _checked_seed(seed), randomness)
+    if plan.loaded:
+        raise PlanError(
+            "this plan was read from a folder, and what a folder says of its noise and cost is not "
+            "taken on trust; to release again, plan again: nz.plan(release.plan.workload, …)"
+        )
+    if ledger is not None and dataset is None:
+        raise PlanError("name the dataset that is charged: release(data, ledger=…, dataset='…')")
+    if ledger is None and (dataset is not None or purpose):
+        raise PlanError(
+            "dataset= and purpose= belong to a ledger, and none was given: nothing would be "
+            "recorded. Add ledger=, or leave them out"
+        )
     if ledger is not None and not sampler.private:
         raise PlanError(
-            f"a ledger records releases to be published, and this one is {sampler.brand}: "
-            f"leave out seed= to publish, or ledger= to test"
+            f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
+            f"with the default noise and leave out seed= to publish, or ledger= to test"
         )
     source = open_source(data, plan.workload.schema)
     _refuse_unpriced(plan, source)
     # Counted here: files and databases are checked as they are counted, in one pass.
     source = count_tables(source, plan.mechanism.sets)
+    _refuse_too_many(plan, source)
     with ExitStack() as stack:
         recorded = ""
         if ledger is not None:
@@ -190,6 +215,20 @@ def _refuse_unpriced(plan: Plan, source: Projectable) -> None:
         raise PlanError(
             f"the data hold up to {held} records of one person, and the plan is priced for "
             f"{priced}; open the data with cap={priced}, or plan for {held}"
+        )
+
+
+def _refuse_too_many(plan: Plan, source: Projectable) -> None:
+    """Refuse more records than the plan's integers can hold, before anything is spent."""
+    most = getattr(plan.mechanism, "records", None)
+    if most is None:
+        return
+    found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
+    if found > most:
+        raise DataError(
+            f"the data have more than {most:,} records, which is as many as the integers of this "
+            f"plan can hold; plan tables of fewer attributes, or release parts of the data. "
+            f"Nothing was spent. (How many records there are may be confidential.)"
         )
 
 
@@ -227,8 +266,7 @@ def _recorded(
     from noiseplan.ledger import Ledger
     from noiseplan.storage import plan_hash
 
-    if dataset is None:
-        raise PlanError("name the dataset that is charged: release(data, ledger=…, dataset='…')")
+    assert dataset is not None  # checked before the data were opened
     book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
     cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
     charge = book.charge(dataset, cost, purpose=purpose, plan_hash=plan_hash(plan))

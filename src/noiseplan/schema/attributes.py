@@ -67,6 +67,15 @@ class Attribute(ABC):
     def _encode(self, values: NDArray[Any]) -> Codes:
         """Codes of a flat array without a mask."""
 
+    def span_label(self, first: int, last: int) -> Label:
+        """What a range of codes is called: "20 … 29"; the value itself where there is only one."""
+        labels = self.labels
+        return labels[first] if first == last else f"{labels[first]} … {labels[last]}"
+
+    def up_to_label(self, last: int) -> Label:
+        """What all codes up to one are called: "≤ 29"."""
+        return f"≤ {self.labels[last]}"
+
     @abstractmethod
     def describe(self) -> str:
         """Say in a few words what the attribute holds."""
@@ -259,6 +268,14 @@ class Binned(Attribute):
         written = [number_text(edge) for edge in self.edges]
         inner = [f"[{low}, {high})" for low, high in pairwise(written[:-1])]
         return (*inner, f"[{written[-2]}, {written[-1]}]")
+
+    def span_label(self, first: int, last: int) -> Label:
+        closed = "]" if last == self.size - 1 else ")"
+        return f"[{number_text(self.edges[first])}, {number_text(self.edges[last + 1])}{closed}"
+
+    def up_to_label(self, last: int) -> Label:
+        sign = "≤" if last == self.size - 1 else "<"
+        return f"{sign} {number_text(self.edges[last + 1])}"
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import StorageError
-from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
+from noiseplan.mechanisms.basis import WIDE, Basis, MatrixBasis, WideBasis
 from noiseplan.schema import Schema
 from noiseplan.storage.files import Arrays, Json
 
@@ -59,7 +59,8 @@ def _write_basis(basis: Basis) -> Json:
 
 def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
     if saved["kind"] in PLAIN or saved["kind"] == "wide":
-        if type(saved["size"]) is not int or not 1 <= saved["size"] <= MOST_VALUES:
+        most = MOST_VALUES if saved["kind"] == "wide" else WIDE
+        if type(saved["size"]) is not int or not 1 <= saved["size"] <= most:
             raise StorageError(f"basis {i} has a size of {saved['size']!r}")
         if saved["kind"] == "wide":
             return _wide(saved)
@@ -70,7 +71,10 @@ def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
     centre = floats(arrays, f"basis_{i}_centre", 1)
     if measure.shape != recover.shape[::-1] or measure.shape[1:] != centre.shape:
         raise StorageError(f"basis {i} has parts that do not fit each other")
-    return MatrixBasis(measure, centre, recover)
+    basis = MatrixBasis(measure, centre, recover)
+    if not np.abs(basis.forward @ basis.inverse - np.eye(basis.rows + 1)).max() <= 1e-6:
+        raise StorageError(f"basis {i} does not undo what it measures")
+    return basis
 
 
 def _wide(saved: Mapping[str, Any]) -> Basis:

@@ -68,18 +68,18 @@ def privacy_json(guarantee: Guarantee, max_rows: int = 1) -> Json:
 def in_words(content: Json, guarantee: Guarantee) -> str:
     """The same for people; numbers that promise privacy are rounded up."""
     if content["privacy"]["known"]:
-        promise = [*guarantee.describe().splitlines()]
+        unit = content["privacy"]["unit"]
+        promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
         if content["privacy"]["unit"] != UNIT:
             promise[-1] = "Neighbouring data sets differ by all records of one person."
     else:
-        promise = ["Not known here: the measurements were made elsewhere."]
+        promise = ["Privacy: not known here, since the measurements were made elsewhere."]
     recorded = content["ledger"] or "not recorded in a ledger"
     lines = [
-        "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE",
+        _title(content),
         "",
         f"Made {content['made']} with noiseplan {content['software']['noiseplan']}.",
         "",
-        f"What is protected: {content['privacy']['unit']}.",
         *promise,
         f"Noise: {content['noise']}.",
         f"Ledger: {recorded}.",
@@ -94,3 +94,12 @@ def in_words(content: Json, guarantee: Guarantee) -> str:
         "Hashes of all files are in SHA256SUMS: sha256sum --check SHA256SUMS",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _title(content: Json) -> str:
+    """What kind of thing is certified: noise for simulation protects nobody."""
+    if not content["privacy"]["known"]:
+        return "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
+    if "for simulation" in content["noise"] or "NOT PRIVATE" in content["noise"]:
+        return "SIMULATED RELEASE, NOT FOR PUBLISHING"
+    return "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"

@@ -59,7 +59,10 @@ def read_arrays(path: Path) -> Arrays:
     """The arrays of a file, none of them larger than the file itself."""
     try:
         with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
+            members = archive.infolist()
+            if len({member.filename for member in members}) < len(members):
+                raise StorageError(f"{path.name} holds two arrays of one name")
+            for member in members:
                 if member.compress_type != zipfile.ZIP_STORED:
                     raise StorageError(f"{path.name} is compressed, which noiseplan never writes")
         with np.load(path, allow_pickle=False) as found:

@@ -24,7 +24,6 @@ from noiseplan.storage.certificate import FORMAT, certificate, in_words
 from noiseplan.storage.files import (
     Arrays,
     file_hash,
-    hash_of,
     read_arrays,
     read_json,
     to_disk,
@@ -32,7 +31,7 @@ from noiseplan.storage.files import (
     write_json,
 )
 from noiseplan.storage.mechanisms import check_measurements
-from noiseplan.storage.plans import read_plan, read_stated, write_plan
+from noiseplan.storage.plans import defining_hash, read_plan, read_stated, write_plan
 from noiseplan.storage.tables import write_tables
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
@@ -40,24 +39,21 @@ MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
 NEEDED = (CERTIFICATE, PLAN, PLAN_ARRAYS, MEASUREMENTS)
 
 
-def save(
-    release: Release, folder: str | os.PathLike[str], tables: Sequence[Query] | None = None
-) -> None:
-    """Write a release into a new folder; `tables` are the workload's queries unless given."""
+def save(release: Release, folder: str | os.PathLike[str], tables: Sequence[Query]) -> None:
+    """Write a release into a new folder, with the answers to some queries as tables."""
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StorageError(
             f"{str(folder)!r} is there already and not an empty folder; nothing was written. "
             f"Choose a new name: a release is never overwritten"
         )
-    chosen = list(release.plan.workload) if tables is None else list(tables)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
         raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
     try:
-        _write(release, part, chosen)
+        _write(release, part, tables)
         part.chmod(0o755)  # mkdtemp's folders are for the owner alone
         if target.exists():
             target.rmdir()
@@ -90,6 +86,8 @@ def load(folder: str | os.PathLike[str]) -> Release:
     >>> bool((again.answer(query).estimate == release.answer(query).estimate).all())
     True
     """
+    if not isinstance(folder, str | os.PathLike):
+        raise StorageError(f"load() takes the path of a folder, found {folder!r}")
     source = Path(folder)
     if not source.is_dir():
         raise StorageError(f"{str(folder)!r} is not a folder: name one that release.save() wrote")
@@ -102,7 +100,9 @@ def load(folder: str | os.PathLike[str]) -> Release:
         raise StorageError(f"saved release {str(folder)!r} makes no sense: {error}") from None
     except OSError as error:
         raise StorageError(f"saved release {str(folder)!r} cannot be read: {error}") from None
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except (
+        LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError
+    ) as error:  # fmt: skip
         found = f"{type(error).__name__}: {error}"
         raise StorageError(f"saved release {str(folder)!r} is not well formed ({found})") from None
 
@@ -129,7 +129,9 @@ def _write(release: Release, folder: Path, queries: Sequence[Query]) -> None:
 def _check_files(folder: Path) -> None:
     missing = [name for name in (*NEEDED, SUMS) if not (folder / name).is_file()]
     if missing:
-        raise StorageError(f"{', '.join(missing)} missing: the folder is incomplete")
+        raise StorageError(
+            f"{', '.join(missing)} missing: the folder is incomplete; copy it again from its source"
+        )
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
         stated = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
@@ -137,18 +139,23 @@ def _check_files(folder: Path) -> None:
         raise StorageError(f"{SUMS} is damaged") from None
     for name in NEEDED:
         if stated.get(name) != file_hash(folder / name):
-            raise StorageError(f"{name} is damaged or was changed: its hash is not in {SUMS}")
+            raise StorageError(
+                f"{name} is damaged or was changed: its hash is not in {SUMS}; copy the folder "
+                f"again from its source"
+            )
 
 
 def _read(folder: Path) -> Release:
     content = read_json(folder / CERTIFICATE)
     version = content["format"]
-    if not isinstance(version, int) or version > FORMAT:
+    if type(version) is not int or version < 1:
+        raise StorageError(f"{CERTIFICATE} has the format {version!r}, which there never was")
+    if version > FORMAT:
         raise StorageError(
             f"format {version!r} is newer than this noiseplan, which reads up to {FORMAT}: upgrade"
         )
     saved, arrays = read_json(folder / PLAN), read_arrays(folder / PLAN_ARRAYS)
-    if hash_of(saved, arrays) != content["plan_sha256"]:
+    if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     plan = read_plan(saved, arrays, read_stated(content["optimality"]))
     measured = Measurements(_blocks(read_arrays(folder / MEASUREMENTS)))
@@ -161,6 +168,7 @@ def _blocks(arrays: Arrays) -> tuple[Any, ...]:
 
 
 def _text(content: Mapping[str, Any], name: str) -> str:
-    if not isinstance(content[name], str):
-        raise StorageError(f"{CERTIFICATE}: {name} should be a text")
-    return str(content[name])
+    text = content[name]
+    if not isinstance(text, str) or not text.isprintable():
+        raise StorageError(f"{CERTIFICATE}: {name} should be a text on one line")
+    return text

@@ -14,6 +14,7 @@ from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Measurements, Mechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
+from noiseplan.privacy import Guarantee
 from noiseplan.schema import Schema
 from noiseplan.storage.bases import floats, read_bases, write_bases
 from noiseplan.storage.files import Arrays, Json
@@ -51,6 +52,19 @@ def read_mechanism(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -
     raise StorageError(f"unknown mechanism {content['kind']!r}: was it saved by a newer noiseplan?")
 
 
+def check_cost(mechanism: Mechanism, guarantee: Guarantee) -> None:
+    """Refuse a guarantee that promises more than the noise can keep, as far as sums can tell."""
+    if not isinstance(mechanism, ResidualMechanism) or guarantee.neighbours != "add-remove":
+        return
+    cost = 0.0
+    for block in mechanism.blocks:
+        with np.errstate(divide="ignore"):
+            precision = float((1.0 / block.sigma2).sum())
+        cost += precision * float(np.prod([basis.sensitivity for basis in block.bases]))
+    if cost > guarantee.pcost * (1 + 1e-9):
+        raise StorageError("the plan states a lower privacy cost than its noise has")
+
+
 def check_measurements(mechanism: Mechanism, measured: Measurements) -> None:
     """Refuse numbers that this mechanism cannot have measured."""
     if isinstance(mechanism, TablesMechanism):
@@ -63,6 +77,10 @@ def check_measurements(mechanism: Mechanism, measured: Measurements) -> None:
         raise StorageError("the measurements do not have the shapes that the plan measures")
     if not all(np.isfinite(values).all() for values in measured.values):
         raise StorageError("the measurements hold numbers that are not finite")
+    # Integers that were put together from several measurements are means, and no integers.
+    kinds = "if" if getattr(mechanism, "integer", False) else "f"
+    if any(values.dtype.kind not in kinds for values in measured.values):
+        raise StorageError("the measurements are not the kind of numbers that the plan measures")
 
 
 def _write_residual(mechanism: ResidualMechanism) -> tuple[Json, Arrays]:

@@ -17,11 +17,11 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.optimality import Stated
+from noiseplan.planning.optimality import Optimality, Stated, Unstated
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.storage.files import Arrays, Json, hash_of
-from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
+from noiseplan.storage.mechanisms import check_cost, read_mechanism, write_mechanism
 from noiseplan.storage.workloads import read_workload, write_workload
 
 
@@ -53,17 +53,25 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
     return content, arrays
 
 
-def read_plan(content: Mapping[str, Any], arrays: Arrays, stated: Stated) -> Plan:
+def read_plan(
+    content: Mapping[str, Any], arrays: Arrays, stated: tuple[float | None, bool | None]
+) -> Plan:
     """Undo `write_plan`; `stated` is what was known of its optimality when it was saved."""
     workload = read_workload(content["workload"], arrays)
     mechanism = read_mechanism(content["mechanism"], arrays, workload.schema)
     privacy = content["privacy"]
+    guarantee = _read_guarantee(privacy)
+    check_cost(mechanism, guarantee)
+    bound, proved = stated
+    optimality: Optimality = Unstated(workload, guarantee, proved)
+    if bound is not None:
+        optimality = Stated(bound, proved)
     targets = arrays.get("targets")
     design = prepare(workload, arrays.get("kinds") if targets is None else 1.0 / targets)
     return Plan(
         workload=workload,
         mechanism=mechanism,
-        privacy=_read_guarantee(privacy),
+        privacy=guarantee,
         objective=_read_objective(content["objective"]),
         planner=str(content["planner"]),
         noise=str(content["noise"]),
@@ -71,7 +79,8 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, stated: Stated) -> Pla
         targets=targets,
         design=design,
         figures=RowFigures(design, mechanism),
-        optimality=stated,
+        optimality=optimality,
+        loaded=True,
         seconds=0.0,
     )
 
@@ -96,7 +105,19 @@ def _kinds(plan: Plan) -> Array | None:
 
 def plan_hash(plan: Plan) -> str:
     """SHA-256 of everything that defines a plan: the same plan has the same hash anywhere."""
-    return hash_of(*write_plan(plan))
+    return defining_hash(*write_plan(plan))
+
+
+def defining_hash(content: Mapping[str, Any], arrays: Arrays) -> str:
+    """The hash of what is asked, measured and promised.
+
+    What follows from these numbers (how to put counts together again, what rounding cost) is left
+    out: another processor may compute it to another last digit.
+    """
+    told = {key: value for key, value in content.items() if key != "rounding_loss"}
+    followed = ("_centre", "_recover")
+    kept = {name: array for name, array in arrays.items() if not name.endswith(followed)}
+    return hash_of(told, kept)
 
 
 def schema_hash(plan: Plan) -> str:
@@ -126,11 +147,12 @@ def _read_objective(saved: Mapping[str, Any]) -> Objective:
 
 
 def stated_by(plan: Plan) -> Json:
-    """What the plan knows of its optimality, to be saved beside it."""
-    bound = plan.lower_bound
-    return {"lower_bound": bound if np.isfinite(bound) else None, "proved": plan.optimal}
+    """What is already known of the plan's optimality; a bound nobody asked for is not computed."""
+    bound = plan.optimality.known
+    return {"lower_bound": bound, "proved": plan.optimality.proved}
 
 
-def read_stated(saved: Mapping[str, Any]) -> Stated:
-    bound = saved["lower_bound"]
-    return Stated(0.0 if bound is None else float(bound), bool(saved["proved"]))
+def read_stated(saved: Mapping[str, Any]) -> tuple[float | None, bool | None]:
+    """The bound and the proof, where they were known."""
+    bound, proved = saved["lower_bound"], saved["proved"]
+    return None if bound is None else float(bound), None if proved is None else bool(proved)

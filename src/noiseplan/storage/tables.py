@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from noiseplan.release.release import Release
 # More files than this in one folder help nobody; a saved release answers any query later.
 MOST_TABLES = 1000
 
+if TYPE_CHECKING:
+    import duckdb
+
 Columns = Mapping[str, Sequence[Hashable] | Array]
 
 
@@ -31,14 +34,16 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
             f"{MOST_TABLES:,} tables. Choose some: save(folder, tables=[query, …]), or none: "
             f"tables=[]; a saved release answers any of them later"
         )
+    import duckdb
+
     folder.mkdir()
     index: list[tuple[str, str, int]] = []
-    with progress("writing tables", len(queries)) as advance:
+    with progress("writing tables", len(queries)) as advance, duckdb.connect() as connection:
         for number, query in enumerate(queries, 1):
             stem = f"{number:0{len(str(len(queries)))}d}-{_file_name(query.name)}"
             columns = release.answer(query).columns()
             write_csv(folder / f"{stem}.csv", columns)
-            write_parquet(folder / f"{stem}.parquet", columns)
+            write_parquet(folder / f"{stem}.parquet", columns, connection)
             index.append((stem, query.name, query.rows))
             advance(1)
     files, names, rows = zip(*index, strict=True) if index else ((), (), ())
@@ -52,14 +57,11 @@ def write_csv(path: Path, columns: Columns) -> None:
         writer.writerows(zip(*(_plain(values) for values in columns.values()), strict=True))
 
 
-def write_parquet(path: Path, columns: Columns) -> None:
+def write_parquet(path: Path, columns: Columns, connection: duckdb.DuckDBPyConnection) -> None:
     """Through DuckDB, which needs no data frame library."""
-    import duckdb
-
     released = {name: _array(values) for name, values in columns.items()}  # noqa: F841 (read below)
     target = str(path).replace("'", "''")
-    with duckdb.connect() as connection:
-        connection.execute(f"COPY (SELECT * FROM released) TO '{target}' (FORMAT parquet)")
+    connection.execute(f"COPY (SELECT * FROM released) TO '{target}' (FORMAT parquet)")
 
 
 def _plain(values: Sequence[Hashable] | Array) -> list[Any]:

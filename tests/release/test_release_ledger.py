@@ -1,0 +1,81 @@
+"""Releases with a ledger: what is checked before anything is spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.counting.tensor import CountTensor
+from noiseplan.errors import DataError, PlanError
+
+SCHEMA = nz.Schema.from_sizes({"a": 3})
+WORKLOAD = nz.Workload.marginals(SCHEMA, k=1)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> nz.Ledger:
+    book = nz.Ledger(tmp_path / "budgets.ledger", create=True)
+    book.open_dataset("people", nz.zCDP(10.0))
+    return book
+
+
+def secure(workload: nz.Workload = WORKLOAD, **more: object) -> nz.Plan:
+    return nz.plan(workload, budget=nz.zCDP(0.5), noise="discrete", **more)  # type: ignore[arg-type]
+
+
+def spent(ledger: nz.Ledger) -> float:
+    return ledger.balance("people").spent.rho
+
+
+def test_a_release_is_charged_once(ledger: nz.Ledger) -> None:
+    plan = secure()
+    release = plan.release({"a": [0, 1]}, ledger=ledger, dataset="people", purpose="test")
+    assert spent(ledger) == plan.privacy.rho
+    assert "dataset 'people'" in release.recorded
+    assert [entry.status for entry in ledger.entries("people")] == ["released"]
+
+
+def test_a_dataset_without_a_ledger_would_go_unrecorded() -> None:
+    for more in ({"dataset": "people"}, {"purpose": "tables"}):
+        with pytest.raises(PlanError, match="nothing would be recorded"):
+            secure().release({"a": [0]}, **more)  # type: ignore[arg-type]
+
+
+def test_a_ledger_needs_a_dataset(ledger: nz.Ledger) -> None:
+    with pytest.raises(PlanError, match="name the dataset"):
+        secure().release("nowhere.parquet", ledger=ledger)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_what_is_not_for_publishing_is_not_recorded(ledger: nz.Ledger, noise: str) -> None:
+    plan = nz.plan(WORKLOAD, budget=nz.zCDP(0.5), noise=noise)
+    seed = 1 if noise == "discrete" else None
+    with pytest.raises(PlanError, match="a ledger records releases to be published"):
+        plan.release({"a": [0]}, ledger=ledger, dataset="people", seed=seed)
+    assert spent(ledger) == 0
+
+
+def test_bad_data_cost_nothing(ledger: nz.Ledger) -> None:
+    with pytest.raises(DataError):
+        secure().release({"a": [0, 7]}, ledger=ledger, dataset="people")
+    assert spent(ledger) == 0
+
+
+def test_more_records_than_fit_cost_nothing(ledger: nz.Ledger) -> None:
+    """Wide tables of ordered attributes leave room for fewer records; the plan says how many."""
+    schema = nz.Schema.from_sizes({f"x{i}": 4 for i in range(5)})
+    query = nz.Query(schema, {name: nz.Prefix() for name in schema.names})
+    plan = secure(nz.Workload([query]), planner="residual")
+    most = plan.mechanism.records  # type: ignore[attr-defined]
+    assert f"at most {most:,} records" in str(plan)
+    counts = np.zeros(schema.shape, dtype=np.int64)
+    counts[0, 0, 0, 0, 0] = most + 1
+    with pytest.raises(DataError, match="Nothing was spent"):
+        plan.release(CountTensor(schema, counts), ledger=ledger, dataset="people")
+    assert spent(ledger) == 0
+    counts[0, 0, 0, 0, 0] = most
+    plan.release(CountTensor(schema, counts), ledger=ledger, dataset="people")
+    assert spent(ledger) == plan.privacy.rho

@@ -125,7 +125,8 @@ def _rounded(
     scaled = solution.sigma2 * np.exp(terms.privacy_powers @ np.array(growth))
     undone = np.exp(-(terms.privacy_powers @ np.array(growth)))  # T shrank as U grew
     scaled = _all_needed(scaled, planned * undone, variances, privacy, budget)
-    scaled = scaled * (spend(privacy, scaled) / budget) * (1 + margin(len(scaled)))
+    factor = spend(privacy, scaled) / budget * (1 + margin(len(scaled)))
+    scaled = np.where(np.isfinite(scaled), factor * _finite(scaled), np.inf)
     # nI − 11ᵀ is n times an orthogonal basis: variance n² each.
     sizes = np.array([r.size if r.plain else 1 for r in design.roles.roles], dtype=float)
     unit = np.exp(terms.privacy_powers @ (2 * np.log(sizes)))

@@ -41,7 +41,7 @@ FEW, MANY = 128, 512
 def best_p_identity(gram: Array, extra: Array | None = None) -> tuple[float, Array]:
     """The best Θ found from several starts for the Gram matrix G, and its tr(G (AᵀA)⁻¹).
 
-    `extra` are rows that may be worth measuring as they are, such as a short workload's own.
+    `extra` is one more Θ to start from, such as a short workload's own rows.
     """
     found = [improve(gram, start) for start in starts(len(gram), extra)]
     return min(found, key=lambda pair: pair[0])
@@ -59,8 +59,7 @@ def starts(size: int, extra: Array | None = None) -> Iterator[Array]:
     if FEW <= size < MANY:
         yield rng.random((blocks, size))
     if extra is not None and len(extra):
-        largest = np.abs(extra).max()
-        yield 20.0 * np.abs(extra) / (largest if largest > 0 else 1.0)
+        yield np.abs(extra)
 
 
 def equal_blocks(size: int, count: int) -> Array:

@@ -19,7 +19,7 @@ from math import prod
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import batches, group_blocks, subset_patterns
@@ -30,6 +30,16 @@ from noiseplan.mechanisms.views import View
 from noiseplan.noise.moments import discrete_laplace_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+
+# Discrete noise of a scale far below one has a variance too small for a number; this is above it.
+LEAST_VARIANCE = 1e-200
+
+
+def noise_variance(scales: Array, integer: bool) -> Array:
+    """The variance of Laplace noise of these scales, discrete or continuous."""
+    if integer:
+        return np.maximum(discrete_laplace_variance(scales), LEAST_VARIANCE)
+    return np.asarray(2.0 * scales**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +57,7 @@ class TableBlock:
     @property
     def variance(self) -> Array:
         """The variance of the noise on a number of each table."""
-        return discrete_laplace_variance(self.scales) if self.integer else 2.0 * self.scales**2
+        return noise_variance(self.scales, self.integer)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -125,7 +135,7 @@ class TablesMechanism:
             self.schema.names[int(block.sets[0, i])]: view
             for block in self.tables
             for i, view in enumerate(block.views)
-            if view.kind == "strategy"
+            if view.kind == "strategy" and np.count_nonzero(view.measure) > view.size
         }
         parts = [f"{name} by {view.rows} weighted sums" for name, view in by_name.items()]
         how = f" ({', '.join(parts[:3])}{', …' * (len(parts) > 3)})" if parts else ""
@@ -134,6 +144,19 @@ class TablesMechanism:
     def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, Σ the variances of the Laplace noise."""
         return self.residuals.cost_matrix()
+
+    def dense_rows(self) -> Array:
+        """Every measured row over the whole domain, divided by the scale of its noise."""
+        rows = []
+        for block in self.tables:
+            for attributes, scale in zip(block.sets.tolist(), block.scales, strict=True):
+                pieces = [np.ones((1, n)) for n in self.schema.shape]
+                for attribute, view in zip(attributes, block.views, strict=True):
+                    measure = view.measure
+                    dense = measure.dense() if isinstance(measure, Matrix) else measure
+                    pieces[attribute] = dense
+                rows.append(kronecker_dense(pieces) / scale)
+        return np.vstack(rows)
 
     def measure(
         self,

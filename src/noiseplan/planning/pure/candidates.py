@@ -17,10 +17,10 @@ from noiseplan.matrices.base import Array
 from noiseplan.planning.design import Design
 from noiseplan.planning.pure.strategies import RoleStrategy
 
-# Tables larger than any that is asked for are tried as long as their types are no more than this,
-# their cells too, and all their cells together no more than so many.
-MOST_TYPES = 512
-MOST_CELLS = 1 << 16
+# Tables larger than any that is asked for are tried where all types of tables are no more than so
+# many; of those, the ones with few cells, each and all of a type together.
+MOST_TYPES = 1 << 15
+MOST_CELLS = 1 << 14
 MOST_NUMBERS = 1 << 24
 
 

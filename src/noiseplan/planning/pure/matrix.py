@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.explicit.pidentity import best_p_identity, strategy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
-from noiseplan.planning.pure.strategies import largest_norm, to_integers
+from noiseplan.planning.pure.strategies import FAINT, largest_norm, to_integers
 from noiseplan.privacy import Guarantee
 
 # Domains over which one matrix is tried unasked, and made when asked for.
 SMALL_CELLS, EXPLICIT_CELLS = 256, 2048
 BITS = 14
+# How much of the budget the identity has where the rows of tables are the start.
+IDENTITY_SHARE = 0.1
 
 
-def plan_matrix(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:
-    """The best p-identity strategy over the domain, or the workload's own rows."""
+def plan_matrix(
+    design: Design, epsilon: float, planner: str, integer: bool, tables: PureMade | None = None
+) -> PureMade:
+    """The best p-identity strategy over the domain, or the workload's own rows.
+
+    `tables` is a plan of tables, whose rows are one place to start from.
+    """
     size = design.workload.schema.size
     if size > EXPLICIT_CELLS:
         raise PlanError(
@@ -38,10 +47,30 @@ def plan_matrix(design: Design, epsilon: float, planner: str, integer: bool) -> 
             )
         return _made(design, epsilon, matrix, "workload", integer)
     gram = workload_gram(design)
-    rows = _rows(design) if design.workload.rows <= size else None
-    _, theta = best_p_identity(gram, rows)
-    matrix = strategy(np.where(theta > 1e-6 * theta.max(), theta, 0.0))
+    cells, groups = _told_apart(gram)
+    _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
+    matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
     return _made(design, epsilon, matrix, "p-identity over all cells", integer)
+
+
+def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
+    """The first of the cells that no query tells apart from each other, and the group of each."""
+    scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
+    rounded = np.round(gram / max(float(scale.max()), 1e-300) ** 2, 12) + 0.0
+    first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
+    return first, kind.reshape(-1)
+
+
+def _extra(tables: PureMade | None, groups: IntArray) -> Array | None:
+    """The rows of a plan of tables over groups of cells, in units of a faint identity."""
+    if tables is None or not isinstance(tables.mechanism, TablesMechanism):
+        return None
+    rows = tables.mechanism.dense_rows()[:, np.unique(groups, return_index=True)[1]]
+    several = np.abs(rows[np.count_nonzero(rows, axis=1) > 1])
+    if not 0 < len(several) <= rows.shape[1]:
+        return None
+    weights = several / (several.sum(axis=0).max() * IDENTITY_SHARE)
+    return np.asarray(weights)
 
 
 def _rows(design: Design) -> Array:

@@ -51,15 +51,15 @@ def plan_pure(
 
 
 def _best(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:
-    if planner in ("matrix", "workload"):
+    if planner == "workload":
         return plan_matrix(design, epsilon, planner, integer)
-    made = plan_tables(design, epsilon, planner, integer)
+    tables = plan_tables(design, epsilon, "auto" if planner == "matrix" else planner, integer)
     asked = int((design.roles.of_attribute >= 0).sum())
     small = asked > 1 and design.workload.schema.size <= SMALL_CELLS
-    if planner == "auto" and small:
-        other = plan_matrix(design, epsilon, planner, integer)
-        return min(made, other, key=lambda one: one.value)
-    return made
+    if planner == "matrix" or (planner == "auto" and small):
+        matrix = plan_matrix(design, epsilon, planner, integer, tables)
+        return matrix if planner == "matrix" or matrix.value < tables.value else tables
+    return tables
 
 
 def _require_answers(design: Design, made: PureMade) -> None:

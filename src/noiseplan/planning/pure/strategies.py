@@ -19,6 +19,8 @@ from noiseplan.privacy.rounding import sum_up
 STRATEGIES = ("identity", "p-identity", "tree", "wavelet")
 # Entries below this share of a row's largest are left out: they serve nothing and would be rounded.
 FAINT = 1e-6
+# The weight of a short workload's own rows where they start.
+HEAVY = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +93,9 @@ def _short_rows(design: Design, r: int) -> Array | None:
     role, first = design.roles.roles[r], np.unique(design.groups[r], return_index=True)[1]
     if not role.matrices or sum(m.shape[0] for m in role.matrices) > len(first):
         return None
-    return np.vstack([m.dense()[:, first] for m in role.matrices])
+    rows = np.vstack([m.dense()[:, first] for m in role.matrices])
+    # Heavy against the identity: where the rows are few, they are nearly all that is measured.
+    return np.asarray(HEAVY * rows / max(float(np.abs(rows).max()), 1e-300))
 
 
 def role_strategies(
@@ -115,13 +119,14 @@ def role_strategies(
 def to_integers(matrix: Array, bits: int) -> Array:
     """An integer multiple of about the same strategy, entries of at most `bits` bits.
 
-    A strategy that is of zeros and ones up to scale stays what it is.
+    A strategy that is of zeros and ones up to scale stays what it is, and no entry becomes zero:
+    a faint row may be all that tells some values apart.
     """
     largest = np.abs(matrix).max()
     if np.isin(np.abs(matrix), (0.0, largest)).all():
         return np.asarray(np.rint(matrix / largest))
     rounded = np.rint(matrix / largest * 2.0**bits)
-    return np.asarray(rounded[np.abs(rounded).any(axis=1)])
+    return np.where((rounded == 0) & (matrix != 0), np.sign(matrix), rounded)
 
 
 def largest_norm(matrix: Array) -> Fraction:

@@ -9,9 +9,8 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
+from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, noise_variance
 from noiseplan.mechanisms.views import View
-from noiseplan.noise.moments import discrete_laplace_variance
 from noiseplan.planning.assemble import placements
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import ResidualFigures
@@ -64,7 +63,7 @@ def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> 
     scales = scales_within(candidates.norms, candidates.tables, spending.shares, epsilon)
     if integer:
         require_drawable(scales)
-    spread = discrete_laplace_variance(scales) if integer else 2.0 * scales**2
+    spread = noise_variance(scales, integer)
     with np.errstate(divide="ignore"):
         precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / spread, 0.0)
         figures = ResidualFigures(design, shared.bases, 1.0 / precision)

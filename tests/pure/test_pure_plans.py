@@ -1,0 +1,196 @@
+"""Plans of pure DP against brute force: exact ε, generalised least squares, unbiased answers."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pure_oracles import look
+
+import noiseplan as nz
+from noiseplan.errors import BudgetError, PlanError
+from oracles import table_counts
+from workloads import ANY, random_workload
+
+SCHEMA = nz.Schema.from_sizes({"a": 5, "b": 2, "c": 3})
+PLAIN = nz.Workload.marginals(SCHEMA, up_to=2)
+
+
+def with_factor(factor: nz.Factor) -> nz.Workload:
+    return nz.Workload.marginals(SCHEMA, up_to=2, factors={"a": factor})
+
+
+WORKLOADS = {
+    "marginals": PLAIN,
+    "one-way": nz.Workload.marginals(SCHEMA, k=1),
+    "prefix": with_factor(nz.Prefix()),
+    "ranges": with_factor(nz.Ranges()),
+    "levels": with_factor(nz.Levels(2)),
+    "total": with_factor(nz.Total()),
+    "custom": with_factor(nz.Custom([[1, 0, -2, 0.5, 0], [0, 1, 1, 1, 3]])),
+    "joint": nz.Workload(
+        [
+            nz.Query(SCHEMA, ["a", "b"], matrix=np.arange(20.0).reshape(2, 10) % 3 - 0.5),
+            nz.Query(SCHEMA, ["c"]),
+        ]
+    ),
+    "binary": nz.Workload.marginals(nz.Schema.from_sizes(dict.fromkeys("pqrst", 2)), k=2),
+    "one attribute": nz.Workload(
+        [nz.Query(nz.Schema.from_sizes({"a": 12}), {"a": nz.Prefix()}, weight=3.0)]
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=[(k, e) for k in WORKLOADS for e in (0.7, 3.0)], ids=str)
+def planned(request: pytest.FixtureRequest) -> tuple[nz.Plan, object]:
+    kind, epsilon = request.param
+    plan = nz.plan(WORKLOADS[kind], budget=nz.PureDP(epsilon))
+    return plan, look(plan)
+
+
+def test_epsilon_is_exact_and_within_the_budget(planned) -> None:
+    plan, seen = planned
+    stated = plan.privacy.pure_epsilon
+    budget = 0.7 if stated <= 0.7 else 3.0
+    assert seen.epsilon <= Fraction(stated) <= Fraction(budget)
+    # Nothing is wasted: what is stated is the truth, and all of the budget is used.
+    assert float(seen.epsilon) == pytest.approx(stated, rel=1e-14)
+    assert stated == pytest.approx(budget, rel=1e-11)
+    assert plan.privacy.within(nz.PureDP(budget))
+    assert not plan.privacy.within(nz.PureDP(float(seen.epsilon) * (1 - 1e-9)))
+
+
+def test_variances_are_those_of_least_squares(planned) -> None:
+    plan, seen = planned
+    for query in plan.workload:
+        rows = query.dense()
+        np.testing.assert_allclose(
+            plan.variance(query), np.diagonal(seen.covariance(rows, rows)), rtol=1e-6, atol=1e-9
+        )
+    first, last = plan.workload.query(0), plan.workload.query(len(plan.workload) - 1)
+    np.testing.assert_allclose(
+        plan.covariance(first, last),
+        seen.covariance(first.dense(), last.dense()),
+        rtol=1e-5, atol=1e-7 * float(plan.variance(first).max()),
+    )  # fmt: skip
+
+
+def test_totals_are_sums_of_variances(planned) -> None:
+    plan, _ = planned
+    every = [q.weight * plan.variance(q) for q in plan.workload]
+    assert plan.total_variance == pytest.approx(sum(v.sum() for v in every), rel=1e-9)
+    assert plan.worst_variance == pytest.approx(max(v.max() for v in every), rel=1e-9)
+    assert plan.lower_bound <= plan.total_variance
+
+
+def test_answers_are_the_least_squares_estimates(planned) -> None:
+    plan, seen = planned
+    rng = np.random.default_rng(5)
+    x = rng.integers(0, 30, plan.workload.schema.shape)
+    noise = rng.integers(-9, 10, plan.measured_numbers)
+    drawn = iter(noise)
+
+    def sampler(shape: tuple[int, ...], _: np.ndarray) -> np.ndarray:
+        return np.array([next(drawn) for _ in range(int(np.prod(shape)))]).reshape(shape)
+
+    measured = plan.mechanism.measure(table_counts(x), sampler)
+    b = seen.rows.astype(float)
+    precision = seen.precision
+    scaled = b * np.sqrt(precision)[:, None]
+    numbers = np.sqrt(precision) * (b @ x.ravel() + noise)
+    for query in plan.workload:
+        expected = query.dense() @ (np.linalg.pinv(scaled, rcond=1e-11) @ numbers)
+        found = plan.mechanism.answer(measured, query)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_without_noise_answers_are_exact(planned) -> None:
+    plan, _ = planned
+    x = np.random.default_rng(6).integers(0, 30, plan.workload.schema.shape)
+    silent = plan.mechanism.measure(table_counts(x), lambda shape, _: np.zeros(shape, np.int64))
+    for query in plan.workload:
+        np.testing.assert_allclose(
+            plan.mechanism.answer(silent, query), query.dense() @ x.ravel(), rtol=1e-7, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("planner", ["identity", "p-identity", "tree", "wavelet", "matrix"])
+def test_planners_by_name(planner: str) -> None:
+    plan = nz.plan(WORKLOADS["prefix"], budget=nz.PureDP(1.0), planner=planner)
+    seen = look(plan)
+    assert seen.epsilon <= Fraction(plan.privacy.pure_epsilon) <= 1
+    query = plan.workload.query(3)
+    rows = query.dense()
+    np.testing.assert_allclose(
+        plan.variance(query), np.diagonal(seen.covariance(rows, rows)), rtol=1e-6
+    )
+    best = nz.plan(WORKLOADS["prefix"], budget=nz.PureDP(1.0))
+    assert best.total_variance <= plan.total_variance * (1 + 1e-9)
+
+
+def test_the_workload_as_a_strategy() -> None:
+    plan = nz.plan(PLAIN, budget=nz.PureDP(1.0), planner="workload")
+    assert plan.privacy.pure_epsilon <= 1
+    rows = np.vstack([q.dense() for q in PLAIN])
+    assert np.array_equal(plan.mechanism.strategy, rows)
+    # Seven tables, a record in each: scale 7, and least squares over all of them.
+    assert plan.mechanism.scale == 7.0
+    assert look(plan).epsilon == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), epsilon=st.floats(1e-3, 1e3))
+def test_any_workload_and_budget(seed: int, epsilon: float) -> None:
+    workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
+    plan = nz.plan(workload, budget=nz.PureDP(epsilon))
+    assert look(plan).epsilon <= Fraction(plan.privacy.pure_epsilon) <= Fraction(epsilon)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_workloads_have_exact_errors(seed: int) -> None:
+    workload = random_workload(seed, kinds=ANY, several=bool(seed % 2), joint=seed % 3 == 0)
+    plan = nz.plan(workload, budget=nz.PureDP(1.0))
+    seen = look(plan)
+    for query in workload:
+        rows = query.dense()
+        np.testing.assert_allclose(
+            plan.variance(query),
+            np.diagonal(seen.covariance(rows, rows)),
+            rtol=1e-5, atol=1e-8 * float((rows**2).sum()),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["marginals", "prefix", "joint"])
+def test_continuous_noise_is_a_little_larger_and_as_private(kind: str) -> None:
+    discrete = nz.plan(WORKLOADS[kind], budget=nz.PureDP(0.3))
+    plan = nz.plan(WORKLOADS[kind], budget=nz.PureDP(0.3), noise="laplace")
+    assert plan.privacy.pure_epsilon <= 0.3
+    assert plan.total_variance == pytest.approx(discrete.total_variance, rel=2e-2)
+    release = plan.release(np.ones(plan.workload.schema.shape, dtype=int), seed=1)
+    assert "for simulation" in release.brand
+
+
+def test_refusals() -> None:
+    pure = nz.PureDP(1.0)
+    with pytest.raises(BudgetError, match="never gives pure DP"):
+        nz.plan(PLAIN, budget=pure, noise="gaussian")
+    with pytest.raises(PlanError, match=r"noise='laplace' goes with .* PureDP\(1.0\)"):
+        nz.plan(PLAIN, budget=nz.zCDP(0.5), noise="laplace")
+    with pytest.raises(PlanError, match="not targets"):
+        nz.plan(PLAIN, budget=pure, targets=4.0)
+    with pytest.raises(PlanError, match="larger weight"):
+        nz.plan(PLAIN, budget=pure, objective=nz.WorstVariance())
+    with pytest.raises(PlanError, match=r"PureDP\(0.5\) with neighbours='add-remove'"):
+        nz.plan(PLAIN, budget=pure, neighbours="replace")
+    with pytest.raises(PlanError, match="p-identity"):
+        nz.plan(PLAIN, budget=pure, planner="residual")
+    with pytest.raises(PlanError, match="at most 2,048 cells"):
+        wide = nz.Workload.marginals(nz.Schema.from_sizes({"a": 99, "b": 99}), k=1)
+        nz.plan(wide, budget=pure, planner="matrix")
+    with pytest.raises(PlanError, match=r"2\^48"):
+        nz.plan(PLAIN, budget=nz.PureDP(1e-20))
+    with pytest.raises(PlanError, match="whole numbers"):
+        nz.plan(WORKLOADS["joint"], budget=pure, planner="workload")

@@ -1,0 +1,125 @@
+"""Releases of pure DP: the law of their noise, saving and loading, ledgers, words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.errors import PlanError, StorageError
+from noiseplan.noise import SeededSource, discrete_laplace
+from noiseplan.storage import plan_hash
+
+SCHEMA = nz.Schema.from_sizes({"age": 8, "sex": 2, "region": 3})
+PREFIX = nz.Workload.marginals(SCHEMA, up_to=2, factors={"age": nz.Prefix()})
+COUNTS = np.random.default_rng(1).integers(0, 50, SCHEMA.shape)
+
+
+def plans() -> dict[str, nz.Plan]:
+    pure = nz.PureDP(0.8)
+    return {
+        "tables": nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=pure),
+        "strategies": nz.plan(PREFIX, budget=pure, planner="p-identity"),
+        "matrix": nz.plan(PREFIX, budget=pure, planner="matrix"),
+        "floating point": nz.plan(PREFIX, budget=pure, noise="laplace"),
+    }
+
+
+@pytest.fixture(scope="module", params=plans(), ids=str)
+def plan(request: pytest.FixtureRequest) -> nz.Plan:
+    return plans()[request.param]
+
+
+def test_errors_have_the_stated_variance(plan: nz.Plan) -> None:
+    """600 releases: mean and variance of every row of two queries.
+
+    The fourth moment of a sum of Laplace numbers is at most 6σ⁴, so the variance of the sample
+    variance is at most 5σ⁴/N: six of its standard deviations are 0.55σ².
+    """
+    draws, queries = 600, [plan.workload.query(0), plan.workload.query(len(plan.workload) - 1)]
+    truth = [q.dense() @ COUNTS.ravel() for q in queries]
+    found = []
+    for seed in range(draws):
+        release = plan.release(COUNTS, seed=seed)
+        found.append([release.answer(q).estimate - t for q, t in zip(queries, truth, strict=True)])
+    for number, query in enumerate(queries):
+        errors = np.array([each[number] for each in found])
+        variance = plan.variance(query)
+        assert np.abs(errors.mean(axis=0)).max() < 6 * np.sqrt(variance.max() / draws)
+        np.testing.assert_allclose(errors.var(axis=0), variance, rtol=0.55)
+        assert np.abs(np.mean(errors.var(axis=0) / variance) - 1) < 0.35
+
+
+def test_saved_and_loaded(plan: nz.Plan, tmp_path: Path) -> None:
+    release = plan.release(COUNTS, seed=3)
+    release.save(tmp_path / "out")
+    loaded = nz.load(tmp_path / "out")
+    assert loaded.plan.privacy == plan.privacy
+    assert plan_hash(loaded.plan) == plan_hash(plan)
+    assert (loaded.plan.noise, loaded.plan.planner) == (plan.noise, plan.planner)
+    for query in plan.workload:
+        assert np.array_equal(loaded.answer(query).estimate, release.answer(query).estimate)
+        np.testing.assert_allclose(loaded.plan.variance(query), plan.variance(query), rtol=1e-12)
+    assert loaded.plan.total_variance == pytest.approx(plan.total_variance, rel=1e-10)
+    words = (tmp_path / "out" / "certificate.txt").read_text()
+    assert "pure DP: ε = 0.8" in words
+    assert "Laplace noise" in words
+
+
+@pytest.mark.parametrize("change", ["scales", "sets", "views"])
+def test_files_that_do_not_fit_are_refused(change: str) -> None:
+    from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
+
+    content, arrays = write_mechanism(plans()["strategies"].mechanism)
+    if change == "scales":
+        arrays["table_0_scales"] = -arrays["table_0_scales"]
+    elif change == "sets":
+        arrays["table_0_sets"] = arrays["table_0_sets"][:, ::-1]
+    else:
+        content = content | {"views": [{**v, "size": 99} for v in content["views"]]}
+    with pytest.raises(StorageError):
+        read_mechanism(content, arrays, SCHEMA)
+
+
+def test_seeded_noise_is_discrete_laplace_on_the_tables() -> None:
+    """A single table of all values: the release is the counts plus discrete Laplace draws."""
+    schema = nz.Schema.from_sizes({"a": 6})
+    plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.PureDP(0.5))
+    counts = np.arange(6) * 10
+    found = plan.release(counts, seed=9).answer(nz.Query(schema, ["a"])).estimate
+    drawn = discrete_laplace(2.0, (6, 1), source=SeededSource(9))[:, 0]
+    np.testing.assert_allclose(found, counts + drawn, atol=1e-9)
+
+
+def test_ledger_is_charged_as_zcdp(tmp_path: Path) -> None:
+    book = nz.Ledger(tmp_path / "ledger", create=True)
+    book.open_dataset("people", nz.zCDP(1.0))
+    plan = plans()["tables"]
+    plan.release(COUNTS, ledger=book, dataset="people")
+    assert book.balance("people").spent.rho == plan.privacy.rho == pytest.approx(0.32)
+
+
+def test_what_is_not_built_is_refused() -> None:
+    first, second = plans()["tables"], plans()["strategies"]
+    with pytest.raises(PlanError):
+        nz.adaptive([first, second])
+    release = first.release(COUNTS, seed=1)
+    with pytest.raises(PlanError):
+        nz.plan(PREFIX, budget=nz.zCDP(0.5)).given(release)
+    with pytest.raises(PlanError):
+        second.given(release)
+
+
+def test_printed(as_shipped: None) -> None:
+    long = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 64}), {"a": nz.Prefix()})])
+    text = str(nz.plan(long, budget=nz.PureDP(1.0)))
+    assert "ε = 1 (pure DP), ρ = 0.5 (zCDP)" in text
+    assert "exact discrete Laplace on integers" in text
+    assert "measures    p-identity: " in text
+    assert "1 table (a by " in text
+    one = nz.Schema.from_sizes({"a": 6})
+    best = str(nz.plan(nz.Workload.marginals(one, k=1), budget=nz.PureDP(1.0), noise="laplace"))
+    assert "no linear Laplace mechanism has a lower total variance" in best
+    assert "floating-point Laplace, for simulation" in best

@@ -1,0 +1,133 @@
+"""Strategies for Laplace noise: gradients, published values, convex optima."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+
+from noiseplan.explicit import pidentity
+from noiseplan.planning.pure.hierarchies import haar, tree, weigh
+from noiseplan.planning.pure.strategies import largest_norm, to_integers
+from oracles import prefix, ranges
+
+
+def error(gram: np.ndarray, strategy: np.ndarray) -> float:
+    """‖A‖₁² tr(G (AᵀA)⁻¹)."""
+    norm = np.abs(strategy).sum(axis=0).max()
+    return float(norm**2 * np.trace(gram @ np.linalg.inv(strategy.T @ strategy)))
+
+
+def all_ranges(n: int) -> np.ndarray:
+    """The Gram matrix of all ranges: a pair of values is in (first + 1)(n − last) of them."""
+    i = np.arange(n)
+    return np.minimum.outer(i + 1.0, i + 1.0) * (n - np.maximum.outer(i, i))
+
+
+def test_gram_of_all_ranges() -> None:
+    np.testing.assert_array_equal(all_ranges(7), gram_of(ranges(7)))
+
+
+def gram_of(rows: np.ndarray) -> np.ndarray:
+    return rows.T @ rows
+
+
+@pytest.mark.parametrize("p", [1, 3, 8])
+def test_error_and_gradient_of_p_identity(p: int) -> None:
+    rng = np.random.default_rng(p)
+    gram, theta = gram_of(rng.normal(size=(9, 7))), rng.random((p, 7))
+    value, _ = pidentity._error(gram, theta)
+    strategy = pidentity.strategy(theta)
+    np.testing.assert_allclose(np.abs(strategy).sum(axis=0), 1.0)
+    assert value == pytest.approx(error(gram, strategy), rel=1e-10)
+
+    def at(x: np.ndarray, part: int) -> float | np.ndarray:
+        return pidentity._error(gram, x.reshape(p, 7))[part]
+
+    assert check_grad(at, lambda x, part: at(x, 1), theta.ravel(), 0) < 1e-4 * value
+
+
+@pytest.mark.parametrize(
+    ("gram", "published"),
+    [
+        (gram_of(prefix(64)), 916.88),
+        (all_ranges(64), 32299.68),
+        (gram_of(prefix(256)), 6918.30),
+        (all_ranges(256), 1.07531e6),
+    ],
+    ids=["prefix 64", "ranges 64", "prefix 256", "ranges 256"],
+)
+def test_p_identity_is_below_the_published_errors(gram: np.ndarray, published: float) -> None:
+    """HDMM's OPT_0 with p = n/16, ε = √2."""
+    value, theta = pidentity.best_p_identity(gram)
+    assert value == pytest.approx(error(gram, pidentity.strategy(theta)), rel=1e-8)
+    assert value < published
+
+
+def test_p_identity_finds_the_identity_where_it_is_best() -> None:
+    value, theta = pidentity.best_p_identity(np.eye(20))
+    assert value == pytest.approx(20.0, rel=1e-5)
+    assert error(np.eye(20), pidentity.strategy(theta)) >= 20.0 - 1e-9
+
+
+@pytest.mark.parametrize(
+    ("n", "published"),
+    [(4, 20.0), (16, 816.0), (32, 5984.0), (64, 41238.5417), (256, 1599541.0949)],
+)
+def test_greedy_tree_on_all_ranges(n: int, published: float) -> None:
+    """The budgets of Program 6.4.1 with decay, on a grid of hundredths."""
+    gram = all_ranges(n)
+    value, strategy = tree(gram)
+    assert value == pytest.approx(published, abs=1e-4)
+    assert value == pytest.approx(error(gram, strategy), rel=1e-9)
+    assert np.abs(strategy).sum(axis=0).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("n", "plain", "weighted"),
+    [(16, 2570.3125, 2376.12), (64, 106336.89, 99430.0), (256, 3.63718e6, 3.44286e6)],
+)
+def test_weighted_wavelet_on_all_ranges(n: int, plain: float, weighted: float) -> None:
+    gram = all_ranges(n)
+    assert error(gram, haar(n)) == pytest.approx(plain, rel=1e-5)
+    value, strategy = weigh(haar(n), gram)
+    assert value == pytest.approx(weighted, rel=1e-5)
+    assert value == pytest.approx(error(gram, strategy), rel=1e-7)
+
+
+@pytest.mark.parametrize("n", [5, 8, 11])
+def test_weights_of_a_basis_are_the_convex_optimum(n: int) -> None:
+    rng = np.random.default_rng(n)
+    gram = gram_of(rng.normal(size=(n + 2, n)))
+    basis = haar(n)
+    assert np.linalg.matrix_rank(basis) == n
+    inverse = np.linalg.inv(basis)
+    costs = np.diagonal(inverse.T @ gram @ inverse)
+    u = cp.Variable(n)
+    best = cp.Problem(
+        cp.Minimize(costs @ cp.power(u, -2)), [np.abs(basis).T @ u <= 1, u >= 1e-9]
+    ).solve(solver="CLARABEL")
+    assert weigh(basis, gram)[0] == pytest.approx(best, rel=1e-5)
+
+
+def test_integers_keep_zeros_ones_and_every_row() -> None:
+    assert np.array_equal(to_integers(0.25 * np.eye(3), 14), np.eye(3))
+    rng = np.random.default_rng(0)
+    strategy = np.vstack([np.diag([1e-9, 0.5, 0.5]), rng.random((2, 3))])
+    rounded = to_integers(strategy, 10)
+    assert np.array_equal(rounded, np.rint(rounded))
+    assert np.array_equal(rounded != 0, strategy != 0)
+    assert np.abs(rounded).max() == 2**10
+
+
+def test_norms_are_never_below_the_truth() -> None:
+    from fractions import Fraction
+
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        matrix = rng.normal(size=(30, 6)) * 10.0 ** rng.integers(-3, 3)
+        exact = max(sum(Fraction(abs(float(v))) for v in column) for column in matrix.T)
+        found = largest_norm(matrix)
+        assert exact <= found <= exact * (1 + Fraction(1, 2**51))
+    assert largest_norm(np.array([[3.0, -5.0], [4.0, 1.0]])) == 7

@@ -289,3 +289,14 @@ def test_the_price_of_a_person_in_pure_privacy() -> None:
     assert people.price(nz.Guarantee.pure(0.1)).epsilon(1e-9) == pytest.approx(0.3)
     assert people.record_budget(nz.PureDP(0.3), "discrete") == nz.PureDP(0.3 / 3)
     assert people.price(nz.Guarantee(0.5)).pcost == pytest.approx(4.5)
+
+
+def test_pure_budgets_are_planned_for_a_record_and_for_a_person(tmp_path: Path) -> None:
+    pure = f'{SCHEMA}{K1}[budget]\npure_dp = 1.0\n[plan]\nnoise = "discrete"\n'
+    one = study(tmp_path, pure).plan()
+    assert one.privacy.within(nz.PureDP(1.0))
+    two = study(tmp_path, f"{pure}{PEOPLE}max_rows = 2\n").plan()
+    assert two.privacy.within(nz.PureDP(1.0))
+    record = nz.plan(nz.Workload.marginals(MADE, k=1), budget=nz.PureDP(0.5), noise="discrete")
+    assert two.rmse == pytest.approx(record.rmse)
+    assert two.rmse > 1.9 * one.rmse

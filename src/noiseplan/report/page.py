@@ -212,7 +212,8 @@ def _budget(plan: Plan) -> Markup:
     ]  # fmt: skip
     words = (
         "Variances fall as the budget ρ grows, in proportion: twice the budget makes every "
-        "standard error smaller by the factor √2 = 1.41, half of it larger by the same."
+        "standard error smaller by the factor √2 = 1.41, half of it larger by the same. (Noise of "
+        "whole numbers departs from this a little where it is smaller than a few counts.)"
     )
     return joined([
         element("p", words), budget_chart(costs, errors, TIMES.index(1.0)),

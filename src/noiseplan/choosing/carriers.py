@@ -26,12 +26,15 @@ DENOMINATORS: Final = 12
 NEAR_INTEGER: Final = 1e-6
 # Share of the identity that is mixed in where a row space has no such basis.
 FULL_RANK: Final = 1e-6
-# Precisions left over that are smaller shares of the target's are not measured.
-NEGLIGIBLE: Final = {True: 1e-6, False: RANK}
+# Precisions left over that are smaller shares of the target's are not measured. Rounding may leave
+# more than the first; then the next is tried.
+NEGLIGIBLE: Final = {True: (1e-6, 1e-5, 1e-4), False: (RANK, 1e-8, 1e-6)}
 
 
 def carry(schema: Schema, cost: Array, integer: bool) -> DenseMechanism:
     """A mechanism whose cost matrix is this one; in integers, slightly below it."""
+    if not cost.any():
+        return DenseMechanism(schema, np.zeros((0, len(cost))), 1.0, integer)
     if not integer:
         values, vectors = positive_part(cost)
         return DenseMechanism(schema, np.ascontiguousarray((vectors * np.sqrt(values)).T), 1.0)
@@ -45,8 +48,10 @@ def stated_cost(mechanism: DenseMechanism) -> float:
     return product_up(largest / mechanism.sigma2, 1 + margin(len(mechanism.strategy)))
 
 
-def rest_cost(target: Array, have: Array, integer: bool) -> Array:
+def rest_cost(target: Array, have: Array, negligible: float) -> Array:
     """The positive part of target − have, relative to the target: what is still to be measured.
+
+    Shares of a direction's precision that are `negligible` are not.
 
     Notes
     -----
@@ -56,7 +61,7 @@ def rest_cost(target: Array, have: Array, integer: bool) -> Array:
     values, vectors = positive_part(target)
     across, back = vectors / np.sqrt(values), vectors * np.sqrt(values)
     shares, turn = np.linalg.eigh(symmetric(across.T @ (target - have) @ across))
-    keep = shares > NEGLIGIBLE[integer]
+    keep = shares > negligible
     rows = back @ turn[:, keep]
     return symmetric((rows * np.minimum(shares[keep], 1.0)) @ rows.T)
 

@@ -92,10 +92,11 @@ class Choice:
         # It is below every plan, and so is its cost, whatever was rounded up on the way.
         cheapest = min(plan.privacy.pcost for plan in plans)
         privacy = replace(stated, pcost=min(stated.pcost, cheapest))
-        shares = sorted({_percent(privacy.pcost / plan.privacy.pcost) for plan in plans})
+        shares = [privacy.pcost / plan.privacy.pcost for plan in plans]
+        ends = dict.fromkeys(_percent(share) for share in (min(shares), max(shares)))
         plan = described(
             asked, common, privacy,
-            objective=f"none: what {len(plans)} plans have in common, {' to '.join(shares)} of "
+            objective=f"none: what {len(plans)} plans have in common, {' to '.join(ends)} of "
                       f"their privacy cost",
             planner="common", noise=plans[0].noise, max_rows=plans[0].max_rows,
             span=_span(family, mechanisms, sequential),

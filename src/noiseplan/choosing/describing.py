@@ -6,6 +6,7 @@ the same errors only if all those plans treat them alike; so kinds are split unt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,8 +15,9 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.choosing.carriers import stated_cost
+from noiseplan.choosing.cells import CellFigures, answered
 from noiseplan.choosing.precisions import Places
-from noiseplan.errors import PlanError, QueryError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.dense import DenseMechanism
@@ -23,12 +25,12 @@ from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.allocation import spend
 from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.integers import margin
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.optimality import Stated
 from noiseplan.planning.plan import Plan
+from noiseplan.planning.roles import find_roles
 from noiseplan.privacy import Guarantee, Law, Neighbours
 from noiseplan.privacy.people import person_cost
 from noiseplan.privacy.rounding import product_up
@@ -71,14 +73,18 @@ class Union:
 
     def answerable(self, mechanism: Mechanism) -> Union | None:
         """The queries that a mechanism answers; None if there are none."""
-        type_of_query = self.design.roles.type_of_query
-        first = np.unique(type_of_query, return_index=True)[1]
-        fits = np.array([_answers(mechanism, self.workload.query(int(q))) for q in first])
-        keep = fits[type_of_query]
+        keep = answered(mechanism, self.workload)
         if not keep.any():
             return None
         # The types found here go on telling apart what some plan does.
-        return Union(self.workload.subset(keep), 1.0 + type_of_query[keep])
+        return Union(self.workload.subset(keep), self._refined()[keep])
+
+    def _refined(self) -> Array:
+        """Kinds told further apart where the queries around them are of different kinds."""
+        if len(np.unique(self.kinds)) == len(self.kinds):
+            return self.kinds
+        types = find_roles(self.workload, self.kinds).type_of_query
+        return np.asarray(types + 1, dtype=np.float64)
 
 
 def _types(plan: Plan) -> Array:
@@ -93,14 +99,6 @@ def _merged(a: QueryColumns, b: QueryColumns) -> QueryColumns:
         return merged(joined(a, b))
     except QueryError:  # one name for two queries: they go without
         return merged(joined(replace(a, names={}), replace(b, names={})))
-
-
-def _answers(mechanism: Mechanism, query: Query) -> bool:
-    try:
-        mechanism.require(query)
-    except UnanswerableError:
-        return False
-    return True
 
 
 def described(
@@ -129,7 +127,7 @@ def described(
         rounding_loss=0.0,
         targets=None,
         design=answered.design,
-        figures=RowFigures(answered.design, mechanism),
+        figures=CellFigures(answered.design, mechanism),
         optimality=Stated(0.0, proved=False),
         seconds=0.0,
         max_rows=max_rows,
@@ -146,10 +144,11 @@ def _measured(mechanism: Mechanism) -> Union:
         assert isinstance(mechanism, DenseMechanism)
         rows = mechanism.strategy / np.abs(mechanism.strategy).max()
         tables = [Query(schema, list(schema.names), matrix=rows, name="what is measured")]
-    tables = [table for table in tables if _answers(mechanism, table)]
-    if not tables:
+    listed = Workload(tables)
+    keep = answered(mechanism, listed)
+    if not keep.any():
         raise PlanError("the plans have nothing in common that answers a query")
-    return Union(Workload(tables), np.arange(1.0, len(tables) + 1.0))
+    return Union(listed.subset(keep), np.arange(1.0, keep.sum() + 1.0))
 
 
 def guarantee_of(mechanism: Mechanism, asked: Union, like: Plan) -> Guarantee:
@@ -167,9 +166,20 @@ def _record_cost(mechanism: Mechanism, asked: Union, neighbours: Neighbours) -> 
     if isinstance(mechanism, DenseMechanism):
         return stated_cost(mechanism)
     assert isinstance(mechanism, ResidualMechanism)
+    if neighbours == "add-remove":
+        return _added_cost(mechanism)
     sigma2, bases = _noise_of_types(asked.design, mechanism)
     cost = spend(privacy_rows(asked.design, bases, neighbours), sigma2)
     return product_up(cost, 1 + margin(len(sigma2)))
+
+
+def _added_cost(mechanism: ResidualMechanism) -> float:
+    """Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one record attains every maximum."""
+    cost = sum(
+        math.prod(basis.sensitivity for basis in block.bases) * float((1.0 / block.sigma2).sum())
+        for block in mechanism.blocks
+    )
+    return product_up(cost, 1 + margin(len(mechanism.blocks)))
 
 
 def _noise_of_types(design: Design, mechanism: ResidualMechanism) -> tuple[Array, dict[int, Basis]]:

@@ -16,6 +16,7 @@ import numpy as np
 from noiseplan.choosing import precisions
 from noiseplan.choosing.carriers import (
     EXPLICIT_CELLS,
+    NEGLIGIBLE,
     carry,
     cost_of,
     rest_cost,
@@ -33,6 +34,9 @@ from noiseplan.noise.discrete import LARGEST_VARIANCE
 
 # Variances that agree to this are the same; beyond, the release states its own.
 SAME: Final = 1e-9
+# The common cost matrix is taken this share smaller; noise of the rest may grow by so much for it.
+HAIR: Final = 1e-11
+MOST_OVER: Final = 1 + 1e-4
 
 Part = tuple[Mechanism, Measurements]
 
@@ -122,11 +126,14 @@ class ByMatrices(Family):
 
     def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
         wanted, paid = cost_of(target), cost_of(have)
-        missing = rest_cost(wanted, paid, self.integer)
-        if not missing.any():
-            return None
-        found = carry(target.schema, missing, self.integer)
-        return _no_more_than(wanted, paid, found)
+        for negligible in NEGLIGIBLE[self.integer]:
+            missing = rest_cost(wanted, paid, negligible)
+            if not missing.any():
+                return None
+            found = _no_more_than(wanted, paid, carry(target.schema, missing, self.integer))
+            if found is not None:
+                return found
+        raise PlanError("what was measured costs more than the plan that should contain it: a bug")
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
         return ByMatrices(integer=False).common([target, have], sequential=False)
@@ -152,22 +159,27 @@ class ByMatrices(Family):
 
 
 def _below(costs: Sequence[Array]) -> Array:
+    """The common cost matrix, less a hair: below all of them whatever rounding did."""
     rows, covariance = common_of_costs(costs)
     if not len(rows):
         return np.zeros_like(costs[0])
-    return symmetric(rows.T @ np.linalg.solve(covariance, rows))
+    return symmetric(rows.T @ np.linalg.solve(covariance, rows)) * (1 - HAIR)
 
 
-def _no_more_than(wanted: Array, paid: Array, rest: DenseMechanism) -> DenseMechanism:
+def _no_more_than(wanted: Array, paid: Array, rest: DenseMechanism) -> DenseMechanism | None:
     """With so much more noise that no kind of record pays more than for the target.
 
     Rounding may have pushed C_have + C_rest above the target's largest diagonal, by a little.
+    None where somebody has paid in full already and is asked for more.
     """
     own = np.diagonal(cost_of(rest))
     room = np.diagonal(wanted).max() - np.diagonal(paid)
-    if (room[own > 0] <= 0).any():
-        raise PlanError("what was measured costs more than the plan that should contain it: a bug")
-    over = float(np.max(own[own > 0] / room[own > 0], initial=0.0)) * (1 + 1e-12)
+    asked = own > 0
+    if (room[asked] <= 0).any():
+        return None
+    over = float(np.max(own[asked] / room[asked], initial=0.0)) * (1 + 1e-12)
+    if over > MOST_OVER:
+        return None
     found = rest if over <= 1 else replace(rest, sigma2=rest.sigma2 * over)
     if found.sigma2 > LARGEST_VARIANCE:
         raise PlanError("what is left is too faint to be measured in 64-bit integers")

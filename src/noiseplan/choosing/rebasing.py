@@ -14,10 +14,10 @@ from functools import reduce
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.choosing.cells import CellFigures, require_all
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.integers import to_integers
 from noiseplan.planning.making import make_residual
 from noiseplan.planning.objectives import (
@@ -129,8 +129,7 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
     if privacy.pcost > plan.privacy.pcost:  # fail closed
         raise PlanError("a plan on common rows would cost more than on its own: this is a bug")
     design = prepare(plan.workload, together.kinds(k))
-    for number in np.unique(design.roles.type_of_query, return_index=True)[1]:
-        made.mechanism.require(plan.workload.query(int(number)))
+    require_all(made.mechanism, plan.workload)
     return replace(
         plan,
         mechanism=made.mechanism,
@@ -138,6 +137,6 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
         planner="residual",
         rounding_loss=made.loss,
         design=design,
-        figures=RowFigures(design, made.mechanism),
+        figures=CellFigures(design, made.mechanism),
         optimality=Stated(plan.lower_bound, proved=False),
     )

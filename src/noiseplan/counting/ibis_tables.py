@@ -23,7 +23,7 @@ from noiseplan.counting.expressions import is_double, is_whole
 from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
-from noiseplan.counting.travel import unpacked
+from noiseplan.counting.travel import Parcel
 from noiseplan.errors import DataError
 from noiseplan.schema import Binned, Label, Schema
 
@@ -83,9 +83,10 @@ class IbisSource(Countable):
         counted = codes.filter(codes[_CHOICE] == 1) if self._people is not None else codes
         parts = self._notes(codes, len(tables))
         parts += [_counts(counted, place, t, self.schema) for place, t in enumerate(tables) if t]
-        found, notes = unpacked(self._run(ibis.union(*parts)), tables, self.schema.shape)
-        self._refuse(notes)
-        total = np.array(notes[len(self.schema) + 2])
+        parcel = Parcel(self._run(ibis.union(*parts)), tables)
+        self._refuse(parcel.notes)
+        total = np.array(parcel.notes[len(self.schema) + 2])
+        found = parcel.tables(self.schema.shape)
         return [counts if t else total for counts, t in zip(found, tables, strict=True)]
 
     def _codes(self) -> Any:
@@ -240,7 +241,9 @@ def _number(values: Any, codes: Mapping[Any, int]) -> Any:
     if any(codes.get(low + n) != n for n in range(len(codes))):
         return _equal(values, codes)
     inside = values.between(low, max(codes))
-    if not values.type().is_integer():
+    if values.type().is_integer():
+        values = values.cast("int64")  # or the difference may not fit the column's type
+    else:
         inside &= values == values.floor()
     return inside.ifelse((values - low).cast("int32"), None)
 

@@ -19,7 +19,7 @@ from noiseplan.counting.covering import Members
 from noiseplan.counting.frames import encoded_columns
 from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
-from noiseplan.counting.travel import unpacked
+from noiseplan.counting.travel import Parcel
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -68,9 +68,9 @@ class SparkSource(Countable):
         """Count the records by each of these sets of attributes; see :class:`Countable`."""
         work = partial(count_partition, self.schema, tuple(tables))
         counted = _run(self._frame.mapInArrow(work, _COUNTS).groupBy("place", "cell"))
-        found, notes = unpacked(counted, tables, self.schema.shape)
-        self._refuse(notes)
-        return found
+        parcel = Parcel(counted, tables)
+        self._refuse(parcel.notes)
+        return parcel.tables(self.schema.shape)
 
     def _refuse(self, notes: dict[int, int]) -> None:
         """Refuse the data if some values had no code, after a second look at these values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +12,9 @@ from numpy.typing import NDArray
 from noiseplan.counting.covering import Members, cells
 
 
-def unpacked(
-    found: Mapping[str, NDArray[np.integer]], tables: Sequence[Members], shape: Sequence[int]
-) -> tuple[list[NDArray[np.int64]], dict[int, int]]:
-    """Put the counts into tables.
+@final
+class Parcel:
+    """What came from an engine.
 
     Parameters
     ----------
@@ -23,28 +23,33 @@ def unpacked(
         number, and how many records are there. Places beyond the tables hold notes.
     tables
         The sets of attributes that were counted.
-    shape
-        The size of each attribute.
-
-    Returns
-    -------
-    tables, notes
-        The tables, zero where nothing came; and the notes, numbered from 0.
 
     Examples
     --------
     >>> found = {"place": [1, 0, 2], "cell": [3, 0, 0], "records": [5, 7, 9]}
-    >>> counts, notes = unpacked({k: np.array(v) for k, v in found.items()}, [(0,), (0, 1)], (2, 2))
-    >>> [table.tolist() for table in counts], notes
-    ([[7, 0], [[0, 0], [0, 5]]], {0: 9})
+    >>> parcel = Parcel({k: np.array(v) for k, v in found.items()}, [(0,), (0, 1)])
+    >>> parcel.notes, [table.tolist() for table in parcel.tables(shape=(2, 2))]
+    ({0: 9}, [[7, 0], [[0, 0], [0, 5]]])
     """
-    order = np.argsort(found["place"], kind="stable")
-    place, cell, records = (found[name][order] for name in ("place", "cell", "records"))
-    ends = np.searchsorted(place, np.arange(len(tables) + 1)).tolist()
-    unpacked_tables = []
-    for table, (first, last) in zip(tables, pairwise(ends), strict=True):
-        counts = np.zeros(cells(table, shape), dtype=np.int64)
-        counts[cell[first:last]] = records[first:last]
-        unpacked_tables.append(counts.reshape([shape[member] for member in table]))
-    noted = (place[ends[-1] :] - len(tables)).tolist()
-    return unpacked_tables, dict(zip(noted, records[ends[-1] :].tolist(), strict=True))
+
+    def __init__(self, found: Mapping[str, NDArray[np.integer]], tables: Sequence[Members]) -> None:
+        order = np.argsort(found["place"], kind="stable")
+        place, self._cell, self._records = (found[k][order] for k in ("place", "cell", "records"))
+        self._sets = tables
+        self._ends = np.searchsorted(place, np.arange(len(tables) + 1)).tolist()
+        noted = (place[self._ends[-1] :] - len(tables)).tolist()
+        values = self._records[self._ends[-1] :].tolist()
+        self.notes: dict[int, int] = dict(zip(noted, values, strict=True))
+        """The notes, numbered from 0."""
+
+    def tables(self, shape: Sequence[int]) -> list[NDArray[np.int64]]:
+        """Return the tables, zero where nothing came.
+
+        Ask after the notes were read: values without a code have no cell.
+        """
+        unpacked = []
+        for table, (first, last) in zip(self._sets, pairwise(self._ends), strict=True):
+            counts = np.zeros(cells(table, shape), dtype=np.int64)
+            counts[self._cell[first:last]] = self._records[first:last]
+            unpacked.append(counts.reshape([shape[member] for member in table]))
+        return unpacked

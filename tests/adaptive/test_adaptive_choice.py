@@ -10,54 +10,24 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from adaptive_plans import COUNTS, MIXED, SCHEMA, data, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from integer_oracles import Measured, true_variance
+from integer_oracles import Measured
 from noiseplan.choosing import precisions
 from noiseplan.choosing.common import common_mechanism
 from noiseplan.choosing.families import ByMatrices, ByPrecisions
 from noiseplan.choosing.gaussian import LinearGaussian
 from noiseplan.counting import CountTensor
-from noiseplan.mechanisms.mechanism import Measurements
-from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import person_cost
-from noiseplan.release import release as release_module
-from oracles import blue_covariance, cost_of, flat, probe
-
-SCHEMA = nz.Schema.from_sizes({"age": 4, "sex": 2, "region": 3})
-COUNTS = np.random.default_rng(1).integers(0, 40, size=SCHEMA.shape)
-
-
-def plan(k: int, rho: float = 0.5, **options: object) -> Plan:
-    factors = options.pop("factors", None)
-    workload = nz.Workload.marginals(SCHEMA, k=k, factors=factors)  # type: ignore[arg-type]
-    return nz.plan(workload, budget=nz.zCDP(rho), **options)  # type: ignore[arg-type]
-
-
-def data() -> CountTensor:
-    return CountTensor(SCHEMA, COUNTS)
+from oracles import blue_covariance, cost_of, probe
 
 
 def smallest(matrix: np.ndarray) -> float:
     return float(np.linalg.eigvalsh((matrix + matrix.T) / 2).min())
-
-
-@pytest.fixture
-def measured_plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
-    """Every plan that is really measured, in order: the look's and the rest's."""
-    seen: list[Plan] = []
-    make = release_module.make_release
-
-    def watched(plan: Plan, *arguments: object) -> nz.Release:
-        seen.append(plan)
-        return make(plan, *arguments)  # type: ignore[arg-type]
-
-    for module in ("look", "continuing"):
-        monkeypatch.setattr(f"noiseplan.choosing.{module}.make_release", watched)
-    return seen
 
 
 # ---------------------------------------------------------------------- the public face
@@ -99,7 +69,6 @@ def test_a_choice_and_its_common_plan_in_words() -> None:
 # ---------------------------------------------------------------------- what is common
 
 
-MIXED = {"age": nz.Prefix()}
 CASES: dict[str, Callable[[], list[Plan]]] = {
     "marginals": lambda: [plan(1), plan(2)],
     "three": lambda: [plan(1, 0.2), plan(2), plan(3, 0.9)],
@@ -190,161 +159,6 @@ def test_precisions_at_the_ends() -> None:
     assert precisions.still_needed(target, have, True).tolist() == [1.0, inf, inf, 0.0, inf]
     too_faint = precisions.still_needed(np.array([1e20]), np.array([np.nextafter(1e20, inf)]), True)
     assert too_faint.tolist() == [inf]
-
-
-# ---------------------------------------------------------------------- the law
-
-
-def statistics(make: Callable[[int], np.ndarray], runs: int) -> tuple[np.ndarray, np.ndarray]:
-    values = np.array([make(seed) for seed in range(runs)])
-    return values.mean(axis=0), np.cov(values.T)
-
-
-def close(found: tuple[np.ndarray, np.ndarray], mean: np.ndarray, cov: np.ndarray, n: int) -> None:
-    """Six standard errors each: a false alarm is rarer than one in a million for the lot."""
-    spread = np.sqrt(np.diagonal(cov))
-    assert (np.abs(found[0] - mean) <= 6 * spread / np.sqrt(n)).all()
-    assert (np.abs(found[1] - cov) <= 6 * np.outer(spread, spread) * np.sqrt(2 / n)).all()
-
-
-ASKED = nz.Query(SCHEMA, ["age", "sex"])
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-def test_the_chosen_release_has_the_plans_law(noise: str) -> None:
-    runs = 300
-    choice = nz.adaptive([plan(1, noise=noise), plan(2, noise=noise)])
-
-    def adaptively(seed: int) -> np.ndarray:
-        release = choice.look(data(), seed=seed).choose(1)
-        return release.answer(ASKED).estimate
-
-    target = choice.plans[1]
-    truth = ASKED.dense() @ COUNTS.ravel()
-    close(statistics(adaptively, runs), truth, target.covariance(ASKED, ASKED), runs)
-    assert choice.look(data(), seed=1).choose(1).plan is target
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("chosen", [0, 1])
-def test_mean_and_covariance_by_the_linear_map(
-    noise: str, chosen: int, measured_plans: list[Plan]
-) -> None:
-    """The recreated numbers as a linear map of those measured, found by feeding unit vectors.
-
-    Its product with the rows measured must be the plan's rows, and with the noise, the plan's.
-    """
-    choice = nz.adaptive([plan(1, noise=noise), plan(2, noise=noise)])
-    choice.look(data(), seed=0).choose(chosen)
-    parts = [p.mechanism for p in measured_plans]
-    sizes = [p.numbers for p in parts]
-    columns = []
-    for number in range(sum(sizes)):
-        unit = np.split(np.eye(sum(sizes))[number], [sizes[0]])
-        measurements = [_shaped(p, values) for p, values in zip(parts, unit, strict=True)]
-        made, _ = choice.family.recreated(
-            choice.plans[chosen].mechanism, list(zip(parts, measurements, strict=True))
-        )
-        columns.append(flat(made))
-    linear = np.array(columns).T
-    found = [_rows_and_noise(p, noise) for p in (*measured_plans, choice.plans[chosen])]
-    rows, spread = (np.concatenate([f[i] for f in found[:2]]) for i in (0, 1))
-    assert np.allclose(linear @ rows, found[2][0], atol=1e-9 * np.abs(found[2][0]).max())
-    covariance = (linear * spread) @ linear.T
-    assert np.allclose(covariance, np.diag(found[2][1]), atol=1e-9 * found[2][1].max())
-
-
-def _shaped(mechanism: ResidualMechanism, values: np.ndarray) -> Measurements:
-    shapes = [(*block.shape, len(block)) for block in mechanism.blocks]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-    pieces = zip(np.split(values, ends), shapes, strict=True)
-    return Measurements(tuple(piece.reshape(shape) for piece, shape in pieces))
-
-
-def _rows_and_noise(plan: Plan, noise: str) -> tuple[np.ndarray, np.ndarray]:
-    if noise == "gaussian":
-        return probe(plan)
-    found = Measured.of(plan)
-    return np.array(found.rows, dtype=float), np.array([true_variance(s) for s in found.sigma2])
-
-
-def test_continuous_noise_has_the_same_distribution_function() -> None:
-    """One cell, standardised: Kolmogorov's distance to the normal law, limit 1e-7 by chance."""
-    from scipy.special import ndtr
-
-    choice, runs = nz.adaptive([plan(1), plan(2)]), 400
-    query = nz.Query(SCHEMA, {"age": nz.Custom([[1, 0, 0, 0]]), "sex": nz.Custom([[1, 0]])})
-    truth = float((query.dense() @ COUNTS.ravel())[0])
-    error = float(choice.plans[1].std_error(query)[0])
-    found = np.sort(
-        [choice.look(data(), seed=s).choose(1).answer(query).estimate[0] for s in range(runs)]
-    )
-    distance = np.abs(ndtr((found - truth) / error) - (np.arange(runs) + 0.5) / runs).max()
-    assert distance <= np.sqrt(np.log(2 / 1e-7) / (2 * runs))
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-def test_the_law_on_explicit_matrices(noise: str) -> None:
-    runs = 300
-    plans = [plan(k, factors=MIXED, planner="optimal", noise=noise) for k in (1, 2)]
-    choice = nz.adaptive(plans)
-    assert isinstance(choice.family, ByMatrices)
-    query = nz.Query(SCHEMA, MIXED)
-
-    def adaptively(seed: int) -> np.ndarray:
-        return choice.look(data(), seed=seed).choose(1).answer(query).estimate
-
-    expected = plans[1].covariance(query, query)
-    close(statistics(adaptively, runs), query.dense() @ COUNTS.ravel(), expected, runs)
-    chosen = choice.look(data(), seed=0).choose(1).plan
-    assert np.allclose(chosen.covariance(query, query), expected, rtol=1e-4)
-
-
-def test_explicit_costs_by_brute_force(measured_plans: list[Plan]) -> None:
-    plans = [plan(k, factors=MIXED, planner="optimal", noise="discrete") for k in (1, 2)]
-    release = nz.adaptive(plans).look(data(), seed=3).choose(1)
-    look, rest = map(Measured.of, measured_plans)
-    both = Measured(look.rows + rest.rows, look.sigma2 + rest.sigma2)
-    assert look.rho("add-remove") <= Fraction(measured_plans[0].privacy.rho)
-    assert both.rho("add-remove") <= Fraction(plans[1].privacy.rho)
-    assert float(both.rho("add-remove")) == pytest.approx(plans[1].privacy.rho, rel=1e-4)
-    # What the release states is the best that can be made of both, exactly.
-    w = ASKED.dense()
-    assert np.allclose(release.covariance(ASKED, ASKED), both.covariance(w), rtol=1e-6)
-
-
-def test_a_mixture_of_kinds_goes_by_matrices() -> None:
-    plans = [plan(1), plan(2, factors=MIXED, planner="optimal")]
-    choice = nz.adaptive(plans)
-    assert isinstance(choice.family, ByMatrices)
-    release = choice.look(data(), seed=1).choose(plans[0])
-    assert release.plan is plans[0]
-    query = nz.Query(SCHEMA, ["region"])
-    errors = [
-        choice.look(data(), seed=s).choose(0).answer(query).estimate - COUNTS.sum(axis=(0, 1))
-        for s in range(300)
-    ]
-    spread = plans[0].std_error(query)
-    assert (np.abs(np.mean(errors, axis=0)) < 6 * spread / np.sqrt(300)).all()
-    assert np.allclose(np.std(errors, axis=0), spread, rtol=6 / np.sqrt(600))
-
-
-def test_noise_of_less_than_a_count_states_its_own_variance(measured_plans: list[Plan]) -> None:
-    """Two discrete Gaussians of small σ² have less variance than their parameters: all exact."""
-    schema = nz.Schema.from_sizes({"a": 2})
-    total = nz.Workload([nz.Query(schema, {})])
-    coarse, fine = (nz.plan(total, budget=nz.zCDP(r), noise="discrete") for r in (0.7, 2.0))
-    counts = CountTensor(schema, np.array([3, 9]))
-    release = nz.adaptive([coarse, fine]).look(counts, seed=1).choose(fine)
-    assert release.plan.noise == "combined"
-    first, second = (Measured.of(p).sigma2[0] for p in measured_plans)
-    weights = [float(1 / s) for s in (first, second)]
-    variance = sum(w**2 * true_variance(s) for w, s in zip(weights, (first, second), strict=True))
-    expected = variance / sum(weights) ** 2
-    assert release.variance(nz.Query(schema, {}))[0] == pytest.approx(expected, rel=1e-9)
-    assert expected < float(1 / (1 / first + 1 / second))
-    with pytest.raises(nz.NoiseplanError, match="made already"):
-        release.plan.release(counts)
 
 
 # ---------------------------------------------------------------------- choosing, passing over
@@ -508,6 +322,31 @@ def test_what_cannot_be_chosen_from() -> None:
         choice.number(2)
     with pytest.raises(nz.NoiseplanError, match="take one of them"):
         choice.without(a)
+
+
+def difference(noise: str, planner: str, row: list[float]) -> Plan:
+    schema = nz.Schema.from_sizes({"a": 4})
+    query = nz.Query(schema, {"a": nz.Custom([row])})
+    return nz.plan(nz.Workload([query]), budget=nz.zCDP(0.5), noise=noise, planner=planner)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_nothing_in_common_is_refused(noise: str) -> None:
+    rows = ([1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0])
+    plans = [difference(noise, "residual", row) for row in rows]
+    with pytest.raises(nz.NoiseplanError, match="nothing in common"):
+        nz.adaptive(plans)
+    names = (["x"], ["y"])
+    schema = nz.Schema.from_sizes({"x": 2, "y": 2})
+    with_replace = [
+        nz.plan(
+            nz.Workload([nz.Query(schema, n)]), budget=nz.zCDP(0.5), noise=noise,
+            neighbours="replace",
+        )
+        for n in names
+    ]  # fmt: skip
+    # Only the public total is in common: it costs nothing.
+    assert nz.adaptive(with_replace).common.privacy.pcost == 0.0
 
 
 def test_large_plans_on_different_rows_are_refused_with_the_way_out() -> None:

@@ -7,30 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from adaptive_plans import MIXED, SCHEMA, data, plan
 
 import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.choosing.common import common_mechanism
 from noiseplan.choosing.continuing import joint_covariance
 from noiseplan.choosing.gaussian import LinearGaussian
-from noiseplan.counting import CountTensor
 from noiseplan.ledger import BudgetExceeded
-from noiseplan.planning.plan import Plan
 from oracles import blue_covariance, probe
-
-SCHEMA = nz.Schema.from_sizes({"age": 4, "sex": 2, "region": 3})
-COUNTS = np.random.default_rng(1).integers(0, 40, size=SCHEMA.shape)
-PREFIX = {"age": nz.Prefix()}
-
-
-def data() -> CountTensor:
-    return CountTensor(SCHEMA, COUNTS)
-
-
-def plan(k: int, rho: float = 0.5, **options: object) -> Plan:
-    workload = nz.Workload.marginals(SCHEMA, k=k, factors=options.pop("factors", None))  # type: ignore[arg-type]
-    return nz.plan(workload, budget=nz.zCDP(rho), **options)  # type: ignore[arg-type]
-
 
 # ---------------------------------------------------------------------- what is left
 
@@ -94,7 +79,7 @@ def test_another_plan_after_a_release(noise: str) -> None:
 
 def test_another_plan_on_other_rows() -> None:
     """By explicit matrices: C_1 + (C_2 − C_*), with the common mechanism of the definition."""
-    first = plan(1, 0.3, factors=PREFIX, planner="optimal")
+    first = plan(1, 0.3, factors=MIXED, planner="optimal")
     second = plan(2, 0.5)
     left = second.given(first.release(data(), seed=1))
     dense = [LinearGaussian.from_cost_matrix(p.cost_matrix()) for p in (first, second)]
@@ -136,6 +121,28 @@ def test_joint_covariances_by_simulation() -> None:
     assert np.allclose(np.diagonal(found)[4:], later.variance(two), rtol=6 * np.sqrt(2 / runs))
     with pytest.raises(nz.NoiseplanError):
         joint_covariance(earlier, later, two, one)
+
+
+def test_after_a_release_that_was_saved(tmp_path: Path) -> None:
+    plan(1, 0.1, noise="discrete").release(data(), seed=1).save(tmp_path / "out")
+    fine = plan(1, 0.5, noise="discrete")
+    left = fine.given(nz.load(tmp_path / "out"))
+    assert left.privacy.rho == pytest.approx(0.4, rel=1e-6)
+    query = nz.Query(SCHEMA, ["age"])
+    assert np.allclose(left.release(data(), seed=2).variance(query), fine.variance(query))
+
+
+def test_after_noisy_tables_made_elsewhere() -> None:
+    """Their privacy is not known here, and so is the total; what is left is known."""
+    table = nz.NoisyTable(["age"], [30.0, 40.0, 50.0, 60.0], variance=2.0)
+    elsewhere = nz.from_noisy_tables(SCHEMA, [table])
+    target = plan(1, 0.5)
+    left = target.given(elsewhere)
+    assert 0 < left.privacy.pcost < target.privacy.pcost
+    assert left.total.pcost == np.inf
+    later = left.release(data(), seed=1)
+    for query in target.workload:
+        assert (later.variance(query) <= target.variance(query) * (1 + 1e-9)).all()
 
 
 def test_what_cannot_be_given() -> None:

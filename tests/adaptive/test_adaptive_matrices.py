@@ -173,6 +173,27 @@ def test_shares_in_closed_form(attributes: int) -> None:
     assert common_mechanism([one, cells]).privacy.pcost == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("sizes", "noise"), [((3, 5), (1.0, 1.0)), ((2, 7), (4.0, 0.3))])
+def test_disjoint_marginals_share_their_total(
+    sizes: tuple[int, int], noise: tuple[float, float]
+) -> None:
+    first, second = (LinearGaussian(marginal_matrix(sizes, [i]), noise[i]) for i in (0, 1))
+    common = common_mechanism([first, second])
+    total = common.best_covariance(np.ones((1, sizes[0] * sizes[1])))
+    assert np.allclose(total, max(n * s for n, s in zip(sizes, noise, strict=True)))
+    one, two = marginals(sizes, [(0,), (1,)]), marginals(sizes, [(0, 1)])
+    share = (sum(sizes) - 1) / (sizes[0] * sizes[1])
+    assert common_mechanism([one, two]).privacy.pcost == pytest.approx(share)
+
+
+def test_two_independent_runs_are_the_residuals_and_the_common_part_twice() -> None:
+    first, second = random_pair(5)
+    common = common_mechanism([first, second])
+    rest = [residual(m, common) for m in (first, second)]
+    both = rest[0].together(rest[1], common, common)
+    assert np.allclose(both.cost_matrix, first.together(second).cost_matrix, atol=1e-7)
+
+
 P, Q = np.diag([2.0, 1.0]), np.array([[1.5, 0.5], [0.5, 1.5]])
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -22,10 +23,12 @@ from noiseplan.planning.smooth import minimise
 
 # Starts favour some types by this factor over the others.
 FAVOUR = 1e3
-# Single types that tell everything, tried as starts; and types with a smaller share are dropped.
+# Single types that tell everything, tried as starts.
 MOST_STARTS = 6
-LEAST_SHARE = 1e-3
-MOST_TRIED = 200
+# Types with smaller shares are dropped where that costs nothing, all below a limit at once; and one
+# by one below the last, if no more types than so many are left. What stays has the faintest share.
+LIMITS = (1e-9, 1e-6, 1e-4, 1e-3)
+LEAST_SHARE, MOST_TRIED, FAINTEST = 1e-2, 400, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,24 +98,24 @@ class _Problem:
         return Spending(shares, self.value(shares))
 
     def pruned(self, found: Spending) -> Spending:
-        """Without the types that get next to nothing, all at once or one by one from the least."""
-        faint = found.shares < LEAST_SHARE
-        if not faint.any():
-            return found
+        """Without the types that get next to nothing: many at once, then one by one."""
         best = found
-        for drop in [faint, *(np.arange(len(faint)) == m for m in self._order(found, faint))]:
-            kept = np.where(drop, 0.0, best.shares)
-            tried = self._spending(kept)
-            if tried.value <= best.value * (1 + 1e-9):
-                best = tried
-                if drop is faint:
-                    break
-        return self._polished(best)
+        for limit in LIMITS:
+            best = self._without(best, best.shares < limit)
+        for m in np.argsort(best.shares):
+            if 0 < best.shares[m] < LEAST_SHARE and np.count_nonzero(best.shares) <= MOST_TRIED:
+                best = self._without(best, np.arange(len(best.shares)) == m)
+        best = self._polished(best)
+        # What is left is needed, if only just: noise of any size must still be drawn.
+        return self._spending(np.where(best.shares > 0, np.maximum(best.shares, FAINTEST), 0.0))
 
-    def _order(self, found: Spending, faint: np.ndarray) -> list[int]:
-        """Few enough to try one by one, the least first."""
-        order = np.argsort(found.shares)
-        return [int(m) for m in order if faint[m] and found.shares[m] > 0][:MOST_TRIED]
+    def _without(self, best: Spending, drop: NDArray[np.bool_]) -> Spending:
+        """The rest gets what these had, unless that is worse."""
+        kept = np.where(drop, 0.0, best.shares)
+        if not kept.any() or not (drop & (best.shares > 0)).any():
+            return best
+        tried = self._spending(kept)
+        return tried if tried.value <= best.value * (1 + 1e-9) else best
 
     def _polished(self, found: Spending) -> Spending:
         """The best shares among the types that are left."""

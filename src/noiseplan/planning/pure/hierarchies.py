@@ -17,7 +17,7 @@ import numpy as np
 from noiseplan.matrices.base import Array
 
 # Steps and gap of the weights of a basis; a tree's shares are tried on this grid.
-STEPS, GAP = 2000, 1e-9
+STEPS, GAP = 500, 1e-7
 SHARES: Final = np.arange(100) / 100.0
 
 

@@ -89,9 +89,9 @@ def role_gram(design: Design, r: int) -> Array:
 
 
 def _short_rows(design: Design, r: int) -> Array | None:
-    """The rows asked of a role over groups, where they are no more than the groups."""
+    """The rows asked of a role over groups, where they are fewer than the groups by far."""
     role, first = design.roles.roles[r], np.unique(design.groups[r], return_index=True)[1]
-    if not role.matrices or sum(m.shape[0] for m in role.matrices) > len(first):
+    if not role.matrices or 4 * sum(m.shape[0] for m in role.matrices) > 3 * len(first):
         return None
     rows = np.vstack([m.dense()[:, first] for m in role.matrices])
     # Heavy against the identity: where the rows are few, they are nearly all that is measured.

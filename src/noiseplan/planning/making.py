@@ -18,6 +18,7 @@ from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import Figures, ResidualFigures, RowFigures
 from noiseplan.planning.integers import BITS, FINE_BITS, IntegerPlan, margin, round_up, to_integers
+from noiseplan.planning.named import STRATEGIES, strategy_by_name, total_variance_of
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.solve import Solution
 from noiseplan.privacy import Budget, Guarantee, Law, Neighbours
@@ -30,6 +31,8 @@ SMALL_CELLS = 256
 WORTH_IT = 0.99
 # Entries of an explicit integer matrix: rounding them changes a variance by about 2^−bits.
 EXPLICIT_BITS = 18
+# Planners that make one matrix over the whole domain.
+EXPLICIT = ("optimal", *STRATEGIES)
 # Share of the identity in an explicit integer matrix; it costs this share of the variance.
 FULL_RANK = 1e-5
 # How near the least cost that meets targets is found, and in how many steps at most.
@@ -133,6 +136,25 @@ def _require_noise(privacy: Array, sigma2: Array) -> None:
         raise PlanError("the plan would measure without noise what depends on a record: a bug")
 
 
+def check_explicit(
+    planner: str, objective: Objective, neighbours: Neighbours, budget: float | None, size: int
+) -> None:
+    """Refuse what planners of one matrix cannot plan, before any work is done."""
+    if planner not in EXPLICIT:
+        return
+    fits = isinstance(objective, TotalVariance) and neighbours == "add-remove"
+    if not fits or budget is None:
+        raise PlanError(
+            f"planner={planner!r} plans the total variance under a budget, for neighbours that add "
+            f"or remove a record; use planner='auto' for other objectives, targets and neighbours"
+        )
+    if size > EXPLICIT_CELLS:
+        raise PlanError(
+            f"planner={planner!r} plans domains of at most {EXPLICIT_CELLS:,} cells, and the "
+            f"schema has {size:,}; use planner='auto'"
+        )
+
+
 def make_explicit(
     design: Design, solution: Solution, objective: Objective, planner: str,
     neighbours: Neighbours, budget: float | None, noise: str,
@@ -142,26 +164,22 @@ def make_explicit(
     One split per attribute must serve all its factors; where they differ much, a matrix over the
     whole domain does better, as long as the domain is small enough to have one.
     """
-    wanted, size = planner == "optimal", design.workload.schema.size
+    wanted, size = planner in EXPLICIT, design.workload.schema.size
     fits = isinstance(objective, TotalVariance) and neighbours == "add-remove"
-    if wanted and not (fits and budget is not None):
-        raise PlanError(
-            "planner='optimal' plans the total variance under a budget, for neighbours that add or "
-            "remove a record; use planner='auto' for other objectives, targets and neighbours"
-        )
-    if wanted and size > EXPLICIT_CELLS:
-        raise PlanError(
-            f"planner='optimal' plans domains of at most {EXPLICIT_CELLS:,} cells, and the schema "
-            f"has {size:,}; use planner='auto'"
-        )
     tried = planner == "auto" and fits and bool(design.free) and size <= SMALL_CELLS
     if budget is None or not (wanted or tried):
         return None
-    best = dense_optimum(workload_gram(design), tolerance=1e-6 if wanted else 1e-4)
-    if not wanted and best.value / budget > WORTH_IT * solution.share.value:
-        return None
-    share = Share(np.ones(1), best.value / budget, best.bound / budget)
-    mechanism, cost = _explicit_mechanism(design, best.strategy, budget, noise == "discrete")
+    gram = workload_gram(design)
+    if planner in STRATEGIES:
+        strategy = strategy_by_name(planner, design, gram)
+        share = Share(np.ones(1), total_variance_of(strategy, gram) / budget, 0.0)
+    else:
+        best = dense_optimum(gram, tolerance=1e-6 if wanted else 1e-4)
+        if not wanted and best.value / budget > WORTH_IT * solution.share.value:
+            return None
+        strategy = best.strategy
+        share = Share(np.ones(1), best.value / budget, best.bound / budget)
+    mechanism, cost = _explicit_mechanism(design, strategy, budget, noise == "discrete")
     law: Law = "zcdp" if noise == "discrete" else "gaussian"
     figures = RowFigures(design, mechanism)
     loss = float(design.type_weight @ figures.sums()) / share.value - 1.0

@@ -15,7 +15,14 @@ from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.making import Made, allowed_cost, make_explicit, make_residual
+from noiseplan.planning.making import (
+    EXPLICIT,
+    Made,
+    allowed_cost,
+    check_explicit,
+    make_explicit,
+    make_residual,
+)
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.oblique import optimise_total, optimise_upright
@@ -27,7 +34,7 @@ from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.queries import Workload
 
-PLANNERS = ("auto", "residual", "residual+", "product", "optimal")
+PLANNERS = ("auto", "residual", "residual+", "product", *EXPLICIT)
 NOISES = ("discrete", "gaussian", "laplace")
 DEFAULT_NOISE = "discrete"
 # Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
@@ -62,7 +69,8 @@ def plan(
         `ConvexLoss(function)`.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
-        "product" (one strategy per attribute), "optimal" (one matrix over a small domain). For
+        "product" (one strategy per attribute); one matrix over a small domain: "optimal", "eigen"
+        (the eigen-design), "hierarchical", "wavelet", "identity", "workload". For
         `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload".
     neighbours
         "add-remove" one record, or "replace" one record by another (the total is then exact).
@@ -93,6 +101,7 @@ def plan(
         priorities, objective = None, objective or TotalVariance()
     design = prepare(workload, priorities, share=not isinstance(objective, ConvexLoss))
     allowed = None if budget is None else allowed_cost(budget, noise)
+    check_explicit(planner, objective, neighbours, allowed, workload.schema.size)
     with one_thread(design):
         # Everything scales with the budget, so targets alone are planned at cost one and scaled.
         solution = _solution(design, objective, planner, neighbours, allowed or 1.0)

@@ -38,6 +38,7 @@ WORKLOADS = {
         ]
     ),
     "binary": nz.Workload.marginals(nz.Schema.from_sizes(dict.fromkeys("pqrst", 2)), k=2),
+    "alike": nz.Workload.marginals(nz.Schema.from_sizes(dict.fromkeys("pqrst", 3)), k=2),
     "one attribute": nz.Workload(
         [nz.Query(nz.Schema.from_sizes({"a": 12}), {"a": nz.Prefix()}, weight=3.0)]
     ),
@@ -128,7 +129,7 @@ def test_planners_by_name(planner: str) -> None:
         plan.variance(query), np.diagonal(seen.covariance(rows, rows)), rtol=1e-6
     )
     best = nz.plan(WORKLOADS["prefix"], budget=nz.PureDP(1.0))
-    assert best.total_variance <= plan.total_variance * (1 + 1e-9)
+    assert best.total_variance <= plan.total_variance * 1.0102  # a matrix must be worth it
 
 
 def test_the_workload_as_a_strategy() -> None:

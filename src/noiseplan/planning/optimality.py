@@ -13,6 +13,7 @@ from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.oblique import optimise_total
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import product_up
 from noiseplan.queries import Workload
 
 
@@ -98,5 +99,14 @@ class Residual:
 
 
 def _bound_for(workload: Workload, privacy: Guarantee) -> float:
+    """The bound at the cost of the noise's variances.
+
+    That is pcost for Gaussian noise. Laplace numbers of scale b_r have ε ≥ Σ_r |A_rj|/b_r for every
+    record j and variances 2b_r²; Gaussian noise of these variances on the same rows would cost
+    max_j Σ_r A_rj²/(2b_r²) ≤ ½ max_j (Σ_r |A_rj|/b_r)² ≤ ε²/2, so its bound at ε²/2 holds for them.
+    """
+    cost = privacy.pcost
+    if privacy.pure_epsilon is not None:
+        cost = product_up(privacy.pure_epsilon, privacy.pure_epsilon, 0.5)
     design = prepare(workload)
-    return total_variance_bound(design, optimise_total(design), privacy.pcost, privacy.neighbours)
+    return total_variance_bound(design, optimise_total(design), cost, privacy.neighbours)

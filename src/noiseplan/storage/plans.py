@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.planning.design import prepare
 from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.objectives import (
@@ -50,6 +51,8 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
         "noise": plan.noise,
         "rounding_loss": plan.rounding_loss,
     }
+    if plan.max_rows > 1:
+        content["max_rows"] = plan.max_rows
     return content, arrays
 
 
@@ -80,6 +83,7 @@ def read_plan(
         design=design,
         figures=RowFigures(design, mechanism),
         optimality=optimality,
+        max_rows=int(content.get("max_rows", 1)),
         loaded=True,
         seconds=0.0,
     )
@@ -99,6 +103,11 @@ def _read_guarantee(saved: Mapping[str, Any]) -> Guarantee:
 def _kinds(plan: Plan) -> Array | None:
     """Numbers that tell queries apart which look alike and are measured differently, if any do."""
     roles = plan.design.roles
+    alone = all(len(role.members) == 1 for role in roles.roles)
+    if alone and isinstance(plan.mechanism, TablesMechanism):
+        # Attributes that look alike may be measured in different tables.
+        first = np.unique(roles.type_of_query, return_index=True)[1]
+        return np.asarray(first[roles.type_of_query] + 1.0)
     kinds = roles.type_priority[roles.type_of_query]
     return None if np.array_equal(kinds, plan.workload.columns.weights) else kinds
 

@@ -39,13 +39,16 @@ class Spending:
     value: float
 
 
-def best_spending(variance: Array, told: sp.csr_array, price: Array) -> Spending:
-    """The best shares found. `variance` is V of every residual type."""
+def best_spending(
+    variance: Array, told: sp.csr_array, price: Array, start: Array | None = None
+) -> Spending:
+    """The best shares found, from several starts or from one. `variance` is V of every residual."""
     wanted = np.flatnonzero(variance > 0)
     if not len(wanted):  # nothing asked depends on a record
         raise PlanError("the workload asks for nothing that depends on the data")
     problem = _Problem(variance[wanted], sp.csr_array(told[wanted]), price)
-    found = [problem.descend(start) for start in problem.starts()]
+    starts = problem.starts() if start is None else [start]
+    found = [problem.descend(start) for start in starts]
     best = min(found, key=lambda one: one.value)
     return problem.pruned(best)
 

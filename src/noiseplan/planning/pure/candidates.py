@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -45,12 +45,18 @@ class Candidates:
         return np.array([float(n * q) for n, q in zip(self.tables, self.norms, strict=True)])
 
 
-def find_candidates(design: Design, strategies: dict[int, RoleStrategy]) -> Candidates:
-    """Every set of attributes that is needed, and larger ones while they are few."""
+def find_candidates(
+    design: Design,
+    strategies: dict[int, RoleStrategy],
+    larger: Iterable[tuple[int, ...]] | None = None,
+) -> Candidates:
+    """Every set of attributes that is needed, and larger ones: as given, or while they are few."""
     needed = {tuple(sorted(row[row >= 0].tolist())): a
               for a, row in enumerate(design.terms.subset_roles)}  # fmt: skip
     halved = {r for r, s in strategies.items() if s.difference is not None}
-    chosen = [(key, False) for key in [*needed, *_larger(design, strategies, needed)]]
+    if larger is None:
+        larger = _larger(design, strategies, needed)
+    chosen = [(key, False) for key in [*needed, *(key for key in larger if key not in needed)]]
     chosen += [(key, True) for key in needed if halved & set(key)]
     entries: list[tuple[int, int, float]] = []
     for column, (key, difference) in enumerate(chosen):

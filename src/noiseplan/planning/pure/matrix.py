@@ -96,7 +96,7 @@ def _made(design: Design, epsilon: float, matrix: Array, name: str, integer: boo
     figures = RowFigures(design, mechanism)
     value = float(design.type_weight @ figures.sums())
     cost = Guarantee.pure(cost_of([norm], [1], scales))
-    return PureMade(mechanism, cost, figures, value, name, value / ideal - 1.0)
+    return PureMade(design, mechanism, cost, figures, value, name, value / ideal - 1.0)
 
 
 def _value(design: Design, epsilon: float, matrix: Array) -> float:

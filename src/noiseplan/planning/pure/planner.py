@@ -7,11 +7,12 @@ import time
 from noiseplan.errors import PlanError
 from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.plan import Plan
-from noiseplan.planning.pure.made import PureMade, PureOptimality
+from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.matrix import SMALL_CELLS, plan_matrix
 from noiseplan.planning.pure.strategies import STRATEGIES
-from noiseplan.planning.pure.tables import plan_tables
+from noiseplan.planning.pure.tables import WORTH_IT, plan_tables
 from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import PureDP
 from noiseplan.queries import Workload
@@ -33,7 +34,7 @@ def plan_pure(
         made = _best(design, budget.epsilon, planner, noise == "discrete")
     if not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost more than {budget}: this is a bug")
-    _require_answers(design, made)
+    _require_answers(made.design, made)
     return Plan(
         workload=workload,
         mechanism=made.mechanism,
@@ -43,9 +44,9 @@ def plan_pure(
         noise=LAPLACE_NOISES[noise],
         rounding_loss=made.loss,
         targets=None,
-        design=design,
+        design=made.design,
         figures=made.figures,
-        optimality=PureOptimality(design, budget.epsilon),
+        optimality=Unstated(workload, made.privacy),
         seconds=time.perf_counter() - started,
     )
 
@@ -58,7 +59,7 @@ def _best(design: Design, epsilon: float, planner: str, integer: bool) -> PureMa
     small = asked > 1 and design.workload.schema.size <= SMALL_CELLS
     if planner == "matrix" or (planner == "auto" and small):
         matrix = plan_matrix(design, epsilon, planner, integer, tables)
-        return matrix if planner == "matrix" or matrix.value < tables.value else tables
+        return matrix if planner == "matrix" or matrix.value < WORTH_IT * tables.value else tables
     return tables
 
 

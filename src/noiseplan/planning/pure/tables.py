@@ -12,11 +12,12 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, noise_variance
 from noiseplan.mechanisms.views import View
 from noiseplan.planning.assemble import placements
-from noiseplan.planning.design import Design
+from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.figures import ResidualFigures
 from noiseplan.planning.pure.allocation import Spending, best_spending
 from noiseplan.planning.pure.candidates import Candidates, find_candidates
 from noiseplan.planning.pure.made import PureMade
+from noiseplan.planning.pure.merging import merged_tables
 from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
 from noiseplan.planning.pure.strategies import RoleStrategy, choose_strategies, role_strategies
 from noiseplan.planning.solve import type_matrix
@@ -25,40 +26,62 @@ from noiseplan.privacy import Guarantee
 # Bits of the integers in a strategy: with several such attributes in a table they multiply, and
 # together they stay below this, which leaves room for 2³² records.
 MOST_BITS, ALL_BITS = 14, 28
+# Tables are merged where no more sets than so many are needed, and taken if that is clearly better.
+MOST_SETS, WORTH_IT = 6000, 0.99
+# The share of ε that all other tables start with.
+EVERY_SHARE = 1e-3
+
+Keys = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
-class _Shared:
+class Shared:
     """How ε is shared among the tables of one set of strategies."""
 
+    design: Design
     strategies: dict[int, RoleStrategy]
     candidates: Candidates
     variance: Array  # V of every residual type
 
     @classmethod
-    def of(cls, design: Design, matrices: dict[int, Array], bits: int | None) -> _Shared:
+    def of(
+        cls,
+        design: Design,
+        matrices: dict[int, Array],
+        bits: int | None,
+        larger: Keys | None = None,
+    ) -> Shared:
         strategies = role_strategies(design, matrices, bits)
-        bases = {r: s.basis for r, s in strategies.items()}
-        variance = np.asarray(design.type_weight @ type_matrix(design, bases))
-        return cls(strategies, find_candidates(design, strategies), variance)
+        candidates = find_candidates(design, strategies, larger)
+        return cls(design, strategies, candidates, _variances(design, strategies))
 
     @property
     def bases(self) -> dict[int, Basis]:
         return {r: s.basis for r, s in self.strategies.items()}
 
-    def spend(self) -> Spending:
-        return best_spending(self.variance, self.candidates.told, self.candidates.price)
+    def spend(self, start: Array | None = None) -> Spending:
+        return best_spending(self.variance, self.candidates.told, self.candidates.price, start)
+
+
+def _variances(design: Design, strategies: dict[int, RoleStrategy]) -> Array:
+    bases = {r: s.basis for r, s in strategies.items()}
+    return np.asarray(design.type_weight @ type_matrix(design, bases))
 
 
 def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:
     """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
     chosen = choose_strategies(design, planner)
-    matrices = {r: matrix for r, (_, matrix) in chosen.items()}
-    shared = _Shared.of(design, matrices, None)
+    names = sorted({name for name, _ in chosen.values()})
+    matrices, larger = {r: matrix for r, (_, matrix) in chosen.items()}, None
+    shared = Shared.of(design, matrices, None)
     spending = shared.spend()
+    merged = _merged(design, matrices)
+    if merged is not None and merged[1].value < WORTH_IT * spending.value:
+        (shared, spending, matrices, larger), design = merged, merged[0].design
     ideal = spending.value / epsilon**2
     if integer and matrices:
-        shared = _Shared.of(design, matrices, _bits(design, shared.candidates, spending.shares))
+        bits = _bits(design, shared.candidates, spending.shares)
+        shared = Shared.of(design, matrices, bits, larger)
     candidates = shared.candidates
     scales = scales_within(candidates.norms, candidates.tables, spending.shares, epsilon)
     if integer:
@@ -68,8 +91,8 @@ def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> 
         precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / spread, 0.0)
         figures = ResidualFigures(design, shared.bases, 1.0 / precision)
     value = float(design.type_weight @ figures.sums())
-    names = sorted({name for name, _ in chosen.values()})
     return PureMade(
+        design,
         _assembled(design, shared, scales, integer),
         Guarantee.pure(cost_of(candidates.norms, candidates.tables, scales)),
         figures,
@@ -79,13 +102,37 @@ def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> 
     )
 
 
+def _merged(
+    design: Design, matrices: dict[int, Array]
+) -> tuple[Shared, Spending, dict[int, Array], Keys] | None:
+    """The same with larger tables for single attributes, whatever role they play."""
+    if design.terms.subset_count.sum() > MOST_SETS:
+        return None
+    alone = design
+    if any(len(role.members) > 1 for role in design.roles.roles):
+        alone = prepare(design.workload, share=False)
+    of = design.roles.of_attribute
+    same = {r: int(of[role.members[0]]) for r, role in enumerate(alone.roles.roles)}
+    own = {r: matrices[s] for r, s in same.items() if s in matrices}
+    strategies = role_strategies(alone, own, None)
+    larger, start = merged_tables(alone, strategies, _variances(alone, strategies))
+    if not larger:
+        return None
+    shared = Shared.of(alone, own, None, larger)
+    place = {tuple(row[row >= 0].tolist()): m
+             for m, row in reversed(list(enumerate(shared.candidates.roles)))}  # fmt: skip
+    shares = np.full(len(shared.candidates.tables), EVERY_SHARE / len(shared.candidates.tables))
+    shares[[place[key] for key in larger]] += start
+    return shared, shared.spend(shares / shares.sum()), own, larger
+
+
 def _bits(design: Design, candidates: Candidates, shares: Array) -> int:
     used = candidates.roles[shares > 0]
     most = int(np.isin(used, design.free).sum(axis=1).max(initial=0))
     return min(MOST_BITS, ALL_BITS // max(most, 1))
 
 
-def _assembled(design: Design, shared: _Shared, scales: Array, integer: bool) -> TablesMechanism:
+def _assembled(design: Design, shared: Shared, scales: Array, integer: bool) -> TablesMechanism:
     strategies, candidates = shared.strategies, shared.candidates
     bases = list(dict.fromkeys(s.basis for s in strategies.values()))
     number = {basis: i for i, basis in enumerate(bases)}

@@ -114,10 +114,11 @@ def test_weights_of_a_basis_are_the_convex_optimum(n: int) -> None:
 def test_integers_keep_zeros_ones_and_every_row() -> None:
     assert np.array_equal(to_integers(0.25 * np.eye(3), 14), np.eye(3))
     rng = np.random.default_rng(0)
-    strategy = np.vstack([np.diag([1e-9, 0.5, 0.5]), rng.random((2, 3))])
+    strategy = np.vstack([np.diag([1e-9, 0.5, 0.5]), rng.random((2, 3)), [[0.5, 1e-9, 0.5]]])
     rounded = to_integers(strategy, 10)
     assert np.array_equal(rounded, np.rint(rounded))
-    assert np.array_equal(rounded != 0, strategy != 0)
+    assert rounded[0].tolist() == [1, 0, 0]  # the only row that tells the first value
+    assert rounded[-1, 1] == 0  # nothing is lost with a faint entry
     assert np.abs(rounded).max() == 2**10
 
 

@@ -17,6 +17,8 @@ from noiseplan.planning.pure.hierarchies import haar, tree, weigh
 from noiseplan.privacy.rounding import sum_up
 
 STRATEGIES = ("identity", "p-identity", "tree", "wavelet")
+# Over more values only the first two are tried unasked: the others take long, and never won.
+MANY = 512
 # Entries below this share of a row's largest are left out: they serve nothing and would be rounded.
 FAINT = 1e-6
 # The weight of a short workload's own rows where they start.
@@ -38,10 +40,12 @@ class RoleStrategy:
 
 def choose_strategies(design: Design, planner: str) -> dict[int, tuple[str, Array]]:
     """The strategy of every free role over groups of values, by name; the best for "auto"."""
-    names = ("p-identity", "identity", "tree", "wavelet") if planner == "auto" else (planner,)
     chosen = {}
     for r in design.free:
         gram = role_gram(design, r)
+        names: tuple[str, ...] = (planner,)
+        if planner == "auto":
+            names = STRATEGIES if len(gram) <= MANY else STRATEGIES[:2]
         found = [(*_named(name, gram, _short_rows(design, r)), name) for name in names]
         _, matrix, name = min(found, key=lambda one: one[0])
         chosen[r] = (name, matrix)
@@ -119,14 +123,15 @@ def role_strategies(
 def to_integers(matrix: Array, bits: int) -> Array:
     """An integer multiple of about the same strategy, entries of at most `bits` bits.
 
-    A strategy that is of zeros and ones up to scale stays what it is, and no entry becomes zero:
-    a faint row may be all that tells some values apart.
+    A strategy that is of zeros and ones up to scale stays what it is, and no row becomes zero: a
+    faint one may be all that tells some values apart.
     """
     largest = np.abs(matrix).max()
     if np.isin(np.abs(matrix), (0.0, largest)).all():
         return np.asarray(np.rint(matrix / largest))
     rounded = np.rint(matrix / largest * 2.0**bits)
-    return np.where((rounded == 0) & (matrix != 0), np.sign(matrix), rounded)
+    lost = ~rounded.any(axis=1, keepdims=True)
+    return np.where(lost, np.sign(matrix), rounded)
 
 
 def largest_norm(matrix: Array) -> Fraction:

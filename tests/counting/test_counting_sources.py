@@ -18,7 +18,7 @@ import pyarrow.dataset
 import pytest
 from numpy.typing import NDArray
 
-from noiseplan.counting import CountTensor, Records, open_source, streams
+from noiseplan.counting import CountTensor, Records, count_tables, open_source, streams
 from noiseplan.errors import DataError
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
@@ -503,3 +503,22 @@ class TestRelations:
         people = duckdb.connect().sql("SELECT CAST(x AS INT) AS x FROM (VALUES ('a')) t(x)")
         with pytest.raises(DataError, match="cannot read the relation"):
             count_everything(people, Schema({"x": Ordinal(range(3))}))
+
+
+@pytest.mark.parametrize("name", ["survey[1].csv", "what?.csv", "a*b.csv"])
+def test_a_name_that_is_a_file_is_that_file(tmp_path: Path, name: str) -> None:
+    """Others that the name would match as a pattern are not counted with it."""
+    (tmp_path / name).write_text("a\n0\n1\n", encoding="utf-8")
+    for other in ("survey1.csv", "whats.csv", "axb.csv"):
+        (tmp_path / other).write_text("a\n" + "1\n" * 9, encoding="utf-8")
+    schema = Schema.from_sizes({"a": 2})
+    for path in (tmp_path / name, str(tmp_path / name)):
+        source = count_tables(open_source(path, schema), [np.array([[0]])])
+        assert source.marginals(np.array([[0]])).tolist() == [[1, 1]]
+    pattern = count_tables(open_source(str(tmp_path / "*x*.csv"), schema), [np.array([[0]])])
+    assert pattern.marginals(np.array([[0]])).tolist() == [[0, 9]]
+
+
+def test_addresses_are_not_fetched() -> None:
+    with pytest.raises(DataError, match="is an address, and only files here are read"):
+        open_source("https://example.org/people.csv", Schema.from_sizes({"a": 2}))

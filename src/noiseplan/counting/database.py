@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -32,10 +33,18 @@ def stream_from_file(
 ) -> Stream:
     """Open CSV (with a header line) or Parquet; globs are allowed.
 
+    A name that is a file is that file, whatever signs it has; nothing is fetched from elsewhere.
     CSV is read as text, so that a code such as ``007`` keeps its zeros, and each text is then
     taken for the label it spells.
     """
     name = os.fspath(path)
+    if "://" in name:
+        raise DataError(
+            f"{name!r} is an address, and only files here are read: download it first, or open it "
+            f"with another library and pass the frame"
+        )
+    if Path(name).is_file():
+        name = glob.escape(name)
     spelled = _suffix(name) not in _PARQUET
     wanted = [*schema.names, *([people.column] if people is not None else [])]
     header = read_header(name, wanted) if spelled else None

@@ -194,6 +194,7 @@ class Plan:
         ledger: Ledger | str | PathLike[str] | None = None,
         dataset: str | None = None,
         purpose: str = "",
+        person: str | None = None,
         seed: int | None = None,
         randomness: Source | None = None,
     ) -> Release:
@@ -209,6 +210,9 @@ class Plan:
         ledger, dataset, purpose
             A ledger (or its path) and the dataset in it that is charged, before any noise is drawn;
             raises `BudgetExceeded`, and reads no further, if the budget does not admit the cost.
+        person
+            The column that says whose record it is. Of a person with more records than the plan
+            allows (`max_rows`), so many are kept, chosen at random.
         seed
             The same noise every time, for tests only; the release says so.
         randomness
@@ -216,7 +220,7 @@ class Plan:
         """
         from noiseplan.release.release import make_release
 
-        return make_release(self, data, seed, ledger, dataset, purpose, randomness)
+        return make_release(self, data, seed, ledger, dataset, purpose, randomness, person)
 
     def given(self, release: Release) -> Continuation:
         """What this plan still costs after an earlier release of the same data.

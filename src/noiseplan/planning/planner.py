@@ -27,6 +27,7 @@ from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.oblique import optimise_total, optimise_upright
 from noiseplan.planning.optimality import Optimality, Residual
+from noiseplan.planning.people import check_people, person_plan, record_budget
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.products import optimise_product
 from noiseplan.planning.solve import Solution, share_given_bases, solve, type_matrix
@@ -50,6 +51,7 @@ def plan(
     planner: str = "auto",
     neighbours: Neighbours = "add-remove",
     noise: str | None = None,
+    max_rows: int = 1,
 ) -> Plan:
     """Design the noise for a workload, before any data is read.
 
@@ -78,6 +80,9 @@ def plan(
         "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
         for `PureDP`. "gaussian", and "laplace" for `PureDP`: floating-point noise, for simulation;
         releases made with it say so.
+    max_rows
+        Records that one person may have. The budget is then a person's: neighbours differ by all
+        of them. Release with `plan.release(data, person="id")`, which keeps at most so many.
 
     Examples
     --------
@@ -90,6 +95,13 @@ def plan(
     started = time.perf_counter()
     noise = _default_noise(budget) if noise is None else noise
     _check_arguments(workload, budget, targets, objective, planner, neighbours, noise)
+    check_people(max_rows, neighbours)
+    if max_rows > 1:
+        record = plan(
+            workload, budget=record_budget(budget, max_rows, noise), targets=targets,
+            objective=objective, planner=planner, neighbours=neighbours, noise=noise,
+        )  # fmt: skip
+        return person_plan(record, max_rows, budget)
     if isinstance(budget, PureDP) and noise != "gaussian":
         from noiseplan.planning.pure.planner import plan_pure
 

@@ -113,6 +113,8 @@ def _noise(plan: Plan) -> str:
 def _neighbours(plan: Plan) -> str:
     if plan.privacy.neighbours == "replace":
         return "differ by replacing one record; the total is public and exact"
+    if plan.max_rows > 1:
+        return f"differ by all records of one person, at most {plan.max_rows}"
     return "differ by adding or removing one record"
 
 

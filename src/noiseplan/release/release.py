@@ -170,6 +170,7 @@ def make_release(
     dataset: str | None = None,
     purpose: str = "",
     randomness: Source | None = None,
+    person: str | None = None,
 ) -> Release:
     """Open the data, record the spend, count, add noise once.
 
@@ -194,7 +195,8 @@ def make_release(
             f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
             f"with the default noise and leave out seed= to publish, or ledger= to test"
         )
-    source = open_source(data, plan.workload.schema)
+    cap = plan.max_rows if person is not None else 1
+    source = open_source(data, plan.workload.schema, person=person, cap=cap)
     _refuse_unpriced(plan, source)
     # Counted here: files and databases are checked as they are counted, in one pass.
     source = count_tables(source, plan.mechanism.sets)

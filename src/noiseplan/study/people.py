@@ -6,13 +6,10 @@ may then cost, and priced k² times that (`noiseplan.privacy.people` has the pro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from noiseplan.errors import BudgetError, PlanError
-from noiseplan.privacy import Budget, Guarantee, Neighbours, PureDP, zCDP
-from noiseplan.privacy.people import person_cost, record_cost
-from noiseplan.privacy.rounding import product_down
+from noiseplan.privacy import Budget, Guarantee, Neighbours
 
 if TYPE_CHECKING:
     from noiseplan.counting import Projectable
@@ -29,40 +26,27 @@ class People:
 
     def record_budget(self, budget: Budget | None, noise: str) -> Budget | None:
         """What one record may cost, so that a person is within the budget; rounded down."""
-        if budget is None or self.max_rows == 1:
-            return budget
-        from noiseplan.planning.making import allowed_cost
+        from noiseplan.planning.people import record_budget
 
-        if isinstance(budget, PureDP):
-            return PureDP(record_cost(budget.epsilon, self.max_rows, pure=True))
-        record = record_cost(allowed_cost(budget, noise), self.max_rows)
-        if record <= 0:
-            raise BudgetError(f"{budget} leaves nothing for one of {self.max_rows} records")
-        return zCDP(product_down(record, 0.5))  # the cost is 2ρ for both kinds of noise
+        return record_budget(budget, self.max_rows, noise)
 
     def priced(self, plan: Plan, budget: Budget | None) -> Plan:
         """The plan at the price of a person."""
-        if self.max_rows == 1:
-            return plan
-        cost = self.price(plan.privacy)
-        if budget is not None and not cost.within(budget):  # fail closed
-            raise PlanError(f"a person would cost {cost.pcost}, above {budget}: this is a bug")
-        return replace(plan, privacy=cost, max_rows=self.max_rows)
+        from noiseplan.planning.people import person_plan
+
+        return person_plan(plan, self.max_rows, budget)
 
     def price(self, record: Guarantee) -> Guarantee:
         """What a person pays where one record costs so much; rounded up."""
-        if record.pure_epsilon is not None:
-            epsilon = person_cost(record.pure_epsilon, self.max_rows, pure=True)
-            return Guarantee.pure(epsilon, record.neighbours)
-        return Guarantee(person_cost(record.pcost, self.max_rows), record.law, record.neighbours)
+        from noiseplan.planning.people import person_price
+
+        return person_price(record, self.max_rows)
 
     def check(self, neighbours: Neighbours) -> None:
         """Refuse what has no proof: replacing a person who has several records."""
-        if self.max_rows > 1 and neighbours == "replace":
-            raise PlanError(
-                'max_rows above 1 goes with neighbours = "add-remove": when a person is replaced, '
-                "the number of records may change, which would have to be public"
-            )
+        from noiseplan.planning.people import check_people
+
+        check_people(self.max_rows, neighbours)
 
     def opened(self, data: object, schema: Schema) -> Projectable:
         """The data, with at most so many records of each person, chosen at random."""

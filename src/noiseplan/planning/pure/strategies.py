@@ -123,15 +123,30 @@ def role_strategies(
 def to_integers(matrix: Array, bits: int) -> Array:
     """An integer multiple of about the same strategy, entries of at most `bits` bits.
 
-    A strategy that is of zeros and ones up to scale stays what it is, and no row becomes zero: a
-    faint one may be all that tells some values apart.
+    A strategy that is of zeros and ones up to scale stays what it is, and no row of one value
+    becomes zero: a faint one may be all that tells this value from others.
     """
     largest = np.abs(matrix).max()
     if np.isin(np.abs(matrix), (0.0, largest)).all():
         return np.asarray(np.rint(matrix / largest))
     rounded = np.rint(matrix / largest * 2.0**bits)
-    lost = ~rounded.any(axis=1, keepdims=True)
-    return np.where(lost, np.sign(matrix), rounded)
+    lost = ~rounded.any(axis=1) & (np.count_nonzero(matrix, axis=1) == 1)
+    rounded[lost] = np.sign(matrix[lost])
+    return _levelled(rounded[rounded.any(axis=1)], np.abs(matrix).sum(axis=0) / largest * 2.0**bits)
+
+
+def _levelled(rounded: Array, norms: Array) -> Array:
+    """The same with the L1 norm of each column as it should be, by its largest entry.
+
+    Rounding makes some columns longer, and the longest one is paid for by all.
+    """
+    columns = np.arange(rounded.shape[1])
+    at = np.abs(rounded).argmax(axis=0)
+    largest = rounded[at, columns]
+    changed = np.abs(largest) + np.floor(norms) - np.abs(rounded).sum(axis=0)
+    result = rounded.copy()
+    result[at, columns] = np.sign(largest) * np.maximum(changed, 1.0)
+    return result
 
 
 def largest_norm(matrix: Array) -> Fraction:

@@ -12,6 +12,7 @@ from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.oblique import optimise_total
+from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import product_up
 from noiseplan.queries import Workload
@@ -83,7 +84,8 @@ class Residual:
         if self.targeted:  # planned with other weights than the total's
             return _bound_for(self.design.workload, self.privacy)
         pcost, neighbours = self.privacy.pcost, self.privacy.neighbours
-        return total_variance_bound(self.design, self.total_rows, pcost, neighbours)
+        with one_thread(self.design):
+            return total_variance_bound(self.design, self.total_rows, pcost, neighbours)
 
     @property
     def known(self) -> float | None:
@@ -109,4 +111,5 @@ def _bound_for(workload: Workload, privacy: Guarantee) -> float:
     if privacy.pure_epsilon is not None:
         cost = product_up(privacy.pure_epsilon, privacy.pure_epsilon, 0.5)
     design = prepare(workload)
-    return total_variance_bound(design, optimise_total(design), cost, privacy.neighbours)
+    with one_thread(design):
+        return total_variance_bound(design, optimise_total(design), cost, privacy.neighbours)

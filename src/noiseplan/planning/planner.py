@@ -118,11 +118,13 @@ def plan(
         # Everything scales with the budget, so targets alone are planned at cost one and scaled.
         solution = _solution(design, objective, planner, neighbours, allowed or 1.0)
         explicit = make_explicit(design, solution, objective, planner, neighbours, allowed, noise)
-    least = targets is not None and allowed is None
-    if allowed is None:
-        allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
-        solution = _rescaled(solution, allowed)
-    made = explicit or make_residual(design, solution, objective, neighbours, allowed, noise, least)
+        least = targets is not None and allowed is None
+        if allowed is None:
+            allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
+            solution = _rescaled(solution, allowed)
+        made = explicit or make_residual(
+            design, solution, objective, neighbours, allowed, noise, least
+        )
     if budget is not None and not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.privacy.pcost}, above {budget}: this is a bug")
     require_answers(design, made.mechanism)

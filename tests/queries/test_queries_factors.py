@@ -236,7 +236,7 @@ def test_custom_labels() -> None:
 
 @pytest.mark.parametrize("labels", [["one"], "ab", [["a"], ["b"]], [None, None], 3])
 def test_custom_refuses_labels(labels: object) -> None:
-    with pytest.raises(QueryError, match="Custom: (labels is a list of 2|a label is a text)"):
+    with pytest.raises(QueryError, match=r"Custom: (labels is a list of 2|a label is a text)"):
         Custom([[1, 0], [0, 1]], labels=labels)  # type: ignore[arg-type]
 
 

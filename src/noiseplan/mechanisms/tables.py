@@ -135,7 +135,7 @@ class TablesMechanism:
             self.schema.names[int(block.sets[0, i])]: view
             for block in self.tables
             for i, view in enumerate(block.views)
-            if view.kind == "strategy" and np.count_nonzero(view.measure) > view.size
+            if view.kind == "strategy" and np.count_nonzero(np.asarray(view.measure)) > view.size
         }
         parts = [f"{name} by {view.rows} weighted sums" for name, view in by_name.items()]
         how = f" ({', '.join(parts[:3])}{', …' * (len(parts) > 3)})" if parts else ""

@@ -9,6 +9,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError
+from noiseplan.intervals import half_width_factor
 from noiseplan.noise import SeededSource, discrete_laplace
 from noiseplan.storage import plan_hash
 
@@ -132,3 +133,34 @@ def test_printed(as_shipped: None) -> None:
     best = str(nz.plan(nz.Workload.marginals(one, k=1), budget=nz.PureDP(1.0), noise="laplace"))
     assert "no linear Laplace mechanism has a lower total variance" in best
     assert "floating-point Laplace, for simulation" in best
+
+
+@pytest.mark.parametrize("outside", [0.2, 0.1, 0.05, 0.01, 1e-4, 1e-8])
+def test_intervals_reach_far_enough_for_laplace_noise(outside: float) -> None:
+    """P(|X| > t) of sums of Laplace numbers of scales b_i in closed form, by partial fractions:
+    Σ_i e^{−t/b_i} ∏_{j≠i} b_i²/(b_i² − b_j²)."""
+    rng = np.random.default_rng(0)
+    reach = half_width_factor(1 - outside, 1, laplace=True)
+    assert np.exp(-np.sqrt(2) * reach) <= outside * (1 + 1e-7)  # one number, exactly
+    for _ in range(300):
+        count = int(rng.integers(2, 5))
+        shares = rng.dirichlet(np.full(count, rng.choice([0.3, 1.0, 10.0])))
+        shares = np.sort(shares + np.linspace(0.05, 0.3, count))
+        squares = shares / shares.sum() / 2  # b², so that the variance Σ 2b² is one
+        parts = [
+            np.exp(-reach / np.sqrt(b)) * np.prod([b / (b - c) for c in squares if c != b])
+            for b in squares
+        ]
+        assert sum(parts) <= outside * (1 + 1e-6)
+
+
+def test_intervals_of_releases_are_those_of_laplace_noise() -> None:
+    schema = nz.Schema.from_sizes({"a": 4})
+    plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.PureDP(0.01))
+    query = nz.Query(schema, ["a"])
+    answer = plan.release(np.arange(4), seed=1).answer(query, level=0.99)
+    # P(|L| > t) = e^{−t/b}, b = 100: t = 100 log 100.
+    np.testing.assert_allclose(answer.upper - answer.estimate, 100 * np.log(100), rtol=1e-4)
+    np.testing.assert_allclose(plan.half_width(query, level=0.99), 100 * np.log(100), rtol=1e-4)
+    wide = plan.half_width(query, level=0.99, simultaneous=True)
+    np.testing.assert_allclose(wide, 100 * np.log(400), rtol=1e-4)

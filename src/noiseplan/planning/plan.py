@@ -150,7 +150,8 @@ class Plan:
     ) -> Array:
         """Half the width of the interval around every row: pointwise, or for all rows at once."""
         rows = self.query(query).rows if simultaneous else 1
-        return half_width_factor(level, rows) * self.std_error(query)
+        laplace = self.privacy.pure_epsilon is not None
+        return half_width_factor(level, rows, laplace) * self.std_error(query)
 
     def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, for small domains; its largest diagonal entry is the cost."""

@@ -31,11 +31,12 @@ class Answer:
     level: float = 0.95
     simultaneous: bool = False
     origin: str = ""
+    laplace: bool = False  # whether the noise is Laplace, with its longer tails
 
     @property
     def _reach(self) -> Array:
         rows = self.query.rows if self.simultaneous else 1
-        return half_width_factor(self.level, rows) * self.std_error
+        return half_width_factor(self.level, rows, self.laplace) * self.std_error
 
     @property
     def lower(self) -> Array:

@@ -75,7 +75,8 @@ class Release:
         """
         query = self.plan.query(query)
         estimate = self.plan.mechanism.answer(self.measurements, query)
-        return Answer(query, estimate, self.plan.std_error(query), level, simultaneous, self.origin)
+        error, laplace = self.plan.std_error(query), self.plan.privacy.pure_epsilon is not None
+        return Answer(query, estimate, error, level, simultaneous, self.origin, laplace)
 
     def table(
         self,

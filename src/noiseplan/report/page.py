@@ -83,7 +83,7 @@ def _summary(release: Release, certificate: Mapping[str, Any]) -> str:
 def _warning(release: Release) -> Markup | str:
     if "NOT PRIVATE" in release.brand:
         return element("p", f"Not for publication: {release.brand}.", class_="warning")
-    if release.plan.noise == "gaussian":
+    if release.plan.noise in ("gaussian", "laplace"):
         return element("p", "For simulation: floating-point noise is not for publication.",
                        class_="warning")  # fmt: skip
     return ""

@@ -49,7 +49,7 @@ class Effort:
         """What some seconds of one core afford."""
         if types <= EXHAUSTIVE:
             return cls(max(round(80 * scale), 1), 500, 1e-5, 1e-8)
-        rounds = next(r for n, r in ((64, 12), (128, 8), (256, 5), (4096, 1)) if types <= n)
+        rounds = next(r for n, r in ((64, 12), (128, 8), (300, 5), (4096, 3)) if types <= n)
         return cls(max(round(rounds * scale), 1), min(12 * types, 2000), 3e-3, 1e-5)
 
 

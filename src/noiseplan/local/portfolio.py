@@ -33,10 +33,9 @@ from noiseplan.matrices.base import Array
 OUTPUTS_PER_TYPE = 4
 DESCENT_STEPS = 300
 CLASSICAL_STEPS = 100
-# Up to so many types the descent's strategy is taken apart and generated further.
-GENERATED = 300
-# Up to so many types a descent starts from the best classical mechanism as well.
-CLASSICAL_START = 128
+# Up to so many types the descents' strategies are taken apart and generated further. With a large ε
+# shapes are small sets, of which fewer are needed, and more types can be afforded.
+GENERATED, GENERATED_LARGE_EPSILON, LARGE_EPSILON = 300, 600, 1.5
 # A block design has types × (types − 1) outputs; beyond this many types subsets are drawn instead.
 LARGEST_DESIGN = 1024
 # Values this close are the same.
@@ -218,12 +217,12 @@ def _searched(task: Task, known: Strategy) -> list[Found]:
     found: list[Found] = []
     if n > EXHAUSTIVE:
         starts = [levels(shapes, ratio) * weights[:, None]]
-        if isinstance(known, TableStrategy) and n <= CLASSICAL_START:
+        if isinstance(known, TableStrategy):
             starts.append(known.chances)
         steps = [round(task.effort * s) for s in (DESCENT_STEPS, CLASSICAL_STEPS)]
         descents = [_descended(task, q, s) for q, s in zip(starts, steps, strict=False)]
         found += [Found(TableStrategy.of(q, task.epsilon, task.prior, "descent")) for q in descents]
-        if n > GENERATED:
+        if n > (GENERATED_LARGE_EPSILON if task.epsilon > LARGE_EPSILON else GENERATED):
             return found
         parts = [nested(q, ratio, effort.most) for q in descents]
         shapes = np.vstack([part[0] for part in parts])

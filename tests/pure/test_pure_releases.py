@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.errors import PlanError, StorageError
+from noiseplan.errors import DataError, PlanError, StorageError
 from noiseplan.intervals import half_width_factor
 from noiseplan.noise import SeededSource, discrete_laplace
 from noiseplan.storage import plan_hash
@@ -164,3 +164,15 @@ def test_intervals_of_releases_are_those_of_laplace_noise() -> None:
     np.testing.assert_allclose(plan.half_width(query, level=0.99), 100 * np.log(100), rtol=1e-4)
     wide = plan.half_width(query, level=0.99, simultaneous=True)
     np.testing.assert_allclose(wide, 100 * np.log(400), rtol=1e-4)
+
+
+def test_too_many_records_are_refused_before_anything_is_spent() -> None:
+    plan = plans()["strategies"]
+    assert plan.mechanism.records >= 2**32
+    many = np.zeros(SCHEMA.shape, dtype=np.int64)
+    many[0, 0, 0] = plan.mechanism.records
+    plan.release(many, seed=1)
+    many[0, 0, 0] += 1
+    with pytest.raises(DataError, match="Nothing was spent"):
+        plan.release(many, seed=1)
+    assert plans()["floating point"].mechanism.records is None

@@ -23,7 +23,7 @@ from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import batches, group_blocks, subset_patterns
-from noiseplan.mechanisms.counts import batch_last, integer_residuals
+from noiseplan.mechanisms.counts import LARGEST, batch_last, integer_residuals, largest_entry
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.residual import BATCH_CELLS, ResidualMechanism
 from noiseplan.mechanisms.views import View
@@ -124,6 +124,14 @@ class TablesMechanism:
     @property
     def steps(self) -> int:
         return sum(map(len, self.tables))
+
+    @cached_property
+    def records(self) -> int | None:
+        """The most records whose numbers fit 64 bits; None where floating point has no limit."""
+        if not self.integer:
+            return None
+        entries = [largest_entry([v.measure for v in block.views]) for block in self.tables]
+        return LARGEST // max([1, *entries]) - 1
 
     @property
     def sets(self) -> list[IntArray]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp, inf
 
 import numpy as np
@@ -22,6 +23,7 @@ from noiseplan.local.master import Weighting, best_weights
 from noiseplan.local.patterns import Bits, all_shapes, climb, gains_of, levels
 from noiseplan.local.strategy import TableStrategy
 from noiseplan.matrices.base import Array
+from noiseplan.planning.bounds import NOISE_FLOOR
 
 # Up to so many types all shapes are priced, and the optimum is certified.
 EXHAUSTIVE = 16
@@ -31,6 +33,8 @@ ALL_AT_ONCE = 9
 UNASKED = 1e-12
 SHORT_CLIMB = 5
 NEW_SHARE = 0.1
+# Certified bounds are lowered by this share of the terms they are made of.
+ROUNDING = 1e-10
 # Weights below this share of the mean are left out of the strategy.
 NEGLIGIBLE = 1e-6
 
@@ -134,14 +138,22 @@ class _Problem:
     def certified(self, at: Candidate, gain: float) -> float:
         """A lower bound on Σ π_u t_u over all strategies, from the largest gain of any shape.
 
-        ν + max(gain, 0)/n pays for every shape, because entries of patterns are at least one.
+        2 tr[(G^{1/2}KG^{1/2})^{1/2}] − 1ᵀν bounds the mean second moment for every K ⪰ 0 and ν with
+        pᵀKp/(p·π) ≤ ν·p for all patterns. K = M, and ν + max(gain, 0)/n pays for every shape,
+        because entries of patterns are at least one.
         """
-        return (
-            2 * at.solved.value
-            - float(at.solved.prices.sum())
-            - max(gain, 0.0)
-            - float(at.prior @ np.diagonal(self.gram))
-        )
+        middle = self._root @ at.solved.curvature @ self._root
+        trace = float(np.sqrt(np.maximum(np.linalg.eigvalsh(middle), 0.0)).sum())
+        paid = float(at.solved.prices.sum()) + max(gain, 0.0)
+        own = float(at.prior @ np.diagonal(self.gram))
+        return 2 * trace - paid - own - ROUNDING * (2 * trace + paid)
+
+    @cached_property
+    def _root(self) -> Array:
+        """G^{1/2}, without what rounding may have made up."""
+        values, vectors = np.linalg.eigh(self.gram)
+        kept = np.where(values > NOISE_FLOOR * values[-1], np.maximum(values, 0.0), 0.0)
+        return np.asarray((vectors * np.sqrt(kept)) @ vectors.T)
 
 
 def generate(
@@ -162,7 +174,6 @@ def generate(
     types = len(gram)
     every = all_shapes(types) if types <= EXHAUSTIVE else None
     problem = _Problem(gram, _asked(gram), exp(epsilon), every)
-    exact = every is not None and problem.asked is gram
     if every is not None and types <= ALL_AT_ONCE:
         shapes, weights = every, np.full(len(every), 1.0)
     else:  # with the rows of randomized response any set of shapes has feasible weights
@@ -173,7 +184,7 @@ def generate(
         here = problem.solve(shapes, weights, ascent.prior, effort.gap)
         best = _better(best, here, worst)
         new, gain = problem.helpful(here, effort.most // 2)
-        if exact:
+        if every is not None:
             bound = max(bound, problem.certified(here, gain))
         advance(1)
         value = best.worst if worst else best.mean
@@ -185,9 +196,9 @@ def generate(
     assert best is not None
     polished = problem.solve(best.shapes, best.solved.weights, best.prior, effort.final_gap)
     best = _better(best, polished, worst)
-    if exact:
+    if every is not None:
         bound = max(bound, problem.certified(polished, problem.helpful(polished, 1)[1]))
-    return Generated(strategy_of(best, epsilon), bound if exact else None)
+    return Generated(strategy_of(best, epsilon), None if every is None else bound)
 
 
 def _better(best: Candidate | None, here: Candidate, worst: bool) -> Candidate:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp
 
 import numpy as np
 
 from noiseplan.local.baselines import sylvester
-from noiseplan.local.generation import EXHAUSTIVE
+from noiseplan.local.generation import EXHAUSTIVE, ROUNDING
 from noiseplan.local.master import room
 from noiseplan.local.patterns import Bits, all_shapes, climb, drawn, gains_of, levels
 from noiseplan.local.shifts import Group, ShiftStrategy
@@ -53,6 +54,14 @@ class Mixture:
     worth: Array
 
 
+@dataclass(frozen=True, eq=False)
+class Orbits:
+    """The strategy found, and a lower bound on the variance where all shapes were priced."""
+
+    strategy: ShiftStrategy
+    bound: float | None
+
+
 def plan_orbits(
     group: Group,
     gram: Array,
@@ -60,7 +69,7 @@ def plan_orbits(
     effort: OrbitEffort,
     rng: np.random.Generator,
     advance: Callable[[int], None] = lambda steps: None,
-) -> ShiftStrategy:
+) -> Orbits:
     """The best strategy of shifted patterns found for a Gram matrix that shifts leave alike."""
     search = _Search(group, group.eigenvalues(gram), exp(epsilon), effort, rng)
     shapes = search.unlike(_first_shapes(group, gram, epsilon, effort.patterns, rng))
@@ -77,10 +86,12 @@ def plan_orbits(
         shapes = np.vstack([shapes, new])
         chances = np.append(0.9 * chances, np.full(len(new), 0.1 / len(new)))
     shapes, chances = shapes[: effort.patterns], chances[: effort.patterns]
-    chances = search.mixture(shapes, chances / chances.sum()).chances
-    used = chances > NEGLIGIBLE
-    weights = chances[used] / chances[used].sum()
-    return ShiftStrategy(group, shapes[used], weights, epsilon, "optimized shifts")
+    mixture = search.mixture(shapes, chances / chances.sum())
+    used = mixture.chances > NEGLIGIBLE
+    weights = mixture.chances[used] / mixture.chances[used].sum()
+    strategy = ShiftStrategy(group, shapes[used], weights, epsilon, "optimized shifts")
+    bound = search.certified(mixture) - float(gram[0, 0]) if search.every is not None else None
+    return Orbits(strategy, bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,19 +110,35 @@ class _Search:
         spectra = np.round(power(self.group, shapes, self.ratio), 9)
         return shapes[np.sort(np.unique(spectra, axis=0, return_index=True)[1])]
 
-    def helpful(self, shapes: Bits, mixture: Mixture) -> Bits:
-        """Shapes worth more than the value: n pᵀMp/σ² > L, M with the eigenvalues g/λ²."""
+    @cached_property
+    def every(self) -> Bits | None:
+        """All shapes, where there are few."""
+        return all_shapes(self.group.size) if self.group.size <= EXHAUSTIVE else None
+
+    def _problem(self, mixture: Mixture) -> tuple[Array, Array, Array, float]:
+        """M with the eigenvalues g/λ², even prices, the even prior: what shapes are judged by."""
         types = self.group.size
         kernel = self.group.back(mixture.worth.astype(complex)[None, :])[0]
-        prices = np.full(types, mixture.value / types)
-        problem = kernel[self.group.differences], prices, np.full(types, 1 / types), self.ratio
+        even = np.full(types, 1 / types)
+        return kernel[self.group.differences], mixture.value * even, even, self.ratio
+
+    def certified(self, mixture: Mixture) -> float:
+        """A lower bound on the mean second moment, as in `noiseplan.local.generation`."""
+        assert self.every is not None
+        gain = float(gains_of(self.every, *self._problem(mixture)).max())
+        return mixture.value * (1 - ROUNDING) - max(gain, 0.0)
+
+    def helpful(self, shapes: Bits, mixture: Mixture) -> Bits:
+        """Shapes worth more than the value: n pᵀMp/σ² > L."""
+        types = self.group.size
+        problem = self._problem(mixture)
         fresh = self.rng.random((self.effort.climbs, types)) < 1 / (self.ratio + 1)
         climbed = climb(shapes, *problem, SHORT_CLIMB), climb(fresh, *problem, types)
         found = np.vstack([pair[0] for pair in climbed])
         gains = np.concatenate([pair[1] for pair in climbed])
-        if types <= EXHAUSTIVE:
-            every = all_shapes(types)
-            found, gains = np.vstack([found, every]), np.append(gains, gains_of(every, *problem))
+        if self.every is not None:
+            found = np.vstack([found, self.every])
+            gains = np.append(gains, gains_of(self.every, *problem))
         return _different(found, gains / mixture.value)[: self.effort.patterns]
 
 

@@ -166,8 +166,7 @@ def best_strategy(task: Task) -> Found:
     if task.types.count == 1:  # nothing is asked but the number of users, which is public
         return Found(TableStrategy.of(np.ones((1, 1)), task.epsilon, name="constant"), 0.0)
     known = [strategy for _, strategy in named_classical(task)]
-    found = [Found(strategy) for strategy in _shifted(task)]
-    found = found or _searched(task, min(known, key=task.value))
+    found = list(_shifted(task)) or _searched(task, min(known, key=task.value))
     found += [Found(s) for s in known if not (task.numbered and isinstance(s, SubsetStrategy))]
     values = [task.value(f.strategy) for f in found]
     # Of equals the first: a table or shifts, whose reports are shorter than subsets.
@@ -181,7 +180,7 @@ def rounded(strategy: Strategy) -> Strategy:
     return strategy.rounded() if isinstance(strategy, TableStrategy) else strategy
 
 
-def _shifted(task: Task) -> Iterator[Strategy]:
+def _shifted(task: Task) -> Iterator[Found]:
     """Block designs and shifted patterns, where all shifts leave the workload alike."""
     types = task.types
     even = np.ptp(task.prior) <= 1e-12
@@ -191,13 +190,14 @@ def _shifted(task: Task) -> Iterator[Strategy]:
         design = affine_design(types.count, histogram_size(types.count, task.epsilon))
         if design is not None:
             chances = np.full(types.count - 1, 1 / (types.count - 1))
-            yield ShiftStrategy(*design, chances, task.epsilon, "block design")
+            yield Found(ShiftStrategy(*design, chances, task.epsilon, "block design"))
             return
     group = next((g for g in groups_of(types.schema.shape) if g.leaves_alike(types.gram)), None)
     if group is not None:
         effort = OrbitEffort.for_types(types.count, task.effort)
         rng = np.random.default_rng(task.seed)
-        yield plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
+        made = plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
+        yield Found(made.strategy, made.bound)
 
 
 def _exchangeable(gram: Array) -> bool:

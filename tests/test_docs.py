@@ -93,7 +93,7 @@ def anchors(page: Path) -> set[str]:
 def test_pages_are_found() -> None:
     names = {page.name for page in PAGES}
     assert {"README.md", "quickstart.md", "custodian.md", "researcher.md", "index.md"} <= names
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

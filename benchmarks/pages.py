@@ -36,7 +36,8 @@ are. RMSE is the root of the mean variance over all rows of all queries; it is e
 attribute sizes only, so no data are needed. Times are CPU seconds of one core, from the run that
 made the page, and the smallest of several where they are short. Times of papers were measured on
 their authors' machines, those of other programs on one core of a shared machine (AMD EPYC,
-2.6 GHz): they show orders of magnitude.
+2.6 GHz): they show orders of magnitude. What an accelerator does is told on
+[a page of its own](results/accelerator.md).
 """
 
 

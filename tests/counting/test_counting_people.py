@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from decimal import Decimal
 from itertools import combinations
 from math import comb
 from pathlib import Path
@@ -16,6 +17,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
@@ -225,3 +227,23 @@ def test_keys_are_fresh_and_not_shown() -> None:
     first, second = People("id", 1), People("id", 1)
     assert first.key != second.key
     assert "key" not in repr(first)
+
+
+@pytest.mark.parametrize("kind", ["dict", "float32", "decimal", "relation", "parquet"])
+def test_people_who_are_not_a_number_are_nobody(tmp_path: Path, kind: str) -> None:
+    """Taken for one person they would share one cap; taken for many, nobody would be capped."""
+    schema = Schema.from_sizes({"a": 3})
+    table = pa.table({"a": [0] * 4, "p": [1.0, 2.0, float("nan"), float("nan")]})
+    if kind == "dict":
+        data: object = {"a": [0] * 4, "p": [1.0, 2.0, float("nan"), float("nan")]}
+    elif kind == "float32":
+        data = {"a": [0] * 4, "p": [np.float32(1), np.float32(2), np.float32("nan"), None]}
+    elif kind == "decimal":
+        data = {"a": [0] * 4, "p": [Decimal(1), Decimal(2), Decimal("NaN"), Decimal("NaN")]}
+    elif kind == "relation":
+        data = duckdb.from_arrow(table)
+    else:
+        pq.write_table(table, tmp_path / "people.parquet")
+        data = tmp_path / "people.parquet"
+    with pytest.raises(DataError):
+        count_tables(open_source(data, schema, person="p", cap=1), [np.array([[0]])])

@@ -79,3 +79,20 @@ def test_more_records_than_fit_cost_nothing(ledger: nz.Ledger) -> None:
     counts[0, 0, 0, 0, 0] = most
     plan.release(CountTensor(schema, counts), ledger=ledger, dataset="people")
     assert spent(ledger) == plan.privacy.rho
+
+
+def test_people_and_records_are_not_added_up(ledger: nz.Ledger) -> None:
+    data = {"a": [0, 1, 1], "id": [7, 7, 8]}
+    people = secure(max_rows=2)
+    people.release(data, person="id", ledger=ledger, dataset="people", purpose="visits")
+    people.release(data, person="id", ledger=ledger, dataset="people")
+    with pytest.raises(PlanError, match="charged for one person, at most 2 records, and this"):
+        secure().release(data, ledger=ledger, dataset="people")
+    with pytest.raises(PlanError, match="such costs do not add up"):
+        secure(max_rows=3).release(data, person="id", ledger=ledger, dataset="people")
+    assert len(ledger.entries("people")) == 2
+
+
+def test_a_plan_for_people_needs_to_know_them() -> None:
+    with pytest.raises(PlanError, match="say whose record each is"):
+        secure(max_rows=2).release({"a": [0, 1]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from noiseplan.choosing.rules import Recommendation, Rule
     from noiseplan.ledger import Ledger
     from noiseplan.noise import Source
+
+
+_CLAIMING = Lock()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,17 +168,22 @@ class Look:
         return self.choose(advice)
 
     def _followed_by(self, target: Plan, what: str) -> Release:
-        if self._followed:
-            raise PlanError(
-                f"this look was followed already, by {self._followed[0]}: a second time would cost "
-                f"more than either plan. Ask for the rest of one: plan.given(release)"
-            )
-        family, left = self.choice.family, remaining(target.privacy, self.privacy)
-        rest = rest_of(family, target, self.plan, left)
-        parts = [self.release]
-        if rest is not None:
-            parts.append(self._around.next().release(rest, what))
-        self._followed.append(what)
+        with _CLAIMING:  # before measuring, or two threads could both follow one look
+            if self._followed:
+                raise PlanError(
+                    f"this look was followed already, by {self._followed[0]}: a second time would "
+                    f"cost more than either plan. Ask for the rest of one: plan.given(release)"
+                )
+            self._followed.append(what)
+        try:
+            family, left = self.choice.family, remaining(target.privacy, self.privacy)
+            rest = rest_of(family, target, self.plan, left)
+            parts = [self.release]
+            if rest is not None:
+                parts.append(self._around.next().release(rest, what))
+        except BaseException:  # refused or broken off: it may be tried again, and is charged again
+            self._followed.clear()
+            raise
         return completed(family, target, parts)
 
     def __repr__(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -143,7 +142,10 @@ def is_missing(value: object) -> bool:
     """Tell whether a Python object stands for a missing value."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True  # pandas' markers by name: they must not make us import pandas
-    return isinstance(value, float) and math.isnan(value)
+    try:
+        return bool(value != value)  # NaN of any type, and nothing else
+    except (TypeError, ValueError, ArithmeticError):
+        return False
 
 
 def shown(value: object) -> str:

@@ -214,8 +214,8 @@ def _with_choice(coded: DuckDBPyRelation, people: People) -> DuckDBPyRelation:
     place = f"row_number() OVER (PARTITION BY person, {', '.join(codes)})"
     draw = f"sha256('{people.key.hex()},' || {record})"
     rank = f"row_number() OVER (PARTITION BY person ORDER BY {draw})"
-    choice = (
-        f"CASE WHEN person IS NULL THEN {_NOBODY} WHEN {rank} <= {people.cap} THEN 1 ELSE 0 END"
-    )
+    # Not a number is nobody either: all who have none would share one cap.
+    nobody = "person IS NULL OR lower(CAST(person AS VARCHAR)) IN ('nan', '-nan')"
+    choice = f"CASE WHEN {nobody} THEN {_NOBODY} WHEN {rank} <= {people.cap} THEN 1 ELSE 0 END"
     placed = coded.project(f"*, {place} AS place")
     return placed.project(f"{', '.join(codes)}, CAST({choice} AS UTINYINT) AS choice")

@@ -110,9 +110,10 @@ class IbisSource(Countable):
         )
         rank = ibis.row_number().over(group_by=drawn.person, order_by=drawn.draw)
         ranked = drawn.mutate(rank=rank)
-        choice = ibis.cases(
-            (ranked.person.isnull(), _NOBODY), (ranked["rank"] < people.cap, 1), else_=0
-        )
+        # Not a number is nobody either: all who have none would share one cap.
+        spelled = ranked.person.cast("string").lower()
+        nobody = ranked.person.isnull() | spelled.isin(["nan", "-nan"])
+        choice = ibis.cases((nobody, _NOBODY), (ranked["rank"] < people.cap, 1), else_=0)
         return ranked.select(*(f"c{n}" for n in range(len(self._columns))), **{_CHOICE: choice})
 
     def _notes(self, codes: Any, first: int) -> list[Any]:

@@ -124,7 +124,9 @@ def _chosen_columns(frame: DataFrame, schema: Schema, people: People | None) -> 
     draw = functions.sha2(functions.concat_ws(",", *parts), 256)
     rank = functions.row_number().over(Window.partitionBy("person").orderBy(draw))
     chosen = functions.when(rank <= people.cap, 1).otherwise(0)
-    nobody = functions.col("person").isNull()
+    # Not a number is nobody either: all who have none would share one cap.
+    spelled = functions.lower(functions.col("person").cast("string"))
+    nobody = functions.col("person").isNull() | spelled.isin("nan", "-nan")
     choice = functions.when(nobody, _NOBODY).otherwise(chosen).cast("byte")
     return placed.select(*codes, choice.alias(_CHOICE))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.planning.making import allowed_cost
 from noiseplan.planning.plan import Plan
@@ -49,7 +51,7 @@ def person_price(record: Guarantee, max_rows: int) -> Guarantee:
 
 def check_people(max_rows: object, neighbours: Neighbours) -> None:
     """Refuse what makes no sense, and what has no proof: replacing several records."""
-    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+    if isinstance(max_rows, bool) or not isinstance(max_rows, int | np.integer) or max_rows < 1:
         raise PlanError(
             f"max_rows is how many records one person may have, as in 3; found {max_rows!r}"
         )

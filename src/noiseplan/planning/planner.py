@@ -96,6 +96,7 @@ def plan(
     noise = _default_noise(budget) if noise is None else noise
     _check_arguments(workload, budget, targets, objective, planner, neighbours, noise)
     check_people(max_rows, neighbours)
+    max_rows = int(max_rows)
     if max_rows > 1:
         record = plan(
             workload, budget=record_budget(budget, max_rows, noise), targets=targets,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -196,6 +197,11 @@ def make_release(
             f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
             f"with the default noise and leave out seed= to publish, or ledger= to test"
         )
+    if plan.max_rows > 1 and person is None and not isinstance(data, Projectable):
+        raise PlanError(
+            f"the plan is for people with up to {plan.max_rows} records: say whose record each is, "
+            f"release(data, person='id'), so that no more of anybody are counted"
+        )
     cap = plan.max_rows if person is not None else 1
     source = open_source(data, plan.workload.schema, person=person, cap=cap)
     _refuse_unpriced(plan, source)
@@ -245,9 +251,7 @@ def _checked_seed(seed: int | None) -> int | None:
     return int(seed)
 
 
-def _sampler(
-    noise: str, seed: int | None, randomness: Source | None
-) -> AnySampler:
+def _sampler(noise: str, seed: int | None, randomness: Source | None) -> AnySampler:
     if noise not in (*DISCRETE, *CONTINUOUS):
         raise PlanError(
             "this plan describes measurements that were made already: it has no noise to draw; "
@@ -261,6 +265,16 @@ def _sampler(
     return DISCRETE[noise](source)
 
 
+def _unit(max_rows: int) -> str:
+    """What a charge is the price of, as a ledger's entry says it; nothing for one record."""
+    return "" if max_rows == 1 else f"one person, at most {max_rows} records"
+
+
+def _unit_of(purpose: str) -> str:
+    found = re.search(r"\((one person, at most \d+ records)\)$", purpose)
+    return found[1] if found else ""
+
+
 @contextmanager
 def _recorded(
     plan: Plan, ledger: Ledger | str | os.PathLike[str], dataset: str | None, purpose: str
@@ -271,6 +285,15 @@ def _recorded(
 
     assert dataset is not None  # checked before the data were opened
     book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+    unit = _unit(plan.max_rows)
+    for earlier in book.entries(dataset):
+        if (found := _unit_of(earlier.purpose)) != unit:
+            raise PlanError(
+                f"dataset {dataset!r} was charged for {found or 'one record'}, and this release "
+                f"is priced for {unit or 'one record'}: such costs do not add up. Plan with the "
+                f"same max_rows, or keep another dataset in the ledger for it"
+            )
+    purpose = f"{purpose} ({unit})".strip() if unit else purpose
     cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
     charge = book.charge(dataset, cost, purpose=purpose, plan_hash=plan_hash(plan))
     with charge as entry:

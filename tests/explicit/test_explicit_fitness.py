@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noiseplan.errors import NoiseplanError
-from noiseplan.explicit.fitness import Fitness, least_cost, least_scaling
+from noiseplan.explicit.certificate import Fitness
+from noiseplan.explicit.fitness import least_cost, least_scaling
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
 
 

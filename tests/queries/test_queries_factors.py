@@ -68,11 +68,17 @@ def test_total() -> None:
 
 def test_prefix() -> None:
     assert by_label(Prefix(), INCOME) == {
-        "≤ [0, 10)": ["[0, 10)"],
-        "≤ [10, 20)": ["[0, 10)", "[10, 20)"],
-        "≤ [20, 50]": ["[0, 10)", "[10, 20)", "[20, 50]"],
+        "< 10": ["[0, 10)"],
+        "< 20": ["[0, 10)", "[10, 20)"],
+        "≤ 50": ["[0, 10)", "[10, 20)", "[20, 50]"],
     }
     assert Prefix().label == "prefix"
+
+
+def test_ranges_of_bins_are_bins() -> None:
+    assert list(Ranges().row_labels(INCOME)) == [
+        "[0, 10)", "[10, 20)", "[20, 50]", "[0, 20)", "[10, 50]", "[0, 50]"
+    ]  # fmt: skip
 
 
 def test_ranges() -> None:

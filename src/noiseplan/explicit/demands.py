@@ -40,8 +40,8 @@ class Demands:
     @staticmethod
     def of(workload: Matrix | Array, targets: float | Array, limits: Array | None) -> Demands:
         """Check what was asked, and bring it into its smallest form."""
-        matrix = workload if isinstance(workload, Matrix) else DenseMatrix(_numbers(workload))
-        every = _per_row(targets, matrix.shape[0])
+        matrix = workload if isinstance(workload, Matrix) else DenseMatrix(checked_rows(workload))
+        every = per_row(targets, matrix.shape[0])
         if isinstance(matrix, DenseMatrix):
             reduction, kept = Reduction.of_columns(matrix.values), _distinct(matrix.values, every)
         else:
@@ -110,16 +110,20 @@ class Demands:
         return result
 
 
-def _numbers(workload: Array) -> Array:
+def checked_rows(workload: Array) -> Array:
+    """A workload as a matrix of finite numbers, not all zero."""
     values = np.asarray(workload, dtype=np.float64)
     if values.ndim != 2 or not values.size:
         raise PlanError(f"a workload is a matrix, rows × cells; found the shape {values.shape}")
     if not np.isfinite(values).all():
         raise PlanError("a workload has finite numbers only, found NaN or infinity")
+    if not values.any():
+        raise PlanError("the workload has only zeros: there is nothing to answer")
     return values
 
 
-def _per_row(targets: float | Array, rows: int) -> Array:
+def per_row(targets: float | Array, rows: int) -> Array:
+    """One positive target for every row."""
     every = np.asarray(targets, dtype=np.float64)
     if every.ndim == 0:
         every = np.full(rows, float(every))

@@ -19,60 +19,27 @@ linear queries", PVLDB 14 (2021), Problems 1 and 2, Theorem 5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.explicit.demands import Demands
+from noiseplan.explicit.certificate import Fitness
+from noiseplan.explicit.components import solved_apart
+from noiseplan.explicit.demands import Demands, checked_rows, per_row
 from noiseplan.explicit.interior import Done, Problem, Verdict, improve, start, warmed
 from noiseplan.matrices.base import Array, Matrix
 
 # Beyond this many rows the problem is solved for some of them at a time.
 ROWS_AT_ONCE = 5000
 WARMING = 12
+# No price is below this share of the tolerance times the average.
+FLOOR = 0.1
 # Then the first solutions need not be sharp, and rows this close to their targets stay.
 LOOSE, CLOSE = 1e-3, 0.98
 # The nuclear norm is off by a few units in the last place.
 ROUNDING = 1e-13
-
-
-@dataclass(frozen=True, eq=False)
-class Fitness:
-    """A strategy that meets the targets at least cost, and what is known of that cost.
-
-    Attributes
-    ----------
-    strategy
-        A with AᵀA = X: with independent noise of variance one on every row, the best estimate of a
-        row w has the variance w X⁺ wᵀ.
-    cost
-        Δ² = μ² = 2ρ, the largest diagonal entry of X.
-    bound
-        No strategy meets the targets at a cost below this.
-    scaling
-        What the targets were multiplied by: 1 where they had to be met.
-    row_prices, cell_prices
-        The dual prices, each adding up to one: what bounds the cost.
-    """
-
-    strategy: Array
-    cost: float
-    bound: float
-    scaling: float
-    row_prices: Array
-    cell_prices: Array
-    steps: int
-
-    @property
-    def gap(self) -> float:
-        """How far the cost may be above the best, relative."""
-        return self.cost / self.bound - 1.0
-
-    @property
-    def profile(self) -> Array:
-        """The privacy cost of every cell's records: the diagonal of X."""
-        return np.asarray(np.einsum("ri,ri->i", self.strategy, self.strategy))
 
 
 def least_cost(
@@ -103,10 +70,29 @@ def least_cost(
     >>> round(found.cost, 5)
     1.33333
     """
-    demands = Demands.of(workload, targets, limits)
-    state = _Search(demands, tolerance, watch)
-    state.run()
-    return state.result()
+    if isinstance(workload, Matrix):
+        return _least_cost(workload, targets, limits, tolerance, watch)
+    rows, every = checked_rows(workload), per_row(targets, len(workload))
+    if limits is not None and np.shape(limits) != (rows.shape[1],):
+        raise PlanError(f"one limit per cell: found {np.shape(limits)}, not ({rows.shape[1]},)")
+
+    def solve(part: Array, wanted: Array, cells: IntArray) -> Fitness:
+        own = None if limits is None else np.asarray(limits, dtype=np.float64)[cells]
+        return _least_cost(part, wanted, own, tolerance, watch)
+
+    return solved_apart(rows, every, solve)
+
+
+def _least_cost(
+    workload: Matrix | Array,
+    targets: float | Array,
+    limits: Array | None,
+    tolerance: float,
+    watch: Callable[[float], None],
+) -> Fitness:
+    search = _Search(Demands.of(workload, targets, limits), tolerance, watch)
+    search.run()
+    return search.result()
 
 
 def least_scaling(
@@ -189,7 +175,7 @@ class _Search:
         if done:
             return
         scale = problem.balance(self.row, self.cell).total  # then the cost is about one
-        problem = replace(problem, rows=rows / scale)
+        problem = replace(problem, rows=rows / scale, least=FLOOR * aim)
         begin = start(problem, self.row, self.cell)
         prices, steps = improve(problem, begin, self._judge(scale, aim))
         self.steps += steps

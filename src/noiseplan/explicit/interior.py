@@ -23,21 +23,42 @@ from noiseplan.matrices.base import Array
 
 # How much of the way to the nearest zero a step may go.
 NEARLY = 0.995
+# The share of the promised fall a step must bring, the shortest step, what rounding may hide, and
+# how far a slack may be from the one its price calls for.
+DESCENT, SHORTEST, ROUNDING, MISMATCH = 1e-3, 1e-4, 1e-12, 1e6
+# How much nearer the edge one step may aim: bolder ones lose the way where prices vanish.
+BOLDEST = 0.15
 # Of the fixed point: its memory; of the logarithm of a price: the longest step, the lowest point.
 MEMORY, FARTHEST, SMALLEST = 6, 3.0, -40.0
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Rows over the roots of their targets (m × r), cells (r × n), what the cells cost already."""
+    """Rows over the roots of their targets (m × r), cells (r × n), what the cells cost already.
+
+    No price falls below `least` times the average of its kind. Where rows and cells do not matter
+    their prices would vanish together and leave their covariance to chance; the bound this gives
+    away is the fraction `least`.
+    """
 
     rows: Array
     cells: Array
     offsets: Array
+    least: float = 1e-9
 
     def balance(self, row: Array, cell: Array) -> Balance:
         """The best covariance for given prices."""
         return Balance.of(self.rows, self.cells, row, cell)
+
+    @property
+    def floor(self) -> Array:
+        """The least price of every row and cell."""
+        m, n = len(self.rows), self.cells.shape[1]
+        return self.least * np.concatenate([np.full(m, 1.0 / m), np.full(n, 1.0 / n)])
+
+    def limits(self, level: float) -> Array:
+        """What variances and new costs may be: one, and the level less what is paid already."""
+        return np.concatenate([np.ones(len(self.rows)), level - self.offsets])
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,57 +129,105 @@ def _probability(logs: Array) -> Array:
 
 
 def start(problem: Problem, row: Array, cell: Array) -> Prices:
-    """Prices scaled so that Σ μ_j = N, as at the optimum, with slacks that are surely positive."""
-    row, cell = row / row.sum(), cell / cell.sum()
-    row = row * problem.balance(row, cell).total ** 2
-    balance = problem.balance(row, cell)
-    level = float((balance.costs + problem.offsets).max())
-    limits = _limits(problem, level)
-    values = np.concatenate([balance.variances, balance.costs])
-    least = 0.1 * max(1.0, float(balance.costs.max()))
-    return Prices(row, cell, level, np.maximum(limits - values, least))
+    """Prices scaled so that Σ μ_j = N, as at the optimum, and slacks to match.
+
+    Every price times its slack is at least τ, the gap per constraint: what is priced gets little
+    slack, what has slack a small price.
+    """
+    m, both = len(row), np.concatenate([row / row.sum(), cell / cell.sum()])
+    both = np.maximum(both, 2.0 * problem.floor)
+    both[:m] *= problem.balance(both[:m], both[m:]).total ** 2
+    for _ in range(2):  # raising prices moves the values a little: once more
+        balance = problem.balance(both[:m], both[m:])
+        verdict = Verdict.of(problem, both[:m], both[m:], balance)
+        centre = max(verdict.value - verdict.bound, problem.least) / len(both)
+        level = float((balance.costs + problem.offsets).max())
+        spare = problem.limits(level) - np.concatenate([balance.variances, balance.costs])
+        both = np.maximum(both, problem.floor + centre / np.maximum(spare, np.sqrt(centre)))
+        both[m:] /= both[m:].sum()  # and stays one: directions keep the sum
+    slack = np.maximum(spare, centre / (both - problem.floor))
+    return Prices(both[:m], both[m:], level, slack)
 
 
 def improve(problem: Problem, prices: Prices, done: Done, steps: int = 60) -> tuple[Prices, int]:
     """Newton steps until `done`, or until `steps` were taken."""
+    balance = problem.balance(prices.row, prices.cell)
     for step in range(steps):
-        balance = problem.balance(prices.row, prices.cell)
         if done(Verdict.of(problem, prices.row, prices.cell, balance), prices.row, prices.cell):
             return prices, step
-        prices = _step(problem, prices, balance)
+        prices, balance = _Newton(problem, prices, balance).step()
     return prices, steps
 
 
-def _limits(problem: Problem, level: float) -> Array:
-    return np.concatenate([np.ones(len(problem.rows)), level - problem.offsets])
+class _Newton:
+    """One step from given prices, whose balance is known; `room` is what they are above the floor.
 
+    The equations are those of room ∘ σ = τ, in dz/√room: of even scale where prices vanish.
+    """
 
-def _step(problem: Problem, prices: Prices, balance: Balance) -> Prices:
-    """Predict with no centring, then correct with as much as the prediction calls for."""
-    m, z, slack = len(prices.row), prices.both, prices.slack
-    values = np.concatenate([balance.variances, balance.costs])
-    root = np.sqrt(z)  # Newton's equations in dz/√z: of even scale where prices vanish
-    weight = np.concatenate([np.zeros(m), root[m:]])
-    factor = _factor(balance.curvature(root), weight, slack)
-    along = cho_solve(factor, weight)
-    outside = values - _limits(problem, prices.level)
-    missing = 1.0 - prices.cell.sum()
+    def __init__(self, problem: Problem, prices: Prices, balance: Balance) -> None:
+        self.problem, self.prices, self.balance = problem, prices, balance
+        m, self.slack = len(prices.row), prices.slack
+        self.room = prices.both - problem.floor
+        self.root = np.sqrt(self.room)
+        self.weight = np.concatenate([np.zeros(m), self.root[m:]])
+        self.factor = _factor(balance.curvature(self.root), self.weight, self.slack)
+        self.along = cho_solve(self.factor, self.weight)
+        values = np.concatenate([balance.variances, balance.costs])
+        self.outside = values - problem.limits(prices.level)
 
-    def direction(target: Array) -> tuple[Array, Array, float]:
-        """dz, dσ, dt that make z∘σ = target and Σ λ_i = 1 to first order."""
-        moved = cho_solve(factor, root * outside + target / root)
-        rise = (weight @ moved - missing) / (weight @ along)
-        dz = root * (moved - rise * along)
-        return dz, (target - slack * dz) / z - slack, float(rise)
+    def direction(self, target: Array) -> tuple[Array, Array, float]:
+        """dz, dσ, dt that make room ∘ σ = target and Σ λ_i = 1 to first order."""
+        moved = cho_solve(self.factor, self.root * self.outside + target / self.root)
+        missing = 1.0 - float(self.prices.cell.sum())
+        rise = (self.weight @ moved - missing) / (self.weight @ self.along)
+        dz = self.root * (moved - rise * self.along)
+        return dz, (target - self.slack * dz) / self.room - self.slack, float(rise)
 
-    mean = float(z @ slack) / len(z)
-    dz, ds, _ = direction(np.zeros(len(z)))
-    reached = (z + _length(z, dz) * dz) @ (slack + _length(slack, ds) * ds) / len(z)
-    centre = (reached / mean) ** 3 * mean
-    dz, ds, dt = direction(np.maximum(centre - dz * ds, 0.0))
-    far, deep = NEARLY * _length(z, dz), NEARLY * _length(slack, ds)
-    z, slack = z + far * dz, slack + deep * ds
-    return Prices(z[:m], z[m:], prices.level + deep * dt, slack)
+    def step(self) -> tuple[Prices, Balance]:
+        """Predict without centring, correct with as much as that calls for; shorten if need be."""
+        room, slack, size = self.room, self.slack, len(self.room)
+        mean = float(room @ slack) / size
+        dz, ds, _ = self.direction(np.zeros(size))
+        nearer = (room + _length(room, dz) * dz) @ (slack + _length(slack, ds) * ds)
+        reached = float(nearer) / size
+        share = max((reached / mean) ** 3, BOLDEST)
+        # No closer to the edge than the floor of the prices is worth.
+        centre = max(share * mean, 0.1 * self.problem.least / size)
+        found = self.moved(self.direction(np.maximum(centre - dz * ds, 0.0)), 1.0, centre)
+        plain, share = self.direction(np.full(size, centre)), 1.0
+        while found is None:
+            found = self.moved(plain, share, centre if share > SHORTEST else np.inf)
+            share *= 0.5
+        return found
+
+    def moved(
+        self, direction: tuple[Array, Array, float], share: float, centre: float
+    ) -> tuple[Prices, Balance] | None:
+        """Where a share of the way leads; nothing if the barrier function does not fall there."""
+        (dz, ds, dt), m = direction, len(self.prices.row)
+        far = share * NEARLY * _length(self.room, dz)
+        deep = share * NEARLY * _length(self.slack, ds)
+        room, slack = self.room + far * dz, self.slack + deep * ds
+        z = room + self.problem.floor
+        balance = self.problem.balance(z[:m], z[m:])
+        if np.isfinite(centre):
+            gradient = -self.outside - centre / self.room
+            gradient[m:] -= self.prices.level
+            promised = far * float(gradient @ dz)
+            before = self.barrier(self.room, self.balance, centre)
+            if self.barrier(room, balance, centre) - before > (
+                DESCENT * promised + ROUNDING * self.balance.total
+            ):
+                return None
+            slack = np.clip(slack, centre / room / MISMATCH, MISMATCH * centre / room)
+        return Prices(z[:m], z[m:], self.prices.level + deep * dt, slack), balance
+
+    def barrier(self, room: Array, balance: Balance, centre: float) -> float:
+        """−2N + Σ μ_j − Σ o_iλ_i − τ Σ log room."""
+        m, z = len(self.prices.row), room + self.problem.floor
+        linear = float(z[:m].sum() - self.problem.offsets @ z[m:])
+        return linear - 2.0 * balance.total - centre * float(np.log(room).sum())
 
 
 def _factor(curvature: NDArray[np.float32], weight: Array, slack: Array) -> tuple[Array, bool]:

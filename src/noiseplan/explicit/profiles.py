@@ -25,14 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.errors import PlanError
-from noiseplan.explicit.demands import Demands
-from noiseplan.explicit.fitness import Fitness, least_cost
+from noiseplan.explicit.certificate import Fitness
+from noiseplan.explicit.components import solved_apart
+from noiseplan.explicit.demands import Demands, checked_rows, per_row
+from noiseplan.explicit.fitness import least_cost
 from noiseplan.explicit.interior import Problem, Verdict, improve, start
 from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices.base import Array, Matrix
 
 # What is left of a vector outside a span, relative, if it lies in it.
-SPANNED = 1e-12
+SPANNED = 1e-7
+# Room left to a row that is met exactly, in units of its target.
+ROOM = 1e-6
 # Two entries of profiles closer than this are equal.
 EQUAL = 1e-9
 
@@ -58,7 +62,7 @@ def compared(one: Array, other: Array, equal: float = EQUAL) -> int:
 
 
 def refined_cost(
-    workload: Matrix | Array, targets: float | Array = 1.0, tolerance: float = 1e-8
+    workload: Matrix | Array, targets: float | Array = 1.0, tolerance: float = 1e-9
 ) -> Fitness:
     """The strategy of least cost and, among those, of smallest profile.
 
@@ -68,21 +72,28 @@ def refined_cost(
     >>> found.profile.round(4).tolist()
     [1.0, 0.25]
     """
-    first = least_cost(workload, targets, tolerance=tolerance)
-    demands = Demands.of(workload, targets, None)
-    kept = demands.reduction.first
-    measured = (first.strategy[:, kept] @ np.linalg.pinv(demands.cells)) / np.sqrt(first.cost)
-    face = _Face(
-        demands.rows(np.arange(demands.count)) / np.sqrt(first.cost),  # then costs are about one
-        demands.cells,
-        np.ones(demands.count),
-        np.zeros(len(kept)),
+    rows = workload.dense() if isinstance(workload, Matrix) else checked_rows(workload)
+    return solved_apart(
+        rows, per_row(targets, len(rows)), lambda part, own, _: _refined(part, own, tolerance)
     )
-    paying = _paying(first.cell_prices[kept], first.profile[kept])
-    sigma = face.refined(np.linalg.inv(measured.T @ measured), paying, tolerance)
-    root = np.asarray(np.linalg.cholesky(sigma / first.cost), dtype=np.float64)
-    strategy = demands.strategy(root)
+
+
+def _refined(rows: Array, targets: Array, tolerance: float) -> Fitness:
+    """The same for rows and cells that all belong together."""
+    first = least_cost(rows, targets, tolerance=tolerance)
+    demands = Demands.of(rows, targets, None)
+    kept, scale = demands.reduction.first, np.sqrt(first.cost)  # in its units costs are about one
+    measured = (first.strategy[:, kept] @ np.linalg.pinv(demands.cells)) / scale
+    asked = demands.rows(np.arange(demands.count)) / scale
+    sigma = np.asarray(np.linalg.inv(measured.T @ measured), dtype=np.float64)
+    face = _Face(asked, demands.cells, np.ones(demands.count), np.zeros(len(kept)))
+    sigma = face.refined(sigma, _binding(first.cell_prices[kept], first.profile[kept]), tolerance)
+    sigma = sigma / (first.cost * float(_forms(asked, sigma).max()))
+    strategy = demands.strategy(np.asarray(np.linalg.cholesky(sigma), dtype=np.float64))
     return replace(first, strategy=strategy, cost=demands.cost(strategy))
+
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +114,8 @@ class _Face:
     targets: Array  # what is left of each row's target
     offsets: Array  # what each cell costs already
 
-    def refined(self, sigma: Array, paying: NDArray[np.bool_], tolerance: float) -> Array:
-        """The covariance of smallest profile, given one of least level and who needs that level."""
+    def refined(self, sigma: Array, paying: Mask, tolerance: float) -> Array:
+        """The covariance of smallest profile, given one of least level and what binds there."""
         span, values, _ = np.linalg.svd(self.cells[:, paying])
         known = int((values > SPANNED * values[0]).sum())
         if known == len(self.cells):
@@ -116,35 +127,41 @@ class _Face:
         # Z as it is now:
         own = np.asarray(np.linalg.inv(across.T @ sigma @ across), dtype=np.float64)
         rows, cells = self.rows @ lift, across.T @ self.cells
-        targets = self.targets - _forms(self.rows, base)
+        # A row met exactly by what is known has nothing left; Z moves it by rounding only.
+        targets = np.maximum(self.targets - _forms(self.rows, base), ROOM)
         offsets = self.offsets + _forms(self.cells.T, precision) - _forms(cells.T, own)
-        # What lies in V is settled: cells that are fixed, rows that are met whatever Z is.
-        row = _forms(rows, np.eye(len(own))) > SPANNED * _forms(self.rows, np.eye(len(sigma)))
-        cell = _forms(cells.T, np.eye(len(own))) > SPANNED * (self.cells**2).sum(axis=0)
+        row = _lengths(rows) > SPANNED * _lengths(self.rows)
+        cell = _lengths(cells.T) > SPANNED * _lengths(self.cells.T)
         smaller = _Face(rows[row], cells[:, cell], targets[row], offsets[cell])
         inner = smaller.refined(*smaller.solved(tolerance), tolerance)
         return np.asarray(base + lift @ inner @ lift.T, dtype=np.float64)
 
-    def solved(self, tolerance: float) -> tuple[Array, NDArray[np.bool_]]:
+    def solved(self, tolerance: float) -> tuple[Array, Mask]:
         """A covariance of least level, and the cells that need it."""
-        problem = Problem(self.rows / np.sqrt(self.targets)[:, None], self.cells, self.offsets)
+        rows = self.rows / np.sqrt(self.targets)[:, None]
+        problem = Problem(rows, self.cells, self.offsets, 0.1 * tolerance)
         found: list[tuple[Verdict, Array]] = []
 
         def judge(verdict: Verdict, row: Array, cell: Array) -> bool:
-            found.append((verdict, cell / cell.sum()))
+            found.append((verdict, cell))
             return verdict.value - verdict.bound <= tolerance * verdict.value
 
-        begin = start(problem, np.ones(len(self.rows)), np.ones(self.cells.shape[1]))
+        begin = start(problem, np.ones(len(rows)), np.ones(self.cells.shape[1]))
         improve(problem, begin, judge)
-        best, prices = min(found, key=lambda item: item[0].value)
-        return best.factor @ best.factor.T, _paying(prices, best.costs)
+        # Covariance and prices of one step: both must be good for slack and price to be told apart.
+        best, cell = min(found, key=lambda item: item[0].value - item[0].bound)
+        return np.asarray(best.factor @ best.factor.T), _binding(cell, best.costs)
 
 
-def _paying(prices: Array, costs: Array) -> NDArray[np.bool_]:
-    """Cells that need the largest cost: those whose price is large where their slack is small."""
-    paying = prices / prices.max() > 1.0 - costs / costs.max()
-    paying[np.argmax(prices)] = True
-    return np.asarray(paying)
+def _binding(prices: Array, values: Array) -> Mask:
+    """Where the limit is needed: the price is large where the slack is small."""
+    binding = prices / prices.max() > 1.0 - values / values.max()
+    binding[np.argmax(prices)] = True
+    return np.asarray(binding)
+
+
+def _lengths(rows: Array) -> Array:
+    return np.asarray(np.linalg.norm(rows, axis=1))
 
 
 def _forms(rows: Array, matrix: Array) -> Array:

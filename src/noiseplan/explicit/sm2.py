@@ -27,8 +27,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import logsumexp, softmax
 
+from noiseplan.explicit.certificate import Fitness
 from noiseplan.explicit.demands import Demands
-from noiseplan.explicit.fitness import Fitness
 from noiseplan.matrices.base import Array, Matrix
 
 # Algorithm 2: directions are good enough when the squared residual is this small.

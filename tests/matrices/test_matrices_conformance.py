@@ -13,12 +13,15 @@ from noiseplan.errors import QueryError
 from noiseplan.matrices import (
     CentringMatrix,
     DenseMatrix,
+    HaarMatrix,
     IdentityMatrix,
     Matrix,
     PrefixMatrix,
     RangesMatrix,
     StackMatrix,
     TotalMatrix,
+    Transform,
+    TreeMatrix,
     UncentringMatrix,
 )
 from noiseplan.queries import Levels
@@ -46,6 +49,30 @@ def brute_groups(n: int, width: int) -> NDArray[np.float64]:
     return np.array([[float(j // width == g) for j in range(n)] for g in groups])
 
 
+def brute_halves(start: int, stop: int, n: int, level: int = 0) -> list[tuple[int, Any]]:
+    """The level and the row of every node of a binary tree: its left half minus its right half."""
+    if stop - start < 2:
+        return []
+    middle = (start + stop + 1) // 2
+    row = [1.0 if start <= j < middle else -1.0 if middle <= j < stop else 0.0 for j in range(n)]
+    left, right = (brute_halves(*ends, n, level + 1) for ends in ((start, middle), (middle, stop)))
+    return sorted([(level, row), *left, *right], key=lambda node: node[0])
+
+
+def brute_haar(n: int) -> NDArray[np.float64]:
+    return np.array([[1.0] * n, *(row for _, row in brute_halves(0, n, n))])
+
+
+def brute_tree(n: int, branching: int) -> NDArray[np.float64]:
+    """From the values up, every few neighbours have a parent; the total comes first."""
+    levels = [brute_identity(n)]
+    while len(levels[0]) > 1:
+        below = levels[0]
+        groups = range(0, len(below), branching)
+        levels.insert(0, np.array([below[g : g + branching].sum(axis=0) for g in groups]))
+    return np.vstack(levels)
+
+
 def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
     for n in SIZES:
         any_rows = np.random.default_rng(n).normal(size=(3, n))
@@ -70,6 +97,9 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
             StackMatrix((inner, inner)),
             np.vstack([np.ones((1, n)), brute_identity(n)] * 2),
         )
+        yield f"haar-{n}", HaarMatrix(n), brute_haar(n)
+        yield f"tree-{n}", TreeMatrix(n), brute_tree(n, 2)
+        yield f"tree-of-three-{n}", TreeMatrix(n, 3), brute_tree(n, 3)
         yield (
             f"levels-{n}",
             Levels(2, 3).matrix(Ordinal(range(n))),
@@ -85,7 +115,8 @@ every_matrix = pytest.mark.parametrize(
 
 def test_every_class_is_tested() -> None:
     """A matrix class that is missing from `CASES` fails here."""
-    assert {type(matrix) for _, matrix, _ in CASES} == set(Matrix.__subclasses__())
+    final = set(Matrix.__subclasses__()) - {Transform} | set(Transform.__subclasses__())
+    assert {type(matrix) for _, matrix, _ in CASES} == final
 
 
 @every_matrix
@@ -216,3 +247,23 @@ def test_what_is_no_matrix() -> None:
         StackMatrix(())
     with pytest.raises(QueryError, match=r"equal width; found widths \[2, 3\]"):
         StackMatrix((TotalMatrix(2), TotalMatrix(3)))
+
+
+@every_matrix
+def test_transforms_solve_least_squares(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    if not isinstance(matrix, Transform):
+        return
+    y = np.random.default_rng(5).normal(size=(len(dense), 2, 3))
+    solved = np.tensordot(np.linalg.pinv(dense), y, axes=1)
+    np.testing.assert_allclose(matrix.recover(y), solved, atol=1e-12)
+    np.testing.assert_allclose(matrix.profile, np.linalg.inv(dense.T @ dense), atol=1e-12)
+    assert matrix.touched == np.abs(dense).sum(axis=0).max() == (dense**2).sum(axis=0).max()
+    whole = np.arange(dense.shape[1])
+    assert matrix.matmul(whole).dtype == whole.dtype  # integers stay integers
+
+
+def test_a_profile_too_large_is_refused() -> None:
+    with pytest.raises(QueryError, match="at most 8,192 values"):
+        _ = HaarMatrix(8193).profile
+    with pytest.raises(QueryError, match="2 or more, found 1"):
+        TreeMatrix(4, branching=1)

@@ -11,16 +11,20 @@ from noiseplan.matrices.basic import (
 from noiseplan.matrices.centring import CentringMatrix, UncentringMatrix
 from noiseplan.matrices.kronecker import kronecker_apply, kronecker_dense
 from noiseplan.matrices.stack import StackMatrix
+from noiseplan.matrices.transforms import HaarMatrix, Transform, TreeMatrix
 
 __all__ = [
     "CentringMatrix",
     "DenseMatrix",
+    "HaarMatrix",
     "IdentityMatrix",
     "Matrix",
     "PrefixMatrix",
     "RangesMatrix",
     "StackMatrix",
     "TotalMatrix",
+    "Transform",
+    "TreeMatrix",
     "UncentringMatrix",
     "kronecker_apply",
     "kronecker_dense",

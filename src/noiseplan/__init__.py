@@ -31,6 +31,7 @@ from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 if TYPE_CHECKING:
     from noiseplan import local
     from noiseplan.choosing import adaptive
+    from noiseplan.comparing import compare
     from noiseplan.ledger import Ledger
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
@@ -47,6 +48,7 @@ _LAZY = {
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
     "adaptive": "noiseplan.choosing",
+    "compare": "noiseplan.comparing",
     "from_noisy_tables": "noiseplan.release.given",
     "load": "noiseplan.storage",
     "plan": "noiseplan.planning.planner",
@@ -94,6 +96,7 @@ __all__ = [
     "Workload",
     "WorstVariance",
     "adaptive",
+    "compare",
     "from_noisy_tables",
     "load",
     "local",

@@ -44,7 +44,7 @@ class People:
     key: bytes = field(default_factory=lambda: os.urandom(_KEY_BYTES), repr=False)
 
     @staticmethod
-    def declared(column: object, cap: object) -> People | None:
+    def declared(column: object, cap: object, key: bytes | None = None) -> People | None:
         """Check what the user declared; None where every record is a person of its own."""
         call = 'open_source(data, schema, person="id", cap=3)'
         if isinstance(cap, bool) or not hasattr(cap, "__index__"):
@@ -62,7 +62,7 @@ class People:
             return None
         if not isinstance(column, str) or not column:
             raise DataError(f"person: {column!r} is no name of a column; try {call}.")
-        return People(column, rows)
+        return People(column, rows) if key is None else People(column, rows, key)
 
     @staticmethod
     def most(people: People | None) -> int:

@@ -29,7 +29,12 @@ _ACCEPTED = (
 
 
 def open_source(
-    data: object, schema: Schema, *, person: str | None = None, cap: int = 1
+    data: object,
+    schema: Schema,
+    *,
+    person: str | None = None,
+    cap: int = 1,
+    key: bytes | None = None,
 ) -> Projectable:
     """Open data for counting, and check every value against the schema.
 
@@ -56,6 +61,9 @@ def open_source(
         The most records of one person that are counted; of a person with more, so many are chosen
         at random. The price of a release must be that of `cap` records
         (:func:`noiseplan.privacy.people.person_cost`).
+    key
+        What the choice among a person's records is derived from, for simulations of public data;
+        256 bits from the operating system unless given.
 
     Raises
     ------
@@ -77,7 +85,7 @@ def open_source(
     [[1, 2]]
     """
     # Asked of the class first: on a lazy frame even looking for an attribute may run a query.
-    people = People.declared(person, cap)
+    people = People.declared(person, cap, key)
     if hasattr(type(data), "marginals") and isinstance(data, Projectable):
         _refuse_people(people, "data that are open already")
         return _with_schema(data, schema)

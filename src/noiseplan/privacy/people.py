@@ -79,3 +79,14 @@ def _factor(max_rows: SupportsIndex, pure: bool) -> int:
     if rows < 1:
         raise BudgetError(f"max_rows: a person has at least 1 record, as in max_rows=1; got {rows}")
     return rows if pure else rows * rows
+
+
+def unit_text(max_rows: int) -> str:
+    """What a cost is the price of, as reports and ledgers say it; nothing for one record.
+
+    Examples
+    --------
+    >>> unit_text(3), unit_text(1)
+    ('one person, at most 3 records', '')
+    """
+    return "" if max_rows == 1 else f"one person, at most {max_rows} records"

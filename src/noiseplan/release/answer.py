@@ -76,7 +76,7 @@ class Answer:
         import narwhals.stable.v2 as nw
 
         columns = {name: _one_type(values) for name, values in self.columns(order).items()}
-        return nw.from_dict(columns, backend=_library(library or self.origin)).to_native()
+        return nw.from_dict(columns, backend=frame_library(library or self.origin)).to_native()
 
     def __str__(self) -> str:
         return self.text(20)
@@ -108,7 +108,7 @@ def _one_type(values: list[Hashable] | Array) -> list[Hashable] | Array:
     return values
 
 
-def _library(wanted: str) -> Any:
+def frame_library(wanted: str) -> Any:
     if wanted:
         if wanted not in FRAMES:
             raise QueryError(f"frames come from {', '.join(FRAMES)}; found {wanted!r}")

@@ -23,7 +23,7 @@ def plan_chart(plan: Plan) -> Any:
         )
         for row in plan.fairness()
     ]
-    return _altair(forest_spec(rows))
+    return altair_chart(forest_spec(rows))
 
 
 def table_chart(release: Release, *attributes: str, level: float = 0.95) -> Any:
@@ -47,10 +47,10 @@ def table_chart(release: Release, *attributes: str, level: float = 0.95) -> Any:
     shown = [f"{name} (attribute)" if name not in columns else name for name in attributes]
     colour = shown[1] if len(shown) == 2 else None
     title = " by ".join(attributes)
-    return _altair(error_bar_spec(columns, shown[0], colour, title, level))
+    return altair_chart(error_bar_spec(columns, shown[0], colour, title, level))
 
 
-def _altair(spec: dict[str, Any]) -> Any:
+def altair_chart(spec: dict[str, Any]) -> Any:
     try:
         import altair
     except ImportError as error:

@@ -1,0 +1,190 @@
+"""The result of a comparison: printed, as a frame, and as a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noiseplan.comparing.errors_of import Errors, Figure
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.people import unit_text
+from noiseplan.privacy.rounding import text_up
+from noiseplan.queries import Workload
+
+# The δ at which guarantees are shown beside each other, and how far apart they may be called equal.
+DELTA = 1e-9
+SAME_PRIVACY = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """One plan of a comparison, with its errors over the workload.
+
+    Parameters
+    ----------
+    name
+        As it was given, or the name of its planner.
+    privacy, max_rows
+        What it promises, and to a person with how many records.
+    errors
+        Exact, or simulated on the example data.
+    planned
+        Seconds that planning took.
+    run
+        Of a simulation: seconds of one release and its answers; None where errors are exact.
+    """
+
+    name: str
+    privacy: Guarantee
+    max_rows: int
+    errors: Errors
+    planned: float
+    run: float | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the errors come from runs on the example data."""
+        return self.errors.runs is not None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Errors of several plans over one workload.
+
+    Errors of plans that do not look at the data are exact, and hold for any data. Those of
+    data-aware plans are simulated on the example data; on other data they will be others.
+    """
+
+    contenders: tuple[Contender, ...]
+    workload: Workload
+    runs: int
+    records: int | None  # of the example data, which are public
+    size: float | None  # root mean square of the true answers on the example data
+
+    @cached_property
+    def figures(self) -> dict[str, Figure]:
+        """By name, the errors over all rows of all queries."""
+        rows = np.asarray(self.workload.sizes, dtype=np.float64)
+        return {each.name: each.errors.figure(rows) for each in self.contenders}
+
+    @property
+    def best(self) -> str:
+        """The name of the plan with the lowest rmse."""
+        return min(self.figures, key=lambda name: self.figures[name].rmse)
+
+    @property
+    def same_privacy(self) -> bool:
+        """Whether all plans promise nearly the same to the same unit: only then is the error all
+        there is to compare."""
+        first, costs = self.contenders[0], [each.privacy.pcost for each in self.contenders]
+        kinds = {
+            (each.max_rows, each.privacy.neighbours, each.privacy.pure_epsilon is None)
+            for each in self.contenders
+        }
+        apart = max(costs) - min(costs) > SAME_PRIVACY * first.privacy.pcost
+        return len(kinds) == 1 and not apart
+
+    def columns(self, by: str = "plan") -> dict[str, list[Any]]:
+        """The tidy table as columns; see `table`."""
+        if by == "plan":
+            rows = [_row(each, self.figures[each.name]) for each in self.contenders]
+        elif by == "query":
+            sizes = np.asarray(self.workload.sizes, dtype=np.float64)
+            rows = [
+                {"query": query.name, "rows": int(sizes[i])}
+                | _row(each, each.errors.figure(_only(i, sizes)))
+                for i, query in enumerate(self.workload)
+                for each in self.contenders
+            ]
+        else:
+            raise PlanError(f"a comparison is shown by 'plan' or by 'query', found {by!r}")
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def table(self, by: str = "plan", *, frame: str | None = None) -> Any:
+        """One row per plan, or per query and plan, as a data frame.
+
+        Columns: plan; rmse and its Monte Carlo standard error (0: exact); worst, the root of the
+        largest mean squared error of a row; bias, and whether it stands out from the noise of the
+        simulation (if not, it is what the bias is likely to stay below); simulated; seconds of
+        planning and of one release; ρ, ε at δ = 1e-9 and ε of pure DP (missing without).
+
+        Parameters
+        ----------
+        by
+            "plan", or "query" for one row per query and plan.
+        frame
+            "pandas", "polars" or "pyarrow"; by default the first of them that is installed.
+        """
+        import narwhals.stable.v2 as nw
+
+        from noiseplan.release.answer import frame_library
+
+        return nw.from_dict(self.columns(by), backend=frame_library(frame or "")).to_native()
+
+    def chart(self, path: str | PathLike[str] | None = None) -> Any:
+        """The errors side by side, as an Altair chart for a notebook; or drawn to a file.
+
+        Parameters
+        ----------
+        path
+            A file to write, ending in .svg, .png or .html; its path is returned.
+        """
+        from noiseplan._charts.comparison import comparison_spec
+        from noiseplan._charts.figure import write
+
+        spec = comparison_spec(self.columns(), self.columns("query"), self.runs)
+        if path is not None:
+            return write(spec, Path(path))
+        from noiseplan.report.notebook import altair_chart
+
+        return altair_chart(spec)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {figure.rmse:.4g}" for name, figure in self.figures.items())
+        return f"Comparison(rmse: {shown})"
+
+    def __str__(self) -> str:
+        from noiseplan.comparing.words import described
+
+        return described(self)
+
+
+def _only(place: int, sizes: Array) -> Array:
+    return np.where(np.arange(len(sizes)) == place, sizes, 0.0)
+
+
+def _row(each: Contender, figure: Figure) -> dict[str, Any]:
+    privacy = each.privacy
+    return {
+        "plan": each.name,
+        "rmse": figure.rmse,
+        "rmse_error": figure.rmse_error,
+        "worst": figure.worst,
+        "bias": figure.bias,
+        "bias_seen": figure.bias_seen,
+        "simulated": each.simulated,
+        "seconds_planning": each.planned,
+        "seconds_release": np.nan if each.run is None else each.run,
+        "rho": privacy.rho,
+        "epsilon": privacy.epsilon(DELTA) if np.isfinite(privacy.pcost) else np.inf,
+        "pure_epsilon": np.nan if privacy.pure_epsilon is None else privacy.pure_epsilon,
+    }
+
+
+def privacy_text(each: Contender) -> str:
+    """What is promised, in a few words."""
+    privacy = each.privacy
+    unit = unit_text(each.max_rows)
+    whom = f", for {unit}" if unit else ""
+    if not np.isfinite(privacy.pcost):
+        return "not known"
+    if privacy.pure_epsilon is not None:
+        return f"ε = {text_up(privacy.pure_epsilon, 4)}{whom}"
+    return f"ρ = {text_up(privacy.rho, 4)}{whom}"

@@ -1,0 +1,89 @@
+"""A comparison in words and figures: what `print(comparison)` shows."""
+
+from __future__ import annotations
+
+from noiseplan.comparing.comparison import Comparison, Contender, privacy_text
+from noiseplan.comparing.errors_of import Figure
+
+# Plans whose errors are fewer Monte Carlo standard errors apart are not told apart, and those that
+# differ by less than this share are as good as each other.
+APART = 2.0
+ALIKE = 0.005
+
+
+def described(comparison: Comparison) -> str:
+    """Head, one line per plan, and what to keep in mind."""
+    header = ("plan", "rmse", "worst", "bias", "planned", "release", "privacy")
+    lines = [
+        header,
+        *(_line(each, comparison.figures[each.name]) for each in comparison.contenders),
+    ]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    shown = ["  " + "  ".join(_aligned(line, widths)).rstrip() for line in lines]
+    return "\n".join([*_head(comparison), "", *shown, "", *_notes(comparison)])
+
+
+def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:
+    last = len(line) - 1
+    return [
+        f"{cell:<{width}}" if i in (0, last) else f"{cell:>{width}}"
+        for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+    ]
+
+
+def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
+    bias = "0"
+    if each.simulated:
+        bias = f"{figure.bias:.3g}" if figure.bias_seen else f"< {figure.bias:.2g}"
+    return (
+        each.name,
+        f"{figure.rmse:.4g}" + (f" ± {figure.rmse_error:.1g}" if each.simulated else ""),
+        f"{figure.worst:.4g}",
+        bias,
+        f"{each.planned:.2g} s",
+        "" if each.run is None else f"{each.run:.2g} s",
+        privacy_text(each),
+    )
+
+
+def _head(comparison: Comparison) -> list[str]:
+    plans, queries = len(comparison.contenders), len(comparison.workload)
+    lines = [
+        f"Comparison of {plans} plan{'s' * (plans != 1)} over {queries:,} "
+        f"{'query' if queries == 1 else 'queries'}, {comparison.workload.rows:,} rows"
+    ]
+    if comparison.size is not None:
+        lines.append(
+            f"  example data: {comparison.records:,} records, taken to be public; root mean square "
+            f"of the true answers {comparison.size:.4g}"
+        )
+    return lines
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    notes = [_verdict(comparison)]
+    if any(each.simulated for each in comparison.contenders):
+        notes += [
+            f"  ± one Monte Carlo standard error over {comparison.runs} simulated runs on the "
+            f"example data;",
+            "  on other data these errors are others. Those without ± are exact, for any data",
+        ]
+    else:
+        notes.append("  all errors are exact, for any data")
+    if not comparison.same_privacy:
+        notes.append("  the plans do not promise the same privacy: not only their errors differ")
+    return notes
+
+
+def _verdict(comparison: Comparison) -> str:
+    if len(comparison.contenders) == 1:
+        return "  there is nothing to compare it with"
+    figures = comparison.figures
+    first, second = sorted(figures, key=lambda name: figures[name].rmse)[:2]
+    low, high = figures[first], figures[second]
+    noise = (low.rmse_error**2 + high.rmse_error**2) ** 0.5
+    if noise and high.rmse - low.rmse <= APART * noise:
+        return f"  {first} and {second} are not told apart by their rmse; more runs= may"
+    if high.rmse - low.rmse <= ALIKE * high.rmse:
+        return f"  lowest rmse: {first}, and {second} alike"
+    return f"  lowest rmse: {first}, {low.rmse / high.rmse:.2g} of that of {second}"

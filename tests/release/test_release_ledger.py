@@ -96,3 +96,24 @@ def test_people_and_records_are_not_added_up(ledger: nz.Ledger) -> None:
 def test_a_plan_for_people_needs_to_know_them() -> None:
     with pytest.raises(PlanError, match="say whose record each is"):
         secure(max_rows=2).release({"a": [0, 1]})
+
+
+def test_a_reader_that_can_be_read_once_is_released(
+    ledger: nz.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables beyond memory are counted in several passes: here there is only one."""
+    import pyarrow as pa
+
+    from noiseplan.counting import count_tables, streams
+
+    monkeypatch.setattr(streams, "_KEPT_BYTES", 0)
+    monkeypatch.setitem(count_tables.__kwdefaults__, "held", 4)
+    schema = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3})
+    reader = pa.table({name: [0, 1, 1, 2] for name in "abc"}).to_reader(max_chunksize=2)
+    tables = nz.Workload.marginals(schema, k=1)
+    plan = nz.plan(tables, budget=nz.zCDP(9.9), noise="discrete")
+    release = plan.release(reader, ledger=ledger, dataset="people")
+    assert [entry.status for entry in ledger.entries("people")] == ["released"]
+    for name in "abc":
+        error = release.answer(name).estimate - [1, 2, 1]
+        assert np.abs(error).max() < 10 * plan.std_error(name).max()

@@ -62,7 +62,7 @@ def source_from_batches(data: object, schema: Schema, people: People | None) -> 
         return _source(schema, people, lambda: data.to_batches(columns=columns), "pyarrow")
     if arrow is not None and isinstance(data, arrow.RecordBatchReader):
         _columns(schema, people, data.schema.names)
-        return _source(schema, people, _once(data), "pyarrow")
+        return _source(schema, people, _once(data), "pyarrow", once=True)
     return None
 
 
@@ -105,6 +105,7 @@ def _source(
     origin: str,
     *,
     whole: bool = False,
+    once: bool = False,
 ) -> Countable:
     """Make a stream of batches; or records, of what is in memory as a whole or has to be.
 
@@ -126,7 +127,7 @@ def _source(
         refusals.raise_any()
 
     if people is None and not whole:
-        return Stream(schema, blocks, origin)
+        return Stream(schema, blocks, origin, once=once)
     columns = gathered(schema, blocks())
     if people is not None:
         chosen = people.chosen(np.concatenate(persons) if persons else np.empty(0))

@@ -57,6 +57,8 @@ class Countable(ABC):
     origin: str
     max_rows: int = 1
     """The most records of one person: what a release of these data must be priced for."""
+    once: bool = False
+    """Whether the data can be passed over a single time only."""
 
     @abstractmethod
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:

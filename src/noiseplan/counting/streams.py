@@ -36,6 +36,8 @@ class Stream(Countable):
         The library of the frame the records came from.
     max_rows
         The most records of one person.
+    once
+        Whether `blocks` can be called a single time only.
 
     Notes
     -----
@@ -49,8 +51,9 @@ class Stream(Countable):
         blocks: Callable[[], Iterator[Block]],
         origin: str = "",
         max_rows: int = 1,
+        once: bool = False,
     ) -> None:
-        self.schema, self.origin, self.max_rows = schema, origin, max_rows
+        self.schema, self.origin, self.max_rows, self.once = schema, origin, max_rows, once
         self._blocks = blocks
         self._records: Records | None = None
         self._few = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -39,7 +40,8 @@ def count_tables(
         which they will be asked for.
     held
         How many cells to hold in memory. Sets are split into stretches that fit, and each stretch
-        is one pass over the data; a table larger than this is a stretch of its own.
+        is one pass over the data; a table larger than this is a stretch of its own. Data that can
+        be passed over only once have all their tables counted then, whatever they take.
 
     Examples
     --------
@@ -57,7 +59,9 @@ def count_tables(
     )
     if isinstance(source, Records) and _cheap_to_count(source, list(wanted)):
         return source
-    tables = Tables(source, _stretches(list(wanted), source.schema.shape, held))
+    # A second pass over what can be read once would be refused after the ledger was charged.
+    most = sys.maxsize if source.once else held
+    tables = Tables(source, _stretches(list(wanted), source.schema.shape, most))
     tables.prepare(0)
     return tables
 

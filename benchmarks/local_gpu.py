@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from noiseplan.local.descent import Descent, random_start
+from noiseplan.local.search.descent import Descent, random_start
 
 TYPES: Final = (1024, 2048, 4096)
 PUBLISHED: Final = {1024: 2.5, 2048: 19.0, 4096: 139.0}

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.local.descent import random_start
-from noiseplan.local.objective import AT_BOUND, slope
-from noiseplan.local.projection import project
-from noiseplan.local.strategy import TableStrategy
+from noiseplan.local.search.descent import random_start
+from noiseplan.local.search.objective import AT_BOUND, slope
+from noiseplan.local.search.projection import project
+from noiseplan.local.strategies.base import TableStrategy
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

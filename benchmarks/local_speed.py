@@ -10,7 +10,7 @@ from benchmarks.local_published import ITERATION_SECONDS
 from benchmarks.local_workloads import local_workload
 from benchmarks.tables import Cell, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds
-from noiseplan.local.descent import Descent, random_start
+from noiseplan.local.search.descent import Descent, random_start
 from noiseplan.noise import SystemSource
 
 ITERATION_LIMITS = {64: None, 256: None, 512: None, 1024: 1.5}

@@ -9,14 +9,14 @@ import pytest
 from local_oracles import brute_variances, gram_of, one, rappor_table, subset_table, workload
 
 import noiseplan as nz
-from noiseplan.local import baselines
-from noiseplan.local.bounds import row_variance, spread_bound, svd_bound
-from noiseplan.local.consistency import fit_counts
-from noiseplan.local.descent import random_start
-from noiseplan.local.objective import slope
-from noiseplan.local.projection import project
-from noiseplan.local.strategy import TableStrategy
-from noiseplan.local.subsets import histogram_size, rappor, subset_selection
+from noiseplan.local.search.bounds import row_variance, spread_bound, svd_bound
+from noiseplan.local.search.descent import random_start
+from noiseplan.local.search.objective import slope
+from noiseplan.local.search.projection import project
+from noiseplan.local.server.consistency import fit_counts
+from noiseplan.local.strategies import classical
+from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.strategies.subsets import histogram_size, rappor, subset_selection
 
 LN3 = log(3.0)
 PREFIX = {n: gram_of(one(n, nz.Prefix())) for n in (2, 3, 4, 8)}
@@ -36,7 +36,7 @@ def test_prefix_sums_of_grades() -> None:
 
 
 def test_randomized_response() -> None:
-    chances = baselines.randomized_response(3, LN3)
+    chances = classical.randomized_response(3, LN3)
     assert 5 * chances == pytest.approx(np.array([[3, 1, 1], [1, 3, 1], [1, 1, 3]]))
     strategy = TableStrategy.of(chances, LN3)
     x = strategy.information() / 3  # the paper's D holds row sums
@@ -92,19 +92,19 @@ def test_gradient() -> None:
 
 
 def test_hadamard() -> None:
-    chances = baselines.hadamard(3, LN3)
+    chances = classical.hadamard(3, LN3)
     assert 8 * chances == pytest.approx(np.array([[3, 3, 3], [1, 3, 1], [3, 1, 1], [1, 1, 3]]))
     value, t = figures(chances, np.eye(3))
     assert value == pytest.approx(21.0)
     assert t == pytest.approx([6.0] * 3)
-    blocks = baselines.hadamard_blocks(4, LN3)
+    blocks = classical.hadamard_blocks(4, LN3)
     assert sorted(set(blocks.ravel().round(9))) == pytest.approx([1 / 12, 1 / 4])
     assert blocks.shape == (8, 4)
     assert figures(blocks, np.eye(4))[0] == pytest.approx(497 / 11)
     low = log(2) - 1e-9  # one block up to ε = ln 2: the same up to the order of outputs
     both = [
         np.array(sorted(f(6, low).tolist()))
-        for f in (baselines.hadamard, baselines.hadamard_blocks)
+        for f in (classical.hadamard, classical.hadamard_blocks)
     ]
     assert both[0] == pytest.approx(both[1])
 
@@ -119,13 +119,13 @@ def test_subset_selection(size: int, value: float, t: float) -> None:
 
 
 def test_fourier() -> None:
-    chances = baselines.fourier(4, LN3)
+    chances = classical.fourier(4, LN3)
     rows = np.array([[3, 3, 3, 3], [3, 1, 3, 1], [3, 3, 1, 1], [3, 1, 1, 3]])
     assert 16 * chances == pytest.approx(np.vstack([rows, 4 - rows]))
     value, t = figures(chances, np.eye(4))
     assert value == pytest.approx(49.0)
     assert t == pytest.approx([11.25] * 4)
-    without = figures(baselines.weighted_fourier(4, LN3, np.eye(4)), np.eye(4))
+    without = figures(classical.weighted_fourier(4, LN3, np.eye(4)), np.eye(4))
     assert without[0] == pytest.approx(37.0)
     assert without[1] == pytest.approx([8.25] * 4)
 
@@ -140,7 +140,7 @@ def test_rappor() -> None:
 
 
 def test_hierarchical() -> None:
-    chances = baselines.hierarchical(4, LN3, 2, "randomized response")
+    chances = classical.hierarchical(4, LN3, 2, "randomized response")
     assert chances[:4] == pytest.approx(np.where(np.eye(4) > 0, 1 / 4, 1 / 12))
     assert 8 * chances[4:] == pytest.approx(np.array([[3, 3, 1, 1], [1, 1, 3, 3]]))
     value, t = figures(chances, PREFIX[4])
@@ -151,7 +151,7 @@ def test_hierarchical() -> None:
 def test_hierarchies_of_any_size() -> None:
     for n in (5, 9, 17, 30):
         for branching in (2, 3, 4):
-            chances = baselines.hierarchical(n, 1.0, branching, "hadamard")
+            chances = classical.hierarchical(n, 1.0, branching, "hadamard")
             assert chances.sum(axis=0) == pytest.approx(np.ones(n))
             assert brute_variances(chances, np.eye(n)).min() > 0
 

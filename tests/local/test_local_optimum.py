@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from local_oracles import WORKLOADS, gram_of, one, types_for, workload
 
 import noiseplan as nz
-from noiseplan.local.generation import Ascent, Effort, generate
-from noiseplan.local.master import best_weights
-from noiseplan.local.orbits import best_mixture, power
-from noiseplan.local.patterns import all_shapes, climb, drawn, gains_of, levels, nested
-from noiseplan.local.portfolio import Task, named_classical
-from noiseplan.local.shifts import Group
-from noiseplan.local.strategy import TableStrategy
+from noiseplan.local.search.generation import Ascent, Effort, generate
+from noiseplan.local.search.master import best_weights
+from noiseplan.local.search.orbits import best_mixture, power
+from noiseplan.local.search.patterns import all_shapes, climb, drawn, gains_of, levels, nested
+from noiseplan.local.search.portfolio import Task, named_classical
+from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.strategies.shifts import Group
 
 # L* at ε = 0.5, 1, 2, 4 (sums over the types) and worst / average samples of that strategy.
 EXACT_8 = {
@@ -219,7 +219,7 @@ def test_refinement_is_exact_and_never_worse(seed: int, epsilon: float) -> None:
     rng = np.random.default_rng(seed)
     ratio = exp(epsilon)
     lower = rng.dirichlet(np.ones(7)) * (1 + 1 / ratio) / 2
-    from noiseplan.local.projection import project
+    from noiseplan.local.search.projection import project
 
     chances = project(rng.random((7, 4)) / 2, lower, ratio)
     shapes, weights = nested(chances, ratio)

@@ -20,9 +20,8 @@ from scipy.special import chdtrc
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.local import baselines
-from noiseplan.local.drawing import below, subsets
-from noiseplan.local.integers import (
+from noiseplan.local.device.drawing import below, subsets
+from noiseplan.local.device.integers import (
     WHOLE,
     exp_down,
     high_chance,
@@ -33,9 +32,10 @@ from noiseplan.local.integers import (
     settled,
     table_epsilon,
 )
-from noiseplan.local.memory import Memory
-from noiseplan.local.randomizer import randomizer_from_bytes
-from noiseplan.local.wire import ReportError
+from noiseplan.local.device.memory import Memory
+from noiseplan.local.device.randomizer import randomizer_from_bytes
+from noiseplan.local.device.wire import ReportError
+from noiseplan.local.strategies import classical
 from noiseplan.noise import SeededSource
 
 MECHANISMS = ["auto", "randomized response", "hadamard blocks", "subset selection", "rappor"]
@@ -86,7 +86,7 @@ def test_rounded_tables_keep_their_promise(seed: int, epsilon: float) -> None:
     rng = np.random.default_rng(seed)
     lower = rng.dirichlet(np.ones(9) * 0.5)
     lower *= (1 + exp(-epsilon)) / 2
-    from noiseplan.local.projection import project
+    from noiseplan.local.search.projection import project
 
     chances = project(rng.random((9, 6)), np.maximum(lower, 1e-9), exp(epsilon))
     table = rounded_table(chances, epsilon)
@@ -101,7 +101,7 @@ def test_rounded_tables_keep_their_promise(seed: int, epsilon: float) -> None:
 
 
 def test_a_table_above_its_epsilon_is_seen() -> None:
-    table = rounded_table(baselines.randomized_response(4, 1.0), 1.0)
+    table = rounded_table(classical.randomized_response(4, 1.0), 1.0)
     broken = table.copy()
     broken[0, 0] += 2**30
     broken[1, 0] -= 2**30

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from local_oracles import brute_variances, gram_of, rappor_table, subset_table, workload
 
 from noiseplan.errors import UnanswerableError
-from noiseplan.local import baselines
-from noiseplan.local.designs import affine_design, prime_power
-from noiseplan.local.shifts import Group, ShiftStrategy, groups_of
-from noiseplan.local.strategy import Strategy, TableStrategy, tightest_epsilon
-from noiseplan.local.subsets import histogram_size, rappor, subset_selection
+from noiseplan.local.strategies import classical
+from noiseplan.local.strategies.base import Strategy, TableStrategy, tightest_epsilon
+from noiseplan.local.strategies.designs import affine_design, prime_power
+from noiseplan.local.strategies.shifts import Group, ShiftStrategy, groups_of
+from noiseplan.local.strategies.subsets import histogram_size, rappor, subset_selection
 
 
 def agree(
@@ -94,7 +94,7 @@ def test_shifted_workloads_are_recognised() -> None:
 
 def test_eigenvalues_of_any_gram_matrix_are_forms_in_characters() -> None:
     gram = gram_of(workload("prefix", 8))
-    signs = baselines.sylvester(8)
+    signs = classical.sylvester(8)
     forms = np.einsum("ij,jk,ik->i", signs, gram, signs) / 8
     assert Group((2, 2, 2)).eigenvalues(gram) == pytest.approx(forms)
 
@@ -163,13 +163,13 @@ def test_a_design_is_as_good_as_all_subsets() -> None:
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 12, 16])
 def test_classical_mechanisms_are_private_and_unbiased(n: int, epsilon: float) -> None:
     makers = [
-        baselines.randomized_response, baselines.hadamard, baselines.hadamard_blocks,
-        baselines.hierarchical,
+        classical.randomized_response, classical.hadamard, classical.hadamard_blocks,
+        classical.hierarchical,
     ]  # fmt: skip
     tables = [make(n, epsilon) for make in makers]
     if n in (2, 8, 16):
-        tables.append(baselines.fourier(n, epsilon))
-        tables.append(baselines.weighted_fourier(n, epsilon, gram_of(workload("prefix", n))))
+        tables.append(classical.fourier(n, epsilon))
+        tables.append(classical.weighted_fourier(n, epsilon, gram_of(workload("prefix", n))))
     for table in tables:
         strategy = TableStrategy.of(table, epsilon)  # checks chances and ε
         rows = np.tril(np.ones((n, n)))
@@ -180,7 +180,7 @@ def test_classical_mechanisms_are_private_and_unbiased(n: int, epsilon: float) -
 def test_weighted_fourier_has_its_closed_form() -> None:
     for name in ("prefix", "ranges", "all marginals"):
         gram = gram_of(workload(name, 16))
-        table = baselines.weighted_fourier(16, 1.0, gram)
+        table = classical.weighted_fourier(16, 1.0, gram)
         kappa = ((np.e + 1) / (np.e - 1)) ** 2
         g = Group((2,) * 4).eigenvalues(gram)
         expected = gram.sum() / 16 + kappa * np.sqrt(g[1:]).sum() ** 2

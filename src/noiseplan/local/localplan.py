@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.local.bounds import LowerBound
-from noiseplan.local.reconstruction import Reconstruction
 from noiseplan.local.report import describe
-from noiseplan.local.strategy import Strategy
+from noiseplan.local.search.bounds import LowerBound
+from noiseplan.local.server.reconstruction import Reconstruction
+from noiseplan.local.strategies.base import Strategy
 from noiseplan.local.types import Types
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 
 if TYPE_CHECKING:
-    from noiseplan.local.aggregator import Aggregator
-    from noiseplan.local.randomizer import Randomizer
+    from noiseplan.local.device.randomizer import Randomizer
+    from noiseplan.local.server.aggregator import Aggregator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,7 +122,7 @@ class LocalPlan:
 
     @cached_property
     def _randomizer(self) -> Randomizer:
-        from noiseplan.local.making import make_randomizer
+        from noiseplan.local.device.making import make_randomizer
 
         return make_randomizer(self.types, self.strategy)
 
@@ -133,13 +133,13 @@ class LocalPlan:
 
     def aggregator(self) -> Aggregator:
         """An empty collection of reports."""
-        from noiseplan.local.aggregator import Aggregator
+        from noiseplan.local.server.aggregator import Aggregator
 
         return Aggregator.empty(self)
 
     def simulate(self, counts: Any, *, seed: int | None = None) -> Aggregator:
         """The reports of so many made-up users of each cell, collected: for planning studies."""
-        from noiseplan.local.simulation import simulate
+        from noiseplan.local.server.simulation import simulate
 
         return simulate(self, counts, seed)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import AbstractContextManager, nullcontext
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
-from noiseplan.local.bounds import lower_bound
 from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.portfolio import (
+from noiseplan.local.search.bounds import lower_bound
+from noiseplan.local.search.portfolio import (
     CLASSICAL,
     Found,
     Task,
@@ -24,7 +23,7 @@ from noiseplan.local.portfolio import (
 from noiseplan.local.splitplan import SplitPlan
 from noiseplan.local.types import MOST_CELLS, Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
-from noiseplan.planning.threads import LARGE
+from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.progress import progress
 from noiseplan.queries import Query, Workload
 
@@ -88,9 +87,10 @@ def plan(
     _check(workload, mechanism, objective, effort, seed)
     epsilon = checked_epsilon(epsilon)
     cells = asked_schema(workload).size
-    with one_thread(cells):
+    # Of a split no matrix is large.
+    with one_thread_below(LARGE, cells if cells <= MOST_CELLS else 0):
         if mechanism in ADDITIVE:
-            from noiseplan.local.additive import plan_additive
+            from noiseplan.local.strategies.additive import plan_additive
 
             return plan_additive(workload, epsilon, mechanism, **options)
         if mechanism == "split" or (mechanism == "auto" and cells > MOST_CELLS):
@@ -118,14 +118,6 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
     except TypeError as error:
         raise PlanError(f"mechanism {mechanism!r} takes other options: {error}") from None
     return best_strategy(task) if chosen is None else Found(rounded(chosen))
-
-
-def one_thread(cells: int) -> AbstractContextManager[Any]:
-    """Hold linear algebra to one thread unless one matrix is large."""
-    from threadpoolctl import threadpool_limits
-
-    large = LARGE <= cells <= MOST_CELLS
-    return nullcontext() if large else threadpool_limits(limits=1, user_api="blas")
 
 
 def checked_epsilon(epsilon: object) -> float:
@@ -186,6 +178,6 @@ def compare(workload: Workload | Query, epsilon: float = 1.0) -> dict[str, float
     task = Task(
         types, checked_epsilon(epsilon), types.uniform, True, 1.0, 0, "numpy", lambda steps: None
     )
-    with one_thread(len(types.kind)):
+    with one_thread_below(LARGE, len(types.kind)):
         found = [(label, task.value(strategy)) for label, strategy in named_classical(task)]
     return {label: 100 * value / types.rows for label, value in found}

@@ -39,7 +39,10 @@ def _asks(plan: LocalPlan) -> str:
 
 
 def _privacy(plan: LocalPlan) -> str:
-    return f"ε = {text_up(plan.epsilon_met)} for one report, recomputed from the integer table"
+    delta = getattr(plan.strategy, "delta", 0.0)
+    beside = f", δ = {delta:g}" if delta else ""
+    met = text_up(plan.epsilon_met)
+    return f"ε = {met}{beside} for one report, recomputed from the integer table"
 
 
 def _mechanism(plan: LocalPlan) -> str:

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.local.bounds import row_variance, spread_bound, structured_bound
-from noiseplan.local.tables import Part, SplitReconstruction, query_gram
+from noiseplan.local.search.bounds import row_variance, spread_bound, structured_bound
+from noiseplan.local.server.split import Part, SplitReconstruction, query_gram
 from noiseplan.local.types import weighted_rows
 from noiseplan.matrices.base import Array
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 
 if TYPE_CHECKING:
-    from noiseplan.local.aggregator import Aggregator
-    from noiseplan.local.split_device import SplitRandomizer
+    from noiseplan.local.device.split import SplitRandomizer
+    from noiseplan.local.server.aggregator import Aggregator
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,7 +125,7 @@ class SplitPlan:
 
     @cached_property
     def _randomizer(self) -> SplitRandomizer:
-        from noiseplan.local.split_device import make_split_randomizer
+        from noiseplan.local.device.split import make_split_randomizer
 
         return make_split_randomizer(self)
 
@@ -136,13 +136,13 @@ class SplitPlan:
 
     def aggregator(self) -> Aggregator:
         """An empty collection of reports."""
-        from noiseplan.local.aggregator import Aggregator
+        from noiseplan.local.server.aggregator import Aggregator
 
         return Aggregator.empty(self)
 
     def simulate(self, records: Mapping[str, Any], *, seed: int | None = None) -> Aggregator:
         """The reports of made-up users, given by a column of values for each attribute."""
-        from noiseplan.local.simulation import simulate_records
+        from noiseplan.local.server.simulation import simulate_records
 
         return simulate_records(self, records, seed)
 

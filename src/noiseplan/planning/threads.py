@@ -13,12 +13,19 @@ LARGE = 512
 
 @contextmanager
 def one_thread(design: Design) -> Iterator[None]:
-    """Hold linear algebra to one thread unless some attribute is large.
+    """Hold linear algebra to one thread unless some attribute is large."""
+    with one_thread_below(LARGE, max((design.group_count(r) for r in design.free), default=0)):
+        yield
+
+
+@contextmanager
+def one_thread_below(large: int, values: int) -> Iterator[None]:
+    """Hold linear algebra to one thread if matrices have fewer than `large` rows.
 
     On a busy machine with two cores, threads that wait for each other made a plan of a second take
     twenty.
     """
-    if max((design.group_count(r) for r in design.free), default=0) >= LARGE:
+    if values >= large:
         yield
         return
     from threadpoolctl import threadpool_limits

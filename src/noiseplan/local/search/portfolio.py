@@ -16,16 +16,21 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local import baselines
-from noiseplan.local.descent import descend
-from noiseplan.local.designs import affine_design
-from noiseplan.local.generation import EXHAUSTIVE, Effort, generate
-from noiseplan.local.namespace import to_backend, to_numpy
-from noiseplan.local.orbits import OrbitEffort, plan_orbits
-from noiseplan.local.patterns import drawn, levels, nested
-from noiseplan.local.shifts import ShiftStrategy, groups_of
-from noiseplan.local.strategy import Strategy, TableStrategy
-from noiseplan.local.subsets import SubsetStrategy, histogram_size, rappor, subset_selection
+from noiseplan.local.search.descent import descend
+from noiseplan.local.search.generation import EXHAUSTIVE, Effort, generate
+from noiseplan.local.search.namespace import to_backend, to_numpy
+from noiseplan.local.search.orbits import OrbitEffort, plan_orbits
+from noiseplan.local.search.patterns import drawn, levels, nested
+from noiseplan.local.strategies import classical
+from noiseplan.local.strategies.base import Strategy, TableStrategy
+from noiseplan.local.strategies.designs import affine_design
+from noiseplan.local.strategies.shifts import ShiftStrategy, groups_of
+from noiseplan.local.strategies.subsets import (
+    SubsetStrategy,
+    histogram_size,
+    rappor,
+    subset_selection,
+)
 from noiseplan.local.types import Types
 from noiseplan.matrices.base import Array
 
@@ -104,7 +109,7 @@ def _weighted_fourier(task: Task) -> Strategy:
     types = task.types
     gram = types.gram[np.ix_(types.kind, types.kind)]
     build = _over_cells(
-        lambda n, epsilon: baselines.weighted_fourier(n, epsilon, gram), "weighted fourier"
+        lambda n, epsilon: classical.weighted_fourier(n, epsilon, gram), "weighted fourier"
     )
     return build(task)
 
@@ -126,11 +131,11 @@ def _rappor(task: Task) -> Strategy:
 
 
 CLASSICAL: dict[str, Callable[..., Strategy]] = {
-    "randomized response": _table(baselines.randomized_response, "randomized response"),
-    "hadamard": _table(baselines.hadamard, "hadamard"),
-    "hadamard blocks": _table(baselines.hadamard_blocks, "hadamard blocks"),
-    "hierarchical": _table(baselines.hierarchical, "hierarchical"),
-    "fourier": _over_cells(baselines.fourier, "fourier"),
+    "randomized response": _table(classical.randomized_response, "randomized response"),
+    "hadamard": _table(classical.hadamard, "hadamard"),
+    "hadamard blocks": _table(classical.hadamard_blocks, "hadamard blocks"),
+    "hierarchical": _table(classical.hierarchical, "hierarchical"),
+    "fourier": _over_cells(classical.fourier, "fourier"),
     "weighted fourier": _weighted_fourier,
     "subset selection": _subset_selection,
     "rappor": _rappor,

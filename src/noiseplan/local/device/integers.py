@@ -132,12 +132,18 @@ def high_chance(size: int, types: int, epsilon: float) -> int:
 
 def high_epsilon(high: int, size: int, types: int) -> float:
     """ε of such a chance: the log of (h/k) ÷ ((2⁶² − h)/(n − k)), rounded up."""
-    if size in (0, types):
-        return 0.0
+    if size in (0, types):  # one shape, whatever the type
+        return 0.0 if high == (WHOLE if size else 0) else math.inf
     if not 0 < high < WHOLE:
         return math.inf
     ratio = Fraction(high * (types - size), (WHOLE - high) * size)
     return max(log_up(ratio), log_up(1 / ratio))
+
+
+def shapes_epsilon(high: Table, sizes: Table, types: int) -> float:
+    """ε of a choice among shapes of these sizes, which is public: the largest of theirs."""
+    pairs = set(zip(high.tolist(), sizes.tolist(), strict=True))
+    return max(high_epsilon(h, k, types) for h, k in pairs)
 
 
 def rounded_shares(shares: Array) -> Table:

@@ -16,7 +16,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.local.shifts import Group
+from noiseplan.local.strategies.shifts import Group
 from noiseplan.matrices.base import Array
 
 Oracle = Callable[[int, float], Array]

@@ -10,8 +10,8 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.consistency import Consistent, nearest_counts
-from noiseplan.local.reconstruction import Reconstruction
+from noiseplan.local.server.consistency import Consistent, nearest_counts
+from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.types import reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload

@@ -27,7 +27,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.integers import WHOLE, rounded_table
+from noiseplan.local.device.integers import WHOLE, rounded_table
 from noiseplan.matrices.base import Array
 
 # Eigenvalues of the information matrix below this share of the largest are rounding.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.local.integers import BITS
+from noiseplan.local.device.integers import BITS
 from noiseplan.noise.randomness import Source
 
 Codes = NDArray[np.int64]

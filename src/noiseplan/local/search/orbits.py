@@ -3,7 +3,8 @@
     minimise Σ_χ g_χ/λ_χ ,   λ_χ = Σ_r v_r n |p̂_r(χ)|²/σ_r² ,   Σ v = 1, v ≥ 0 ,
 
 convex in v, with as many numbers as characters instead of matrices. New patterns are found as in
-`noiseplan.local.generation`; every type has the same variance, so worst and average case coincide.
+`noiseplan.local.search.generation`; every type has the same variance, so worst and average case
+coincide.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from math import exp
 
 import numpy as np
 
-from noiseplan.local.baselines import sylvester
-from noiseplan.local.generation import EXHAUSTIVE, ROUNDING
-from noiseplan.local.master import room
-from noiseplan.local.patterns import Bits, all_shapes, climb, drawn, gains_of, levels
-from noiseplan.local.shifts import Group, ShiftStrategy
+from noiseplan.local.search.generation import EXHAUSTIVE, ROUNDING
+from noiseplan.local.search.master import room
+from noiseplan.local.search.patterns import Bits, all_shapes, climb, drawn, gains_of, levels
+from noiseplan.local.strategies.classical import sylvester
+from noiseplan.local.strategies.shifts import Group, ShiftStrategy
 from noiseplan.matrices.base import Array
 
 GAP = 1e-9
@@ -123,7 +124,7 @@ class _Search:
         return kernel[self.group.differences], mixture.value * even, even, self.ratio
 
     def certified(self, mixture: Mixture) -> float:
-        """A lower bound on the mean second moment, as in `noiseplan.local.generation`."""
+        """A lower bound on the mean second moment, as in `noiseplan.local.search.generation`."""
         assert self.every is not None
         gain = float(gains_of(self.every, *self._problem(mixture)).max())
         return mixture.value * (1 - ROUNDING) - max(gain, 0.0)

@@ -1,23 +1,22 @@
-"""The kinds of randomizers: a table of chances, shifted patterns, random subsets."""
+"""Randomizers whose reports are counted: a table of chances, shifted patterns, random subsets."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.drawing import below, chances, subsets
-from noiseplan.local.integers import WHOLE, high_epsilon, table_epsilon
-from noiseplan.local.randomizer import Randomizer, Reports
-from noiseplan.local.wire import Payloads, ReportError, bytes_for, packed, unpacked
+from noiseplan.local.device.drawing import below, chances, subsets
+from noiseplan.local.device.integers import WHOLE, shapes_epsilon, table_epsilon
+from noiseplan.local.device.randomizer import Randomizer, Reports, Stored
+from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise.randomness import Source
-from noiseplan.schema import Schema
 
 # A table with more entries off the two values of their row than this share is stored whole.
 MOST_EXCEPTIONS = 0.05
@@ -34,6 +33,10 @@ class Numbered(Randomizer):
     @property
     def payload_bytes(self) -> int:
         return bytes_for(self.outputs)
+
+    @property
+    def no_reports(self) -> Reports:
+        return np.empty(0, dtype=np.int64)
 
     def pack(self, reports: Reports) -> Payloads:
         return packed(reports, self.payload_bytes)
@@ -56,13 +59,16 @@ class TableRandomizer(Numbered):
     """Thresholds for every type: an integer of 62 random bits is looked up among them."""
 
     kind = "table"
-    schema: Schema
-    cells: IntArray | None
     table: IntArray  # outputs × types, columns of sum 2⁶²
 
     def __post_init__(self) -> None:
-        if (self.table.sum(axis=0) != WHOLE).any() or (self.table <= 0).any():
-            raise ReportError("a table of chances has positive integers with columns of sum 2^62")
+        table = self.table
+        fits = table.dtype == np.int64 and table.ndim == 2 and table.size > 0
+        if not fits or table.min() <= 0 or table.max() > WHOLE:
+            raise ReportError("a table of chances is a matrix of integers from 1 to 2^62")
+        # A sum that ran over 64 bits would be negative on the way.
+        if (self._thresholds < 0).any() or (self._thresholds[:, -1] != WHOLE).any():
+            raise ReportError("the chances of every type add up to 2^62")
 
     @property
     def types(self) -> int:
@@ -113,21 +119,15 @@ class TableRandomizer(Numbered):
         return {"types": self.types}
 
     @classmethod
-    def _rebuilt(
-        cls,
-        schema: Schema,
-        cells: IntArray | None,
-        facts: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-    ) -> TableRandomizer:
+    def _rebuilt(cls, stored: Stored) -> TableRandomizer:
+        arrays = stored.arrays
         if "table" in arrays:
-            return cls(schema, cells, arrays["table"])
+            return cls(stored.schema, stored.cells, arrays["table"])
         low, high = arrays["low"], arrays["high"]
-        shape = len(low), int(facts["types"])
-        bits = np.unpackbits(arrays["bits"], count=shape[0] * shape[1]).reshape(shape)
-        table = np.where(bits == 1, high[:, None], low[:, None])
+        is_high = stored.bits(len(low), int(stored.facts["types"]))
+        table = np.where(is_high, high[:, None], low[:, None])
         table.ravel()[arrays["places"]] = arrays["entries"]
-        return cls(schema, cells, table)
+        return cls(stored.schema, stored.cells, table)
 
 
 @final
@@ -140,17 +140,15 @@ class ShiftRandomizer(Numbered):
     """
 
     kind = "shifts"
-    schema: Schema
-    cells: IntArray | None
     shape: tuple[int, ...]
     patterns: NDArray[np.bool_]
     shares: IntArray  # how often each pattern is used, of sum 2⁶²
     high: IntArray  # the chance of a high place in each pattern
 
     def __post_init__(self) -> None:
-        fits = int(np.prod(self.shape)) == self.patterns.shape[1]
-        if not fits or int(self.shares.sum()) != WHOLE or (self.shares < 0).any():
-            raise ReportError("patterns have one place per type, and shares of sum 2^62")
+        if prod(self.shape) != self.types or len(self.patterns) != len(self.high):
+            raise ReportError("patterns have one place per type, and one chance of a high place")
+        check_shares(self.shares, len(self.patterns))
 
     @property
     def types(self) -> int:
@@ -162,8 +160,7 @@ class ShiftRandomizer(Numbered):
 
     @cached_property
     def epsilon(self) -> float:
-        pairs = set(zip(self.high.tolist(), self._sizes.tolist(), strict=True))
-        return max(high_epsilon(h, k, self.types) for h, k in pairs)
+        return shapes_epsilon(self.high, self._sizes, self.types)
 
     @cached_property
     def _sizes(self) -> IntArray:
@@ -202,17 +199,11 @@ class ShiftRandomizer(Numbered):
         return {"shape": list(self.shape)}
 
     @classmethod
-    def _rebuilt(
-        cls,
-        schema: Schema,
-        cells: IntArray | None,
-        facts: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-    ) -> ShiftRandomizer:
-        shape = tuple(facts["shape"])
-        form = len(arrays["shares"]), int(np.prod(shape))
-        bits = np.unpackbits(arrays["bits"], count=form[0] * form[1]).reshape(form)
-        return cls(schema, cells, shape, bits == 1, arrays["shares"], arrays["high"])
+    def _rebuilt(cls, stored: Stored) -> ShiftRandomizer:
+        shape, shares = tuple(stored.facts["shape"]), stored.arrays["shares"]
+        patterns = stored.bits(len(shares), prod(shape))
+        high = stored.arrays["high"]
+        return cls(stored.schema, stored.cells, shape, patterns, shares, high)
 
 
 @final
@@ -221,16 +212,15 @@ class SubsetRandomizer(Randomizer):
     """A size, then a subset of that size: with chance h/2⁶² one that holds the user's type."""
 
     kind = "subsets"
-    schema: Schema
-    cells: IntArray | None
     count: int
     sizes: IntArray
     shares: IntArray  # how often each size is used, of sum 2⁶²
     high: IntArray  # the chance that a subset of each size holds the type
 
     def __post_init__(self) -> None:
-        if int(self.shares.sum()) != WHOLE or (self.shares < 0).any():
-            raise ReportError("shares of sizes are integers of sum 2^62")
+        if len(self.sizes) != len(self.high) or not _inside(self.sizes, self.count):
+            raise ReportError(f"subsets have 0 to {self.count} types, and one chance each")
+        check_shares(self.shares, len(self.sizes))
 
     @property
     def types(self) -> int:
@@ -242,8 +232,7 @@ class SubsetRandomizer(Randomizer):
 
     @cached_property
     def epsilon(self) -> float:
-        pairs = zip(self.high.tolist(), self.sizes.tolist(), strict=True)
-        return max(high_epsilon(h, k, self.count) for h, k in pairs)
+        return shapes_epsilon(self.high, self.sizes, self.count)
 
     def draw(self, types: IntArray, source: Source) -> Reports:
         count = len(types)
@@ -257,6 +246,10 @@ class SubsetRandomizer(Randomizer):
         np.put_along_axis(held, place, others, axis=1)
         held[np.arange(count), types] = inside
         return held
+
+    @property
+    def no_reports(self) -> Reports:
+        return np.empty((0, self.count), dtype=np.bool_)
 
     def pack(self, reports: Reports) -> Payloads:
         return np.packbits(reports, axis=1)
@@ -286,13 +279,17 @@ class SubsetRandomizer(Randomizer):
         return {"count": self.count}
 
     @classmethod
-    def _rebuilt(
-        cls,
-        schema: Schema,
-        cells: IntArray | None,
-        facts: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-    ) -> SubsetRandomizer:
-        return cls(
-            schema, cells, int(facts["count"]), arrays["sizes"], arrays["shares"], arrays["high"]
-        )
+    def _rebuilt(cls, stored: Stored) -> SubsetRandomizer:
+        integers = (stored.arrays[name] for name in ("sizes", "shares", "high"))
+        return cls(stored.schema, stored.cells, int(stored.facts["count"]), *integers)
+
+
+def check_shares(shares: IntArray, count: int) -> None:
+    """How often each of some public choices is made: integers of sum 2⁶²."""
+    fits = shares.shape == (count,) and shares.dtype == np.int64
+    if not fits or (shares < 0).any() or sum(shares.tolist()) != WHOLE:
+        raise ReportError(f"{count} shares are as many integers of at least 0 and of sum 2^62")
+
+
+def _inside(sizes: IntArray, most: int) -> bool:
+    return bool(len(sizes)) and int(sizes.min()) >= 0 and int(sizes.max()) <= most

@@ -13,15 +13,18 @@ import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
+from math import isfinite, prod
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.wire import TAG_BYTES, Payloads, ReportError, to_packet
+from noiseplan.local.device.wire import TAG_BYTES, Payloads, ReportError, to_packet
 from noiseplan.noise.randomness import Source, SystemSource
 from noiseplan.schema import Schema
 
@@ -31,9 +34,29 @@ _LENGTHS = struct.Struct("<4sBI")
 
 Reports = NDArray[Any]
 
+# Kinds enter by their names when the modules that hold them are loaded.
 _KINDS: dict[str, type[Randomizer]] = {}
+_MODULES = ("counted", "sums", "split")
+# What the arrays of a file may hold: whole numbers, and bits packed into bytes.
+_DTYPES = ("<i8", "|u1")
 
 
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a file says: attributes, the type of each cell, a kind's own facts and arrays."""
+
+    schema: Schema
+    cells: IntArray | None
+    facts: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+
+    def bits(self, rows: int, columns: int) -> NDArray[np.bool_]:
+        """The array "bits", eight to a byte, as a matrix of truth values."""
+        flat = np.unpackbits(self.arrays["bits"], count=rows * columns)
+        return np.asarray(flat.reshape(rows, columns), dtype=np.bool_)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Randomizer(ABC):
     """Chances of reports for each type of user, as integers.
 
@@ -70,6 +93,11 @@ class Randomizer(ABC):
     def payload_bytes(self) -> int:
         """Length of a payload."""
 
+    @property
+    @abstractmethod
+    def no_reports(self) -> Reports:
+        """An array of no reports, of the shape and type that arrays of reports have."""
+
     @abstractmethod
     def draw(self, types: IntArray, source: Source) -> Reports:
         """One report for each type given."""
@@ -100,18 +128,13 @@ class Randomizer(ABC):
 
     @classmethod
     @abstractmethod
-    def _rebuilt(
-        cls,
-        schema: Schema,
-        cells: IntArray | None,
-        facts: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-    ) -> Randomizer: ...
+    def _rebuilt(cls, stored: Stored) -> Self:
+        """The randomizer that `_facts` and `_arrays` were taken from."""
 
     # ------------------------------------------------------------------ from values to reports
 
-    def types_of(self, values: Any) -> IntArray:
-        """The types of many users; values outside the schema are refused.
+    def codes_of(self, values: Any) -> dict[str, IntArray]:
+        """The code of every user's value of each attribute; values outside the schema are refused.
 
         `values` maps each attribute to a column of values; for one attribute the column alone.
         """
@@ -122,15 +145,31 @@ class Randomizer(ABC):
         missing = [name for name in names if name not in columns]
         if missing:
             raise ReportError(f"no values of {missing}; a report needs all of {list(names)}")
+        codes = {name: self._codes(name, columns[name]) for name in names}
+        lengths = {name: len(column) for name, column in codes.items()}
+        if len(set(lengths.values())) > 1:
+            raise ReportError(f"columns have one value per user each, found {lengths}")
+        return codes
+
+    def _codes(self, name: str, column: Any) -> IntArray:
+        attribute = self.schema[name]
+        codes = attribute.encode(column)
+        if (codes < 0).any():
+            raise ReportError(
+                f"{int((codes < 0).sum())} of {codes.size} values of {name!r} are not in its "
+                f"domain ({attribute.describe()}); nothing was reported"
+            )
+        return codes
+
+    def types_of(self, values: Any) -> IntArray:
+        """The types of many users; see `codes_of`."""
+        return self.types_from(self.codes_of(values))
+
+    def types_from(self, codes: Mapping[str, IntArray]) -> IntArray:
+        """Types from codes of the attributes."""
         cell = np.zeros(1, dtype=np.int64)
-        for name in names:
-            codes = self.schema[name].encode(columns[name])
-            if (codes < 0).any():
-                raise ReportError(
-                    f"{int((codes < 0).sum())} of {codes.size} values of {name!r} are not in its "
-                    f"domain ({self.schema[name].describe()}); nothing was reported"
-                )
-            cell = cell * self.schema[name].size + codes
+        for name in self.schema.names:
+            cell = cell * self.schema[name].size + codes[name]
         return cell if self.cells is None else self.cells[cell]
 
     def reports(self, values: Any, *, source: Source | None = None) -> Reports:
@@ -142,11 +181,15 @@ class Randomizer(ABC):
 
         `value` maps attributes to values; for one attribute it may be the value alone.
         """
+        drawn = self.reports(self.columns_of(value), source=source)
+        return self.tag + self.pack(drawn).tobytes()
+
+    def columns_of(self, value: Any) -> dict[str, list[Any]]:
+        """The value of one user as columns of length one."""
         row = value if isinstance(value, Mapping) else {self.schema.names[0]: value}
         if not isinstance(value, Mapping) and len(self.schema.names) > 1:
             raise ReportError(f"a value maps each of {list(self.schema.names)} to its value")
-        drawn = self.reports({name: [one] for name, one in row.items()}, source=source)
-        return self.tag + self.pack(drawn).tobytes()
+        return {name: [one] for name, one in row.items()}
 
     def packet(self, reports: Reports) -> bytes:
         """Many reports in one piece, with the plan's hash."""
@@ -207,9 +250,7 @@ class Randomizer(ABC):
 
 
 def randomizer_from_bytes(data: bytes) -> Randomizer:
-    """A randomizer from its file; refused if a single bit of it changed."""
-    _register_kinds()
-
+    """A randomizer from its file; refused if a single bit of it changed, or if it has no ε."""
     if len(data) < _LENGTHS.size or data[:4] != MAGIC:
         raise ReportError("this is no randomizer's file; make one with plan.randomizer().save(...)")
     _, version, length = _LENGTHS.unpack_from(data)
@@ -222,28 +263,31 @@ def randomizer_from_bytes(data: bytes) -> Randomizer:
         content = b""
     if hashlib.sha256(content).digest() != digest:
         raise ReportError("the randomizer's file is damaged: its hash does not fit; fetch it anew")
+    try:
+        made = _from_content(content)
+    except (KeyError, IndexError, TypeError, ValueError, struct.error) as error:
+        raise ReportError(f"the randomizer's file holds no randomizer: {error}") from None
+    if made.digest != digest:
+        raise ReportError("the randomizer's file was written by another version of this program")
+    if not isfinite(made.epsilon):
+        raise ReportError("the randomizer's file is not private at any ε: nothing is drawn from it")
+    return made
+
+
+def _from_content(content: bytes) -> Randomizer:
     (size,) = struct.unpack_from("<I", content)
     head = json.loads(content[4 : 4 + size])
     arrays, at = {}, 4 + size
     for name, dtype, shape in head["arrays"]:
-        count = int(np.prod(shape))
-        arrays[name] = np.frombuffer(content, dtype, count, at).reshape(shape)
+        if dtype not in _DTYPES:
+            raise ValueError(f"{name} has the type {dtype}, and tables are whole numbers")
+        arrays[name] = np.frombuffer(content, dtype, prod(shape), at).reshape(shape)
         at += arrays[name].nbytes
     cells = arrays.pop("cells", None)
-    made = _KINDS[head["kind"]]._rebuilt(
-        Schema.from_dict(head["schema"]), cells, head["facts"], arrays
-    )
-    if made.digest != digest:
-        raise ReportError("the randomizer's file was written by another version of this program")
-    return made
-
-
-def _register_kinds() -> None:
-    """Kinds enter `_KINDS` when their modules are loaded."""
-    from importlib import import_module
-
-    for module in ("devices", "sums", "split_device"):
-        import_module(f"noiseplan.local.{module}")
+    for module in _MODULES:
+        import_module(f"noiseplan.local.device.{module}")
+    schema = Schema.from_dict(head["schema"])
+    return _KINDS[head["kind"]]._rebuilt(Stored(schema, cells, head["facts"], arrays))
 
 
 def load_randomizer(path: str | Path) -> Randomizer:

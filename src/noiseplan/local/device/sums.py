@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.randomizer import Randomizer, Reports
-from noiseplan.local.wire import Payloads, ReportError, bytes_for, packed, unpacked
+from noiseplan.local.device.randomizer import Randomizer, Reports, Stored
+from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy import zcdp_epsilon
 from noiseplan.privacy.rounding import fraction_up
-from noiseplan.schema import Schema
 
 # Noise beyond so many scales or deviations does not happen (e⁻⁶⁴); a report with it is refused.
 REACH = 64
@@ -31,8 +29,6 @@ class SumRandomizer(Randomizer):
     """Reports are integers, one per row of the strategy; the collector adds them up."""
 
     kind = "sums"
-    schema: Schema
-    cells: IntArray | None
     rows: IntArray
     law: str
     scale: Fraction
@@ -59,6 +55,10 @@ class SumRandomizer(Randomizer):
     @property
     def payload_bytes(self) -> int:
         return self._width * len(self.rows)
+
+    @property
+    def no_reports(self) -> Reports:
+        return np.empty((0, len(self.rows)), dtype=np.int64)
 
     @cached_property
     def epsilon(self) -> float:
@@ -100,20 +100,17 @@ class SumRandomizer(Randomizer):
         }
 
     @classmethod
-    def _rebuilt(
-        cls,
-        schema: Schema,
-        cells: IntArray | None,
-        facts: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-    ) -> SumRandomizer:
-        over, under = map(int, facts["scale"])
-        scale = Fraction(over, under)
-        return cls(schema, cells, arrays["rows"], facts["law"], scale, float(facts["delta"]))
+    def _rebuilt(cls, stored: Stored) -> SumRandomizer:
+        rows, facts = stored.arrays["rows"], stored.facts
+        law, scale, delta = facts["law"], Fraction(*map(int, facts["scale"])), float(facts["delta"])
+        return cls(stored.schema, stored.cells, rows, law, scale, delta)
 
 
 def largest_distance(rows: IntArray, norm: int) -> int:
-    """max over types u, v of ‖A_u − A_v‖₁, or of ‖A_u − A_v‖₂² for norm 2."""
+    """max over types u, v of ‖A_u − A_v‖₁, or of ‖A_u − A_v‖₂² for norm 2; exact."""
+    reach = 2 * max(int(rows.max()), -int(rows.min()), 1)
+    if len(rows) * reach**norm >= 2**63:
+        rows = rows.astype(object)  # Python's integers, which have no largest one
     largest = 0
     for column in rows.T:
         apart = np.abs(rows - column[:, None])

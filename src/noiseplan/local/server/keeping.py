@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import NoiseplanError, StorageError
-from noiseplan.local.additive import AdditiveStrategy
-from noiseplan.local.aggregator import Aggregator
-from noiseplan.local.devices import ShiftRandomizer, SubsetRandomizer, TableRandomizer
-from noiseplan.local.integers import WHOLE
-from noiseplan.local.randomizer import Randomizer, randomizer_from_bytes
-from noiseplan.local.reconstruction import Reconstruction
-from noiseplan.local.shifts import Group, ShiftStrategy
-from noiseplan.local.split_device import SplitRandomizer
-from noiseplan.local.strategy import Strategy, TableStrategy
-from noiseplan.local.subsets import SubsetStrategy
-from noiseplan.local.sums import SumRandomizer
-from noiseplan.local.tables import Part, SplitReconstruction
+from noiseplan.local.device.integers import WHOLE
+from noiseplan.local.device.making import strategy_behind
+from noiseplan.local.device.randomizer import Randomizer, randomizer_from_bytes
+from noiseplan.local.device.split import SplitRandomizer
+from noiseplan.local.server.aggregator import Aggregator
+from noiseplan.local.server.reconstruction import Reconstruction
+from noiseplan.local.server.split import Part, SplitReconstruction
+from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.local.types import Types
 from noiseplan.matrices.base import Array
 from noiseplan.storage.files import Arrays, canonical, read_arrays, to_disk, write_arrays
@@ -99,19 +95,3 @@ def _table(
     kind = np.arange(device.types) if device.cells is None else device.cells
     types = Types(device.schema, kind, gram, float(about["rows"]))
     return Reconstruction(types, strategy_behind(device, float(about["epsilon"]), prior))
-
-
-def strategy_behind(randomizer: Randomizer, epsilon: float, prior: Array | None) -> Strategy:
-    """The chances a randomizer's integers stand for."""
-    if isinstance(randomizer, TableRandomizer):
-        return TableStrategy.of(randomizer.table / WHOLE, epsilon, prior)
-    if isinstance(randomizer, ShiftRandomizer):
-        group, shares = Group(randomizer.shape), randomizer.shares / WHOLE
-        return ShiftStrategy(group, randomizer.patterns, shares, epsilon)
-    if isinstance(randomizer, SubsetRandomizer):
-        sizes = tuple(randomizer.sizes.tolist())
-        return SubsetStrategy(randomizer.count, epsilon, sizes, randomizer.shares / WHOLE)
-    if isinstance(randomizer, SumRandomizer):
-        law = randomizer.law, epsilon, randomizer.delta, "sums"
-        return AdditiveStrategy(randomizer.rows, randomizer.scale, *law)
-    raise StorageError(f"no strategy is known behind {type(randomizer).__name__}")

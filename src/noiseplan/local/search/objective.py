@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noiseplan.local.namespace import Tensor, namespace
+from noiseplan.local.search.namespace import Tensor, namespace
 
 # Entries this close to a bound, relatively, are at the bound.
 AT_BOUND = 1e-12

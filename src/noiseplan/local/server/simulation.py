@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.local.aggregator import Aggregator
-from noiseplan.local.strategy import TableStrategy
+from noiseplan.local.server.aggregator import Aggregator
+from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.noise.randomness import SeededSource, SystemSource
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from math import exp, isfinite
 
 import numpy as np
 
-from noiseplan.local.namespace import Tensor, namespace
-from noiseplan.local.objective import Slope, lower_slope, slope
-from noiseplan.local.projection import feasible, project
+from noiseplan.local.search.namespace import Tensor, namespace
+from noiseplan.local.search.objective import Slope, lower_slope, slope
+from noiseplan.local.search.projection import feasible, project
 
 TRIAL_STEPS = 25
 TRIALS = 3

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import UnanswerableError
-from noiseplan.local.strategy import EIGENVALUE_FLOOR, OUTSIDE, Strategy
+from noiseplan.local.strategies.base import EIGENVALUE_FLOOR, OUTSIDE, Strategy
 from noiseplan.matrices.base import Array
 
 Spectrum = NDArray[np.complex128]

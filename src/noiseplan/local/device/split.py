@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.devices import Numbered
-from noiseplan.local.drawing import chances
-from noiseplan.local.integers import WHOLE, rounded_shares
-from noiseplan.local.randomizer import Reports, randomizer_from_bytes
-from noiseplan.local.wire import ReportError
+from noiseplan.local.device.counted import Numbered, check_shares
+from noiseplan.local.device.drawing import chances
+from noiseplan.local.device.integers import rounded_shares
+from noiseplan.local.device.randomizer import Reports, Stored, randomizer_from_bytes
+from noiseplan.local.device.wire import ReportError
 from noiseplan.noise.randomness import Source, SystemSource
-from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
     from noiseplan.local.splitplan import SplitPlan
@@ -29,14 +28,11 @@ class SplitRandomizer(Numbered):
     """One of several randomizers, drawn with public chances; reports are numbered through."""
 
     kind = "split"
-    schema: Schema
-    cells: IntArray | None
     tables: tuple[Numbered, ...]
     shares: IntArray  # of sum 2⁶²
 
     def __post_init__(self) -> None:
-        if int(self.shares.sum()) != WHOLE or len(self.shares) != len(self.tables):
-            raise ReportError("a split has one share per table, of sum 2^62")
+        check_shares(self.shares, len(self.tables))
 
     @property
     def types(self) -> int:
@@ -61,21 +57,7 @@ class SplitRandomizer(Numbered):
         return self._draw(columns, source)
 
     def reports(self, values: Any, *, source: Source | None = None) -> Reports:
-        if not isinstance(values, Mapping):
-            raise ReportError(f"values map each of {list(self.schema.names)} to a column of values")
-        codes = {name: self._codes(name, values) for name in self.schema.names}
-        return self._draw(codes, source or SystemSource())
-
-    def _codes(self, name: str, values: Mapping[str, Any]) -> IntArray:
-        if name not in values:
-            raise ReportError(f"no values of {name!r}; a report needs {list(self.schema.names)}")
-        codes = self.schema[name].encode(values[name])
-        if (codes < 0).any():
-            raise ReportError(
-                f"{int((codes < 0).sum())} of {codes.size} values of {name!r} are not in its "
-                f"domain ({self.schema[name].describe()}); nothing was reported"
-            )
-        return codes
+        return self._draw(self.codes_of(values), source or SystemSource())
 
     def _draw(self, codes: Mapping[str, IntArray], source: Source) -> Reports:
         count = len(next(iter(codes.values())))
@@ -83,11 +65,8 @@ class SplitRandomizer(Numbered):
         reports = np.empty(count, dtype=np.int64)
         for j, table in enumerate(self.tables):
             mine = np.flatnonzero(which == j)
-            cell = np.zeros(len(mine), dtype=np.int64)
-            for name in table.schema.names:
-                cell = cell * table.schema[name].size + codes[name][mine]
-            kinds = cell if table.cells is None else table.cells[cell]
-            reports[mine] = table.draw(kinds, source) + self._starts[j]
+            types = table.types_from({name: codes[name][mine] for name in table.schema.names})
+            reports[mine] = table.draw(types, source) + self._starts[j]
         return reports
 
     def tally(self, reports: Reports) -> IntArray:
@@ -104,25 +83,19 @@ class SplitRandomizer(Numbered):
         return {"tables": len(self.tables)}
 
     @classmethod
-    def _rebuilt(
-        cls,
-        schema: Schema,
-        cells: IntArray | None,
-        facts: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-    ) -> SplitRandomizer:
+    def _rebuilt(cls, stored: Stored) -> SplitRandomizer:
         tables = []
-        for j in range(int(facts["tables"])):
-            table = randomizer_from_bytes(arrays[f"table_{j}"].tobytes())
+        for j in range(int(stored.facts["tables"])):
+            table = randomizer_from_bytes(stored.arrays[f"table_{j}"].tobytes())
             if not isinstance(table, Numbered):
                 raise ReportError(f"table {j} of a split has reports without numbers")
             tables.append(table)
-        return cls(schema, cells, tuple(tables), arrays["shares"])
+        return cls(stored.schema, stored.cells, tuple(tables), stored.arrays["shares"])
 
 
 def make_split_randomizer(plan: SplitPlan) -> SplitRandomizer:
     """The randomizers of all tables, with their shares as integers."""
-    from noiseplan.local.making import make_randomizer
+    from noiseplan.local.device.making import make_randomizer
 
     tables = []
     for part in plan.parts:

@@ -7,13 +7,16 @@ reports are only k·ε-private. Whoever always answers with the report drawn fir
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from noiseplan.local.randomizer import Randomizer
-from noiseplan.local.wire import ReportError
+from noiseplan.local.device.randomizer import Randomizer
+from noiseplan.local.device.wire import ReportError
 from noiseplan.noise.randomness import Source
+from noiseplan.privacy.rounding import fraction_up
 
 
 class Memory:
@@ -31,7 +34,8 @@ class Memory:
     What it protects: as long as a user's value stays the same, any number of reports is
     ε-differentially private together, because they are all one report.
 
-    What it costs: a user who had j different values has spent j·ε (`spent`). And a report that
+    What it costs: a user who had j different values has spent j·ε (`spent`), and with Gaussian
+    noise j·δ. And a report that
     changes shows that the value changed, whatever ε is: memorised reports do not hide *that*
     something changed, nor when. Where that matters, ask once, or let every round have a budget of
     its own.
@@ -52,38 +56,51 @@ class Memory:
 
     def report(self, value: Any, *, source: Source | None = None) -> bytes:
         """The report of this value: drawn the first time, the same ever after."""
-        row = value if isinstance(value, Mapping) else {self._randomizer.schema.names[0]: value}
-        columns = {name: [one] for name, one in row.items()}
-        (kind,) = self._randomizer.types_of(columns).tolist()
-        if kind not in self._reports:
+        key = self._key(value)
+        if key not in self._reports:
             drawn = self._randomizer.report(value, source=source)
-            self._reports[kind] = drawn
-            self._write()  # before it is sent: a crash must not lead to a second draw
-        return self._reports[kind]
+            # On the disk before it is sent: neither a crash nor a full disk may lead to a second
+            # draw of a report that someone has seen.
+            self._write(self._reports | {key: drawn})
+            self._reports[key] = drawn
+        return self._reports[key]
+
+    def _key(self, value: Any) -> int:
+        """The number of the user's type, or of the cell in a domain of any size."""
+        codes = self._randomizer.codes_of(self._randomizer.columns_of(value))
+        cell = 0
+        for name, (code,) in codes.items():
+            cell = cell * self._randomizer.schema[name].size + int(code)
+        cells = self._randomizer.cells
+        return cell if cells is None else int(cells[cell])
 
     @property
     def spent(self) -> float:
-        """ε of everything reported so far: one for each different value."""
-        return len(self._reports) * self._randomizer.epsilon
+        """ε of everything reported so far, rounded up: one for each different value."""
+        return fraction_up(len(self._reports) * Fraction(self._randomizer.epsilon))
 
     def _read(self, path: Path) -> dict[int, bytes]:
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
-            plan, reports = saved["plan"], saved["reports"]
-        except (ValueError, KeyError, TypeError) as error:
+            plan = str(saved["plan"])
+            reports = {int(key): bytes.fromhex(text) for key, text in saved["reports"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ReportError(f"{path.name} holds no remembered reports: {error}") from None
         if plan != self._randomizer.hash:
             raise ReportError(
                 f"{path.name} remembers reports of another plan ({plan[:12]}); keep one file per "
                 f"plan, and count what was spent under each"
             )
-        return {int(kind): bytes.fromhex(report) for kind, report in reports.items()}
+        return reports
 
-    def _write(self) -> None:
+    def _write(self, reports: Mapping[int, bytes]) -> None:
+        """Beside the old file, then in its place: a crash leaves one of the two whole."""
         if self._path is None:
             return
-        reports = {str(kind): report.hex() for kind, report in self._reports.items()}
-        text = json.dumps({"plan": self._randomizer.hash, "reports": reports})
+        texts = {str(key): report.hex() for key, report in reports.items()}
         beside = self._path.with_name(self._path.name + ".new")
-        beside.write_text(text, encoding="utf-8")
+        with beside.open("w", encoding="utf-8") as file:
+            json.dump({"plan": self._randomizer.hash, "reports": texts}, file)
+            file.flush()
+            os.fsync(file.fileno())
         beside.replace(self._path)

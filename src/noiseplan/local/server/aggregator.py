@@ -13,18 +13,18 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, QueryError
-from noiseplan.local.wire import TAG_BYTES, Packet, packets_of
+from noiseplan.local.device.wire import TAG_BYTES, Packet, packets_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
 
 if TYPE_CHECKING:
-    from noiseplan.local.consistency import Consistent
+    from noiseplan.local.device.randomizer import Randomizer, Reports
     from noiseplan.local.localplan import LocalPlan
-    from noiseplan.local.randomizer import Randomizer, Reports
-    from noiseplan.local.reconstruction import Reconstruction
+    from noiseplan.local.server.consistency import Consistent
+    from noiseplan.local.server.reconstruction import Reconstruction
+    from noiseplan.local.server.split import SplitReconstruction
     from noiseplan.local.splitplan import SplitPlan
-    from noiseplan.local.tables import SplitReconstruction
 
 FOREIGN, MALFORMED = "foreign", "malformed"
 ERRORS = ("estimated", "worst")
@@ -68,6 +68,14 @@ class Aggregator:
         good."""
         if not isinstance(reports, np.ndarray):
             return sum(self.add(report) for report in reports)
+        like = self.randomizer.no_reports
+        if not np.can_cast(reports.dtype, like.dtype, "safe") or reports.ndim != like.ndim:
+            raise DataError(
+                f"reports are an array as randomizer.reports(values) returns it, {like.dtype} of "
+                f"{like.ndim} dimensions; found {reports.dtype} of {reports.ndim}"
+            )
+        if reports.shape[1:] != like.shape[1:]:
+            raise DataError(f"a report has {like.shape[1]} entries, found {reports.shape[1]}")
         good = 0
         for start in range(0, len(reports), PIECE):
             piece = reports[start : start + PIECE]
@@ -182,7 +190,7 @@ class Aggregator:
 
     def save(self, path: str | Path) -> Path:
         """Write everything answers need, in one step: a crash leaves the old file whole."""
-        from noiseplan.local.keeping import save_aggregator
+        from noiseplan.local.server.keeping import save_aggregator
 
         return save_aggregator(self, Path(path))
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.shifts import Group
+from noiseplan.local.strategies.shifts import Group
 
 Bits = NDArray[np.bool_]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.local.namespace import Tensor, namespace
+from noiseplan.local.search.namespace import Tensor, namespace
 
 MOST_PASSES = 100
 # Numbers in a block of columns that stays in a processor's cache while it is passed over.

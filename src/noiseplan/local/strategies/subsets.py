@@ -8,7 +8,7 @@ has one size; RAPPOR, which flips the bits of a one-hot vector, is the mixture w
 
 Everything follows from E(a, b, c), the mean over k-subsets of products of powers of the row's
 entries at distinct places. For the histogram subset selection with the best size is the exact
-optimum: it meets the lower bound of `noiseplan.local.bounds`.
+optimum: it meets the lower bound of `noiseplan.local.search.bounds`.
 
 References
 ----------
@@ -28,7 +28,7 @@ from typing import final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.strategy import Strategy
+from noiseplan.local.strategies.base import Strategy
 from noiseplan.matrices.base import Array
 
 # Sizes with a smaller chance than this are left out of RAPPOR's mixture.

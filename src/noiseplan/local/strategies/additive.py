@@ -27,10 +27,10 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.explicit.pidentity import best_p_identity
-from noiseplan.local.bounds import LowerBound, lower_bound
+from noiseplan.local.device.sums import largest_distance
 from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.strategy import Strategy
-from noiseplan.local.sums import largest_distance
+from noiseplan.local.search.bounds import LowerBound, lower_bound
+from noiseplan.local.strategies.base import Strategy
 from noiseplan.local.types import types_of
 from noiseplan.matrices.base import Array
 from noiseplan.privacy import ApproxDP

@@ -1,19 +1,20 @@
-"""From a strategy to the integers a device draws from."""
+"""From a strategy to the integers a device draws from, and back."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.local.additive import AdditiveStrategy
-from noiseplan.local.devices import ShiftRandomizer, SubsetRandomizer, TableRandomizer
-from noiseplan.local.integers import high_chance, rounded_shares
-from noiseplan.local.randomizer import Randomizer
-from noiseplan.local.shifts import ShiftStrategy
-from noiseplan.local.strategy import Strategy, TableStrategy
-from noiseplan.local.subsets import SubsetStrategy
-from noiseplan.local.sums import SumRandomizer
+from noiseplan.local.device.counted import ShiftRandomizer, SubsetRandomizer, TableRandomizer
+from noiseplan.local.device.integers import WHOLE, high_chance, rounded_shares
+from noiseplan.local.device.randomizer import Randomizer
+from noiseplan.local.device.sums import SumRandomizer
+from noiseplan.local.strategies.additive import AdditiveStrategy
+from noiseplan.local.strategies.base import Strategy, TableStrategy
+from noiseplan.local.strategies.shifts import Group, ShiftStrategy
+from noiseplan.local.strategies.subsets import SubsetStrategy
 from noiseplan.local.types import Types
+from noiseplan.matrices.base import Array
 
 
 def make_randomizer(types: Types, strategy: Strategy) -> Randomizer:
@@ -51,3 +52,19 @@ def _made(types: Types, strategy: Strategy) -> Randomizer:
             types.schema, cells, strategy.rows, strategy.law, strategy.scale, strategy.delta
         )
     raise PlanError(f"no randomizer is known for {type(strategy).__name__}")
+
+
+def strategy_behind(randomizer: Randomizer, epsilon: float, prior: Array | None) -> Strategy:
+    """The chances a randomizer's integers stand for."""
+    if isinstance(randomizer, TableRandomizer):
+        return TableStrategy.of(randomizer.table / WHOLE, epsilon, prior)
+    if isinstance(randomizer, ShiftRandomizer):
+        group, shares = Group(randomizer.shape), randomizer.shares / WHOLE
+        return ShiftStrategy(group, randomizer.patterns, shares, epsilon)
+    if isinstance(randomizer, SubsetRandomizer):
+        sizes = tuple(randomizer.sizes.tolist())
+        return SubsetStrategy(randomizer.count, epsilon, sizes, randomizer.shares / WHOLE)
+    if isinstance(randomizer, SumRandomizer):
+        law = randomizer.law, epsilon, randomizer.delta, "sums"
+        return AdditiveStrategy(randomizer.rows, randomizer.scale, *law)
+    raise PlanError(f"no strategy is known behind {type(randomizer).__name__}")

@@ -1,0 +1,1 @@
+"""The search for the best strategy: descents, column generation, shifted patterns, bounds."""

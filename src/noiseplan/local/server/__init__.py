@@ -1,0 +1,1 @@
+"""What collects: reports counted and kept, answers with their errors, simulation."""

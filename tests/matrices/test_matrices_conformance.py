@@ -16,6 +16,7 @@ from noiseplan.matrices import (
     HaarMatrix,
     IdentityMatrix,
     Matrix,
+    PermutedMatrix,
     PrefixMatrix,
     RangesMatrix,
     StackMatrix,
@@ -97,6 +98,10 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
             StackMatrix((inner, inner)),
             np.vstack([np.ones((1, n)), brute_identity(n)] * 2),
         )
+        order = np.random.default_rng(n).permutation(n)
+        moved = np.empty_like(brute_ranges(n))
+        moved[:, order] = brute_ranges(n)
+        yield f"permuted-{n}", PermutedMatrix(RangesMatrix(n), tuple(order.tolist())), moved
         yield f"haar-{n}", HaarMatrix(n), brute_haar(n)
         yield f"tree-{n}", TreeMatrix(n), brute_tree(n, 2)
         yield f"tree-of-three-{n}", TreeMatrix(n, 3), brute_tree(n, 3)

@@ -10,6 +10,7 @@ from noiseplan.matrices.basic import (
 )
 from noiseplan.matrices.centring import CentringMatrix, UncentringMatrix
 from noiseplan.matrices.kronecker import kronecker_apply, kronecker_dense
+from noiseplan.matrices.permuted import PermutedMatrix
 from noiseplan.matrices.stack import StackMatrix
 from noiseplan.matrices.transforms import HaarMatrix, Transform, TreeMatrix
 
@@ -19,6 +20,7 @@ __all__ = [
     "HaarMatrix",
     "IdentityMatrix",
     "Matrix",
+    "PermutedMatrix",
     "PrefixMatrix",
     "RangesMatrix",
     "StackMatrix",

@@ -19,6 +19,7 @@ from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Identity, Prefix, Ranges, Total, Workload
+from noiseplan.queries.permuted import Permuted
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:
     """Equal keys mean equal matrices."""
     kind = workload.columns.distinct[factor]
     size = workload.schema.shape[attribute]
-    if isinstance(kind, Identity | Prefix | Ranges | Total | Custom):
+    if isinstance(kind, Identity | Prefix | Ranges | Total | Custom | Permuted):
         return factor, size
     # Others may look at labels (as Levels does), so their numbers decide.
     return factor, workload.matrix(attribute, factor).dense().tobytes()

@@ -23,6 +23,7 @@ from noiseplan.queries.columns import (
     without_totals,
 )
 from noiseplan.queries.factors import Factor, Identity, Total
+from noiseplan.queries.making import WorkloadMakers
 from noiseplan.queries.names import positions_of_made_name
 from noiseplan.queries.query import Query, check_factor, checked_weight
 from noiseplan.schema import Schema
@@ -33,7 +34,7 @@ _WEIGHTINGS = {"rows": 0.0, "tables": 1.0, "sqrt": 0.5}
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Workload:
+class Workload(WorkloadMakers):
     """Everything to be answered together. Workloads add up; equal queries merge, weights add.
 
     Examples

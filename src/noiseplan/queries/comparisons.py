@@ -1,0 +1,240 @@
+"""Which values of an attribute a comparison is true of.
+
+Values are compared as they were declared: categories are equal or not, ordinal values follow the
+order of their declaration, and a bin is true or false as a whole, or the comparison is refused.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from difflib import get_close_matches
+from itertools import pairwise
+from math import inf
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.queries.parsing import Comparison, Literal, Value, error_at, written_name
+from noiseplan.schema import Attribute, Binned
+from noiseplan.schema.labels import Label, number_text
+
+Mask = NDArray[np.bool_]
+
+_ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def values_where(comparison: Comparison, attribute: Attribute, text: str) -> Mask:
+    """True for each value of the attribute of which the comparison holds.
+
+    `text` is the predicate it stands in, for messages.
+
+    Examples
+    --------
+    >>> from noiseplan.queries.parsing import parse
+    >>> income = Binned([0, 10_000, 20_000, 50_000])
+    >>> values_where(parse("income >= 10000"), income, "income >= 10000").tolist()
+    [False, True, True]
+    """
+    try:
+        if comparison.sign in _ORDERS:
+            return _ordered(comparison, attribute)
+        chosen = np.zeros(attribute.size, dtype=bool)
+        for literal in comparison.values:
+            chosen[_code(comparison.name, attribute, literal)] = True
+        return ~chosen if comparison.sign == "!=" else chosen
+    except _At as found:
+        raise error_at(text, found.at, found.message) from None
+
+
+class _At(Exception):
+    """A message about a place in the predicate."""
+
+    def __init__(self, at: int, message: str) -> None:
+        super().__init__(message)
+        self.at, self.message = at, message
+
+
+# ---------------------------------------------------------------------- equality
+
+
+def _code(name: str, attribute: Attribute, literal: Literal) -> int:
+    """The code of the value that was written."""
+    same = [i for i, label in enumerate(attribute.labels) if _is(label, literal.value)]
+    if same:
+        return same[0]
+    if isinstance(attribute, Binned) and not isinstance(literal.value, str):
+        raise _At(
+            literal.at,
+            f"the bins of {name!r} cannot tell single numbers; name a bin, {written_name(name)} = "
+            f"'{attribute.labels[0]}', or ask for a range between edges",
+        )
+    raise _At(literal.at, _unknown(name, attribute, literal.value))
+
+
+def _is(label: Label, value: Value) -> bool:
+    """Whether a declared value is the one written: numbers by size, dates as ISO text."""
+    if isinstance(value, str):
+        return _as_time(value, label) == label if isinstance(label, date) else label == value
+    return isinstance(label, bool) == isinstance(value, bool) and label == value
+
+
+def _as_time(text: str, label: date) -> date | None:
+    """A date or a time, as `label` is, from ISO text."""
+    try:
+        return (datetime if isinstance(label, datetime) else date).fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _unknown(name: str, attribute: Attribute, value: Value) -> str:
+    labels = attribute.labels
+    written = [_written(label) for label in labels]
+    twin = next(
+        (w for w, label in zip(written, labels, strict=True) if str(label) == str(value)), ""
+    )
+    if not twin:
+        near = get_close_matches(str(value), [str(label) for label in labels], n=1)
+        twin = next((w for w, x in zip(written, labels, strict=True) if [str(x)] == near), "")
+    meant = f"; did you mean {twin}?" if twin else ""
+    return f"{_written(value)} is no value of {name!r}, which is {attribute.describe()}{meant}"
+
+
+def _written(value: Value | Label) -> str:
+    """A value as a predicate has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return number_text(float(value)) if isinstance(value, float) else str(value)
+    text = value if isinstance(value, str) else value.isoformat()
+    return "'" + text.replace("'", "''") + "'"
+
+
+# ---------------------------------------------------------------------- order
+
+
+def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
+    (literal,), name = comparison.values, comparison.name
+    if not attribute.ordered:
+        some = [_written(label) for label in attribute.labels[:2]]
+        raise _At(
+            comparison.at,
+            f"{name!r} has no order ({attribute.describe()}), so {comparison.sign} makes no sense; "
+            f"write {written_name(name)} in ({', '.join(some)}), or declare it as Ordinal([...])",
+        )
+    if isinstance(attribute, Binned):
+        return _bins_where(comparison.sign, literal, name, attribute)
+    order = _ORDERS[comparison.sign]
+    end = _among(attribute.labels, literal.value)
+    if end is not None:  # any number or date has its place among them, declared or not
+        return np.array([order(label, end) for label in attribute.labels])
+    code = _code(name, attribute, literal)
+    return np.array([order(i, code) for i in range(attribute.size)])
+
+
+def _among(labels: Sequence[Label], value: Value) -> Value | date | None:
+    """The value as a number or a date, if the labels are such and were declared in their order."""
+    end: Value | date | None = value
+    if isinstance(value, str):
+        end = _as_time(value, labels[0]) if isinstance(labels[0], date) else None
+    elif not all(_is_number(label) for label in (*labels, value)):
+        return None
+    if end is None:
+        return None
+    try:
+        places: list[Any] = [*labels, end]
+        rising = all(a < b for a, b in pairwise(places[:-1]))
+        sorted(places[-2:])  # can they be compared at all?
+        return end if rising else None
+    except TypeError:  # values of several kinds, or times with and without a zone
+        return None
+
+
+def _is_number(label: Label) -> bool:
+    return isinstance(label, int | float) and not isinstance(label, bool)
+
+
+# ---------------------------------------------------------------------- bins
+
+
+def _bins_where(sign: str, literal: Literal, name: str, attribute: Binned) -> Mask:
+    """A bin is in or out as a whole; a comparison that would cut through one is refused."""
+    end = literal.value
+    if isinstance(end, str | bool):
+        raise _At(literal.at, f"{name!r} is {attribute.describe()}: compare it with a number")
+    all_of, none_of = zip(
+        *(_decided(sign, end, low, high, closed) for low, high, closed in _bins(attribute)),
+        strict=True,
+    )
+    cut = [i for i, (a, b) in enumerate(zip(all_of, none_of, strict=True)) if not (a or b)]
+    if cut:
+        raise _At(literal.at, _cut(sign, end, name, attribute, cut[0]))
+    return np.array(all_of)
+
+
+def _bins(attribute: Binned) -> list[tuple[float, float, bool]]:
+    """Least and largest number of each bin, and whether the largest belongs to it."""
+    edges = list(attribute.edges)
+    if attribute.clip:  # the end bins take whatever lies beyond
+        edges[0], edges[-1] = -inf, inf
+    last = len(edges) - 2
+    return [(low, high, i == last) for i, (low, high) in enumerate(pairwise(edges))]
+
+
+def _decided(sign: str, end: float, low: float, high: float, closed: bool) -> tuple[bool, bool]:
+    """Whether `number sign end` holds of all numbers of a bin, and whether of none."""
+    below = high < end or (high == end and not closed)  # all numbers < end
+    if sign == "<":
+        return below, low >= end
+    if sign == ">=":
+        return low >= end, below
+    up_to = high <= end  # all numbers ≤ end
+    return (up_to, low > end) if sign == "<=" else (low > end, up_to)
+
+
+def _cut(sign: str, end: float, name: str, attribute: Binned, bin_: int) -> str:
+    """What would do instead: the other sign at this edge, or the edges next to it."""
+    name = written_name(name)
+    cuts = f"{name} {sign} {_number(end)} cuts through the bin {attribute.labels[bin_]}"
+    if end in attribute.edges[1:-1]:
+        other = {"<=": "<", ">": ">="}[sign]
+        return f"{cuts}, which begins with {_number(end)}: write {name} {other} {_number(end)}"
+    kept = "<" if sign in ("<", "<=") else ">="
+    inner = [edge for edge in attribute.edges[bin_ : bin_ + 2] if edge in attribute.edges[1:-1]]
+    near = " or ".join(f"{name} {kept} {_number(edge)}" for edge in inner)
+    instead = f"write {near}, or declare" if near else "declare"
+    return f"{cuts}: {instead} {_number(end)} as an edge"
+
+
+def _number(value: float) -> str:
+    return number_text(float(value))
+
+
+def mask_label(attribute: Attribute, mask: Mask) -> str:
+    """Some values in words: "0 … 17 + 65 … 99", the same whatever predicate chose them.
+
+    Examples
+    --------
+    >>> from noiseplan.schema import Categorical
+    >>> mask_label(Categorical(["north", "south", "east"]), np.array([True, False, True]))
+    'north + east'
+    """
+    codes = np.flatnonzero(mask)
+    if attribute.ordered:
+        runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
+        parts = [str(attribute.span_label(int(run[0]), int(run[-1]))) for run in runs]
+    else:
+        parts = [str(attribute.labels[code]) for code in codes]
+    if len(parts) > _SHOWN:
+        return " + ".join(parts[: _SHOWN - 1]) + f" + {len(parts) - _SHOWN + 1} more"
+    return " + ".join(parts)
+
+
+_SHOWN: Final = 6

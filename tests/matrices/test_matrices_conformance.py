@@ -264,7 +264,7 @@ def test_transforms_solve_least_squares(matrix: Matrix, dense: NDArray[np.float6
     np.testing.assert_allclose(matrix.profile, np.linalg.inv(dense.T @ dense), atol=1e-12)
     assert matrix.touched == np.abs(dense).sum(axis=0).max() == (dense**2).sum(axis=0).max()
     whole = np.arange(dense.shape[1])
-    assert matrix.matmul(whole).dtype == whole.dtype  # integers stay integers
+    assert matrix.sums(whole).dtype == whole.dtype  # integers stay integers
 
 
 def test_a_profile_too_large_is_refused() -> None:

@@ -40,6 +40,10 @@ class Transform(Matrix):
         """How many numbers one record can change, by one each: S₁ and S₂² of the matrix."""
 
     @abstractmethod
+    def sums(self, x: NDArray[Number]) -> NDArray[Number]:
+        """Ax; integers stay integers. No partial sum is larger than the sum of all |x|."""
+
+    @abstractmethod
     def recover(self, y: Array) -> Array:
         """A⁺y, the least-squares solution, for y of shape (rows, …)."""
 
@@ -56,6 +60,9 @@ class Transform(Matrix):
                 f"down; attributes of at most {PROFILE_VALUES:,} values have them"
             )
         return self._profile()
+
+    def matmul(self, x: Array) -> Array:
+        return self.sums(x)
 
     def gram(self) -> Array:
         dense = self.dense()
@@ -124,10 +131,10 @@ class HaarMatrix(Transform):
             start, stop = _interleaved(start, middle), _interleaved(middle, stop)
         return levels
 
-    def matmul(self, x: Array) -> Array:
+    def sums(self, x: NDArray[Number]) -> NDArray[Number]:
         sums = np.concatenate([np.zeros_like(x[:1]), np.cumsum(x, axis=0)])
-        # No difference is larger than the sum of all |x|: integers stay exact where sums are.
-        differences = [
+        # Halves are taken first, so that no number on the way is larger than the sum of all |x|.
+        differences: list[NDArray[Number]] = [
             (sums[at.middle] - sums[at.start]) - (sums[at.stop] - sums[at.middle])
             for at in self._levels
         ]
@@ -219,9 +226,9 @@ class TreeMatrix(Transform):
     def touched(self) -> int:
         return len(self._widths)
 
-    def matmul(self, x: Array) -> Array:
+    def sums(self, x: NDArray[Number]) -> NDArray[Number]:
         sums = np.concatenate([np.zeros_like(x[:1]), np.cumsum(x, axis=0)])
-        levels = []
+        levels: list[NDArray[Number]] = []
         for width in self._widths[:-1]:
             start = np.arange(0, self.size, width)
             levels.append(sums[np.minimum(start + width, self.size)] - sums[start])

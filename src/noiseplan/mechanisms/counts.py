@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError
-from noiseplan.matrices import CentringMatrix, IdentityMatrix, Matrix, kronecker_apply
+from noiseplan.matrices import (
+    CentringMatrix,
+    IdentityMatrix,
+    Matrix,
+    Transform,
+    kronecker_apply,
+)
 from noiseplan.matrices.base import Array
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
@@ -32,7 +38,7 @@ def largest_entry(rows: Sequence[Array | Matrix]) -> int:
 
 
 def _largest(u: Array | Matrix) -> int:
-    if isinstance(u, IdentityMatrix):
+    if isinstance(u, (IdentityMatrix, Transform)):
         return 1
     return u.shape[1] if isinstance(u, Matrix) else int(np.abs(u).max(initial=0))
 
@@ -65,6 +71,8 @@ def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]
         first = np.moveaxis(exact, axis, 0)
         if isinstance(u, CentringMatrix):
             exact = np.moveaxis(u.centred(first), 0, axis)
+        elif isinstance(u, Transform):
+            exact = np.moveaxis(u.sums(first), 0, axis)
         else:
             exact = np.moveaxis(np.tensordot(np.asarray(u, np.int64), first, axes=1), 0, axis)
     return np.ascontiguousarray(exact)

@@ -9,10 +9,12 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import UnanswerableError
-from noiseplan.matrices.base import Array
+from noiseplan.errors import QueryError, UnanswerableError
+from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.counts import integer_residuals
+from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
+from noiseplan.mechanisms.rows import QueryMatrix
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -34,8 +36,8 @@ class DenseMechanism:
     scale: float | None = None
 
     @cached_property
-    def _inverse(self) -> Array:
-        return np.asarray(np.linalg.pinv(self.strategy, rcond=1e-10), dtype=np.float64)
+    def _fit(self) -> LeastSquares:
+        return LeastSquares(self.strategy)
 
     @property
     def _noise(self) -> float:
@@ -83,35 +85,45 @@ class DenseMechanism:
         return Measurements((self.strategy @ counts[0] + noise,))
 
     def require(self, query: Query) -> None:
+        self._rows(query)
+
+    def _rows(self, query: Query) -> QueryMatrix:
+        """W, if what is measured determines it."""
         if query.schema != self.schema:
             raise UnanswerableError("the query is about another schema than the plan")
-        rows = query.dense()
-        missed = np.abs(rows - (rows @ self._inverse) @ self.strategy).max(axis=1)
-        if (missed > 1e-7 * np.abs(rows).max(axis=1)).any():
+        rows = QueryMatrix(query)
+        if not self._fit.determines(rows):
             raise UnanswerableError(
                 f"{query.name!r} is not determined by what the plan measures: add a query on "
                 f"{list(query.attributes)} with these rows to the workload"
             )
-
-    def _weights(self, query: Query) -> Array:
-        """WA⁺: how each row is put together from the measured numbers."""
-        self.require(query)
-        return query.dense() @ self._inverse
+        return rows
 
     def answer(self, measured: Measurements, query: Query) -> Array:
-        return np.asarray(self._weights(query) @ measured.values[0], dtype=np.float64)
+        return self._rows(query).matmul(self._estimate(measured))
+
+    def _estimate(self, measured: Measurements) -> Array:
+        """x̂ = A⁺ω, one estimate per cell."""
+        return self._fit.estimate(np.asarray(measured.values[0], dtype=np.float64))
 
     def batches(
         self, measured: Measurements, workload: Workload
     ) -> Iterator[tuple[IntArray, Array]]:
+        cells = self._estimate(measured)
         for position, query in enumerate(workload):
-            estimates = self.answer(measured, query).reshape(*query.shape, 1)
+            estimates = self._rows(query).matmul(cells).reshape(*query.shape, 1)
             yield np.array([position]), estimates
 
     def variance(self, query: Query) -> Array:
-        weights = self._weights(query)
-        return np.asarray(self._noise * np.einsum("ri,ri->r", weights, weights))
+        forms = self._rows(query).quadratic_rows(self._fit.spread)
+        return np.asarray(self._noise * np.maximum(forms, 0.0))
 
     def covariance(self, query: Query, other: Query) -> Array:
-        product: Array = self._weights(query) @ self._weights(other).T
-        return self._noise * product
+        one, two = self._rows(query), self._rows(other)
+        if one.shape[0] * max(two.shape) > DENSE_LIMIT:
+            raise QueryError(
+                f"the covariance of {query.name!r} and {other.name!r} has {query.rows:,} × "
+                f"{other.rows:,} numbers, above the limit of {DENSE_LIMIT:,}: ask for fewer rows, "
+                f"or for variance(query)"
+            )
+        return self._noise * two.matmul(one.matmul(self._fit.spread).T).T

@@ -186,3 +186,11 @@ def test_every_value_has_the_code_the_schema_gives_it(
     found = table.select(c=encoder.code(table)).to_pyarrow()["c"].to_pylist()
     codes = [-1 if code == encoder.refused else code for code in found]
     assert codes == attribute.encode(held).tolist()
+
+
+def test_zero_and_minus_zero_are_one_person(database: Any) -> None:
+    table = database.create_table(
+        "zeros", pa.table({"a": [0, 0], "p": [0.0, -0.0]}), overwrite=True
+    )
+    source = open_source(table, Schema.from_sizes({"a": 2}), person="p")
+    assert source.marginals(np.array([[0]])).tolist() == [[1, 0]]

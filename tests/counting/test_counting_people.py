@@ -247,3 +247,22 @@ def test_people_who_are_not_a_number_are_nobody(tmp_path: Path, kind: str) -> No
         data = tmp_path / "people.parquet"
     with pytest.raises(DataError):
         count_tables(open_source(data, schema, person="p", cap=1), [np.array([[0]])])
+
+
+ZEROS = [0.0, -0.0, 0.0, -0.0]
+
+
+@pytest.mark.parametrize("kind", ["dict", "float32", "polars", "relation", "float", "parquet"])
+def test_zero_and_minus_zero_are_one_person(tmp_path: Path, kind: str) -> None:
+    table = pa.table({"a": [0] * 4, "p": ZEROS})
+    pq.write_table(table, tmp_path / "people.parquet")
+    made: dict[str, Any] = {
+        "dict": {"a": [0] * 4, "p": ZEROS},
+        "float32": {"a": [0] * 4, "p": np.array(ZEROS, dtype=np.float32)},
+        "polars": pl.from_arrow(table),
+        "relation": duckdb.from_arrow(table),
+        "float": duckdb.from_arrow(table).project("a, CAST(p AS FLOAT) AS p"),
+        "parquet": tmp_path / "people.parquet",
+    }
+    source = open_source(made[kind], Schema.from_sizes({"a": 3}), person="p", cap=1)
+    assert source.marginals(np.array([[0]])).tolist() == [[1, 0, 0]]

@@ -156,3 +156,9 @@ def test_ibis_on_spark(spark: Any, ibis: Any) -> None:
     source = open_source(older, SCHEMA)
     ages = [age for age in COLUMNS["age"] if age > 20]
     assert source.marginals(np.array([[0]])).tolist() == [[ages.count(a) for a in range(18, 24)]]
+
+
+def test_zero_and_minus_zero_are_one_person(spark: Any) -> None:
+    frame = spark.createDataFrame(pa.table({"a": [0, 0], "p": [0.0, -0.0]}))
+    source = open_source(frame, Schema.from_sizes({"a": 2}), person="p")
+    assert source.marginals(np.array([[0]])).tolist() == [[1, 0]]

@@ -26,6 +26,7 @@ _TEXT: Final = (".csv", ".tsv", ".txt")
 _PARQUET: Final = (".parquet", ".pq")
 _PACKED: Final = (".gz", ".zst")
 _NOBODY: Final = 2
+_FLOATS: Final = ("FLOAT", "DOUBLE")
 
 
 def stream_from_file(
@@ -172,7 +173,8 @@ def _blocks(
     codes = [f"{column.codes()} AS c{n}" for n, column in enumerate(columns)]
     coded = relation.project(", ".join(codes))
     if people is not None:
-        coded = _with_choice(relation.project(", ".join([*codes, _person(people)])), people)
+        person = _person(people, types[people.column])
+        coded = _with_choice(relation.project(", ".join([*codes, person])), people)
     refusals, nobody = Refusals(schema), 0
     with closing(code_batches(coded, source)) as batches:
         for block in batches:
@@ -197,8 +199,10 @@ def _blocks(
         people.refuse_nobody(nobody, refusals.rows)
 
 
-def _person(people: People) -> str:
-    return f"CAST({quoted(people.column)} AS VARCHAR) AS person"
+def _person(people: People, kind: str) -> str:
+    """The person as a text; 0 and -0 are one person, who would have two caps otherwise."""
+    value = quoted(people.column)
+    return f"CAST({f'{value} + 0' if kind in _FLOATS else value} AS VARCHAR) AS person"
 
 
 def _with_choice(coded: DuckDBPyRelation, people: People) -> DuckDBPyRelation:

@@ -114,8 +114,10 @@ def _chosen_columns(frame: DataFrame, schema: Schema, people: People | None) -> 
     columns = [functions.col(_quoted(name)).alias(f"c{n}") for n, name in enumerate(schema.names)]
     if people is None:
         return frame.select(*columns)
-    person = functions.col(_quoted(people.column)).cast("string").alias("person")
-    read = frame.select(*columns, person)
+    person = functions.col(_quoted(people.column))
+    if dict(frame.dtypes)[people.column] in ("float", "double"):
+        person = person + functions.lit(0.0)  # 0 and -0 are one person, and not two with a cap each
+    read = frame.select(*columns, person.cast("string").alias("person"))
     codes = [f"c{n}" for n in range(len(schema))]
     values = functions.to_json(functions.struct(*codes))
     equal = Window.partitionBy("person", values).orderBy(functions.lit(1))

@@ -1,0 +1,153 @@
+"""Files and relations: names, formats, types and addresses that an engine could mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from test_counting_sources import count_everything
+
+from noiseplan.counting import count_tables, open_source
+from noiseplan.errors import DataError
+from noiseplan.schema import Binned, Categorical, Ordinal, Schema
+
+
+class TestFiles:
+    schema = Schema({"code": Categorical(["", "007", "7"]), "n": Ordinal(range(3))})
+
+    def write(self, path: Path, text: str, name: str = "people.csv") -> str:
+        (path / name).write_text(text)
+        return str(path / name)
+
+    def test_text_keeps_its_zeros_and_numbers_their_value(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "n;code\n1;007\n01;7\n1.0;\n2e0;7\n")
+        table = open_source(path, self.schema).marginals(np.array([[0, 1]]))[0]
+        assert table.tolist() == [[0, 1, 0], [0, 1, 0], [0, 1, 1]]
+
+    def test_no_row_is_taken_for_a_comment_or_preamble(self, tmp_path: Path) -> None:
+        schema = Schema({"code": Categorical(["#a", "'b'", "c,d"])})
+        rows = ["#a,1\n"] * 3 + ["'b',1\n"] * 30_000 + ['"c,d",1\n']
+        source = open_source(self.write(tmp_path, "".join(["code,n\n", *rows])), schema)
+        assert source.marginals(np.array([[0]])).tolist() == [[3, 30_000, 1]]
+
+    def test_a_quote_in_the_name(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "n,code\n1,007\n", "it's.csv")
+        assert open_source(path, self.schema).marginals(np.array([[1]])).tolist() == [[0, 1, 0]]
+
+    def test_truth_in_lower_case(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "m\ntrue\nTrue\nfalse\n")
+        source = open_source(path, Schema({"m": Categorical([False, True])}))
+        assert source.marginals(np.array([[0]])).tolist() == [[1, 2]]
+
+    def test_parts_with_columns_in_another_order(self, tmp_path: Path) -> None:
+        self.write(tmp_path, "n,code\n1,007\n", "part1.csv")
+        self.write(tmp_path, "code,n\n7,2\n", "part2.csv")
+        source = open_source(tmp_path / "part*.csv", self.schema)
+        assert source.marginals(np.array([[1]])).tolist() == [[0, 1, 1]]
+
+    def test_compressed(self, tmp_path: Path) -> None:
+        import gzip
+
+        path = tmp_path / "people.csv.gz"
+        path.write_bytes(gzip.compress(b"n,code\n1,007\n"))
+        assert open_source(path, self.schema).marginals(np.array([[1]])).tolist() == [[0, 1, 0]]
+
+    def test_text_that_is_no_number_is_shown(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "x,n\nmuch,1\n3,one\n")
+        with pytest.raises(DataError, match=r"column 'x': 1 of 2 rows .*'much'"):
+            count_everything(path, Schema({"x": Binned([0, 10])}))
+        with pytest.raises(DataError, match=r"column 'n': 1 of 2 rows .*'one'"):
+            count_everything(path, Schema({"n": Ordinal(range(3))}))
+
+    @pytest.mark.parametrize("name", ["nothing.csv", "nothing.parquet", "no*.csv"])
+    def test_files_that_are_not_there(self, name: str, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"cannot read .*No files found"):
+            open_source(tmp_path / name, self.schema)
+
+    @pytest.mark.parametrize("name", ["people", "people.xlsx", "people.gz"])
+    def test_formats_that_are_not_known(self, name: str) -> None:
+        with pytest.raises(DataError, match=r"cannot tell the format of .*\.csv"):
+            open_source(name, self.schema)
+
+    def test_broken_files(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="cannot read"):
+            open_source(self.write(tmp_path, "not parquet", "x.parquet"), self.schema)
+        with pytest.raises(DataError, match="it is empty; the first line must name the columns"):
+            open_source(self.write(tmp_path, ""), self.schema)
+
+    def test_many_bins(self, tmp_path: Path) -> None:
+        values = np.random.default_rng(0).normal(size=1000)
+        edges = [-np.inf, *np.linspace(-2, 2, 300).tolist(), np.inf]
+        schema = Schema({"x": Binned(edges)})
+        pl.DataFrame({"x": values}).write_parquet(tmp_path / "x.parquet")
+        table = open_source(tmp_path / "x.parquet", schema).marginals(np.array([[0]]))[0]
+        np.testing.assert_array_equal(table, np.histogram(values, edges)[0])
+
+    def test_many_categories(self, tmp_path: Path) -> None:
+        names = [f"v{n}" for n in range(256)]
+        for other in (None, "other"):
+            schema = Schema({"x": Categorical(names, other=other)})
+            pl.DataFrame({"x": names}).write_parquet(tmp_path / "x.parquet")
+            table = open_source(tmp_path / "x.parquet", schema).marginals(np.array([[0]]))[0]
+            assert table.tolist() == [1] * 256 + [0] * (other is not None)
+
+
+class TestRelations:
+    def test_names_and_values_are_quoted(self) -> None:
+        name = 'a "b"; --'
+        sql = 'SELECT x AS "a ""b""; --" FROM (VALUES (\'it\'\'s\'), (\'"\')) t(x)'
+        schema = Schema({name: Categorical(["it's", '"'])})
+        source = open_source(duckdb.connect().sql(sql), schema)
+        assert source.marginals(np.array([[0]])).tolist() == [[1, 1]]
+
+    def test_names_like_our_own(self) -> None:
+        sql = "SELECT * FROM (VALUES (0, 1, 2, 3), (0, 1, 2, 2)) t(c1, c0, rows, h0)"
+        schema = Schema.from_sizes({"c1": 1, "c0": 2, "rows": 3, "h0": 4})
+        source = open_source(duckdb.connect().sql(sql), schema)
+        for place, table in enumerate([[2], [0, 2], [0, 0, 2], [0, 0, 1, 1]]):
+            assert source.marginals(np.array([[place]])).tolist() == [table]
+
+    def test_numbers_in_many_types(self) -> None:
+        for kind in ("UTINYINT", "HUGEINT", "DECIMAL(9,2)", "FLOAT"):
+            people = duckdb.connect().sql(f"SELECT x::{kind} AS x FROM (VALUES (1), (2), (2)) t(x)")
+            for attribute in (Ordinal(range(3)), Categorical([0, 1, 2]), Binned([0, 1, 2, 3])):
+                table = open_source(people, Schema({"x": attribute})).marginals(np.array([[0]]))
+                assert table.tolist() == [[0, 1, 2]]
+
+    def test_numbers_that_are_none(self) -> None:
+        people = duckdb.connect().sql("SELECT x FROM (VALUES ('nan'::DOUBLE), (1.0)) t(x)")
+        for attribute in (Ordinal([1.0]), Binned([0, 9]), Binned([0, 9], clip=True)):
+            with pytest.raises(DataError, match=r"1 of 2 rows .*: null"):
+                count_everything(people, Schema({"x": attribute}))
+
+    def test_text_is_not_binned(self) -> None:
+        people = duckdb.connect().sql("SELECT '3' AS x")
+        with pytest.raises(DataError, match=r"column 'x': 1 of 1 rows .*'3'"):
+            count_everything(people, Schema({"x": Binned([0, 9])}))
+
+    def test_errors_of_the_engine_are_ours(self) -> None:
+        people = duckdb.connect().sql("SELECT CAST(x AS INT) AS x FROM (VALUES ('a')) t(x)")
+        with pytest.raises(DataError, match="cannot read the relation"):
+            count_everything(people, Schema({"x": Ordinal(range(3))}))
+
+
+@pytest.mark.parametrize("name", ["survey[1].csv", "what?.csv", "a*b.csv"])
+def test_a_name_that_is_a_file_is_that_file(tmp_path: Path, name: str) -> None:
+    """Others that the name would match as a pattern are not counted with it."""
+    (tmp_path / name).write_text("a\n0\n1\n", encoding="utf-8")
+    for other in ("survey1.csv", "whats.csv", "axb.csv"):
+        (tmp_path / other).write_text("a\n" + "1\n" * 9, encoding="utf-8")
+    schema = Schema.from_sizes({"a": 2})
+    for path in (tmp_path / name, str(tmp_path / name)):
+        source = count_tables(open_source(path, schema), [np.array([[0]])])
+        assert source.marginals(np.array([[0]])).tolist() == [[1, 1]]
+    pattern = count_tables(open_source(str(tmp_path / "*x*.csv"), schema), [np.array([[0]])])
+    assert pattern.marginals(np.array([[0]])).tolist() == [[0, 9]]
+
+
+def test_addresses_are_not_fetched() -> None:
+    with pytest.raises(DataError, match="is an address, and only files here are read"):
+        open_source("https://example.org/people.csv", Schema.from_sizes({"a": 2}))

@@ -9,12 +9,11 @@ from benchmarks.tables import Table
 
 
 def tables(quick: bool) -> Iterator[Table]:
-    """About twelve minutes of one core; `quick` leaves out all sizes above 16 types."""
+    """About six minutes of one core; `quick` leaves out all sizes above 16 types."""
     yield local_bars.exact()
     yield from local_bars.bars(quick)
     if not quick:
-        yield local_figures.figure_one()
-        yield local_figures.against_recipe()
+        yield from local_figures.tables()
     yield local_speed.iterations(quick)
     yield local_speed.devices()
     yield local_speed.servers()

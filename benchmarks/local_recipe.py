@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.local.search.descent import random_start
+from noiseplan.local.search.namespace import Tensor, namespace, to_backend, to_numpy
 from noiseplan.local.search.objective import AT_BOUND, slope
 from noiseplan.local.search.projection import project
 from noiseplan.local.strategies.base import TableStrategy
@@ -32,6 +33,7 @@ class Recipe:
     gram: Array
     epsilon: float
     seed: int = 0
+    backend: str = "numpy"
 
     def samples(self, rows: float) -> float:
         """Worst-case samples at variance 0.01."""
@@ -40,7 +42,8 @@ class Recipe:
     def run(self) -> Array:
         """The strategy the recipe ends with."""
         types = len(self.gram)
-        start = random_start(4 * types, types, self.epsilon, np.random.default_rng(self.seed))
+        made = random_start(4 * types, types, self.epsilon, np.random.default_rng(self.seed))
+        start = to_backend(made[0], self.backend), to_backend(made[1], self.backend)
         length = 1.0
         while (first := self._steps(*start, length, 50)) is None:
             length /= 2
@@ -52,36 +55,38 @@ class Recipe:
         (best, lower), length = min(trials, key=lambda trial: self._worst(trial[0][0]))
         while (final := self._steps(best, lower, length, 250, halve=True)) is None:
             length /= 4
-        return min((final[0], best), key=self._worst)
+        return to_numpy(min((final[0], best), key=self._worst))
 
     def _steps(
-        self, strategy: Array, lower: Array, length: float, steps: int, halve: bool = False
-    ) -> tuple[Array, Array] | None:
+        self, strategy: Tensor, lower: Tensor, length: float, steps: int, halve: bool = False
+    ) -> tuple[Tensor, Tensor] | None:
         """Iterations of one length; None if one of them fails."""
         ratio, types = exp(self.epsilon), len(self.gram)
-        prior = np.full(types, 1 / types)
+        xp = namespace(strategy)
+        gram = to_backend(self.gram, self.backend)
+        prior = to_backend(np.full(types, 1 / types), self.backend)
         first = None
         for t in range(steps):
             if halve and t and t % 50 == 0:
                 length /= 2
             try:
-                here = slope(strategy, self.gram, prior)
-            except np.linalg.LinAlgError:
+                here = slope(strategy, gram, prior)
+            except (np.linalg.LinAlgError, RuntimeError):
                 return None
             first = first or here.value
             if not 0 < here.value < 10 * first:
                 return None
             low = strategy <= lower[:, None] * (1 + AT_BOUND)
             high = strategy >= lower[:, None] * ratio * (1 - AT_BOUND)
-            along = (here.gradient * (low + ratio * high)).sum(axis=1)
-            lower = np.clip(lower - length / (types * ratio) * along, 0, 1)
-            if not lower.sum() <= 1 <= ratio * lower.sum():
+            along = xp.sum(here.gradient * (low + ratio * high), axis=1)
+            lower = xp.clip(lower - length / (types * ratio) * along, 0.0, 1.0)
+            if not float(xp.sum(lower)) <= 1 <= ratio * float(xp.sum(lower)):
                 return None
             kept = lower > 1e-10
             strategy, lower = strategy[kept] - length * here.gradient[kept], lower[kept]
             strategy = project(strategy, lower, ratio)
         return strategy, lower
 
-    def _worst(self, strategy: Array) -> float:
-        made = TableStrategy.of(strategy, self.epsilon)
+    def _worst(self, strategy: Tensor) -> float:
+        made = TableStrategy.of(to_numpy(strategy), self.epsilon)
         return float((made.total_moments(self.gram) - np.diagonal(self.gram)).max())

@@ -9,7 +9,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.counting.tensor import CountTensor
-from noiseplan.errors import DataError, PlanError
+from noiseplan.errors import BudgetError, DataError, PlanError
 
 SCHEMA = nz.Schema.from_sizes({"a": 3})
 WORKLOAD = nz.Workload.marginals(SCHEMA, k=1)
@@ -86,11 +86,21 @@ def test_people_and_records_are_not_added_up(ledger: nz.Ledger) -> None:
     people = secure(max_rows=2)
     people.release(data, person="id", ledger=ledger, dataset="people", purpose="visits")
     people.release(data, person="id", ledger=ledger, dataset="people")
-    with pytest.raises(PlanError, match="charged for one person, at most 2 records, and this"):
+    with pytest.raises(BudgetError, match="charged for one person, at most 2 records, and this"):
         secure().release(data, ledger=ledger, dataset="people")
-    with pytest.raises(PlanError, match="such costs do not add up"):
+    with pytest.raises(BudgetError, match=r"do not add up, .* Plan with max_rows=2, or open"):
         secure(max_rows=3).release(data, person="id", ledger=ledger, dataset="people")
-    assert len(ledger.entries("people")) == 2
+    assert [entry.purpose for entry in ledger.entries("people")] == ["visits", ""]
+    assert [entry.max_rows for entry in ledger.entries("people")] == [2, 2]
+    assert "one person, at most 2 records" in str(ledger.balance("people"))
+
+
+def test_a_purpose_says_nothing_about_the_unit(ledger: nz.Ledger) -> None:
+    claim = "visits (one person, at most 2 records)"
+    secure().release({"a": [0, 1]}, ledger=ledger, dataset="people", purpose=claim)
+    data = {"a": [0, 1, 1], "id": [7, 7, 8]}
+    with pytest.raises(BudgetError, match="charged for one record, and this"):
+        secure(max_rows=2).release(data, person="id", ledger=ledger, dataset="people")
 
 
 def test_a_plan_for_people_needs_to_know_them() -> None:

@@ -112,9 +112,22 @@ def change(path: Path, dataset: str, reason: str, as_json: bool, **budget: Any) 
 @click.option("--zcdp", type=float, metavar="RHO", help="It is ρ-zCDP.")
 @click.option("--gdp", type=float, metavar="MU", help="It is μ-GDP: continuous Gaussian noise.")
 @click.option("--purpose", default="", help="What it is for. Exports show it.")
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Records of one person that the cost is the price of.",
+)
 @json_option
 def spend(
-    path: Path, dataset: str, zcdp: float | None, gdp: float | None, purpose: str, as_json: bool
+    path: Path,
+    dataset: str,
+    zcdp: float | None,
+    gdp: float | None,
+    purpose: str,
+    max_rows: int,
+    as_json: bool,
 ) -> None:
     """Charge DATASET for a release made by other means. Do it before the noise is drawn."""
     if (zcdp is None) == (gdp is None):
@@ -125,7 +138,7 @@ def spend(
         cost = Guarantee(product_up(2.0, zCDP(zcdp).rho), "zcdp", neighbours)  # 2ρ
     elif gdp is not None:
         cost = Guarantee(product_up(GDP(gdp).mu, gdp), "gaussian", neighbours)  # μ²
-    entry = ledger.spend(dataset, cost, purpose=purpose)
+    entry = ledger.spend(dataset, cost, purpose=purpose, max_rows=max_rows)
     if as_json:
         click.echo(json.dumps(entry_json(entry)))
     else:

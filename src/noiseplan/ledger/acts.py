@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -66,14 +67,28 @@ class Changed:
 @final
 @dataclass(frozen=True)
 class Reserved:
-    """A release was charged, before its noise was drawn. Its row number is the entry's id."""
+    """A release was charged, before its noise was drawn. Its row number is the entry's id.
+
+    `max_rows` is the number of records of one person that the cost is the price of. The first
+    ledgers had no field for it, and said it at the end of the purpose: there it is None.
+    """
 
     dataset: str
     guarantee: Guarantee
     purpose: str
     plan_hash: str
+    max_rows: int | None = 1
+
+    @property
+    def unit(self) -> int:
+        """How many records of one person the cost is the price of."""
+        if self.max_rows is not None:
+            return self.max_rows
+        said = re.search(r"\(one person, at most ([0-9]{1,18}) records\)$", self.purpose)
+        return int(said[1]) if said else 1
 
     def json(self) -> Json:
+        unit = {} if self.max_rows is None else {"max_rows": self.max_rows}
         return {
             "kind": "reserved",
             "dataset": self.dataset,
@@ -82,6 +97,7 @@ class Reserved:
             "neighbours": self.guarantee.neighbours,
             "purpose": self.purpose,
             "plan_hash": self.plan_hash,
+            **unit,
         }
 
 
@@ -138,6 +154,15 @@ class Fields:
     def integer(self, name: str) -> int:
         return self._take(name, int)
 
+    def whole_if_there(self, name: str) -> int | None:
+        """A whole number from 1 upwards, or None where the field is not there."""
+        if name not in self._left:
+            return None
+        value = self.integer(name)
+        if value < 1:
+            raise ValueError(f"{name} is {value!r}, not a number from 1 upwards")
+        return value
+
     def number(self, name: str) -> float:
         value = self._take(name, float)
         if not 0 <= value <= sys.float_info.max:
@@ -191,8 +216,9 @@ def _reserved(fields: Fields) -> Reserved:
     neighbours = cast(Neighbours, fields.text("neighbours"))
     guarantee = Guarantee(fields.number("pcost"), law, neighbours)
     return Reserved(
-        fields.text("dataset"), guarantee, fields.text("purpose"), fields.text("plan_hash")
-    )
+        fields.text("dataset"), guarantee, fields.text("purpose"), fields.text("plan_hash"),
+        fields.whole_if_there("max_rows"),
+    )  # fmt: skip
 
 
 def _settled(outcome: Outcome) -> Callable[[Fields], Settled]:

@@ -11,6 +11,7 @@ from typing import final
 
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
+from noiseplan.privacy.people import unit_text
 from noiseplan.privacy.rounding import fraction_down, fraction_up, product_down, text_up
 
 
@@ -86,6 +87,8 @@ class Balance:
         `"gaussian"` while every entry is continuous Gaussian, `"zcdp"` from the first that is not.
     entries
         How many releases were charged.
+    max_rows
+        How many records of one person the costs are the price of; None before the first.
 
     Notes
     -----
@@ -116,6 +119,7 @@ class Balance:
     total: Fraction = Fraction(0)
     law: Law = "gaussian"
     entries: int = 0
+    max_rows: int | None = None
 
     @classmethod
     def opened(cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove") -> Balance:
@@ -163,10 +167,11 @@ class Balance:
         # Exact on both sides: no spend is too small to count and none is charged an ulp too much.
         return guarantee.pcost < math.inf and self.total + Fraction(guarantee.pcost) <= limit
 
-    def after(self, guarantee: Guarantee) -> Balance:
-        """The balance once a release with this guarantee is charged."""
+    def after(self, guarantee: Guarantee, max_rows: int = 1) -> Balance:
+        """The balance once a release with this guarantee, for so many records, is charged."""
         return replace(
             self,
+            max_rows=max_rows if self.max_rows is None else self.max_rows,
             total=self.total + Fraction(guarantee.pcost),
             law=self._with(guarantee.law),
             entries=self.entries + 1,
@@ -194,8 +199,10 @@ class Balance:
 
     def __str__(self) -> str:
         releases = f"{self.entries} release{'s' * (self.entries != 1)}"
+        unit = unit_text(self.max_rows or 1)
         lines = [
-            f"dataset {self.dataset!r}: budget {self.budget}, neighbours {self.neighbours}",
+            f"dataset {self.dataset!r}: budget {self.budget}, neighbours {self.neighbours}"
+            + (f", {unit}" if unit else ""),
             f"  spent  {cost_text(self.spent, self.budget)}, in {releases}",
             f"  left   {left_text(self)}",
         ]

@@ -14,7 +14,7 @@ from noiseplan.ledger import texts
 from noiseplan.ledger.acts import Act, Changed, Opened, Reserved, Settled, Started
 from noiseplan.ledger.balance import Balance, cost_text
 from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
-from noiseplan.ledger.errors import LedgerError, UnknownDataset, refusal
+from noiseplan.ledger.errors import LedgerError, UnknownDataset, other_unit, refusal
 from noiseplan.privacy import Guarantee
 
 # Others would need an argument of their own for adding up costs.
@@ -33,6 +33,8 @@ class Entry:
         Its number: the row of the history that charged it.
     dataset, guarantee, purpose, plan_hash
         What was charged to whom, and for what.
+    max_rows
+        How many records of one person the cost is the price of.
     time, by
         When it was charged, in UTC, and the login name of who did.
     hash
@@ -54,12 +56,14 @@ class Entry:
     hash: str
     status: Status = "reserved"
     note: str = ""
+    max_rows: int = 1
 
     @classmethod
     def charged(cls, record: Record, act: Reserved) -> Entry:
         """The entry that a row makes."""
         what = (act.dataset, act.guarantee, act.purpose, act.plan_hash)
-        return cls(record.position, *what, record.time, record.by, record.hash)
+        row = (record.time, record.by, record.hash)
+        return cls(record.position, *what, *row, max_rows=act.unit)
 
     @property
     def head(self) -> Head:
@@ -144,6 +148,9 @@ class Books:
                 f"a ledger counts guarantees of the laws {COUNTED}; got {act.guarantee.law!r}. "
                 f"State what the release implies in zCDP: Guarantee(2 * rho, law='zcdp')"
             )
+        # Rows without the field are from before it was checked here.
+        if act.max_rows is not None and balance.max_rows not in (None, act.max_rows):
+            raise other_unit(act.max_rows, balance)
         if not balance.fits(act.guarantee):
             raise refusal(act.guarantee, balance)
 
@@ -197,7 +204,7 @@ class Books:
             case Changed(dataset, budget, limits):
                 self.balances[dataset] = self.balances[dataset].under(budget, limits)
             case Reserved(dataset, guarantee) as act:
-                self.balances[dataset] = self.balances[dataset].after(guarantee)
+                self.balances[dataset] = self.balances[dataset].after(guarantee, act.unit)
                 self.entries[record.position] = Entry.charged(record, act)
             case Settled(_, entry, outcome, note):
                 self.entries[entry] = replace(self.entries[entry], status=outcome, note=note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from noiseplan.errors import BudgetError, NoiseplanError
 from noiseplan.ledger.balance import Balance, cost_text, left_text, text_down
 from noiseplan.privacy import Guarantee, zCDP
+from noiseplan.privacy.people import unit_text
 
 
 class LedgerError(NoiseplanError, RuntimeError):
@@ -86,6 +87,16 @@ def refusal(asked: Guarantee, balance: Balance) -> BudgetError:
         _advice(asked, balance),
     ]
     return BudgetExceeded("; ".join(parts), asked, balance)
+
+
+def other_unit(asked: int, balance: Balance) -> BudgetError:
+    """Why a release for so many records of a person is not charged beside those for others."""
+    priced, found = (unit_text(rows or 1) or "one record" for rows in (asked, balance.max_rows))
+    return BudgetError(
+        f"dataset {balance.dataset!r} was charged for {found}, and this release is priced for "
+        f"{priced}: such costs do not add up, and nothing was recorded. Plan with "
+        f"max_rows={balance.max_rows}, or open another dataset in the ledger for it"
+    )
 
 
 def _advice(asked: Guarantee, balance: Balance) -> str:

@@ -23,7 +23,7 @@ Format = Literal["json", "csv", "dp-accounting"]
 
 COLUMNS: Final = (
     "position", "time", "by", "kind", "dataset", "entry", "rho", "pcost", "law", "neighbours",
-    "budget", "purpose", "plan_hash", "note", "reason", "hash",
+    "max_rows", "budget", "purpose", "plan_hash", "note", "reason", "hash",
 )  # fmt: skip
 
 
@@ -66,7 +66,8 @@ def to_csv(records: Iterable[Record]) -> str:
     for record in records:
         row = {**record.json(), "hash": record.hash}
         if isinstance(record.act, Reserved):
-            row |= {"entry": record.position, "rho": record.act.guarantee.rho}
+            act = record.act
+            row |= {"entry": record.position, "rho": act.guarantee.rho, "max_rows": act.unit}
         if "budget" in row:
             row["budget"] = json.dumps(row["budget"])
         writer.writerow({name: _not_a_formula(value) for name, value in row.items()})
@@ -132,6 +133,7 @@ def balance_json(balance: Balance) -> Json:
         "dataset": balance.dataset,
         "budget": budget_json(balance.budget),
         "neighbours": balance.neighbours,
+        "max_rows": balance.max_rows,
         "note": balance.note,
         "entries": balance.entries,
         "spent": {"rho": balance.spent.rho, "pcost": balance.spent.pcost, "law": balance.law},
@@ -150,6 +152,7 @@ def entry_json(entry: Entry) -> Json:
         "pcost": guarantee.pcost,
         "law": guarantee.law,
         "neighbours": guarantee.neighbours,
+        "max_rows": entry.max_rows,
         "purpose": entry.purpose,
         "plan_hash": entry.plan_hash,
         "note": entry.note,

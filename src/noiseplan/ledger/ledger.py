@@ -139,9 +139,25 @@ class Ledger:
     # ---------------------------------------------------------------------- spending
 
     def spend(
-        self, dataset: str, guarantee: Guarantee, *, purpose: str = "", plan_hash: str = ""
+        self,
+        dataset: str,
+        guarantee: Guarantee,
+        *,
+        purpose: str = "",
+        plan_hash: str = "",
+        max_rows: int = 1,
     ) -> Entry:
         """Charge a release before its noise is drawn.
+
+        Parameters
+        ----------
+        dataset, guarantee
+            What is charged to whom.
+        purpose, plan_hash
+            What for.
+        max_rows
+            How many records of one person the guarantee is the price of. All releases of a dataset
+            must have the same: costs for different numbers of records do not add up.
 
         Returns
         -------
@@ -153,7 +169,8 @@ class Ledger:
         BudgetExceeded
             When it does not fit; the message and the exception say what does.
         BudgetError
-            When it cannot be charged to this budget at all: other neighbours, zCDP under GDP.
+            When it cannot be charged to this budget at all: other neighbours, another number of
+            records of a person, zCDP under GDP.
 
         Privacy
         -------
@@ -166,19 +183,28 @@ class Ledger:
             guarantee,
             texts.note("purpose", purpose),
             texts.note("plan_hash", plan_hash),
+            _checked_rows(max_rows),
         )
         return Entry.charged(self._record(act), act)
 
     @contextmanager
     def charge(
-        self, dataset: str, guarantee: Guarantee, *, purpose: str = "", plan_hash: str = ""
+        self,
+        dataset: str,
+        guarantee: Guarantee,
+        *,
+        purpose: str = "",
+        plan_hash: str = "",
+        max_rows: int = 1,
     ) -> Iterator[Entry]:
         """Charge a release around the block that makes it, and record how the block ended.
 
         An exception in the block marks the entry failed. It stays charged: noise may have been
         drawn, and seen. Only the exception's type is recorded, as its message may show data.
         """
-        entry = self.spend(dataset, guarantee, purpose=purpose, plan_hash=plan_hash)
+        entry = self.spend(
+            dataset, guarantee, purpose=purpose, plan_hash=plan_hash, max_rows=max_rows
+        )
         try:
             yield entry
         except BaseException as error:
@@ -291,6 +317,15 @@ class Ledger:
             return books, records
         name = books.balance(texts.known("dataset", dataset)).dataset
         return books, tuple(record for record in records if record.dataset == name)
+
+
+def _checked_rows(max_rows: object) -> int:
+    if isinstance(max_rows, bool) or not isinstance(max_rows, int) or max_rows < 1:
+        raise BudgetError(
+            f"max_rows is how many records of one person a cost is the price of, as in 3; got "
+            f"{max_rows!r}"
+        )
+    return max_rows
 
 
 def _software() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -265,16 +264,6 @@ def _sampler(noise: str, seed: int | None, randomness: Source | None) -> AnySamp
     return DISCRETE[noise](source)
 
 
-def _unit(max_rows: int) -> str:
-    """What a charge is the price of, as a ledger's entry says it; nothing for one record."""
-    return "" if max_rows == 1 else f"one person, at most {max_rows} records"
-
-
-def _unit_of(purpose: str) -> str:
-    found = re.search(r"\((one person, at most \d+ records)\)$", purpose)
-    return found[1] if found else ""
-
-
 @contextmanager
 def _recorded(
     plan: Plan, ledger: Ledger | str | os.PathLike[str], dataset: str | None, purpose: str
@@ -285,16 +274,9 @@ def _recorded(
 
     assert dataset is not None  # checked before the data were opened
     book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    unit = _unit(plan.max_rows)
-    for earlier in book.entries(dataset):
-        if (found := _unit_of(earlier.purpose)) != unit:
-            raise PlanError(
-                f"dataset {dataset!r} was charged for {found or 'one record'}, and this release "
-                f"is priced for {unit or 'one record'}: such costs do not add up. Plan with the "
-                f"same max_rows, or keep another dataset in the ledger for it"
-            )
-    purpose = f"{purpose} ({unit})".strip() if unit else purpose
     cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
-    charge = book.charge(dataset, cost, purpose=purpose, plan_hash=plan_hash(plan))
+    charge = book.charge(
+        dataset, cost, purpose=purpose, plan_hash=plan_hash(plan), max_rows=plan.max_rows
+    )
     with charge as entry:
         yield f"entry {entry.id} of dataset {entry.dataset!r}, charged {entry.time}"

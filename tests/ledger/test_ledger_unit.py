@@ -1,0 +1,107 @@
+"""The privacy unit: one record, or so many of one person, and never both in one dataset."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from ledger_helpers import discrete, rows
+
+from noiseplan.errors import BudgetError
+from noiseplan.ledger import Ledger
+from noiseplan.ledger.acts import Reserved, read_act
+from noiseplan.privacy import zCDP
+
+OLD = "visits (one person, at most 3 records)"
+
+
+def charged_before(ledger: Ledger, purpose: str) -> None:
+    """A charge as the first ledgers wrote it: the unit is part of the purpose."""
+    ledger._history.add(lambda _: Reserved("census", discrete(0.1), purpose, "", None))
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (3, 1), (2, 3)])
+def test_units_are_not_mixed(ledger: Ledger, first: int, second: int) -> None:
+    entry = ledger.spend("census", discrete(0.1), max_rows=first)
+    assert (entry.max_rows, ledger.balance("census").max_rows) == (first, first)
+    before = ledger.head()
+    with pytest.raises(BudgetError, match=r"such costs do not add up, and nothing was recorded"):
+        ledger.spend("census", discrete(0.1), max_rows=second)
+    assert ledger.head() == before
+    ledger.spend("census", discrete(0.1), max_rows=first)
+    assert Ledger(ledger.path).balance("census").max_rows == first
+
+
+def test_every_dataset_has_a_unit_of_its_own(ledger: Ledger) -> None:
+    ledger.open_dataset("visits", zCDP(1.0))
+    ledger.spend("census", discrete(0.1))
+    ledger.spend("visits", discrete(0.1), max_rows=4)
+    assert "at most 4 records" in str(ledger)
+    assert json.loads(ledger.export())["datasets"][1]["max_rows"] == 4
+    lines = ledger.export("csv").splitlines()
+    column = lines[0].split(",").index("max_rows")
+    assert [line.split(",")[column] for line in lines[-2:]] == ["1", "4"]
+
+
+def test_threads_that_charge_at_once_agree_on_a_unit(ledger: Ledger) -> None:
+    def charge(number: int) -> int | None:
+        try:
+            return (
+                Ledger(ledger.path)
+                .spend("census", discrete(0.001), max_rows=1 + number % 3)
+                .max_rows
+            )
+        except BudgetError:
+            return None
+
+    with ThreadPoolExecutor(8) as threads:
+        units = {unit for unit in threads.map(charge, range(24)) if unit is not None}
+    assert len(units) == 1
+    assert {entry.max_rows for entry in ledger.entries()} == units
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "3", None])
+def test_what_is_no_number_of_records_is_refused(ledger: Ledger, wrong: object) -> None:
+    with pytest.raises(BudgetError, match="max_rows is how many records"):
+        ledger.spend("census", discrete(0.1), max_rows=wrong)  # type: ignore[arg-type]
+
+
+class TestOldLedgers:
+    """Rows without the field, which say the unit in their purpose, and were not checked for it."""
+
+    def test_they_open_and_go_on_with_their_unit(self, ledger: Ledger) -> None:
+        charged_before(ledger, OLD)
+        assert "max_rows" not in rows(ledger.path)[-1]
+        again = Ledger(ledger.path)
+        assert [entry.max_rows for entry in again.entries()] == [3]
+        with pytest.raises(BudgetError, match="charged for one person, at most 3 records"):
+            again.spend("census", discrete(0.1))
+        again.spend("census", discrete(0.1), max_rows=3)
+        assert again.verify().count == 4
+
+    def test_a_mixture_opens_too(self, ledger: Ledger) -> None:
+        charged_before(ledger, "tables")
+        charged_before(ledger, OLD)
+        again = Ledger(ledger.path)
+        assert [entry.max_rows for entry in again.entries()] == [1, 3]
+        assert again.balance("census").max_rows == 1
+
+    def test_what_a_purpose_says_counts_only_there(self, ledger: Ledger) -> None:
+        ledger.spend("census", discrete(0.1), purpose=OLD)
+        assert rows(ledger.path)[-1]["max_rows"] == 1
+        assert ledger.balance("census").max_rows == 1
+
+
+@pytest.mark.parametrize("wrong", [0, -3, 1.0, True, "2", None])
+def test_rows_with_a_wrong_unit_are_not_read(wrong: object) -> None:
+    act = Reserved("census", discrete(0.1), "", "", 2)
+    assert read_act(act.json()) == act
+    with pytest.raises(ValueError, match="max_rows is"):
+        read_act({**act.json(), "max_rows": wrong})
+
+
+def test_a_balance_without_entries_has_no_unit_yet(folder: Path) -> None:
+    ledger = Ledger(folder / "budget.ledger", create=True)
+    assert ledger.open_dataset("census", zCDP(1.0)).max_rows is None

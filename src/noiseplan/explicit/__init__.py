@@ -13,5 +13,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 | `demands`, `balance`, `interior` | rows with targets; the best covariance for prices; the prices |
 | `fitness` | the least cost that meets targets, the smallest scaling within a budget |
 | `profiles` | what each cell pays, the kindest of the optima, what is free |
+| `bounds`, `closed_forms`, `accuracy` | how hard a workload is; where that is a formula; α and β |
+| `strategies/` | what to measure, by name |
 | `sm2`, `correlated`, `identity_sum` | the published solver, mechanism and closed forms |
 """

@@ -47,8 +47,10 @@ def least_sensitivity(profile: Array, extra_rows: int | None = None, seed: int =
     --------
     >>> haar = np.array([[3.0, 1, 0, 0], [1, 3, 0, 0], [0, 0, 3, 1], [0, 0, 1, 3]])
     >>> found = least_sensitivity(haar)  # the wavelets themselves have 3
-    >>> bool(np.abs(found.T @ found - haar).max() < 1e-9), column_norms(found, "L1").max() < 2.4143
-    (True, True)
+    >>> bool(np.abs(found.T @ found - haar).max() < 1e-9)
+    True
+    >>> round(float(column_norms(found, "L1").max()), 2)
+    2.0
     """
     values, vectors = np.linalg.eigh(checked_gram(profile))
     size = len(values)

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from noiseplan import local
     from noiseplan.choosing import adaptive
     from noiseplan.comparing import compare
+    from noiseplan.explicit.strategies.given import Strategy
     from noiseplan.ledger import Ledger
+    from noiseplan.planning.hardness import bounds
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
     from noiseplan.release.given import NoisyTable, from_noisy_tables
@@ -47,7 +49,9 @@ _LAZY = {
     "NoisyTable": "noiseplan.release.given",
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
+    "Strategy": "noiseplan.explicit.strategies.given",
     "adaptive": "noiseplan.choosing",
+    "bounds": "noiseplan.planning.hardness",
     "compare": "noiseplan.comparing",
     "from_noisy_tables": "noiseplan.release.given",
     "load": "noiseplan.storage",
@@ -91,11 +95,13 @@ __all__ = [
     "Ranges",
     "Release",
     "Schema",
+    "Strategy",
     "Total",
     "TotalVariance",
     "Workload",
     "WorstVariance",
     "adaptive",
+    "bounds",
     "compare",
     "from_noisy_tables",
     "load",

@@ -35,7 +35,7 @@ EIGENVALUE_ERROR: Final = 16 * np.finfo(np.float64).eps
 # Cells up to which all ranges, and all choices of cells, are tried.
 ALL_RANGES_UP_TO, ALL_CHOICES_UP_TO = 40, 14
 # How nearly equal the diagonal of √G must be to be called constant.
-LEVEL: Final = 1e-9
+LEVEL: Final = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,8 @@ class Spectrum:
     @staticmethod
     def of(gram: Array) -> Spectrum:
         values, vectors = np.linalg.eigh(gram)
-        singular = np.sqrt(np.maximum(values, 0.0))
+        rounding = EIGENVALUE_ERROR * len(values) * values[-1]
+        singular = np.sqrt(np.where(values > rounding, values, 0.0))
         return Spectrum(singular[::-1].copy(), np.asarray((vectors**2) @ singular))
 
     @property
@@ -58,8 +59,7 @@ class Spectrum:
     @property
     def rank(self) -> int:
         """Singular values that are more than rounding."""
-        smallest = np.sqrt(EIGENVALUE_ERROR * self.cells)
-        return int((self.singular > smallest * self.singular[0]).sum())
+        return int((self.singular > 0).sum())
 
     @property
     def bound(self) -> float:

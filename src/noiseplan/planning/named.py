@@ -1,97 +1,212 @@
-"""Explicit strategies by name, for Gaussian noise over small domains.
+"""Strategies by name: what `planner="hierarchical-4"` measures.
 
-A strategy A (rows × cells) is measured with noise in proportion to its largest column; its total
-variance at cost one is tr(G (AᵀA)⁺) · max diag(AᵀA), G the workload's Gram matrix.
+| name | what is measured |
+| --- | --- |
+| `identity` | every cell |
+| `hierarchical`, `hierarchical-B` | sums of trees over ordered attributes, branching in 2 or B |
+| `wavelet` (Laplace: `privelet`) | the Haar wavelets of every attribute |
+| `fourier` | the Fourier rows that some query needs |
+| `workload` | the workload's own rows |
+| `singular-value` | the closed form by singular values, its columns filled up |
+| `eigen` | the eigen-design |
+| `eigen-separated`, `eigen-separated-G` | the same, weighed in groups of n^⅓, or of G |
+| `eigen-principal`, `eigen-principal-P` | the same, 10 %, or P %, of the rows weighed one by one |
+| `weighted-` and `wavelet`, `hierarchical`, `hierarchical-B`, `fourier` | with the best weights |
+| `least-sensitivity` (Laplace) | the Gaussian optimum's AᵀA, with small L1 columns |
 
-References
-----------
-C. Li, dissertation, 2013: chapter 2 for the classical strategies, section 4 for the eigen-design
-(the eigenvectors of G as a design set, weighted by the convex program 4.1).
+The first three are products over attributes, measured and solved by fast transforms; the others are
+one matrix over all cells.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.matrices import kronecker_dense
+from noiseplan.explicit.optimum import dense_optimum
+from noiseplan.explicit.strategies.eigen import (
+    PRINCIPAL_PERCENT,
+    eigen_design,
+    principal_design,
+    separated_design,
+)
+from noiseplan.explicit.strategies.given import Strategy
+from noiseplan.explicit.strategies.norms import Norm, completed, scaled, supports, total_error
+from noiseplan.explicit.strategies.realisation import least_sensitivity
+from noiseplan.explicit.strategies.spectral import (
+    fourier_strategy,
+    singular_value_strategy,
+    workload_root,
+)
+from noiseplan.explicit.strategies.weighting import weighted_rows
+from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.planning.allocation import share_for_total
+from noiseplan.mechanisms.product import Factor
 from noiseplan.planning.design import Design
-from noiseplan.planning.pure.hierarchies import haar
-
-# Eigenvalues below this fraction of the largest are directions that nobody asks about.
-NOISE_FLOOR: Final = 1e-11
+from noiseplan.schema import Schema
 
 
-def strategy_by_name(name: str, design: Design, gram: Array) -> Array:
-    """A with largest column norm one; refuses one that cannot answer the workload."""
-    strategy = STRATEGIES[name](design, gram)
-    strategy = np.asarray(strategy / np.sqrt(np.einsum("ri,ri->i", strategy, strategy).max()))
-    kept = np.linalg.pinv(strategy, rcond=1e-9) @ strategy
-    if not np.abs(gram - kept.T @ gram @ kept).max() <= 1e-7 * np.abs(gram).max():
-        raise PlanError(f"the {name} strategy does not determine every query of the workload")
+@dataclass(frozen=True)
+class StrategyName:
+    """A name taken apart: "hierarchical-4" is "hierarchical" with the number 4."""
+
+    name: str
+    base: str
+    number: float | None
+
+    def whole(self, least: int) -> int | None:
+        """The number as an integer, refused below `least`."""
+        if self.number is None:
+            return None
+        if self.number != int(self.number) or self.number < least:
+            raise PlanError(
+                f"planner={self.name!r}: the number is an integer of at least {least}, as in "
+                f"{self.base}-{max(4, least)}"
+            )
+        return int(self.number)
+
+
+Builder = Callable[[Schema, Array, Norm, StrategyName], Array]
+
+
+def product_factors(asked: StrategyName, schema: Schema) -> tuple[Factor, ...] | None:
+    """The factor of every attribute, for strategies that are products; None for others."""
+    if asked.base == "identity":
+        return tuple(IdentityMatrix(n) for n in schema.shape)
+    if asked.base in ("wavelet", "privelet"):
+        return tuple(HaarMatrix(n) for n in schema.shape)
+    if asked.base == "hierarchical":
+        branching = asked.whole(least=2) or 2
+        # Values without an order have no neighbours: their tree is the total and the values.
+        return tuple(
+            TreeMatrix(a.size, branching if a.ordered else max(a.size, 2))
+            for a in schema.attributes
+        )
+    return None
+
+
+def _fourier(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    return fourier_strategy(schema.shape, gram)
+
+
+def _workload(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    return workload_root(gram)
+
+
+def _singular_value(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    return singular_value_strategy(gram, norm)
+
+
+def _eigen(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    return eigen_design(gram, norm)
+
+
+def _separated(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    return separated_design(gram, asked.whole(least=1), norm)
+
+
+def _principal(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    percent = PRINCIPAL_PERCENT if asked.number is None else asked.number
+    if not 0 < percent <= 100:
+        raise PlanError(f"planner={asked.name!r}: the number is a percentage, above 0 up to 100")
+    return principal_design(gram, percent, norm)
+
+
+def _weighted(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    """The best weights of the rows of another strategy, columns filled up."""
+    inner = StrategyName(asked.name, asked.base.removeprefix("weighted-"), asked.number)
+    factors = product_factors(inner, schema)
+    if factors is None:
+        rows = fourier_strategy(schema.shape, gram)
+    else:
+        rows = kronecker_dense([factor.dense() for factor in factors])
+    return completed(weighted_rows(rows, gram, norm)[0], norm)
+
+
+def _least_sensitivity(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    best = dense_optimum(gram).strategy
+    return completed(least_sensitivity(best.T @ best), norm)
+
+
+BUILDERS: Final[dict[str, Builder]] = {
+    "workload": _workload,
+    "fourier": _fourier,
+    "singular-value": _singular_value,
+    "eigen": _eigen,
+    "eigen-separated": _separated,
+    "eigen-principal": _principal,
+    "weighted-hierarchical": _weighted,
+    "weighted-wavelet": _weighted,
+    "weighted-fourier": _weighted,
+    "least-sensitivity": _least_sensitivity,
+}
+# By the noise: some names of Laplace plans mean plans of tables and are made elsewhere.
+STRATEGIES: Final = ("identity", "hierarchical", "wavelet", *list(BUILDERS)[:-1])
+PURE_STRATEGIES: Final = ("hierarchical", "privelet", *list(BUILDERS)[1:])
+NUMBERED: Final = (
+    "hierarchical", "weighted-hierarchical", "eigen-separated", "eigen-principal",
+)  # fmt: skip
+
+
+def asked_by(planner: object, names: tuple[str, ...] = STRATEGIES) -> StrategyName | None:
+    """The strategy that a name stands for; None if it stands for none.
+
+    Examples
+    --------
+    >>> asked_by("hierarchical-4")
+    StrategyName(name='hierarchical-4', base='hierarchical', number=4.0)
+    >>> asked_by("residual") is None
+    True
+    """
+    if not isinstance(planner, str):
+        return None
+    if planner in names:
+        return StrategyName(planner, planner, None)
+    found = re.fullmatch(r"(?P<base>.+)-(?P<number>\d+(\.\d+)?)", planner)
+    if found and found["base"] in NUMBERED and found["base"] in names:
+        return StrategyName(planner, found["base"], float(found["number"]))
+    return None
+
+
+def named_strategy(planner: object) -> StrategyName | Strategy | None:
+    """What a planner's name, or a strategy in its place, says is to be measured."""
+    return planner if isinstance(planner, Strategy) else asked_by(planner)
+
+
+def strategy_matrix(
+    asked: StrategyName | Strategy, schema: Schema, gram: Array, norm: Norm
+) -> Array:
+    """A with a largest column norm of one; refused where it cannot answer the workload."""
+    if isinstance(asked, Strategy):
+        rows = asked.matrix(gram, norm)
+    else:
+        rows = BUILDERS[asked.base](schema, gram, norm, asked)
+    strategy = scaled(np.asarray(rows), norm)
+    if not supports(strategy, gram):
+        raise PlanError(
+            f"the {asked.name} does not determine every query of the workload: add rows, or use "
+            f"planner='optimal'"
+            if isinstance(asked, Strategy)
+            else f"planner={asked.name!r} does not determine every query of this workload; use "
+            f"planner='optimal'"
+        )
     return strategy
 
 
+def strategy_by_name(name: str, design: Design, gram: Array) -> Array:
+    """The same by its name, for Gaussian noise."""
+    schema, asked = design.workload.schema, asked_by(name)
+    assert asked is not None
+    factors = product_factors(asked, schema)
+    if factors is not None:
+        return scaled(kronecker_dense([factor.dense() for factor in factors]), "L2")
+    return strategy_matrix(asked, schema, gram, "L2")
+
+
 def total_variance_of(strategy: Array, gram: Array) -> float:
-    """tr(G (AᵀA)⁺), for a strategy with largest column norm one."""
-    inverse = np.linalg.pinv(strategy, rcond=1e-9)
-    return float(np.einsum("ij,ij->", gram @ inverse, inverse))
-
-
-def weighted(rows: Array, gram: Array) -> Array:
-    """The rows of an orthonormal design set, each with the weight that is best for the workload.
-
-    With precisions u on orthonormal rows q the total variance is Σ (qGqᵀ)/u, and cell j costs
-    Σ u q_j²: the same program as sharing a budget among measurements with one price for each cell.
-    """
-    asked = np.einsum("ri,ij,rj->r", rows, gram, rows)
-    asked = np.where(asked > NOISE_FLOOR * asked.max(), asked, 0.0)
-    share = share_for_total((rows**2).T, asked, 1.0)
-    return np.asarray(rows * np.sqrt(1.0 / share.sigma2)[:, None])[asked > 0]
-
-
-def _identity(design: Design, gram: Array) -> Array:
-    return np.eye(len(gram))
-
-
-def _workload(design: Design, gram: Array) -> Array:
-    """Any A with AᵀA = G measures what the workload's own rows would."""
-    values, vectors = np.linalg.eigh(gram)
-    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
-
-
-def _eigen(design: Design, gram: Array) -> Array:
-    return weighted(np.linalg.eigh(gram)[1].T, gram)
-
-
-def _hierarchical(design: Design, gram: Array) -> Array:
-    """Binary trees over ordered attributes, values and the total over the others, as a product."""
-    return kronecker_dense([_tree(a.size, a.ordered) for a in design.workload.schema.attributes])
-
-
-def _tree(size: int, ordered: bool) -> Array:
-    levels, width = [np.eye(size)], 2
-    while ordered and width < size:
-        groups = np.arange(size) // width
-        levels.append((np.arange(groups[-1] + 1)[:, None] == groups).astype(np.float64))
-        width *= 2
-    return np.vstack([*levels, np.ones((1, size))] if size > 1 else levels)
-
-
-def _wavelet(design: Design, gram: Array) -> Array:
-    """The Haar wavelets of every attribute, as a product."""
-    return kronecker_dense([haar(size) for size in design.workload.schema.shape])
-
-
-STRATEGIES: Final[dict[str, Callable[[Design, Array], Array]]] = {
-    "identity": _identity,
-    "workload": _workload,
-    "hierarchical": _hierarchical,
-    "wavelet": _wavelet,
-    "eigen": _eigen,
-}
+    return total_error(strategy, gram)

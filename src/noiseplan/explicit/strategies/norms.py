@@ -11,8 +11,9 @@ from noiseplan.matrices.base import Array
 
 # L1 is what Laplace noise is scaled to, L2 what Gaussian noise is.
 Norm = Literal["L1", "L2"]
-# A column is filled up if it lacks more than this share of the longest.
-WORTH_FILLING: Final = 1e-9
+# A cell has a row of its own if its entry would be this share of the longest column: a smaller one
+# is rounding, and would tell directions that nobody measured.
+WORTH_FILLING: Final = 1e-5
 # Singular values below this share of the largest are rounding.
 NOISE_FLOOR: Final = 1e-9
 # Pivots of AᵀA above this share of its largest entry: A has full column rank beyond doubt.

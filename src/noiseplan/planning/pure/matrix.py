@@ -45,12 +45,12 @@ def plan_matrix(
                 "planner='workload' measures the workload's own rows, and discrete noise needs "
                 "whole numbers in them; use planner='auto', or noise='laplace' to simulate"
             )
-        return _made(design, epsilon, matrix, "workload", integer)
+        return made_of_matrix(design, epsilon, matrix, "workload", integer)
     gram = workload_gram(design)
     cells, groups = _told_apart(gram)
     _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
     matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
-    return _made(design, epsilon, matrix, "p-identity over all cells", integer)
+    return made_of_matrix(design, epsilon, matrix, "p-identity over all cells", integer)
 
 
 def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
@@ -82,7 +82,10 @@ def _rows(design: Design) -> Array:
     )  # fmt: skip
 
 
-def _made(design: Design, epsilon: float, matrix: Array, name: str, integer: bool) -> PureMade:
+def made_of_matrix(
+    design: Design, epsilon: float, matrix: Array, name: str, integer: bool
+) -> PureMade:
+    """The mechanism that measures these rows, with its exact cost."""
     matrix = matrix[np.abs(matrix).any(axis=1)]
     ideal = _value(design, epsilon, matrix)
     if integer and name != "workload":

@@ -5,33 +5,41 @@ from __future__ import annotations
 import time
 
 from noiseplan.errors import PlanError
+from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.named import PURE_STRATEGIES
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.matrix import SMALL_CELLS, plan_matrix
+from noiseplan.planning.pure.named import laplace_strategy, plan_named_pure
 from noiseplan.planning.pure.strategies import STRATEGIES
 from noiseplan.planning.pure.tables import WORTH_IT, plan_tables
 from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import PureDP
 from noiseplan.queries import Workload
 
-PURE_PLANNERS = ("auto", *STRATEGIES, "matrix", "workload")
+PURE_PLANNERS = ("auto", *STRATEGIES, "matrix", "workload", *PURE_STRATEGIES)
 # How the noise of a plan is called in it: discrete by default.
 LAPLACE_NOISES = {"discrete": "discrete Laplace", "laplace": "laplace"}
 
 
 def plan_pure(
-    workload: Workload, budget: PureDP, objective: object, planner: str, neighbours: str,
-    noise: str, targets: object,
+    workload: Workload, budget: PureDP, objective: object, planner: str | Strategy,
+    neighbours: str, noise: str, targets: object,
 ) -> Plan:  # fmt: skip
     """The plan of least total variance found within ε, with Laplace noise."""
     started = time.perf_counter()
     _check(budget, objective, planner, neighbours, targets)
-    design = prepare(workload)
+    strategy = laplace_strategy(planner)
+    # A strategy may treat attributes differently that look alike.
+    design = prepare(workload, share=strategy is None)
     with one_thread(design):
-        made = _best(design, budget.epsilon, planner, noise == "discrete")
+        if strategy is not None:
+            made = plan_named_pure(design, budget.epsilon, strategy, noise == "discrete")
+        else:
+            made = _best(design, budget.epsilon, str(planner), noise == "discrete")
     if not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost more than {budget}: this is a bug")
     _require_answers(made.design, made)
@@ -70,7 +78,7 @@ def _require_answers(design: Design, made: PureMade) -> None:
 
 
 def _check(
-    budget: PureDP, objective: object, planner: str, neighbours: str, targets: object
+    budget: PureDP, objective: object, planner: object, neighbours: str, targets: object
 ) -> None:
     example = f"plan(workload, budget=PureDP({budget.epsilon:.6g}))"
     if targets is not None:
@@ -89,7 +97,7 @@ def _check(
             f"so PureDP({budget.epsilon / 2:.6g}) with neighbours='add-remove' protects it at "
             f"ε = {budget.epsilon:.6g}"
         )
-    if planner not in PURE_PLANNERS:
+    if laplace_strategy(planner) is None and planner not in PURE_PLANNERS:
         raise PlanError(
             f"planner {planner!r} does not plan pure DP; choose from {', '.join(PURE_PLANNERS)}"
         )

@@ -12,11 +12,13 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Measurements, Mechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.privacy import Guarantee
 from noiseplan.schema import Schema
 from noiseplan.storage.bases import floats, read_bases, write_bases
+from noiseplan.storage.cells import read_reduced, write_reduced
 from noiseplan.storage.files import Arrays, Json
 from noiseplan.storage.noisy_tables import read_tables_mechanism, write_tables_mechanism
 
@@ -29,6 +31,8 @@ def write_mechanism(mechanism: Mechanism) -> tuple[Json, Arrays]:
         return {"kind": "dense", **noise, **laplace}, {"strategy": mechanism.strategy}
     if isinstance(mechanism, TablesMechanism):
         return write_tables_mechanism(mechanism)
+    if isinstance(mechanism, ReducedMechanism):
+        return write_reduced(mechanism, write_mechanism)
     if isinstance(mechanism, ResidualMechanism):
         return _write_residual(mechanism)
     raise StorageError(f"{type(mechanism).__name__} cannot be saved")
@@ -47,6 +51,8 @@ def read_mechanism(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -
         return DenseMechanism(schema, strategy, sigma2, bool(content["integer"]), laplace)
     if content["kind"] == "tables":
         return read_tables_mechanism(content, arrays, schema)
+    if content["kind"] == "reduced":
+        return read_reduced(content, arrays, schema, read_mechanism)
     if content["kind"] == "residual":
         return _read_residual(content, arrays, schema)
     raise StorageError(f"unknown mechanism {content['kind']!r}: was it saved by a newer noiseplan?")
@@ -54,6 +60,8 @@ def read_mechanism(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -
 
 def check_cost(mechanism: Mechanism, guarantee: Guarantee) -> None:
     """Refuse a guarantee that promises more than the noise can keep, as far as sums can tell."""
+    if isinstance(mechanism, ReducedMechanism):
+        mechanism = mechanism.small
     if not isinstance(mechanism, ResidualMechanism) or guarantee.neighbours != "add-remove":
         return
     cost = 0.0
@@ -67,6 +75,8 @@ def check_cost(mechanism: Mechanism, guarantee: Guarantee) -> None:
 
 def check_measurements(mechanism: Mechanism, measured: Measurements) -> None:
     """Refuse numbers that this mechanism cannot have measured."""
+    if isinstance(mechanism, ReducedMechanism):
+        mechanism = mechanism.small
     if isinstance(mechanism, TablesMechanism):
         mechanism = mechanism.residuals
     if isinstance(mechanism, ResidualMechanism):

@@ -1,0 +1,344 @@
+"""Plans over the smallest equivalent domain: the same optimum, the right variances and answers."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import noiseplan as nz
+from noiseplan.errors import PlanError, StorageError, UnanswerableError
+from noiseplan.mechanisms.cells import Classes, MergedValues
+from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.planning.design import prepare
+from noiseplan.planning.equivalent import better_equivalent, equivalent_plan, smaller
+from noiseplan.planning.plan import Plan
+from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
+
+repeatable = settings(max_examples=40, deadline=None, derandomize=True)
+BUDGET = nz.zCDP(0.5)
+
+
+def reduced(workload: nz.Workload, planner: str = "optimal", **how: Any) -> Plan:
+    """The plan over the equivalent domain, whatever the size of the schema."""
+    again = partial(nz.plan, **{"budget": BUDGET, "noise": "gaussian", **how})
+    return equivalent_plan(prepare(workload), planner, again, False)
+
+
+def classes_by_hand(workload: nz.Workload) -> list[int]:
+    """The class of every cell, by comparing whole columns of the workload."""
+    rows = np.concatenate([query.dense() for query in workload])
+    number: dict[bytes, int] = {}
+    return [number.setdefault(column.tobytes(), len(number)) for column in (rows.T + 0.0)]
+
+
+# ---------------------------------------------------------------- the classes themselves
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> nz.Workload:
+    """Some 0/1 queries on a small schema, of every form a query may have."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    schema = nz.Schema.from_sizes({f"x{i}": n for i, n in enumerate(sizes)})
+    queries = []
+    for _ in range(draw(st.integers(1, 4))):
+        names = draw(st.lists(st.sampled_from(schema.names), unique=True, max_size=3))
+        cells = prod(schema[name].size for name in names)
+        if len(names) > 1 and draw(st.booleans()):
+            rows = draw(st.lists(st.lists(st.booleans(), min_size=cells, max_size=cells),
+                                 min_size=1, max_size=2))  # fmt: skip
+            if np.any(rows):
+                queries.append(nz.Query(schema, names, matrix=rows))
+            continue
+        factors: dict[str, nz.Factor] = {}
+        for name in names:
+            mask = draw(st.lists(st.booleans(), min_size=schema[name].size,
+                                 max_size=schema[name].size))  # fmt: skip
+            kinds: list[nz.Factor] = [nz.Identity(), nz.Prefix(), nz.Ranges()]
+            kinds += [nz.Custom([mask])] if any(mask) else []
+            factors[name] = draw(st.sampled_from(kinds))
+        queries.append(nz.Query(schema, factors))
+    return nz.Workload(queries or [nz.Query(schema, [])])
+
+
+@repeatable
+@given(workloads())
+def test_classes_are_those_of_equal_columns(workload: nz.Workload) -> None:
+    found = smaller(prepare(workload), 10_000)
+    assert not isinstance(found, str)
+    assert isinstance(found.cells, Classes)
+    assert found.cells.of_cells().tolist() == classes_by_hand(workload)
+
+
+@repeatable
+@given(workloads(), st.integers(0, 1000))
+def test_queries_and_counts_meet_on_the_smaller_domain(workload: nz.Workload, seed: int) -> None:
+    """W x is the same on both, for classes and for merged values."""
+    schema = workload.schema
+    counts = np.random.default_rng(seed).integers(0, 100, schema.shape)
+
+    def marginals(sets: np.ndarray) -> np.ndarray:
+        out = [tuple(set(range(counts.ndim)) - set(row)) for row in sets.tolist()]
+        return np.array([counts.sum(axis=axes) for axes in out])
+
+    for ordered in (False, True):
+        found = smaller(prepare(workload), 10_000, ordered)
+        assert not isinstance(found, str)
+        assert isinstance(found.cells, MergedValues if ordered else Classes)
+        every = np.arange(len(found.cells.inner))[None, :]
+        small = found.cells.marginals(marginals)(every).ravel()
+        assert small.sum() == counts.sum()
+        np.testing.assert_array_equal(
+            small, np.bincount(found.cells.of_cells(), counts.ravel(), found.cells.inner.size)
+        )
+        for query in workload:
+            answer = found.cells.query(query).dense() @ small
+            np.testing.assert_allclose(answer, query.dense() @ counts.ravel())
+
+
+def test_scaled_columns_of_products_are_one() -> None:
+    schema = nz.Schema.from_sizes({"a": 2, "b": 2})
+    query = nz.Query(schema, {"a": nz.Custom([[1, 2]]), "b": nz.Custom([[1, 2]])})
+    found = smaller(prepare(nz.Workload([query])), 100)
+    assert not isinstance(found, str)
+    assert found.cells.of_cells().tolist() == [0, 1, 1, 2]
+
+
+def test_the_example_of_the_dissertation() -> None:
+    """Eight cells of students become four: {1,3}, {2,4}, {5,6}, {7,8}."""
+    schema = nz.Schema.from_sizes({"year": 4, "sex": 2})
+    rows = [[1] * 8, [1] * 4 + [0] * 4, [0, 1, 0, 1, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 1, 1, -1, -1]]  # fmt: skip
+    workload = nz.Workload([nz.Query(schema, ["year", "sex"], matrix=rows)])
+    found = smaller(prepare(workload), 100)
+    assert not isinstance(found, str)
+    assert found.cells.of_cells().tolist() == [0, 1, 0, 1, 2, 2, 3, 3]
+    assert reduced(workload).total_variance == pytest.approx(8.651232, rel=1e-6)
+
+
+# ---------------------------------------------------------------- the same optimum
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(workloads())
+def test_the_optimum_is_that_of_the_whole_domain(workload: nz.Workload) -> None:
+    whole = nz.plan(workload, budget=BUDGET, planner="optimal", noise="gaussian")
+    small = reduced(workload)
+    assert small.total_variance == pytest.approx(whole.total_variance, rel=5e-6)
+    assert small.privacy.pcost <= 1.0
+    cost = small.cost_matrix()
+    assert np.diag(cost).max() <= 1.0
+    inverse = np.linalg.pinv(cost, rcond=1e-9, hermitian=True)
+    for query in workload:
+        spread = query.dense() @ inverse @ query.dense().T
+        np.testing.assert_allclose(small.variance(query), np.diag(spread), rtol=1e-5, atol=1e-9)
+
+
+SCHEMA = nz.Schema.from_sizes({"age": 20, "income": 20, "region": 20, "unasked": 3})
+TEXTS = [
+    "age < 5 and income >= 10",
+    "age < 10 or region = 3",
+    "income between 5 and 9 or (age >= 15 and region != 3)",
+    "not (age < 10 or income < 10)",
+]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("planner", ["optimal", "eigen", "auto"])
+def test_predicates_over_many_cells(planner: str, noise: str) -> None:
+    """24,000 cells, of which the predicates tell 8 apart."""
+    workload = nz.Workload.predicates(SCHEMA, TEXTS, weight=[1, 2, 1, 3])
+    plan = nz.plan(workload, budget=BUDGET, planner=planner, noise=noise)
+    assert isinstance(plan.mechanism, ReducedMechanism)
+    inner = plan.mechanism.cells.inner.size
+    rows = np.concatenate([q.dense() for q in workload])
+    assert inner == len(np.unique(rows, axis=1).T) == 8
+    cost = plan.mechanism.small.cost_matrix()
+    assert np.diag(cost).max() <= plan.privacy.pcost <= 1.0
+    inverse = np.linalg.pinv(cost, rcond=1e-9, hermitian=True)
+    total = 0.0
+    first = np.unique(classes_by_hand(workload), return_index=True)[1]
+    for query in workload:
+        row = query.dense()[:, first]
+        assert plan.variance(query.name)[0] == pytest.approx(
+            (row @ inverse @ row.T)[0, 0], rel=1e-6
+        )
+        total += query.weight * plan.variance(query.name)[0]
+    assert plan.total_variance == pytest.approx(total, rel=1e-9)
+    assert plan.lower_bound <= plan.total_variance
+
+
+def test_never_worse_than_the_residual_plan() -> None:
+    workload = nz.Workload.predicates(SCHEMA, TEXTS)
+    plain = nz.plan(workload, budget=BUDGET, planner="residual", noise="gaussian")
+    best = nz.plan(workload, budget=BUDGET, planner="optimal", noise="gaussian")
+    auto = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    assert best.total_variance < 0.99 * plain.total_variance
+    assert auto.total_variance == pytest.approx(best.total_variance, rel=1e-4)
+    assert auto.planner == "auto"
+    assert auto.mechanism.describe().endswith("the queries tell 8 of 24,000 apart")
+
+
+def test_plain_tables_stay_as_they_are() -> None:
+    workload = nz.Workload.marginals(SCHEMA, k=1)
+    plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    assert not isinstance(plan.mechanism, ReducedMechanism)
+    assert better_equivalent(plan.design, plan, nz.plan) is None
+
+
+def test_one_attribute_of_many_keeps_its_structure() -> None:
+    """All ranges of 60 values, summed over everything else: values are merged, nothing listed."""
+    schema = nz.Schema.from_sizes({"x": 60, "y": 100, "z": 100})
+    plan = nz.plan(nz.Workload.all_ranges(schema, ["x"]), budget=BUDGET, planner="optimal",
+                   noise="gaussian")  # fmt: skip
+    alone = nz.plan(nz.Workload.all_ranges(nz.Schema.from_sizes({"x": 60})), budget=BUDGET,
+                    planner="optimal", noise="gaussian")  # fmt: skip
+    assert plan.total_variance == pytest.approx(alone.total_variance, rel=1e-5)
+
+
+# ---------------------------------------------------------------- from data to answers
+
+
+def test_releases_answer_each_predicate() -> None:
+    """The law of the answers: mean and covariance over many releases, at 6 standard errors."""
+    workload = nz.Workload.predicates(SCHEMA, TEXTS)
+    plan = nz.plan(workload, budget=BUDGET, planner="optimal", noise="discrete")
+    random = np.random.default_rng(3)
+    data = {name: random.integers(0, SCHEMA[name].size, 500) for name in SCHEMA}
+    age, income, region = data["age"], data["income"], data["region"]
+    truth = [
+        np.sum((age < 5) & (income >= 10)),
+        np.sum((age < 10) | (region == 3)),
+        np.sum(((income >= 5) & (income <= 9)) | ((age >= 15) & (region != 3))),
+        np.sum(~((age < 10) | (income < 10))),
+    ]
+    runs = 300
+    answers = np.array([
+        [release.answer(text).estimate[0] for text in TEXTS]
+        for release in (plan.release(data, seed=seed) for seed in range(runs))
+    ])  # fmt: skip
+    covariance = np.array([[plan.covariance(a, b)[0, 0] for b in TEXTS] for a in TEXTS])
+    spread = np.sqrt(np.diag(covariance))
+    assert (np.abs(answers.mean(axis=0) - truth) < 6 * spread / np.sqrt(runs)).all()
+    assert np.abs(np.cov(answers.T) - covariance).max() < 8 * spread.max() ** 2 / np.sqrt(runs)
+    release = plan.release(data, seed=1)
+    batch = {int(p[0]): float(e.ravel()[0]) for p, e in release.batches()}
+    for position, text in enumerate(TEXTS):
+        assert batch[position] == pytest.approx(float(release.answer(text).estimate[0]))
+
+
+def test_every_record_touches_one_class() -> None:
+    """The privacy cost by brute force: what a single record changes, for every cell of a schema."""
+    schema = nz.Schema.from_sizes({"a": 4, "b": 5})
+    workload = nz.Workload.predicates(schema, ["a < 2 and b < 3", "a = 3 or b = 4"])
+    plan = reduced(workload, noise="discrete")
+    mechanism = plan.mechanism
+
+    def measured(x: np.ndarray) -> np.ndarray:
+        def marginals(sets: np.ndarray) -> np.ndarray:
+            out = [tuple({0, 1} - set(row)) for row in sets.tolist()]
+            return np.array([x.sum(axis=axes) for axes in out])
+
+        quiet = mechanism.measure(marginals, lambda shape, *_: np.zeros(shape, dtype=np.int64))
+        return np.concatenate([v.ravel() for v in quiet.values]).astype(float)
+
+    nobody = measured(np.zeros((4, 5), dtype=np.int64))
+    sigma2 = mechanism.small.sigma2
+    changes = []
+    for cell in np.ndindex(4, 5):
+        one = np.zeros((4, 5), dtype=np.int64)
+        one[cell] = 1
+        changes.append(float(((measured(one) - nobody) ** 2).sum()) / sigma2)
+    assert max(changes) <= plan.privacy.pcost <= 1.0
+    assert max(changes) == pytest.approx(plan.privacy.pcost, rel=1e-6)
+    np.testing.assert_allclose(np.diag(plan.cost_matrix()), changes, rtol=1e-9)
+
+
+def test_what_tells_more_apart_is_refused() -> None:
+    workload = nz.Workload.predicates(SCHEMA, TEXTS)
+    plan = nz.plan(workload, budget=BUDGET, planner="optimal", noise="gaussian")
+    some = nz.Workload.predicates(
+        SCHEMA, ["age < 10", "age < 5", "age < 7", "unasked = 1", "age < 5 and region = 3"]
+    )
+    np.testing.assert_allclose(
+        plan.variance(nz.Workload.predicates(SCHEMA, ["not (income < 10 or age < 10)"])[0]),
+        plan.variance(TEXTS[3]),
+    )
+    for query, message in [(some[2], "tells values of 'age' apart"),
+                           (some[3], "needs \\['unasked'\\]"),
+                           (some[4], "tells cells apart")]:  # fmt: skip
+        with pytest.raises(UnanswerableError, match=message):
+            plan.variance(query)
+    other = nz.Schema.from_sizes({"age": 20})
+    with pytest.raises(UnanswerableError, match="another schema"):
+        plan.variance(nz.Query(other, ["age"]))
+
+
+def test_refusals_before_planning() -> None:
+    schema = nz.Schema.from_sizes({"x": 100, "y": 100})
+    with pytest.raises(PlanError, match=r"the schema has 10,000, of which its queries tell"):
+        nz.plan(nz.Workload.marginals(schema, k=2), budget=BUDGET, planner="optimal")
+    wide = nz.Schema.from_sizes({f"x{i}": 1000 for i in range(4)})
+    text = " and ".join(f"x{i} < 10" for i in range(4))
+    with pytest.raises(PlanError, match="whose table has 1,000,000,000,000 cells"):
+        nz.plan(nz.Workload.predicates(wide, [text]), budget=BUDGET, planner="optimal")
+    plan = nz.plan(nz.Workload.predicates(wide, [text]), budget=BUDGET)  # as before
+    assert not isinstance(plan.mechanism, ReducedMechanism)
+
+
+def test_only_the_total_is_asked() -> None:
+    schema = nz.Schema.from_sizes({"x": 100, "y": 100})
+    plan = reduced(nz.Workload([nz.Query(schema, [], name="all")]))
+    assert plan.variance("all") == pytest.approx([1.0], rel=1e-6)
+
+
+def test_targets_by_name() -> None:
+    workload = nz.Workload.predicates(SCHEMA, {"a": TEXTS[0], "b": TEXTS[1], "c": TEXTS[2]})
+    targets = {"a": 1.0, "c": 4.0}
+    plan = nz.plan(workload, targets=targets, planner="optimal", noise="gaussian")
+    residual = nz.plan(workload, targets=targets, planner="residual", noise="gaussian")
+    assert isinstance(plan.mechanism, ReducedMechanism)
+    assert plan.variance("a")[0] <= 1.0 + 1e-6
+    assert plan.variance("c")[0] <= 4.0 + 1e-6
+    assert plan.privacy.pcost <= residual.privacy.pcost * (1 + 1e-6)
+    assert plan.target_scale == pytest.approx(1.0, rel=1e-5)
+
+
+# ---------------------------------------------------------------- kept on disk
+
+
+def test_saved_and_read_back(tmp_path: Path) -> None:
+    workload = nz.Workload.predicates(SCHEMA, TEXTS)
+    data = {name: np.arange(60) % SCHEMA[name].size for name in SCHEMA}
+    for planner in ("optimal", "auto"):
+        plan = nz.plan(workload, budget=BUDGET, planner=planner, noise="discrete")
+        release = plan.release(data, seed=4)
+        release.save(tmp_path / planner)
+        again = nz.load(tmp_path / planner)
+        for text in TEXTS:
+            assert again.answer(text).estimate == pytest.approx(release.answer(text).estimate)
+            assert again.plan.variance(text) == pytest.approx(plan.variance(text))
+
+
+def test_damaged_cells_are_refused() -> None:
+    plan = reduced(nz.Workload.predicates(SCHEMA, TEXTS))
+    content, arrays = write_mechanism(plan.mechanism)
+    classes = arrays["cells_classes"]
+    for name, damaged in [
+        ("cells_attributes", np.array([0, 0, 2])),
+        ("cells_attributes", np.array([0, 1, 9])),
+        ("cells_attributes", np.zeros(0, dtype=np.int64)),
+        ("cells_groups_0", arrays["cells_groups_0"][:-1]),
+        ("cells_groups_0", arrays["cells_groups_0"][::-1]),
+        ("cells_classes", classes + 1),
+        ("cells_classes", classes.astype(float)),
+    ]:
+        with pytest.raises(StorageError):
+            read_mechanism(content, arrays | {name: damaged}, SCHEMA)
+    assert read_mechanism(content, arrays, SCHEMA).schema == SCHEMA

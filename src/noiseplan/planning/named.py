@@ -36,7 +36,7 @@ from noiseplan.explicit.strategies.eigen import (
     separated_design,
 )
 from noiseplan.explicit.strategies.given import Strategy
-from noiseplan.explicit.strategies.norms import Norm, completed, scaled, supports, total_error
+from noiseplan.explicit.strategies.norms import Norm, completed, scaled, supports
 from noiseplan.explicit.strategies.realisation import least_sensitivity
 from noiseplan.explicit.strategies.spectral import (
     fourier_strategy,
@@ -47,7 +47,6 @@ from noiseplan.explicit.strategies.weighting import weighted_rows
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.product import Factor
-from noiseplan.planning.design import Design
 from noiseplan.schema import Schema
 
 
@@ -196,17 +195,3 @@ def strategy_matrix(
             f"planner='optimal'"
         )
     return strategy
-
-
-def strategy_by_name(name: str, design: Design, gram: Array) -> Array:
-    """The same by its name, for Gaussian noise."""
-    schema, asked = design.workload.schema, asked_by(name)
-    assert asked is not None
-    factors = product_factors(asked, schema)
-    if factors is not None:
-        return scaled(kronecker_dense([factor.dense() for factor in factors]), "L2")
-    return strategy_matrix(asked, schema, gram, "L2")
-
-
-def total_variance_of(strategy: Array, gram: Array) -> float:
-    return total_error(strategy, gram)

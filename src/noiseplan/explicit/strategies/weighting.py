@@ -76,7 +76,8 @@ def best_weights(
     needed = costs > FAINT * costs.max()
     asked, c = loads[needed], costs[needed]
     ascent, point = Ascent(MEMORY, FARTHEST), np.zeros(loads.shape[1])
-    best = Weights(np.zeros(0), np.inf, 0.0, power)
+    even = np.full(len(c), 1.0 / asked.sum(axis=0).max())  # nothing worse is ever returned
+    best = Weights(even, float((c / even**power).sum()), 0.0, power)
     for _ in range(steps):
         prices = np.exp(point)
         prices /= prices.sum()

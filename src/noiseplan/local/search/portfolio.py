@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.search.descent import descend
+from noiseplan.local.search.descent import descend, random_start
 from noiseplan.local.search.generation import EXHAUSTIVE, Effort, generate
 from noiseplan.local.search.namespace import to_backend, to_numpy
 from noiseplan.local.search.orbits import OrbitEffort, plan_orbits
@@ -34,13 +34,13 @@ from noiseplan.local.strategies.subsets import (
 from noiseplan.local.types import Types
 from noiseplan.matrices.base import Array
 
-# Outputs per type, and steps, of a descent.
 OUTPUTS_PER_TYPE = 4
-DESCENT_STEPS = 300
-CLASSICAL_STEPS = 100
-# Up to so many types the descents' strategies are taken apart and generated further. With a large ε
-# shapes are small sets, of which fewer are needed, and more types can be afforded.
-GENERATED, GENERATED_LARGE_EPSILON, LARGE_EPSILON = 300, 600, 1.5
+# Up to so many types the descents' strategies are taken apart and generated further.
+GENERATED = 300
+# Steps of a descent that is followed by generation, of one that is not, and from classical starts.
+DESCENT_STEPS, LONE_STEPS, CLASSICAL_STEPS = 300, 600, 100
+# From this ε on a descent of its own starts from anywhere: drawn shapes are then not always best.
+LARGE_EPSILON = 1.5
 # A block design has types × (types − 1) outputs; beyond this many types subsets are drawn instead.
 LARGEST_DESIGN = 1024
 # Values this close are the same.
@@ -221,13 +221,17 @@ def _searched(task: Task, known: Strategy) -> list[Found]:
     weights = np.full(len(shapes), 1.0 / levels(shapes, ratio).sum(axis=0).mean())
     found: list[Found] = []
     if n > EXHAUSTIVE:
-        starts = [levels(shapes, ratio) * weights[:, None]]
+        first = levels(shapes, ratio) * weights[:, None]
+        lone = n > GENERATED
+        starts = [(first, first.min(axis=1), LONE_STEPS if lone else DESCENT_STEPS)]
+        if lone and task.epsilon > LARGE_EPSILON:
+            anywhere = random_start(OUTPUTS_PER_TYPE * n, n, task.epsilon, rng)
+            starts.append((*anywhere, LONE_STEPS))
         if isinstance(known, TableStrategy):
-            starts.append(known.chances)
-        steps = [round(task.effort * s) for s in (DESCENT_STEPS, CLASSICAL_STEPS)]
-        descents = [_descended(task, q, s) for q, s in zip(starts, steps, strict=False)]
+            starts.append((known.chances, known.chances.min(axis=1), CLASSICAL_STEPS))
+        descents = [_descended(task, *start) for start in starts]
         found += [Found(TableStrategy.of(q, task.epsilon, task.prior, "descent")) for q in descents]
-        if n > (GENERATED_LARGE_EPSILON if task.epsilon > LARGE_EPSILON else GENERATED):
+        if lone:
             return found
         parts = [nested(q, ratio, effort.most) for q in descents]
         shapes = np.vstack([part[0] for part in parts])
@@ -241,7 +245,8 @@ def _searched(task: Task, known: Strategy) -> list[Found]:
     return [*found, Found(made.strategy, made.bound)]
 
 
-def _descended(task: Task, start: Array, steps: int) -> Array:
-    given = start, start.min(axis=1), task.types.gram, task.prior
+def _descended(task: Task, start: Array, lower: Array, steps: int) -> Array:
+    given = start, lower, task.types.gram, task.prior
     chances, lower, gram, prior = (to_backend(array, task.backend) for array in given)
+    steps = max(round(task.effort * steps), 1)
     return to_numpy(descend(chances, lower, gram, prior, task.epsilon, steps, task.advance))

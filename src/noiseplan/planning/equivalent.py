@@ -26,7 +26,7 @@ from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, WORTH_IT
-from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query, Workload
 
@@ -52,9 +52,12 @@ class Smaller:
     priorities: Array
 
 
-def equivalent_plan(design: Design, planner: str, plan: Planner, targeted: bool) -> Plan:
+def equivalent_plan(
+    design: Design, planner: str, objective: Objective, plan: Planner, targeted: bool
+) -> Plan:
     """The plan over the smallest equivalent domain; refuses one that is still too large."""
-    found = smaller(design, EXPLICIT_CELLS, ordered=planner in ORDERED)
+    apart = isinstance(objective, ConvexLoss)  # which sees every query on its own
+    found = smaller(design, EXPLICIT_CELLS, planner in ORDERED, apart)
     if isinstance(found, str):
         raise PlanError(
             f"planner={planner!r} plans domains of at most {EXPLICIT_CELLS:,} cells, and {found}; "
@@ -79,10 +82,10 @@ def better_equivalent(design: Design, plain: Plan, plan: Planner) -> Plan | None
     return replace(best, planner=plain.planner, seconds=plain.seconds + best.seconds)
 
 
-def smaller(design: Design, most: int, ordered: bool = False) -> Smaller | str:
+def smaller(design: Design, most: int, ordered: bool = False, apart: bool = False) -> Smaller | str:
     """The smallest equivalent domain of at most `most` cells, or why there is none.
 
-    `ordered` asks for one whose values keep their order.
+    `ordered` asks for one whose values keep their order, `apart` for every query on its own.
     """
     values = merged_values(design)
     schema, grid = design.workload.schema, values.inner.size
@@ -99,7 +102,7 @@ def smaller(design: Design, most: int, ordered: bool = False) -> Smaller | str:
             rows = design.workload.rows * (int(classes.max()) + 1)
             if rows <= DENSE_LIMIT:
                 cells = Classes(values, classes)
-                return _stacked(design, cells)
+                return _stacked(design, cells, apart)
     if grid <= most:
         return _carried(design, values)
     return f"{told}, of which its queries tell more than {most:,} apart"
@@ -140,10 +143,12 @@ def _priorities(design: Design) -> Array:
     return design.roles.type_priority[design.roles.type_of_query]
 
 
-def _stacked(design: Design, cells: Classes) -> Smaller:
+def _stacked(design: Design, cells: Classes, apart: bool) -> Smaller:
     """All rows of one weight and one priority as one query: few queries, whatever was asked."""
-    weights, priorities = design.workload.columns.weights, _priorities(design)
-    pairs, kind = np.unique(np.column_stack([weights, priorities]), axis=0, return_inverse=True)
+    pairs = np.column_stack([design.workload.columns.weights, _priorities(design)])
+    kind = np.arange(len(pairs))
+    if not apart:
+        pairs, kind = np.unique(pairs, axis=0, return_inverse=True)
     rows: list[list[Array]] = [[] for _ in pairs]
     for query, own in zip(design.workload, kind.reshape(-1), strict=True):
         rows[own].append(columns_at(cells.values.query(query), cells.first))

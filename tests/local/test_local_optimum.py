@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from local_oracles import WORKLOADS, gram_of, one, types_for, workload
 
 import noiseplan as nz
+from noiseplan.local.search import portfolio
 from noiseplan.local.search.generation import Ascent, Effort, generate
 from noiseplan.local.search.master import best_weights
 from noiseplan.local.search.orbits import best_mixture, power
@@ -213,7 +214,7 @@ def test_mixtures_are_those_of_a_convex_solver() -> None:
     assert found.value == pytest.approx(problem.value, rel=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, derandomize=True, deadline=None)
 @given(st.integers(0, 10**9), st.floats(0.3, 3.0))
 def test_refinement_is_exact_and_never_worse(seed: int, epsilon: float) -> None:
     rng = np.random.default_rng(seed)
@@ -297,6 +298,17 @@ def test_more_rounds_are_no_worse() -> None:
         values.append(float(made.strategy.total_moments(gram).sum()))
         assert made.bound is None
     assert values[1] < values[0]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_many_types_are_left_to_descents(epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beyond 300 types, where rows are not taken apart; with few types, to be quick."""
+    monkeypatch.setattr(portfolio, "GENERATED", 20)
+    alone = nz.local.plan(workload("prefix", 32), epsilon)
+    assert alone.strategy.name == "descent"
+    assert alone.samples() < min(nz.local.compare(workload("prefix", 32), epsilon).values())
+    assert alone.lower_bound <= alone.worst_variance
+    assert alone.epsilon_met <= epsilon
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:

@@ -83,7 +83,7 @@ BROKEN = [
     Broken("a table twice", "[people]", "[budget]", 36, ("not TOML", "further up")),
     # ------------------------------------------------------------------ sections
     Broken("a misspelt section", "[budget]", "[buget]", 26,
-           ("unknown key 'buget'", "Did you mean 'budget'?", "schema, tables, budget")),
+           ("unknown key 'buget'", "Did you mean 'budget'?", "schema, tables, predicates, budget")),
     Broken("tables not as a list", "[[tables]]\nup_to = 2", "[tables]\nup_to = 2", 13,
            ("not TOML", "tables")),
     # ------------------------------------------------------------------ schema

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=CONTEXT)
 @release_argument
-@click.argument("question")
+@click.argument("question", required=False)
+@click.option("--where", help="Instead of a question: how many satisfy this condition.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
 @click.option("--simultaneous", is_flag=True, help="Intervals that hold for all rows at once.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 @json_option
 def command(
     folder: Path,
-    question: str,
+    question: str | None,
+    where: str | None,
     level: float,
     simultaneous: bool,
     as_csv: bool,
@@ -49,15 +51,22 @@ def command(
     earnings=20..               all bins from an edge on
     total                       everybody
 
-    The name of a table of the study is a question too. What is not named is summed over.
+    The name of a table of the study is a question too. What is not named is summed over. A
+    condition is asked as --where "age < 18 and sex = 'F'".
     """
+    from noiseplan.queries.predicates import predicate_query
     from noiseplan.study import read_question
 
+    if (question is None) == (where is None):
+        raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
     release = open_release(folder)
     workload = release.plan.workload
-    query = read_question(question, workload.schema, workload)
+    if where is not None:
+        query = predicate_query(workload.schema, where)
+    else:
+        query = read_question(question or "", workload.schema, workload)
     answer = release.answer(query, level=level, simultaneous=simultaneous)
     if as_json:
         print_json(answer_json(answer))

@@ -15,6 +15,7 @@ from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.study.nodes import Node, read_document
 from noiseplan.study.people import People
+from noiseplan.study.predicates import read_predicates
 from noiseplan.study.schema import read_schema
 from noiseplan.study.settings import (
     LedgerEntry,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 SECTIONS = (
-    "title", "schema", "tables", "budget", "targets", "plan", "people", "ledger", "output"
+    "title", "schema", "tables", "predicates", "budget", "targets", "plan", "people", "ledger",
+    "output",
 )  # fmt: skip
 
 
@@ -94,7 +96,7 @@ class Study:
         except PlanError as error:
             self._section("plan", "budget", "targets").fail(str(error))
         except NoiseplanError as error:
-            self._section("tables").fail(str(error))
+            self._section("tables", "predicates").fail(str(error))
         for query in self.tables or ():
             with self.root.child("output").child("tables").blamed():
                 made.mechanism.require(query)
@@ -129,12 +131,12 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     """
     root = read_document(Path(path))
     sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")
-    for needed, example in (("schema", "[schema]"), ("tables", "[[tables]]")):
-        if needed not in sections:
-            root.fail(f"the section {example} is missing; a study has [schema], [[tables]] and "
-                      f"[budget] or [targets]")  # fmt: skip
+    for example, *needed in (("[schema]", "schema"), ("[[tables]]", "tables", "predicates")):
+        if not any(name in sections for name in needed):
+            root.fail(f"the section {example} is missing; a study has [schema], [[tables]] or "
+                      f"[[predicates]], and [budget] or [targets]")  # fmt: skip
     schema = read_schema(sections["schema"])
-    workload = read_workload(sections["tables"], schema)
+    workload = _workload(sections, schema)
     settings = read_settings(sections.get("plan"))
     if settings.weighting is not None:
         workload = workload.weighted(settings.weighting)
@@ -168,6 +170,18 @@ def read_study(path: str | os.PathLike[str]) -> Study:
         tables=tables,
         root=root,
     )
+
+
+def _workload(sections: Mapping[str, Node], schema: Schema) -> Workload:
+    """What is asked: the tables, and the predicates after them."""
+    if "predicates" not in sections:
+        return read_workload(sections["tables"], schema)
+    predicates = read_predicates(sections["predicates"], schema)
+    if "tables" not in sections:
+        return predicates
+    tables = read_workload(sections["tables"], schema)
+    with sections["predicates"].blamed():
+        return tables + predicates
 
 
 def _output(node: Node | None, workload: Workload) -> tuple[Path | None, tuple[Query, ...] | None]:

@@ -31,9 +31,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     seen: list[Plan] = []
     make = release_module.make_release
 
-    def watched(plan: Plan, *arguments: object) -> nz.Release:
+    def watched(plan: Plan, data: object, **how: object) -> nz.Release:
         seen.append(plan)
-        return make(plan, *arguments)  # type: ignore[arg-type]
+        return make(plan, data, **how)  # type: ignore[arg-type]
 
     for module in ("look", "continuing"):
         monkeypatch.setattr(f"noiseplan.choosing.{module}.make_release", watched)

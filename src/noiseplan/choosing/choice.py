@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import ByMatrices, ByPrecisions, Family, family_for
@@ -20,8 +19,7 @@ from noiseplan.queries import Workload
 
 if TYPE_CHECKING:
     from noiseplan.choosing.look import Look
-    from noiseplan.ledger import Ledger
-    from noiseplan.noise import Source
+    from noiseplan.release.release import ReleaseOptions
 
 
 def adaptive(
@@ -150,26 +148,21 @@ class Choice:
 
     # ------------------------------------------------------------------ looking
 
-    def look(
-        self,
-        data: object,
-        *,
-        ledger: Ledger | str | os.PathLike[str] | None = None,
-        dataset: str | None = None,
-        purpose: str = "",
-        seed: int | None = None,
-        randomness: Source | None = None,
-    ) -> Look:
+    def look(self, data: object, **how: Unpack[ReleaseOptions]) -> Look:
         """Measure what the plans have in common, once.
 
-        The arguments are those of `Plan.release`, and go on to what is measured after choosing. The
-        ledger is charged for the look now, and for the rest then.
+        Parameters
+        ----------
+        data
+            As `Plan.release` takes them; opened once, for the look and for what follows.
+        how
+            `ledger`, `dataset`, `purpose`, `person`, `seed` and `randomness`, as `Plan.release`
+            takes them, also for what is measured after choosing. The ledger is charged for the
+            look now, and for the rest then.
         """
         from noiseplan.choosing.look import Circumstances, Look
 
-        around = Circumstances.of(
-            data, self.common.workload.schema, ledger, dataset, purpose, seed, randomness
-        )
+        around = Circumstances.of(data, self.common, how)
         return Look(self, around.release(self.common, "look"), around)
 
     def __repr__(self) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from noiseplan.choosing.cells import CellFigures
 from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import Family, family_for
+from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
@@ -17,11 +17,9 @@ from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query
-from noiseplan.release.release import Release, make_release
-
-if TYPE_CHECKING:
-    from noiseplan.ledger import Ledger
-    from noiseplan.noise import Source
+from noiseplan.release.opening import opened
+from noiseplan.release.recording import BETWEEN, require_charged
+from noiseplan.release.release import Release, ReleaseOptions, make_release
 
 COMBINED = "combined"
 
@@ -50,7 +48,7 @@ def _signed(plan: Plan, measured: Measurements, parts: Sequence[Release]) -> Rel
     records = [part.recorded for part in parts if part.recorded]
     return replace(
         parts[-1], plan=plan, measurements=measured,
-        brand="; ".join(brands), recorded="; ".join(records),
+        brand="; ".join(brands), recorded=BETWEEN.join(records),
     )  # fmt: skip
 
 
@@ -96,26 +94,30 @@ class Continuation:
         """The share of the plan's privacy cost that need not be spent again."""
         return 1.0 - self.privacy.pcost / self.plan.privacy.pcost
 
-    def release(
-        self,
-        data: object,
-        *,
-        ledger: Ledger | str | os.PathLike[str] | None = None,
-        dataset: str | None = None,
-        purpose: str = "",
-        seed: int | None = None,
-        randomness: Source | None = None,
-    ) -> Release:
+    def release(self, data: object, **how: Unpack[ReleaseOptions]) -> Release:
         """Measure what is left, and put it together with the earlier release.
 
-        The arguments are those of `Plan.release`; give it the data of the earlier release. A seed
-        must be another one than the earlier release's. The result answers what either plan does,
-        no less precisely, from all that was measured.
+        The result answers what either plan does, no less precisely, from all that was measured.
+
+        Parameters
+        ----------
+        data
+            The data of the earlier release. Where at most so many records of each person were
+            counted, the same ones must be counted again: the source that was opened for the
+            earlier release, or the same data in the same order with `person`, while that release
+            is in memory.
+        how
+            `ledger`, `dataset`, `purpose`, `person`, `seed` and `randomness`, as `Plan.release`
+            takes them. The earlier release must be charged to the same dataset of the same ledger.
+            A seed must be another one than the earlier release's.
         """
+        ledger = how.get("ledger")
+        if ledger is not None:
+            require_charged(self.earlier, ledger, how.get("dataset"))
+        person = how.pop("person", None)
         parts = [self.earlier]
         if self.rest is not None:
-            rest = make_release(self.rest, data, seed, ledger, dataset, purpose, randomness)
-            parts.append(rest)
+            parts.append(make_release(self.rest, self._same_records(data, person), **how))
         mechanisms = [part.plan.mechanism for part in parts]
         united = self.family.together(mechanisms)
         if self.family.covers(self.plan.mechanism, united):
@@ -128,6 +130,24 @@ class Continuation:
             planner=COMBINED, noise=COMBINED, max_rows=self.plan.max_rows,
         )  # fmt: skip
         return completed(self.family, plan, parts)
+
+    def _same_records(self, data: object, person: str | None) -> Projectable:
+        """The data opened as for the earlier release; refused where other records would count."""
+        chosen = self.earlier.choice
+        source = opened(self.plan, data, person, chosen or None)
+        if getattr(source, "choice", b"") == chosen:
+            return source
+        if chosen:
+            raise PlanError(
+                "the earlier release counted some records of each person, chosen at random, and "
+                "these data would show others: give it the same source, or the same data with the "
+                "same person="
+            )
+        raise PlanError(
+            "person= would choose among the records of each person, and the earlier release "
+            "counted others, or was read from a folder, which does not keep which: make both "
+            "releases from one source, open_source(data, schema, person=…, cap=…), in one program"
+        )
 
     def __repr__(self) -> str:
         return f"Continuation({self.plan!r}; still ρ = {self.privacy.rho:.6g})"

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from noiseplan.choosing.choice import Choice, remaining
 from noiseplan.choosing.continuing import completed, rest_of
-from noiseplan.counting import Projectable, open_source
+from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
-from noiseplan.release.release import Release, make_release
-from noiseplan.schema import Schema
+from noiseplan.release.opening import opened
+from noiseplan.release.release import Release, ReleaseOptions, make_release
+from noiseplan.seeds import derived_seed
 
 if TYPE_CHECKING:
     from noiseplan.choosing.rules import Recommendation, Rule
-    from noiseplan.ledger import Ledger
-    from noiseplan.noise import Source
 
 
 _CLAIMING = Lock()
@@ -39,35 +37,24 @@ class Circumstances:
     """
 
     source: Projectable
-    ledger: Ledger | str | os.PathLike[str] | None
-    dataset: str | None
-    purpose: str
-    seed: int | None
-    randomness: Source | None
+    how: ReleaseOptions
     step: int = 0
 
     @classmethod
-    def of(
-        cls, data: object, schema: Schema, ledger: Ledger | str | os.PathLike[str] | None,
-        dataset: str | None, purpose: str, seed: int | None, randomness: Source | None,
-    ) -> Circumstances:  # fmt: skip
-        return cls(open_source(data, schema), ledger, dataset, purpose, seed, randomness)
+    def of(cls, data: object, plan: Plan, how: ReleaseOptions) -> Circumstances:
+        kept = how.copy()
+        return cls(opened(plan, data, kept.pop("person", None)), kept)
 
     def release(self, plan: Plan, what: str) -> Release:
         """Charge, count and measure."""
-        purpose = self.purpose
-        if self.ledger is not None:
-            purpose = f"{purpose}: {what}" if purpose else what
-        return make_release(
-            plan, self.source, self._own_seed(), self.ledger, self.dataset, purpose,
-            self.randomness,
-        )  # fmt: skip
-
-    def _own_seed(self) -> int | None:
-        if self.seed is None or not self.step:
-            return self.seed
-        state = np.random.SeedSequence([self.seed, self.step]).generate_state(1, np.uint64)
-        return int(state[0] >> np.uint64(1))
+        how = self.how.copy()
+        if how.get("ledger") is not None:
+            purpose = how.get("purpose")
+            how["purpose"] = f"{purpose}: {what}" if purpose else what
+        seed = how.get("seed")
+        if seed is not None and self.step:
+            how["seed"] = derived_seed(seed, self.step)
+        return make_release(plan, self.source, **how)
 
     def next(self) -> Circumstances:
         return replace(self, step=self.step + 1)
@@ -116,6 +103,18 @@ class Look:
     def variance(self, query: Query | str) -> Array:
         """The exact variance of every row."""
         return self.release.variance(query)
+
+    def save(
+        self, folder: str | os.PathLike[str], *, tables: Sequence[Query | str] | None = None
+    ) -> None:
+        """Write what was seen to a new folder, as `Release.save` does.
+
+        In another program the look is then an earlier release: plan again what was chosen, and
+        `plan.given(nz.load(folder)).release(data, ledger=…, dataset=…)` measures what is left of it
+        and charges that alone. The plans to choose from are not saved: what a folder says of noise
+        and costs is not taken on trust.
+        """
+        self.release.save(folder, tables=tables)
 
     # ------------------------------------------------------------------ what follows
 

@@ -59,6 +59,8 @@ class Countable(ABC):
     """The most records of one person: what a release of these data must be priced for."""
     once: bool = False
     """Whether the data can be passed over a single time only."""
+    choice: bytes = b""
+    """What the choice among the records of each person was derived from, where there was one."""
 
     @abstractmethod
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:

@@ -84,8 +84,15 @@ def open_source(
     >>> source.marginals(np.array([[0], ])).tolist()
     [[1, 2]]
     """
-    # Asked of the class first: on a lazy frame even looking for an attribute may run a query.
     people = People.declared(person, cap, key)
+    source = _opened(data, schema, people)
+    if people is not None:
+        object.__setattr__(source, "choice", people.key)  # some sources are frozen
+    return source
+
+
+def _opened(data: object, schema: Schema, people: People | None) -> Projectable:
+    # Asked of the class first: on a lazy frame even looking for an attribute may run a query.
     if hasattr(type(data), "marginals") and isinstance(data, Projectable):
         _refuse_people(people, "data that are open already")
         return _with_schema(data, schema)

@@ -99,6 +99,11 @@ class Tables:
         """The most records of one person."""
         return self.source.max_rows
 
+    @property
+    def choice(self) -> bytes:
+        """What the choice among the records of each person was derived from."""
+        return self.source.choice
+
     def __repr__(self) -> str:
         return f"Tables({', '.join(self.schema.names)})"  # no count: it would be private
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -73,10 +73,7 @@ class Answer:
 
         By default of the library the data came in, else of the first of the three installed.
         """
-        import narwhals.stable.v2 as nw
-
-        columns = {name: _one_type(values) for name, values in self.columns(order).items()}
-        return nw.from_dict(columns, backend=frame_library(library or self.origin)).to_native()
+        return tidy_frame(self.columns(order), library or self.origin)
 
     def __str__(self) -> str:
         return self.text(20)
@@ -99,6 +96,14 @@ class Answer:
         kind = "simultaneous" if self.simultaneous else "pointwise"
         lines.append(f"{100 * self.level:g}% {kind} intervals, covering noise only")
         return "\n".join(lines)
+
+
+def tidy_frame(columns: Mapping[str, Any], library: str) -> Any:
+    """Columns as a data frame of a library; an empty name takes the first installed."""
+    import narwhals.stable.v2 as nw
+
+    found = {name: _one_type(values) for name, values in columns.items()}
+    return nw.from_dict(found, backend=frame_library(library)).to_native()
 
 
 def _one_type(values: list[Hashable] | Array) -> list[Hashable] | Array:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noiseplan.arrays import IntArray
-from noiseplan.counting import Projectable, count_tables, open_source
-from noiseplan.errors import DataError, PlanError, QueryError
+from noiseplan.counting import count_tables
+from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.noise import (
@@ -30,10 +31,13 @@ from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
+from noiseplan.release.opening import opened, refuse_too_many
+from noiseplan.release.recording import charged
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
+    from noiseplan.valid import ValidTables
 
 # What draws the noise of a plan, by its name there.
 AnySampler = DiscreteSampler | DiscreteLaplaceSampler | NormalSampler | LaplaceSampler
@@ -60,6 +64,7 @@ class Release:
     brand: str
     origin: str = ""
     recorded: str = ""  # where a ledger has it
+    choice: bytes = b""  # which records of each person were counted, where not all; never saved
 
     @property
     def schema(self) -> Schema:
@@ -118,6 +123,27 @@ class Release:
         """The workload's answers in batches of equal shape: positions and estimates, batch last."""
         return self.plan.mechanism.batches(self.measurements, self.plan.workload)
 
+    def valid(
+        self,
+        *,
+        tables: Iterable[Sequence[str] | str] | None = None,
+        total: float | None = None,
+        public: Mapping[Sequence[str] | str, ArrayLike] | None = None,
+        impossible: Mapping[Sequence[str] | str, ArrayLike] | None = None,
+        integers: bool = False,
+    ) -> ValidTables:
+        """Tables without negative counts that agree with each other, near the unbiased ones.
+
+        They are biased, and mostly nearer to the truth; see `noiseplan.valid.valid_tables`. The
+        unbiased answers and their exact errors stand beside them.
+        """
+        from noiseplan.valid import valid_tables
+
+        return valid_tables(
+            self, tables=tables, total=total, public=public, impossible=impossible,
+            integers=integers,
+        )  # fmt: skip
+
     def plot(self, *attributes: str, level: float = 0.95) -> Any:
         """A table of one or two attributes with its intervals, as an Altair chart for a notebook.
 
@@ -163,6 +189,17 @@ def _promise(privacy: Guarantee) -> str:
     return f"{privacy.describe().splitlines()[0]}, spent once"
 
 
+class ReleaseOptions(TypedDict, total=False):
+    """What `Plan.release` takes beside the data, for those who pass it on."""
+
+    ledger: Ledger | str | os.PathLike[str] | None
+    dataset: str | None
+    purpose: str
+    person: str | None
+    seed: int | None
+    randomness: Source | None
+
+
 def make_release(
     plan: Plan,
     data: object,
@@ -196,48 +233,18 @@ def make_release(
             f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
             f"with the default noise and leave out seed= to publish, or ledger= to test"
         )
-    if plan.max_rows > 1 and person is None and not isinstance(data, Projectable):
-        raise PlanError(
-            f"the plan is for people with up to {plan.max_rows} records: say whose record each is, "
-            f"release(data, person='id'), so that no more of anybody are counted"
-        )
-    cap = plan.max_rows if person is not None else 1
-    source = open_source(data, plan.workload.schema, person=person, cap=cap)
-    _refuse_unpriced(plan, source)
+    source = opened(plan, data, person)
     # Counted here: files and databases are checked as they are counted, in one pass.
     source = count_tables(source, plan.mechanism.sets)
-    _refuse_too_many(plan, source)
+    refuse_too_many(plan, source)
     with ExitStack() as stack:
         recorded = ""
         if ledger is not None:
-            recorded = stack.enter_context(_recorded(plan, ledger, dataset, purpose))
+            recorded = stack.enter_context(charged(plan, ledger, dataset, purpose))
         advance = stack.enter_context(progress("counting and measuring", plan.mechanism.steps))
         measured = plan.mechanism.measure(source.marginals, sampler, advance)
-    return Release(plan, measured, sampler.brand, source.origin, recorded)
-
-
-def _refuse_unpriced(plan: Plan, source: Projectable) -> None:
-    """Refuse data with more records of a person than the plan is priced for."""
-    held, priced = getattr(source, "max_rows", 1), getattr(plan, "max_rows", 1)
-    if held > priced:
-        raise PlanError(
-            f"the data hold up to {held} records of one person, and the plan is priced for "
-            f"{priced}; open the data with cap={priced}, or plan for {held}"
-        )
-
-
-def _refuse_too_many(plan: Plan, source: Projectable) -> None:
-    """Refuse more records than the plan's integers can hold, before anything is spent."""
-    most = getattr(plan.mechanism, "records", None)
-    if most is None:
-        return
-    found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
-    if found > most:
-        raise DataError(
-            f"the data have more than {most:,} records, which is as many as the integers of this "
-            f"plan can hold; plan tables of fewer attributes, or release parts of the data. "
-            f"Nothing was spent. (How many records there are may be confidential.)"
-        )
+    choice = getattr(source, "choice", b"")
+    return Release(plan, measured, sampler.brand, source.origin, recorded, choice)
 
 
 def _checked_seed(seed: int | None) -> int | None:
@@ -262,21 +269,3 @@ def _sampler(noise: str, seed: int | None, randomness: Source | None) -> AnySamp
         return CONTINUOUS[noise](seed)
     source = (randomness or SystemSource()) if seed is None else SeededSource(seed)
     return DISCRETE[noise](source)
-
-
-@contextmanager
-def _recorded(
-    plan: Plan, ledger: Ledger | str | os.PathLike[str], dataset: str | None, purpose: str
-) -> Iterator[str]:
-    """Charge a ledger around the block that makes the release; where it is recorded."""
-    from noiseplan.ledger import Ledger
-    from noiseplan.storage import plan_hash
-
-    assert dataset is not None  # checked before the data were opened
-    book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
-    cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
-    charge = book.charge(
-        dataset, cost, purpose=purpose, plan_hash=plan_hash(plan), max_rows=plan.max_rows
-    )
-    with charge as entry:
-        yield f"entry {entry.id} of dataset {entry.dataset!r}, charged {entry.time}"

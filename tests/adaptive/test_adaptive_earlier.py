@@ -1,0 +1,187 @@
+"""Releases that build on earlier ones: the same records, on the same ledger, in another program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from adaptive_plans import SCHEMA, data, plan
+
+import noiseplan as nz
+from noiseplan.counting import open_source
+from noiseplan.errors import DataError, PlanError
+
+COARSE = nz.Query(SCHEMA, ["age"])
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> nz.Ledger:
+    book = nz.Ledger(tmp_path / "budget.ledger", create=True)
+    book.open_dataset("people", nz.zCDP(10.0))
+    book.open_dataset("others", nz.zCDP(10.0))
+    return book
+
+
+def secure(k: int, rho: float = 0.5, **more: Any) -> nz.Plan:
+    return plan(k, rho, noise="discrete", **more)
+
+
+# ---------------------------------------------------------------------- the ledger
+
+
+def test_what_was_not_charged_is_not_built_on(ledger: nz.Ledger, tmp_path: Path) -> None:
+    left = secure(2).given(secure(1, 0.1).release(data()))
+    with pytest.raises(PlanError, match=r"not recorded at all.*release the whole plan"):
+        left.release(data(), ledger=ledger, dataset="people")
+    assert ledger.entries() == ()
+
+
+def test_the_earlier_release_is_charged_to_the_same_dataset(
+    ledger: nz.Ledger, tmp_path: Path
+) -> None:
+    earlier = secure(1, 0.1).release(data(), ledger=ledger, dataset="people")
+    left = secure(2).given(earlier)
+    with pytest.raises(PlanError, match=r"not charged to dataset 'others' .*entry 4 of dataset"):
+        left.release(data(), ledger=ledger, dataset="others")
+    elsewhere = nz.Ledger(tmp_path / "another.ledger", create=True)
+    elsewhere.open_dataset("people", nz.zCDP(10.0))
+    elsewhere.open_dataset("others", nz.zCDP(10.0))
+    secure(1, 0.1).release(data(), ledger=elsewhere, dataset="people")  # an entry of that number
+    with pytest.raises(PlanError, match="not charged to dataset 'people' of this ledger"):
+        left.release(data(), ledger=elsewhere, dataset="people")
+    with pytest.raises(PlanError, match="name the dataset that is charged"):
+        left.release(data(), ledger=ledger)
+    assert len(ledger.entries()) == 1
+
+
+def test_a_release_in_steps_is_built_on_by_all_its_entries(ledger: nz.Ledger) -> None:
+    coarse, fine = secure(1, 0.1), secure(2, 0.2)
+    chosen = nz.adaptive([coarse, fine]).look(data(), ledger=ledger, dataset="people").choose(fine)
+    more = secure(2, 0.4).given(chosen)
+    last = more.release(data(), ledger=ledger, dataset="people")
+    assert len(ledger.entries("people")) == 3
+    assert ledger.balance("people").spent.rho == pytest.approx(0.4, rel=1e-6)
+    assert last.recorded.count("of dataset 'people'") == 3
+
+
+def test_a_record_that_paid_for_less_is_not_enough(ledger: nz.Ledger) -> None:
+    from dataclasses import replace
+
+    cheap = secure(1, 0.1).release(data(), ledger=ledger, dataset="people")
+    dear = replace(secure(1, 0.3).release(data()), recorded=cheap.recorded)
+    with pytest.raises(PlanError, match="is not charged to dataset"):
+        secure(2).given(dear).release(data(), ledger=ledger, dataset="people")
+
+
+# ---------------------------------------------------------------------- the same records
+
+
+def visits(people: int = 200) -> dict[str, Any]:
+    """Everybody has six records, one of each age."""
+    ages = SCHEMA["age"].size
+    return {
+        "age": list(range(ages)) * people,
+        "sex": [0] * ages * people,
+        "region": [0] * ages * people,
+        "id": np.repeat(np.arange(people), ages),
+    }
+
+
+def exact(k: int, rho: float, max_rows: int) -> nz.Plan:
+    """Hardly any noise: answers are the counts."""
+    return plan(k, rho, max_rows=max_rows)
+
+
+def counted(release: nz.Release) -> list[int]:
+    return np.rint(release.answer(COARSE).estimate).astype(int).tolist()
+
+
+@pytest.mark.parametrize("max_rows", [1, 2])
+def test_the_same_records_are_counted_again(max_rows: int, tmp_path: Path) -> None:
+    import polars as pl
+
+    path = tmp_path / "visits.parquet"
+    pl.DataFrame(visits()).write_parquet(path)
+    for source in (visits(), path):
+        earlier = exact(1, 1e4, max_rows).release(source, person="id", seed=1)
+        assert sum(counted(earlier)) == 200 * max_rows
+        left = exact(2, 1e8, max_rows).given(earlier)
+        later = left.release(source, person="id", seed=2)
+        assert counted(later) == counted(earlier)
+        again = exact(1, 1e4, max_rows).release(source, person="id", seed=1)
+        assert again.choice != earlier.choice
+
+
+def test_one_source_for_both() -> None:
+    source = open_source(visits(), SCHEMA, person="id", cap=2)
+    earlier = exact(1, 1e4, 2).release(source, seed=1)
+    left = exact(2, 1e8, 2).given(earlier)
+    assert counted(left.release(source, seed=2)) == counted(earlier)
+    other = open_source(visits(), SCHEMA, person="id", cap=2)
+    with pytest.raises(PlanError, match="these data would show others: give it the same source"):
+        left.release(other, seed=2)
+    with pytest.raises(PlanError, match="say whose record each is"):
+        left.release(visits(), seed=2)
+
+
+def test_other_records_than_the_earlier_ones_are_refused(tmp_path: Path) -> None:
+    whole = exact(1, 1e4, 1).release(visits(), seed=1)
+    left = exact(2, 1e8, 1).given(whole)
+    with pytest.raises(PlanError, match="the earlier release counted others, or was read"):
+        left.release(visits(), person="id", seed=2)
+    some = exact(1, 1e4, 1).release(visits(), person="id", seed=1)
+    with pytest.raises(PlanError, match="these data would show others"):
+        exact(2, 1e8, 1).given(some).release(visits(), seed=2)
+    some.save(tmp_path / "some")
+    with pytest.raises(PlanError, match="which does not keep which"):
+        left = exact(2, 1e8, 1).given(nz.load(tmp_path / "some"))
+        left.release(visits(), person="id", seed=2)
+
+
+def test_a_look_at_people() -> None:
+    choice = nz.adaptive([exact(1, 1e4, 2), exact(2, 1e8, 2)])
+    look = choice.look(visits(), person="id", seed=1)
+    seen = counted(look.release)
+    assert sum(seen) == 400
+    assert counted(look.choose(1)) == seen
+    with pytest.raises(PlanError, match="people with up to 2 records: say whose record each is"):
+        choice.look(visits(), seed=1)
+    with pytest.raises(DataError, match="lack the person column 'who'"):
+        choice.look(visits(), person="who", seed=1)
+
+
+# ---------------------------------------------------------------------- another program
+
+
+LATER = """
+import sys
+import noiseplan as nz
+from adaptive_plans import SCHEMA, data, plan
+
+folder, path = sys.argv[1:]
+fine = plan(2, 0.5, noise="discrete")
+left = fine.given(nz.load(folder))
+release = left.release(data(), ledger=path, dataset="people")
+assert release.answer(nz.Query(SCHEMA, ["age", "sex"])).estimate.size
+print(left.privacy.rho)
+"""
+
+
+def test_a_look_is_saved_and_followed_in_another_program(ledger: nz.Ledger, tmp_path: Path) -> None:
+    choice = nz.adaptive([secure(1), secure(2)])
+    look = choice.look(data(), ledger=ledger, dataset="people")
+    look.save(tmp_path / "look")
+    seen = nz.load(tmp_path / "look")
+    assert seen.answer(COARSE).estimate.tolist() == look.answer(COARSE).estimate.tolist()
+    done = subprocess.run(
+        [sys.executable, "-c", LATER, str(tmp_path / "look"), str(ledger.path)],
+        cwd=Path(__file__).parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    first, second = ledger.entries("people")
+    assert first.guarantee.rho == look.privacy.rho
+    assert second.guarantee.rho == float(done.stdout)
+    assert ledger.balance("people").spent.rho == pytest.approx(0.5, rel=1e-3)

@@ -74,7 +74,8 @@ def test_a_budget_spent_in_full_is_within_it_and_a_little_more_is_not(x: float, 
         assert Guarantee(full).within(budget)
         assert not Guarantee(full * (1 + 1e-9)).within(budget)
     assert Guarantee(GDP(x).gaussian_pcost()).mu <= x
-    assert Guarantee(ApproxDP(1.0, y).gaussian_pcost()).epsilon(y) <= 1.0
+    # Both ways are rounded outward, so there and back may be some units in the last place more.
+    assert Guarantee(ApproxDP(1.0, y).gaussian_pcost()).epsilon(y) <= 1.0 + 1e-12
     for budget in (zCDP(x), ApproxDP(min(x, 50.0), y)):
         full = 2 * budget.zcdp_rho()
         assert Guarantee(full, law="zcdp").within(budget)

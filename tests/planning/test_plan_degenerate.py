@@ -245,8 +245,8 @@ def test_explicit_planner_says_what_it_cannot() -> None:
     small = nz.Workload.marginals(of_sizes(a=4), k=1)
     with pytest.raises(PlanError, match="for neighbours that add or remove a record"):
         nz.plan(small, budget=B, planner="optimal", neighbours="replace")
-    large = nz.Workload.marginals(of_sizes(a=4000), k=1)
-    with pytest.raises(PlanError, match="at most 1,024 cells, and the schema has 4,000"):
+    large = nz.Workload.marginals(of_sizes(a=5000), k=1)
+    with pytest.raises(PlanError, match="at most 4,096 cells, and the schema has 5,000"):
         nz.plan(large, budget=B, planner="optimal")
 
 

@@ -149,7 +149,7 @@ def test_the_sum_as_a_loss_is_the_weighted_total() -> None:
 
     workload = random_workload(7, several=True)
     rows = np.array([q.rows for q in workload], dtype=float)
-    plan = nz.plan(workload, budget=ONE, objective=nz.ConvexLoss(loss))
+    plan = nz.plan(workload, budget=ONE, objective=nz.ConvexLoss(loss), planner="residual")
     assert plan.total_variance == pytest.approx(
         nz.plan(workload, budget=ONE, planner="residual").total_variance, rel=1e-5
     )

@@ -47,6 +47,8 @@ FULL_STEP = 2.0
 MEMORY = 6
 # Of the logarithm of a weight: the longest step, and the lowest point.
 FARTHEST, SMALLEST_WEIGHT = 6.0, -60.0
+# Of the ascent: how many, and that number times the cells where there are few of them.
+STEPS, CHEAP_STEPS = 300, 100_000
 # A diagonal entry is filled up if it lacks more than this.
 WORTH_FILLING = 1e-6
 # Where the variance of the diagonal is below this, further steps only move the rounding.
@@ -79,7 +81,10 @@ class Optimum:
 
 
 def dense_optimum(
-    gram: AnyArray, tolerance: float = 1e-6, steps: int = 300, watch: Watch = lambda gap: None
+    gram: AnyArray,
+    tolerance: float = 1e-6,
+    steps: int | None = None,
+    watch: Watch = lambda gap: None,
 ) -> Optimum:
     """The best strategy for a Gram matrix, with its certificate.
 
@@ -89,6 +94,8 @@ def dense_optimum(
         WᵀW, cells × cells: a NumPy array, or a PyTorch tensor (double precision) on any device.
     tolerance
         The relative gap at which to stop.
+    steps
+        At most so many; a few hundred if not given, more where they are cheap.
     watch
         Called with the gap after every step.
 
@@ -104,7 +111,7 @@ def dense_optimum(
         gram = gram[kept][:, kept]
     halves = Halves.of(gram)
     climb = _Climb(halves, tolerance)
-    taken = climb.run(steps, watch)
+    taken = climb.run(steps or max(STEPS, CHEAP_STEPS // len(gram)), watch)
     weights = np.zeros(len(reduction.groups))
     weights[reduction.first] = halves.spread(climb.weights)
     strategy = reduction.widened(halves.rows(climb.best))
@@ -142,7 +149,7 @@ class _Climb:
 
     def __init__(self, halves: Halves, tolerance: float) -> None:
         self.halves, self.tolerance = halves, tolerance
-        self.roots = [_root(block) for block in halves.blocks]
+        self.roots = [root_of(block) for block in halves.blocks]
         self.singular = any(len(r) < r.shape[1] for r in self.roots)
         self.members = halves.members
         self.weights = self.members * 0.0 + 1.0 / halves.cells
@@ -170,7 +177,7 @@ class _Climb:
 
         The gap will be about the last number: not worth computing while it is large.
         """
-        spectra = [_Spectrum.of(root, weights[: root.shape[1]]) for root in self.roots]
+        spectra = [Spectrum.of(root, weights[: root.shape[1]]) for root in self.roots]
         total = sum(float(part.singular.sum()) for part in spectra)
         diagonal = self.halves.diagonal([part.diagonal() for part in spectra]) / total
         bound = sum(part.surely() for part in spectra) ** 2
@@ -181,7 +188,7 @@ class _Climb:
             self._certify(spectra, diagonal, total)
         return diagonal, bound, spread
 
-    def _certify(self, spectra: list[_Spectrum], diagonal: AnyArray, total: float) -> None:
+    def _certify(self, spectra: list[Spectrum], diagonal: AnyArray, total: float) -> None:
         """Keep the better of two feasible matrices near X, if it is the best so far."""
         largest = float(diagonal.max())
         value, scale = total**2 * largest, (total * largest) ** 0.5
@@ -196,7 +203,7 @@ class _Climb:
             self.value, self.best = value, rows
 
     def _levelled(
-        self, spectra: list[_Spectrum], diagonal: AnyArray, total: float
+        self, spectra: list[Spectrum], diagonal: AnyArray, total: float
     ) -> tuple[float, list[AnyArray]]:
         """D X D: every column scaled to length one."""
         xp = namespace_of(diagonal)
@@ -209,25 +216,36 @@ class _Climb:
         return value, rows
 
     def _filled(
-        self, spectra: list[_Spectrum], diagonal: AnyArray, total: float
+        self, spectra: list[Spectrum], diagonal: AnyArray, total: float
     ) -> tuple[float, list[AnyArray]]:
         """X scaled down to its largest diagonal entry, plus what the others lack."""
         xp = namespace_of(diagonal)
-        missing = 1.0 - diagonal / diagonal.max()
-        missing = missing * (missing > WORTH_FILLING)  # less would only make X ill-conditioned
+        missing = lacking(diagonal)
         value, rows = 0.0, []
         for part in spectra:
             above = part.rows() / (total * float(diagonal.max())) ** 0.5
-            values, vectors = xp.linalg.eigh(above.T @ above + xp.diag(missing[: above.shape[1]]))
-            kept = np.flatnonzero(to_numpy(values) > NOISE_FLOOR * len(values)).tolist()
-            values, vectors = values[kept], vectors[:, kept]
+            values, vectors = filled_up(above, missing[: above.shape[1]])
             value += float(((part.root @ vectors) ** 2 / values).sum())
             rows.append((vectors * xp.sqrt(values)).T)
         return value, rows
 
 
+def lacking(diagonal: AnyArray) -> AnyArray:
+    """What entries lack of the largest, in its units; less than is worth filling counts as none."""
+    missing = 1.0 - diagonal / diagonal.max()
+    return missing * (missing > WORTH_FILLING)  # less would only make X ill-conditioned
+
+
+def filled_up(rows: AnyArray, missing: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """The eigenvalues and eigenvectors of AᵀA + diag(missing), without rounding."""
+    xp = namespace_of(rows)
+    values, vectors = xp.linalg.eigh(rows.T @ rows + xp.diag(missing))
+    kept = np.flatnonzero(to_numpy(values) > NOISE_FLOOR * len(values)).tolist()
+    return values[kept], vectors[:, kept]
+
+
 @dataclass(frozen=True, eq=False)
-class _Spectrum:
+class Spectrum:
     """K = R Y Rᵀ = U diag(s²) Uᵀ of one block."""
 
     root: AnyArray
@@ -236,13 +254,13 @@ class _Spectrum:
     turned: AnyArray  # UᵀR
 
     @staticmethod
-    def of(root: AnyArray, weights: AnyArray) -> _Spectrum:
+    def of(root: AnyArray, weights: AnyArray) -> Spectrum:
         xp = namespace_of(root)
         values, vectors = xp.linalg.eigh((root * weights) @ root.T)
         # A block may be empty: queries without an odd part.
         largest = float(values[-1]) if len(values) else 0.0
         singular = xp.sqrt(values.clip(min=largest * 1e-18))
-        return _Spectrum(root, singular, vectors, vectors.T @ root)
+        return Spectrum(root, singular, vectors, vectors.T @ root)
 
     def diagonal(self) -> AnyArray:
         """diag(Rᵀ K^{−1/2} R)."""
@@ -259,7 +277,7 @@ class _Spectrum:
         return float(((squares - error).clip(min=0.0) ** 0.5).sum())
 
 
-def _root(gram: AnyArray) -> AnyArray:
+def root_of(gram: AnyArray) -> AnyArray:
     """R (rank × cells) with RᵀR = G: by Cholesky, or by eigenvectors where G is singular."""
     xp = namespace_of(gram)
     squares = xp.diagonal(gram, 0)

@@ -66,6 +66,10 @@ class DenseMechanism:
     def cost_matrix(self) -> Array:
         return self.strategy.T @ self.strategy / self.sigma2
 
+    def cell_covariance(self) -> Array:
+        """The covariance of the estimates of all cells (of what is determined of them)."""
+        return self._noise * self._fit.spread
+
     def measure(
         self,
         marginals: Marginals,

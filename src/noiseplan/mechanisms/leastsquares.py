@@ -85,7 +85,8 @@ class LeastSquares:
         if v.shape[1] == cells:
             return True
         if count > 4 * cells:  # many rows: what each has outside, in a basis of the outside
-            outside = qr(v, mode="full")[0][:, v.shape[1] :]
+            whole = np.asarray(qr(v, mode="full")[0], dtype=np.float64)
+            outside = whole[:, v.shape[1] :]
             columns = max(1, AT_ONCE // count)
             missed = np.zeros(count)
             for start in range(0, outside.shape[1], columns):

@@ -57,7 +57,7 @@ class QueryMatrix(Matrix):
             found = self.query.joint @ cells.sum(axis=self._summed).reshape(-1, flat.shape[1])
         else:
             found = kronecker_apply(self._factors, cells)
-        return found.reshape(self.shape[0], *x.shape[1:])
+        return np.asarray(found.reshape(self.shape[0], *x.shape[1:]))
 
     def gram(self) -> Array:
         if self.query.joint is not None:

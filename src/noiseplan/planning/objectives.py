@@ -118,6 +118,72 @@ class ConvexLoss(Objective):
                 raise PlanError(f"the loss {self} is not convex and finite on positive variances")
 
 
+@dataclass(frozen=True, init=False, eq=False)
+class RelativeError(Objective):
+    """Σ weight · variance / answer² over all rows of all queries, for answers as expected.
+
+    The answers themselves are private, so each is replaced by what it is expected to be: a small
+    count then gets a small error. Without expectations a row is compared with its own length,
+    ‖w‖², as if all cells were alike.
+
+    Parameters
+    ----------
+    expected
+        Public counts to expect, one per cell of the domain (in the shape of the schema, or flat):
+        an earlier release, a projection. Never the data themselves.
+    floor
+        Answers below this count as this: no error is asked to be small beside nothing.
+
+    References
+    ----------
+    C. Li, dissertation, 2013, section 5.1.4, which scales every query to unit length.
+
+    Examples
+    --------
+    >>> RelativeError(expected=[10, 1000], floor=5)
+    RelativeError(2 expected counts, floor 5)
+    """
+
+    expected: Array | None
+    floor: float
+
+    def __init__(self, expected: object = None, floor: float = 1.0) -> None:
+        counts = None
+        if expected is not None:
+            counts = np.asarray(expected, dtype=np.float64).ravel()
+            if not counts.size or not np.isfinite(counts).all():
+                raise PlanError("RelativeError: expected counts are finite numbers, one per cell")
+        if isinstance(floor, bool) or not (np.isfinite(floor) and floor > 0):
+            raise PlanError(f"RelativeError: a floor is a positive number, found {floor!r}")
+        object.__setattr__(self, "expected", counts)
+        object.__setattr__(self, "floor", float(floor))
+
+    def __str__(self) -> str:
+        return "relative error"
+
+    def __repr__(self) -> str:
+        if self.expected is None:
+            return "RelativeError()"
+        return f"RelativeError({len(self.expected):,} expected counts, floor {self.floor:g})"
+
+    def check(self, cells: int) -> None:
+        """Refuse expectations about another domain."""
+        if self.expected is not None and len(self.expected) != cells:
+            raise PlanError(
+                f"RelativeError expects {len(self.expected):,} counts, but the schema has "
+                f"{cells:,} cells: give one count per cell, last attribute fastest"
+            )
+
+    def squares(self, lengths: Array, answer: Callable[[Array], Array]) -> Array:
+        """What the squared error of each row is compared with.
+
+        `lengths` are the rows' squared lengths, `answer` applies them to counts.
+        """
+        if self.expected is None:
+            return np.where(lengths > 0, lengths, 1.0)  # rows of zeros have no error
+        return np.asarray(np.maximum(np.abs(answer(self.expected)), self.floor) ** 2)
+
+
 @dataclass(frozen=True)
 class Recorded(Objective):
     """The name of an objective that cannot be saved: a loss given as a function."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices.base import Array
 from noiseplan.planning.allocation import Share
-from noiseplan.planning.bounds import total_variance_bound
+from noiseplan.planning.bounds import total_variance_bound, workload_gram
 from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.oblique import optimise_total
@@ -16,6 +17,11 @@ from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import product_up
 from noiseplan.queries import Workload
+
+# A plan whose certified gap is at most this is proved to be the best, up to rounding.
+PROVED = 2e-5
+# The gap of a bound on the total variance that is worked out beside another objective.
+TOTAL_GAP = 1e-4
 
 
 class Optimality(Protocol):
@@ -34,6 +40,10 @@ class Optimality(Protocol):
         """Whether the plan is the best for its objective; None where only the total's bound can
         tell."""
 
+    @property
+    def gap(self) -> float | None:
+        """How far the objective may be above the best, relative, where that is certified."""
+
 
 @dataclass(frozen=True)
 class Stated:
@@ -41,6 +51,7 @@ class Stated:
 
     lower_bound: float
     proved: bool | None = None
+    gap: float | None = None
 
     @property
     def known(self) -> float:
@@ -54,6 +65,7 @@ class Unstated:
     workload: Workload
     privacy: Guarantee
     proved: bool | None = None
+    gap: float | None = None
 
     @cached_property
     def lower_bound(self) -> float:
@@ -62,6 +74,37 @@ class Unstated:
     @property
     def known(self) -> float | None:
         return self.__dict__.get("lower_bound")
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """Of a plan by one matrix: the certified gap of its objective, and a bound for the total.
+
+    `total` is the bound at cost one where the plan was made for the total variance; else it is
+    worked out when asked for.
+    """
+
+    workload: Workload
+    privacy: Guarantee
+    gap: float | None
+    total: float | None = None
+
+    @cached_property
+    def lower_bound(self) -> float:
+        total = self.total
+        if total is None:
+            design = prepare(self.workload)
+            with one_thread(design):
+                total = dense_optimum(workload_gram(design), TOTAL_GAP).bound
+        return total / self.privacy.pcost * (1 - 1e-9)
+
+    @property
+    def known(self) -> float | None:
+        return self.lower_bound if self.total is not None else self.__dict__.get("lower_bound")
+
+    @property
+    def proved(self) -> bool | None:
+        return True if self.gap is not None and self.gap <= PROVED else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +121,7 @@ class Residual:
     privacy: Guarantee
     planner: str
     targeted: bool
+    gap: float | None = None
 
     @cached_property
     def lower_bound(self) -> float:

@@ -5,28 +5,35 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Real
+from typing import cast
 
 import numpy as np
 
+from noiseplan.aware.settings import Dawa
 from noiseplan.errors import BudgetError, PlanError
+from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.making import (
-    EXPLICIT,
-    Made,
-    allowed_cost,
+from noiseplan.planning.equivalent import better_equivalent, equivalent_plan
+from noiseplan.planning.explicit import (
+    better_explicit,
+    by_matrix,
     check_explicit,
     make_explicit,
-    make_residual,
 )
+from noiseplan.planning.limits import EXPLICIT, EXPLICIT_CELLS
+from noiseplan.planning.making import Made, allowed_cost, make_residual
+from noiseplan.planning.named import STRATEGIES, named_strategy
+from noiseplan.planning.named_plans import plan_named, too_large
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.oblique import optimise_total, optimise_upright
-from noiseplan.planning.optimality import Optimality, Residual
+from noiseplan.planning.optimality import Residual
 from noiseplan.planning.people import check_people, person_plan, record_budget
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.products import optimise_product
@@ -35,7 +42,7 @@ from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.queries import Workload
 
-PLANNERS = ("auto", "residual", "residual+", "product", *EXPLICIT)
+PLANNERS = ("auto", "residual", "residual+", "product", *EXPLICIT, *STRATEGIES)
 NOISES = ("discrete", "gaussian", "laplace")
 DEFAULT_NOISE = "discrete"
 # Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
@@ -48,7 +55,7 @@ def plan(
     budget: Budget | None = None,
     targets: Mapping[str, float] | float | None = None,
     objective: Objective | None = None,
-    planner: str = "auto",
+    planner: str | Strategy | Dawa = "auto",
     neighbours: Neighbours = "add-remove",
     noise: str | None = None,
     max_rows: int = 1,
@@ -71,9 +78,11 @@ def plan(
         `ConvexLoss(function)`.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
-        "product" (one strategy per attribute); one matrix over a small domain: "optimal", "eigen"
-        (the eigen-design), "hierarchical", "wavelet", "identity", "workload". For
-        `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload".
+        "product" (one strategy per attribute); the exact optimum over a small domain, "optimal";
+        known strategies over it, such as "hierarchical-4", "wavelet", "eigen", "fourier"
+        (`noiseplan.planning.named` lists them all); or a `Strategy`, rows of your own. For
+        `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and known
+        strategies.
     neighbours
         "add-remove" one record, or "replace" one record by another (the total is then exact).
     noise
@@ -94,6 +103,13 @@ def plan(
     """
     started = time.perf_counter()
     noise = _default_noise(budget) if noise is None else noise
+    if planner == "dawa" or isinstance(planner, Dawa):
+        from noiseplan.aware.planner import plan_aware
+
+        # It answers the same questions, as far as they make sense before data are seen.
+        return cast(Plan, plan_aware(
+            workload, budget, targets, objective, planner, neighbours, noise, max_rows
+        ))  # fmt: skip
     _check_arguments(workload, budget, targets, objective, planner, neighbours, noise)
     check_people(max_rows, neighbours)
     max_rows = int(max_rows)
@@ -107,6 +123,11 @@ def plan(
         from noiseplan.planning.pure.planner import plan_pure
 
         return plan_pure(workload, budget, objective, planner, neighbours, noise, targets)
+    again = partial(plan, budget=budget, objective=objective, neighbours=neighbours, noise=noise)
+    strategy = named_strategy(planner)
+    if strategy is not None and not too_large(strategy, workload.schema):
+        return plan_named(workload, budget, strategy, objective, neighbours, noise, targets)
+    assert isinstance(planner, str)
     if targets is not None:
         workload, priorities = _targeted(workload, targets)
         objective = WorstVariance()
@@ -114,22 +135,20 @@ def plan(
         priorities, objective = None, objective or TotalVariance()
     design = prepare(workload, priorities, share=not isinstance(objective, ConvexLoss))
     allowed = None if budget is None else allowed_cost(budget, noise)
-    check_explicit(planner, objective, neighbours, allowed, workload.schema.size)
+    check_explicit(planner, objective, neighbours, workload.schema.size)
+    if (planner in EXPLICIT or strategy) and workload.schema.size > EXPLICIT_CELLS:
+        return equivalent_plan(design, planner, objective, again, targets is not None)
     with one_thread(design):
-        # Everything scales with the budget, so targets alone are planned at cost one and scaled.
-        solution = _solution(design, objective, planner, neighbours, allowed or 1.0)
-        explicit = make_explicit(design, solution, objective, planner, neighbours, allowed, noise)
-        least = targets is not None and allowed is None
-        if allowed is None:
-            allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
-            solution = _rescaled(solution, allowed)
-        made = explicit or make_residual(
-            design, solution, objective, neighbours, allowed, noise, least
-        )
+        if by_matrix(planner, objective):
+            made = make_explicit(design, objective, planner, allowed, noise)
+        else:
+            made = _made(
+                design, objective, planner, neighbours, allowed, noise, priorities is not None
+            )
     if budget is not None and not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.privacy.pcost}, above {budget}: this is a bug")
     require_answers(design, made.mechanism)
-    return Plan(
+    planned = Plan(
         workload=workload,
         mechanism=made.mechanism,
         privacy=made.privacy,
@@ -140,9 +159,10 @@ def plan(
         targets=None if priorities is None else 1.0 / priorities,
         design=design,
         figures=made.figures,
-        optimality=_optimality(design, solution, made, planner, priorities is not None),
+        optimality=made.known(design.workload),
         seconds=time.perf_counter() - started,
     )
+    return better_equivalent(design, planned, again) or planned
 
 
 def _default_noise(budget: object) -> str:
@@ -157,10 +177,26 @@ def require_answers(design: Design, mechanism: Mechanism) -> None:
         mechanism.require(design.workload.query(int(number)))
 
 
-def _optimality(
-    design: Design, solution: Solution, made: Made, planner: str, targeted: bool
-) -> Optimality:
-    return Residual(design, made.share, solution.total_rows, made.privacy, planner, targeted)
+def _made(
+    design: Design, objective: Objective, planner: str, neighbours: Neighbours,
+    allowed: float | None, noise: str, targeted: bool,
+) -> Made:  # fmt: skip
+    """A plan of the residual family, or by one matrix where that is clearly better."""
+    # Everything scales with the budget, so targets alone are planned at cost one and scaled.
+    solution = _solution(design, objective, planner, neighbours, allowed or 1.0)
+    least = allowed is None
+    if planner == "auto":
+        explicit = better_explicit(
+            design, objective, solution.share.value, neighbours, allowed, noise
+        )
+        if explicit is not None:
+            return explicit
+    if allowed is None:
+        allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
+        solution = _rescaled(solution, allowed)
+    made = make_residual(design, solution, objective, neighbours, allowed, noise, least)
+    known = Residual(design, made.share, solution.total_rows, made.privacy, planner, targeted)
+    return replace(made, optimality=known)
 
 
 def _solution(
@@ -222,7 +258,7 @@ def _checked_target(name: str, target: object) -> float:
 
 def _check_arguments(
     workload: object, budget: object, targets: object, objective: object,
-    planner: str, neighbours: str, noise: str,
+    planner: object, neighbours: str, noise: str,
 ) -> None:  # fmt: skip
     if not isinstance(workload, Workload):
         raise PlanError(
@@ -245,7 +281,7 @@ def _check_arguments(
         )
     if targets is not None and objective is not None:
         raise PlanError("targets are an objective of their own: give one or the other")
-    if planner not in PLANNERS and not isinstance(budget, PureDP):
+    if not (planner in PLANNERS or named_strategy(planner) or isinstance(budget, PureDP)):
         raise PlanError(f"unknown planner {planner!r}; choose from {', '.join(PLANNERS)}")
     if neighbours not in ("add-remove", "replace"):
         raise PlanError(f"neighbours are 'add-remove' or 'replace', found {neighbours!r}")

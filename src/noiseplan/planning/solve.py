@@ -153,12 +153,12 @@ def _smooth(
     if isinstance(objective, PNormVariance):
         rows, owner, often = all_rows(design, group_inverses(design, bases))
         rows = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
-        loss = _p_norm(objective.p, often)
+        loss = p_norm(objective.p, often)
     else:
         assert isinstance(objective, ConvexLoss)
         scale = design.roles.type_priority / design.type_rows
         rows = sp.csr_array(sp.diags_array(scale) @ matrix)[design.roles.type_of_query]
-        loss = _own_loss(objective)
+        loss = own_loss(objective)
         objective.check_convex(rows @ np.where(measured, start.sigma2, 0.0))
     rows = sp.csr_array(rows[:, measured])
     share = share_for_loss(privacy[:, measured], rows, budget, loss, start.sigma2[measured])
@@ -167,7 +167,9 @@ def _smooth(
     return Share(sigma2, share.value, share.bound)
 
 
-def _p_norm(p: float, often: Array) -> Smooth:
+def p_norm(p: float, often: Array) -> Smooth:
+    """(Σ often · v^p)^(1/p) with its gradient."""
+
     def loss(variances: Array) -> tuple[float, Array]:
         largest = variances.max()
         relative = variances / largest
@@ -178,7 +180,9 @@ def _p_norm(p: float, often: Array) -> Smooth:
     return loss
 
 
-def _own_loss(objective: ConvexLoss) -> Smooth:
+def own_loss(objective: ConvexLoss) -> Smooth:
+    """A loss given by the user with its gradient."""
+
     def loss(variances: Array) -> tuple[float, Array]:
         return objective.value(variances), objective.slope(variances)
 

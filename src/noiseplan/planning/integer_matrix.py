@@ -1,0 +1,88 @@
+"""One matrix over the whole domain as a mechanism: integer entries, its noise, its exact cost."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.noise.discrete import LARGEST_VARIANCE
+from noiseplan.planning.integers import FINE_BITS, margin, round_up
+from noiseplan.privacy.rounding import product_up
+from noiseplan.schema import Schema
+
+# Entries of an integer matrix: rounding them changes a variance by about 2^−bits.
+EXPLICIT_BITS = 18
+# Share of the identity in an integer matrix that would be singular; it costs as much variance.
+FULL_RANK = 1e-5
+# Cholesky pivots with unit diagonal from which on rounding cannot make a matrix singular.
+ROOMY_PIVOT = 1e-3
+# Targets are met by this much more than they ask, so that no rounding can tell otherwise.
+CLEARLY = 1e-9
+
+
+def matrix_mechanism(
+    schema: Schema, strategy: Array, budget: float, integer: bool
+) -> tuple[DenseMechanism, float]:
+    """The mechanism that spends a budget, and its cost: the largest squared column over σ²."""
+    if integer:
+        strategy = integer_strategy(strategy)
+    return _with_noise(schema, strategy, _largest_column(strategy) / budget, integer)
+
+
+def mechanism_at(
+    schema: Schema, strategy: Array, sigma2: float, integer: bool
+) -> tuple[DenseMechanism, float]:
+    """The mechanism with noise of at most σ² on (already integer) rows, and its cost."""
+    # Two steps of the last bit down, at most one up again.
+    return _with_noise(schema, strategy, sigma2 * (1.0 - 2.0 ** (2 - FINE_BITS)), integer)
+
+
+def _with_noise(
+    schema: Schema, strategy: Array, sigma2: float, integer: bool
+) -> tuple[DenseMechanism, float]:
+    over = margin(len(strategy))
+    sigma2 = float(round_up(np.array([sigma2 * (1 + 2 * over)]), FINE_BITS)[0])
+    if integer:
+        _require_drawable(sigma2)
+    mechanism = DenseMechanism(schema, strategy, sigma2, integer)
+    return mechanism, product_up(_largest_column(strategy) / sigma2, 1 + over)
+
+
+def _require_drawable(sigma2: float) -> None:
+    """Refuse discrete noise that does not fit."""
+    if sigma2 > LARGEST_VARIANCE:
+        raise PlanError(
+            "the budget is so small that the noise does not fit 64-bit integers: plan for a "
+            "larger budget, or use noise='gaussian' to simulate"
+        )
+
+
+def _largest_column(strategy: Array) -> float:
+    return float(np.max(np.einsum("ri,ri->i", strategy, strategy)))
+
+
+def integer_strategy(strategy: Array) -> Array:
+    """An integer matrix for almost the same cost matrix, with a row for every cell.
+
+    Rounding would tilt a row space that is not everything, and queries would fall out of it; so
+    where the cost matrix is nearly singular a little of the identity is mixed in first.
+    """
+    cost = strategy.T @ strategy
+    root = _upper_root(cost)
+    if root is None:
+        mixed = (1 - FULL_RANK) * cost
+        mixed[np.diag_indices(len(cost))] += FULL_RANK * np.diagonal(cost).max()
+        root = np.asarray(np.linalg.cholesky(mixed).T)
+    return np.asarray(np.rint(root / np.abs(root).max() * 2**EXPLICIT_BITS))
+
+
+def _upper_root(cost: Array) -> Array | None:
+    """R with RᵀR = C, triangular; nothing if C is nearly singular."""
+    try:
+        root = np.asarray(np.linalg.cholesky(cost).T)
+    except np.linalg.LinAlgError:
+        return None
+    lengths = np.sqrt(np.diagonal(cost))
+    return root if (np.diagonal(root) / lengths).min() ** 2 > ROOMY_PIVOT else None

@@ -1,0 +1,16 @@
+"""Where plans by one matrix over all cells begin and end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Domains over which a plan may be one matrix: when asked for, and when tried unasked.
+EXPLICIT_CELLS: Final = 4096
+SMALL_CELLS: Final = 256
+# Tried unasked, for other objectives than the total, only with so many rows and cells together.
+SMALL_PROBLEM: Final = 1000
+# A matrix is preferred if it has less than this share of the residual plan's objective.
+WORTH_IT: Final = 0.99
+# Planners of one matrix that meet targets only, and all of them.
+FITTED: Final = ("refined", "sm2")
+EXPLICIT: Final = ("optimal", *FITTED)

@@ -8,6 +8,7 @@ Where to find what:
     types                       the kinds of users a workload tells apart, and its Gram matrix
     planner, localplan, report  arguments and their checks; the plan; its printed form
     split, splitplan            domains too large for one matrix: tables, shares, their plan
+    planned                     what both kinds of plan have in common
     strategies/                 chances of reports and the errors that follow
         base                      any table, the oracle of the others
         subsets, shifts           subsets of a size; all shifts of some patterns

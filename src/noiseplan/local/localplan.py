@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.local.planned import Planned
 from noiseplan.local.report import describe
 from noiseplan.local.search.bounds import LowerBound
 from noiseplan.local.server.reconstruction import Reconstruction
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalPlan:
+class LocalPlan(Planned):
     """What users report, at what ε, and how accurate the answers will be.
 
     Variances are exact. They add up over users, so they are given per user: with N users of the
@@ -48,6 +47,11 @@ class LocalPlan:
     def reconstruction(self) -> Reconstruction:
         """From reports to answers."""
         return Reconstruction(self.types, self.strategy)
+
+    @property
+    def rows(self) -> float:
+        """Rows of the workload, each counted with its weight."""
+        return self.types.rows
 
     @cached_property
     def variances(self) -> Array:
@@ -84,26 +88,6 @@ class LocalPlan:
             return 0.0 if self.value <= 0 else float("inf")
         return max(self.value / self.lower_bound - 1, 0.0)
 
-    def samples(self, variance: float = 0.01, *, case: str = "worst") -> float:
-        """How many users make the mean variance of the rows, as shares, this small.
-
-        A real number; `users_needed` rounds it up. `case` is "worst", "average" or "bound".
-        """
-        per_user = {
-            "worst": self.worst_variance,
-            "average": self.average_variance,
-            "bound": self.lower_bound,
-        }
-        if case not in per_user:
-            raise PlanError(f"case is one of {list(per_user)}, found {case!r}")
-        if not variance > 0:
-            raise PlanError(f"a target variance is positive, found {variance!r}")
-        return per_user[case] / (self.types.rows * variance)
-
-    def users_needed(self, variance: float = 0.01) -> int:
-        """Users needed, of whatever types, for this mean variance of the rows as shares."""
-        return ceil(self.samples(variance) * (1 - 1e-12))
-
     # ------------------------------------------------------------------ errors of single queries
 
     def variance(self, query: Query, counts: Any = None, *, users: float | None = None) -> Array:
@@ -125,17 +109,6 @@ class LocalPlan:
         from noiseplan.local.device.making import make_randomizer
 
         return make_randomizer(self.types, self.strategy)
-
-    @property
-    def epsilon_met(self) -> float:
-        """ε of the integer tables devices draw from, exactly recomputed and rounded up."""
-        return self._randomizer.epsilon
-
-    def aggregator(self) -> Aggregator:
-        """An empty collection of reports."""
-        from noiseplan.local.server.aggregator import Aggregator
-
-        return Aggregator.empty(self)
 
     def simulate(self, counts: Any, *, seed: int | None = None) -> Aggregator:
         """The reports of so many made-up users of each cell, collected: for planning studies."""

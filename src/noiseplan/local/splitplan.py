@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.local.planned import Planned
 from noiseplan.local.search.bounds import row_variance, spread_bound, structured_bound
 from noiseplan.local.server.split import Part, SplitReconstruction, query_gram
 from noiseplan.local.types import weighted_rows
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SplitPlan:
+class SplitPlan(Planned):
     """What users report when the domain is too large for one matrix.
 
     Each device draws one of the tables, with public chances, and reports on that table only: ε is
@@ -39,6 +39,11 @@ class SplitPlan:
     @cached_property
     def reconstruction(self) -> SplitReconstruction:
         return SplitReconstruction(self.parts)
+
+    @property
+    def rows(self) -> float:
+        """Rows of the workload, each counted with its weight."""
+        return weighted_rows(self.workload)
 
     @cached_property
     def _added(self) -> list[Array]:
@@ -100,21 +105,6 @@ class SplitPlan:
         """`worst_variance / lower_bound − 1`: what splitting and everything else costs at most."""
         return self.worst_variance / self.lower_bound - 1 if self.lower_bound > 0 else inf
 
-    def samples(self, variance: float = 0.01, *, case: str = "worst") -> float:
-        """Users that make the mean variance of the rows, as shares, this small."""
-        per_user = {
-            "worst": self.worst_variance,
-            "average": self.average_variance,
-            "bound": self.lower_bound,
-        }
-        if case not in per_user:
-            raise PlanError(f"case is one of {list(per_user)}, found {case!r}")
-        return per_user[case] / (weighted_rows(self.workload) * variance)
-
-    def users_needed(self, variance: float = 0.01) -> int:
-        """Users needed, of whatever types, for this mean variance of the rows as shares."""
-        return ceil(self.samples(variance) * (1 - 1e-12))
-
     def variance(self, query: Query, *, users: float) -> Array:
         """The largest variance of each row that so many users can cause."""
         return self.reconstruction.variance(query, None, users)
@@ -129,17 +119,6 @@ class SplitPlan:
 
         return make_split_randomizer(self)
 
-    @property
-    def epsilon_met(self) -> float:
-        """ε of the integer tables devices draw from, exactly recomputed and rounded up."""
-        return self._randomizer.epsilon
-
-    def aggregator(self) -> Aggregator:
-        """An empty collection of reports."""
-        from noiseplan.local.server.aggregator import Aggregator
-
-        return Aggregator.empty(self)
-
     def simulate(self, records: Mapping[str, Any], *, seed: int | None = None) -> Aggregator:
         """The reports of made-up users, given by a column of values for each attribute."""
         from noiseplan.local.server.simulation import simulate_records
@@ -153,7 +132,7 @@ class SplitPlan:
         )
 
     def __str__(self) -> str:
-        rows = weighted_rows(self.workload)
+        rows = self.rows
         lines = [
             "Local plan: every user randomizes, and reports on one of several tables",
             f"  asks        {self.workload.rows:,} rows over {len(self.workload.schema)} "

@@ -239,12 +239,14 @@ class SubsetRandomizer(Randomizer):
         which = np.searchsorted(np.cumsum(self.shares), chances(source, count), side="right")
         inside = chances(source, count) < self.high[which]
         others = subsets(source, self.count - 1, self.sizes[which] - inside)
-        # The other types keep their order around the user's own.
-        held = np.empty((count, self.count), dtype=bool)
-        columns = np.arange(self.count - 1)
-        place = columns + (columns >= types[:, None])
-        np.put_along_axis(held, place, others, axis=1)
-        held[np.arange(count), types] = inside
+        # The others stand at their own numbers, but for the last type, which takes the place of the
+        # user's own: a uniform subset of them is the same whatever they are called.
+        users, last = np.arange(count), self.count - 1
+        held = np.empty((count, self.count), dtype=np.bool_)
+        held[:, :last] = others
+        if last:
+            held[:, last] = others[users, np.minimum(types, last - 1)]
+        held[users, types] = inside
         return held
 
     @property

@@ -11,6 +11,8 @@ from noiseplan.noise.randomness import Source
 Codes = NDArray[np.int64]
 
 _SHIFT = np.uint64(64 - BITS)
+# Subsets drawn at a time: their keys stay in the cache.
+ROWS = 1 << 12
 
 
 def chances(source: Source, count: int) -> Codes:
@@ -37,15 +39,32 @@ def below(source: Source, bounds: Codes) -> Codes:
 
 
 def subsets(source: Source, items: int, sizes: Codes) -> NDArray[np.bool_]:
-    """For each size a uniform subset of `items` things, as a row of truth values.
+    """For each size a uniform subset of `items` things, as a row of truth values."""
+    chosen = np.zeros((len(sizes), items), dtype=np.bool_)
+    for size in np.unique(sizes).tolist():
+        rows = np.flatnonzero(sizes == size)
+        if size == items:
+            chosen[rows] = True
+        elif size:
+            for start in range(0, len(rows), ROWS):
+                piece = rows[start : start + ROWS]
+                chosen[piece] = _of_size(source, items, size, len(piece))
+    return chosen
 
-    Walking down the items, each is taken with chance (still wanted)/(still there): an integer
-    below the number still there is less than the number still wanted.
+
+def _of_size(source: Source, items: int, size: int, count: int) -> NDArray[np.bool_]:
+    """Every thing draws a key, and those with the smallest keys are chosen.
+
+    Exact: rows in which another thing has the key of the last one chosen are drawn again. That
+    happens to all subsets equally often, so the others stay uniform.
     """
-    chosen = np.zeros((len(sizes), items), dtype=bool)
-    wanted = sizes.astype(np.int64).copy()
-    for item in range(items):
-        left = np.full(len(sizes), items - item, dtype=np.int64)
-        chosen[:, item] = below(source, left) < wanted
-        wanted -= chosen[:, item]
+    chosen = np.empty((count, items), dtype=np.bool_)
+    open_ = np.arange(count)
+    while len(open_):
+        keys = source.words(len(open_) * items, 16).reshape(-1, items)
+        last = np.partition(keys, size - 1, axis=1)[:, size - 1]
+        smallest = keys <= last[:, None]
+        fine = smallest.sum(axis=1) == size
+        chosen[open_[fine]] = smallest[fine]
+        open_ = open_[~fine]
     return chosen

@@ -20,11 +20,10 @@ from noiseplan.release.answer import Answer
 
 if TYPE_CHECKING:
     from noiseplan.local.device.randomizer import Randomizer, Reports
-    from noiseplan.local.localplan import LocalPlan
+    from noiseplan.local.planned import Planned
     from noiseplan.local.server.consistency import Consistent
     from noiseplan.local.server.reconstruction import Reconstruction
     from noiseplan.local.server.split import SplitReconstruction
-    from noiseplan.local.splitplan import SplitPlan
 
 FOREIGN, MALFORMED = "foreign", "malformed"
 ERRORS = ("estimated", "worst")
@@ -48,7 +47,7 @@ class Aggregator:
     brand: str = ""
 
     @classmethod
-    def empty(cls, plan: LocalPlan | SplitPlan) -> Aggregator:
+    def empty(cls, plan: Planned) -> Aggregator:
         tally = np.zeros(plan.reconstruction.tally_shape, dtype=np.int64)
         return cls(plan.randomizer(), plan.reconstruction, tally)
 

@@ -80,22 +80,27 @@ class Answer:
 
     def text(self, most: int | None = None) -> str:
         """The table in aligned columns: its first rows, or all."""
-        shown = self.query.rows if most is None else min(most, self.query.rows)
-        columns = {name: list(values)[:shown] for name, values in self.columns().items()}
-        text = {
-            name: [f"{v:,.1f}" if isinstance(v, float) else str(v) for v in values]
-            for name, values in columns.items()
-        }
-        widths = {name: max(len(name), *map(len, cells)) for name, cells in text.items()}
-        lines = ["  ".join(f"{name:>{w}}" for name, w in widths.items())]
-        for row in zip(*text.values(), strict=True):
-            cells = zip(row, widths.values(), strict=True)
-            lines.append("  ".join(f"{cell:>{w}}" for cell, w in cells))
-        if self.query.rows > shown:
-            lines.append(f"… {self.query.rows - shown:,} more rows")
+        lines = aligned(self.columns(), self.query.rows, most)
         kind = "simultaneous" if self.simultaneous else "pointwise"
         lines.append(f"{100 * self.level:g}% {kind} intervals, covering noise only")
         return "\n".join(lines)
+
+
+def aligned(
+    columns: Mapping[str, list[Hashable] | Array], rows: int, most: int | None
+) -> list[str]:
+    """Lines of text: the headings, then the first rows or all of them."""
+    shown = rows if most is None else min(most, rows)
+    text = {
+        name: [f"{v:,.1f}" if isinstance(v, float) else str(v) for v in list(values)[:shown]]
+        for name, values in columns.items()
+    }
+    widths = {name: max(len(name), *map(len, cells)) for name, cells in text.items()}
+    lines = ["  ".join(f"{name:>{w}}" for name, w in widths.items())]
+    for row in zip(*text.values(), strict=True):
+        cells = zip(row, widths.values(), strict=True)
+        lines.append("  ".join(f"{cell:>{w}}" for cell, w in cells))
+    return lines + ([f"… {rows - shown:,} more rows"] if rows > shown else [])
 
 
 def tidy_frame(columns: Mapping[str, Any], library: str) -> Any:

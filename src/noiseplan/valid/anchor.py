@@ -1,0 +1,142 @@
+"""A population that obeys everything public and is as even as that allows.
+
+It has the public tables as its margins, no records in impossible cells, and otherwise spreads
+records evenly: public tables that share attributes are put together by iterative proportional
+fitting, all other attributes are independent and uniform. Every cell that can be positive is, so a
+small share of this population mends cells that rounding or an early stop left negative; and where
+it is zero, every valid table is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.errors import DataError
+from noiseplan.matrices.base import Array
+from noiseplan.valid.family import Set, margin, spread
+
+# Cells of the joint table of public tables that share attributes.
+MOST_CELLS = 10_000_000
+ROUNDS = 5_000
+AGREE = 1e-9
+# A cell with less than this share of an even one has been fitted away: it cannot be positive.
+GONE = 1e-9
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """Independent groups of attributes, each with its share of records in every cell."""
+
+    sizes: tuple[int, ...]
+    groups: tuple[tuple[Set, Array], ...]
+
+    def shaped(self, weights: Mapping[int, Array]) -> Anchor:
+        """The same with some attributes that nothing is known of spread by weights, not evenly."""
+        bound = {i for group, _ in self.groups for i in group}
+        free = [((i,), w / w.sum()) for i, w in weights.items() if i not in bound and w.sum() > 0]
+        return Anchor(self.sizes, (*self.groups, *free))
+
+    def table(self, one: Set, total: float) -> Array:
+        """The table of some attributes of the population."""
+        found = np.full((1,) * len(one), float(total))
+        rest = prod(self.sizes[i] for i in one if not any(i in g for g, _ in self.groups))
+        for group, shares in self.groups:
+            inside = tuple(i for i in group if i in one)
+            if inside:
+                found = found * spread(margin(shares, group, inside), inside, one)
+        return np.array(np.broadcast_to(found / rest, tuple(self.sizes[i] for i in one)))
+
+    def possible(self, one: Set) -> Array | None:
+        """1 where a cell may be positive, else 0; None where all may."""
+        if not any(set(group) & set(one) for group, _ in self.groups):
+            return None
+        open_cells = (self.table(one, 1.0) > 0).astype(np.float64)
+        return None if open_cells.all() else open_cells
+
+
+def make_anchor(
+    sizes: Sequence[int],
+    names: Sequence[str],
+    public: Mapping[Set, Array],
+    impossible: Mapping[Set, Mask],
+) -> Anchor:
+    """The anchor of public tables and impossible cells; refuses what no population can obey."""
+    _require_agreement(names, public)
+    totals = [float(table.sum()) for table in public.values()]
+    total = totals[0] if totals else 1.0
+    if total <= 0:
+        public = {}  # no records at all: every table is zero, and evenness needs no help
+    groups = []
+    for group in _groups([s for s in (*public, *impossible) if s]):
+        cells = prod(sizes[i] for i in group)
+        called = ", ".join(names[i] for i in group)
+        if cells > MOST_CELLS:
+            raise DataError(
+                f"public tables and impossible cells of {called} hang together over {cells:,} "
+                f"cells; the limit is {MOST_CELLS:,}. Leave one of them out"
+            )
+        shares = np.ones([sizes[i] for i in group])
+        for one, closed in impossible.items():
+            if set(one) <= set(group):
+                shares *= spread(np.where(closed, 0.0, 1.0), one, group)
+        inside = {s: t / total for s, t in public.items() if s and set(s) <= set(group)}
+        groups.append((group, _fitted(shares, group, inside, called)))
+    return Anchor(tuple(sizes), tuple(groups))
+
+
+def _fitted(shares: Array, group: Set, public: Mapping[Set, Array], called: str) -> Array:
+    """Iterative proportional fitting of shares to public margins."""
+    even = 1.0 / shares.size
+    for _ in range(ROUNDS):
+        if not shares.sum() > 0:
+            break
+        shares = shares / shares.sum()
+        missed = 0.0
+        for one, wanted in public.items():
+            found = margin(shares, group, one)
+            missed = max(missed, float(np.abs(found - wanted).max()))
+            ratio = np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+            shares = shares * spread(ratio, one, group)
+        if missed <= 1e-13:
+            break
+    short = max(
+        (float(np.abs(margin(shares, group, s) - t).max()) for s, t in public.items()), default=0.0
+    )
+    if not shares.sum() > 0 or short > AGREE:
+        raise DataError(
+            f"no table of {called} with counts that are not negative has all the public margins "
+            f"and impossible cells that were given; leave one of them out"
+        )
+    return np.where(shares > GONE * even, shares, 0.0)
+
+
+def _groups(sets: Sequence[Set]) -> list[Set]:
+    """Attributes of sets that hang together."""
+    groups: list[set[int]] = []
+    for one in sets:
+        touching = [g for g in groups if g & set(one)]
+        groups = [g for g in groups if not g & set(one)]
+        groups.append(set(one).union(*touching))
+    return sorted(tuple(sorted(group)) for group in groups)
+
+
+def _require_agreement(names: Sequence[str], public: Mapping[Set, Array]) -> None:
+    """Public tables agree on what they have in common, their totals at least."""
+    for (one, left), (other, right) in combinations(public.items(), 2):
+        common = tuple(i for i in one if i in other)
+        apart = np.abs(margin(left, one, common) - margin(right, other, common)).max()
+        if apart > AGREE * max(1.0, float(left.sum())):
+            told = ["total" if not s else " × ".join(names[i] for i in s) for s in (one, other)]
+            what = "totals" if not common else "margins of " + ", ".join(names[i] for i in common)
+            raise DataError(
+                f"the public tables {told[0]!r} and {told[1]!r} have {what} that differ by up to "
+                f"{apart:,.6g}; public tables must agree"
+            )

@@ -1,0 +1,164 @@
+"""A family of tables that share margins: which tables, and the linear algebra between them.
+
+The largest tables hold everything. A *margin* is a smaller table that several of them must agree
+on, or that counts for itself. Margins are closed under summing, so all consistent values are
+
+    y_S = Σ_{A⊆S} r_A ⊗ 1/n_{S∖A} ,
+
+with one residual r_A for each margin A, that sums to zero along every axis; residuals are free and
+mutually orthogonal, ‖y_S‖² = Σ_{A⊆S} ‖r_A‖² / n_{S∖A} (n_{S∖A} the product of the sizes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from math import prod
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+
+# Attributes by their numbers in the schema, ascending.
+Set = tuple[int, ...]
+
+# More margins than this are no longer looked after one by one.
+MOST_MARGINS = 100_000
+# Tables of so many attributes keep all their margins consistent by weight, wider ones the shared.
+KEPT_WIDTH = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Sizes of the attributes, the largest tables, and the margins (closed under summing)."""
+
+    sizes: tuple[int, ...]
+    tables: tuple[Set, ...]
+    margins: tuple[Set, ...]
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], asked: Iterable[Set], public: Iterable[Set] = ()) -> Family:
+        """The family of some tables: those inside another are margins of it.
+
+        Margins are all tables of at most two attributes, those asked for, and those that two of the
+        largest tables, or one of them and a public table, have in common.
+
+        Examples
+        --------
+        >>> family = Family.of((2, 3, 4), [(0, 1), (1, 2), (0,)])
+        >>> family.tables, family.margins
+        (((0, 1), (1, 2)), ((), (0,), (1,), (2,)))
+        """
+        wanted = sorted(set(asked) - {()}, key=lambda s: (-len(s), s))
+        largest: list[Set] = []
+        for one in wanted:
+            if not any(set(one) <= set(other) for other in largest):
+                largest.append(one)
+        kept: set[Set] = {()} | (set(wanted) - set(largest))
+        for one in largest:
+            for width in range(1, min(KEPT_WIDTH, len(one) - 1) + 1):
+                kept |= set(combinations(one, width))
+        pairs = [*combinations(largest, 2), *product(largest, public)]
+        kept |= {tuple(i for i in one if i in other) for one, other in pairs}
+        margins: set[Set] = set()
+        for one in kept:
+            if one not in largest:
+                for width in range(len(one) + 1):
+                    margins |= set(combinations(one, width))
+                if len(margins) > MOST_MARGINS:
+                    raise PlanError(
+                        f"these tables share more than {MOST_MARGINS:,} margins; ask for fewer or "
+                        f"narrower tables: valid(tables=[['age', 'sex'], …])"
+                    )
+        order = sorted(margins - set(largest), key=lambda s: (len(s), s))
+        return cls(tuple(sizes), tuple(sorted(largest)), tuple(order))
+
+    def shape(self, one: Set) -> tuple[int, ...]:
+        return tuple(self.sizes[i] for i in one)
+
+    def cells(self, one: Set) -> int:
+        return prod(self.sizes[i] for i in one)
+
+    def ratio(self, outer: Set, inner: Set) -> int:
+        """n_{S∖A}: how many cells of S a cell of A ⊆ S sums."""
+        return self.cells(outer) // self.cells(inner)
+
+    @cached_property
+    def _margin_set(self) -> set[Set]:
+        return set(self.margins)
+
+    @cached_property
+    def facets(self) -> Mapping[Set, tuple[Set, ...]]:
+        """Of every table and margin, the largest margins inside it: they tell all the others."""
+        return {one: self._facets(one) for one in (*self.margins, *self.tables)}
+
+    def _facets(self, one: Set) -> tuple[Set, ...]:
+        found: list[Set] = []
+        for width in range(len(one) - 1, -1, -1):
+            for inner in combinations(one, width):
+                covered = any(set(inner) <= set(other) for other in found)
+                if not covered and inner in self._margin_set:
+                    found.append(inner)
+        return tuple(found)
+
+    @cached_property
+    def above(self) -> Mapping[Set, tuple[Set, ...]]:
+        """Of every margin, the largest tables it is a margin of."""
+        found: dict[Set, list[Set]] = {one: [] for one in self.margins}
+        for table in self.tables:
+            for one in self.below(table):
+                found[one].append(table)
+        return {one: tuple(tables) for one, tables in found.items()}
+
+    def below(self, one: Set) -> list[Set]:
+        """The margins inside a set, the widest first, without the set itself."""
+        found = set()
+        for facet in self.facets[one]:
+            for width in range(len(facet) + 1):
+                found |= set(combinations(facet, width))
+        return sorted(found, key=lambda s: (-len(s), s))
+
+    # ------------------------------------------------------------------ residuals
+
+    def residuals(self, outer: Set, table: Array) -> dict[Set, Array]:
+        """r_A of every A ⊆ S of one table on S."""
+        found = {}
+        for width in range(len(outer) + 1):
+            for inner in combinations(outer, width):
+                found[inner] = centred(margin(table, outer, inner))
+        return found
+
+    def expand(self, residuals: Mapping[Set, Array], outer: Set) -> Array:
+        """y_S from the residuals of all margins inside S."""
+        table = np.zeros(self.shape(outer))
+        for width in range(len(outer) + 1):
+            for inner in combinations(outer, width):
+                table += spread(residuals[inner], inner, outer) / self.ratio(outer, inner)
+        return table
+
+
+def margin(table: Array, outer: Set, inner: Set) -> Array:
+    """The sums of a table on `outer` over all attributes that are not `inner`.
+
+    Examples
+    --------
+    >>> margin(np.array([[1.0, 2.0], [3.0, 4.0]]), (0, 5), (5,)).tolist()
+    [4.0, 6.0]
+    """
+    axes = tuple(i for i, name in enumerate(outer) if name not in inner)
+    return np.asarray(table.sum(axis=axes)) if axes else table
+
+
+def spread(table: Array, inner: Set, outer: Set) -> Array:
+    """A table on `inner` as a view that multiplies or adds to one on `outer`."""
+    return table[tuple(slice(None) if name in inner else None for name in outer)]
+
+
+def centred(table: Array) -> Array:
+    """A table less its mean along each axis in turn: what no smaller margin tells."""
+    for axis in range(table.ndim):
+        table = table - table.mean(axis=axis, keepdims=True)
+    return table

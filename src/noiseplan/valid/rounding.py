@@ -1,0 +1,112 @@
+"""Whole numbers: tables of up to two attributes that agree, wider ones with their total.
+
+A table of one attribute is rounded by largest remainders. A table of two attributes has whole row
+and column sums then, and is rounded by a flow: every cell goes to the number below or above it, as
+long as rows and columns can be served in this way; what is left goes where there is room. For three
+and more attributes it is in general not known (it is NP-hard to tell) whether whole numbers with
+given margins exist: these tables are rounded each for itself, with the right total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+from noiseplan.valid.family import Set
+
+
+def whole_tables(tables: Mapping[Set, Array], total: int) -> dict[Set, IntArray]:
+    """All tables in whole numbers; those of at most two attributes agree on their margins."""
+    found: dict[Set, IntArray] = {}
+    for name in sorted(tables, key=len):
+        table = tables[name]
+        if len(name) == 2 and all((i,) in found for i in name):
+            found[name] = whole_two_way(table, found[name[:1]], found[name[1:]])
+        else:
+            found[name] = whole_shares(table, total)
+    return found
+
+
+def whole_shares(table: Array, total: int) -> IntArray:
+    """Whole numbers near a table that add up to `total`: the largest remainders are rounded up.
+
+    Examples
+    --------
+    >>> whole_shares(np.array([1.4, 2.3, 0.3]), 4).tolist()
+    [2, 2, 0]
+    """
+    sum_now = float(table.sum())
+    scaled = table.ravel() * (total / sum_now if sum_now > 0 else 0.0)
+    floors = np.floor(scaled + 1e-9)
+    missing = total - int(floors.sum())
+    order = np.argsort(floors - scaled, kind="stable")  # the largest remainder first
+    if missing > 0:
+        np.add.at(floors, np.resize(order, missing), 1.0)
+    elif missing < 0:
+        up = order[floors[order] > 0][::-1]
+        floors[up[:-missing]] -= 1.0
+    return floors.astype(np.int64).reshape(table.shape)
+
+
+def whole_two_way(table: Array, rows: IntArray, columns: IntArray) -> IntArray:
+    """Whole numbers near a table with the given row and column sums.
+
+    Examples
+    --------
+    >>> near = np.array([[0.5, 0.5], [0.5, 1.5]])
+    >>> whole_two_way(near, np.array([1, 2]), np.array([1, 2])).tolist()
+    [[1, 0], [0, 2]]
+    """
+    near = _fitted(table, rows, columns)
+    whole = np.floor(near + 1e-9).astype(np.int64)
+    _lower(whole, rows)
+    _lower(whole.T, columns)
+    largest = int(rows.sum())
+    rounded_up = (near > whole).astype(np.int64)
+    for room in (rounded_up, largest * (near > 0), np.full_like(whole, largest)):
+        whole += _flow(room, rows - whole.sum(axis=1), columns - whole.sum(axis=0))
+    return whole
+
+
+def _fitted(table: Array, rows: IntArray, columns: IntArray) -> Array:
+    """The table by proportions to its new margins, which are less than one away."""
+    for _ in range(20):
+        for goal, axis in ((columns, 0), (rows, 1)):
+            found = table.sum(axis=axis)
+            ratio = np.divide(goal, found, out=np.zeros_like(found), where=found > 0)
+            table = table * np.expand_dims(ratio, axis)
+    return table
+
+
+def _lower(whole: IntArray, most: IntArray) -> None:
+    """Take what is too much in a row from its largest cells, in place."""
+    for i in np.flatnonzero(whole.sum(axis=1) > most):
+        excess = int(whole[i].sum() - most[i])
+        for j in np.argsort(-whole[i], kind="stable"):
+            taken = min(excess, int(whole[i, j]))
+            whole[i, j] -= taken
+            excess -= taken
+
+
+def _flow(room: IntArray, rows: IntArray, columns: IntArray) -> IntArray:
+    """As much as can be sent from rows to columns through cells with so much room."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import maximum_flow
+
+    found = np.zeros_like(room)
+    if not rows.any():
+        return found
+    height, width = room.shape
+    source, sink = height + width, height + width + 1
+    i, j = np.nonzero((room > 0) & (rows[:, None] > 0) & (columns[None, :] > 0))
+    start = np.concatenate([i, np.full(height, source), height + np.arange(width)])
+    stop = np.concatenate([height + j, np.arange(height), np.full(width, sink)])
+    most = np.concatenate([room[i, j], rows, columns]).clip(max=np.iinfo(np.int32).max)
+    graph = coo_array((most.astype(np.int32), (start, stop)), shape=(sink + 1, sink + 1)).tocsr()
+    flow = maximum_flow(graph, source, sink).flow.tocoo()
+    sent = (flow.row < height) & (flow.col >= height) & (flow.col < source) & (flow.data > 0)
+    found[flow.row[sent], flow.col[sent] - height] = flow.data[sent]
+    return found

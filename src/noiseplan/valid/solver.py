@@ -1,0 +1,218 @@
+"""The nearest non-negative tables: one convex problem, solved in its dual.
+
+    minimise   Σ_S w_S ‖y_S − ŷ_S‖² / 2   over all tables and margins S,
+    subject to tables x_B ≥ 0 whose margins are y_S, all from one set of residuals.
+
+With multipliers μ_{B,S} for "the margin S of x_B is y_S" the inner minimum has a closed form,
+
+    x_B = max(0, x̂_B + Σ_S μ_{B,S} / w_B) ,     r_A = r̂_A − g_A / e_A ,
+
+where e_A = Σ_{S⊇A} w_S / n_{S∖A} and g_A collects the multipliers: a smooth concave function of μ,
+without constraints, with far fewer variables than there are cells. It is maximised by a
+quasi-Newton method whose diagonal follows the number of positive cells that a multiplier moves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+from noiseplan.valid.family import Family, Set, margin, spread
+
+MEMORY = 15
+# Steps after which the diagonal is made anew: often at first, while cells come and go.
+REFRESH = (8, 20, 40, 80, 160, 320, 640, 1280)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Estimates, weights, and what is known: residuals that are given, cells that must be zero."""
+
+    family: Family
+    estimates: Mapping[Set, Array]  # of tables and margins
+    weights: Mapping[Set, float]  # of tables and margins, positive
+    fixed: Mapping[Set, Array]  # residuals that are public
+    possible: Mapping[Set, Array]  # for some tables: 1 where a cell may be positive, else 0
+
+    @cached_property
+    def stiffness(self) -> dict[Set, float]:
+        """e_A."""
+        family = self.family
+        found = dict.fromkeys(family.margins, 0.0)
+        for outer in family.margins:
+            for inner in (outer, *family.below(outer)):
+                found[inner] += self.weights[outer] / family.ratio(outer, inner)
+        return found
+
+    @cached_property
+    def centre(self) -> dict[Set, Array]:
+        """r̂_A: what the margins' own estimates say, averaged by weight; or what is public."""
+        family = self.family
+        sums: dict[Set, Array] = {one: np.zeros(family.shape(one)) for one in family.margins}
+        for outer in family.margins:
+            for inner, part in family.residuals(outer, self.estimates[outer]).items():
+                sums[inner] += part * (self.weights[outer] / family.ratio(outer, inner))
+        means = {one: total / self.stiffness[one] for one, total in sums.items()}
+        return means | dict(self.fixed)
+
+
+@dataclass(eq=False)
+class Dual:
+    """The dual function of a problem, over one flat vector of multipliers."""
+
+    problem: Problem
+    places: dict[tuple[Set, Set], slice] = field(init=False)
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        family, start = self.problem.family, 0
+        self.places = {}
+        for table in family.tables:
+            for facet in family.facets[table]:
+                stop = start + family.cells(facet)
+                self.places[table, facet] = slice(start, stop)
+                start = stop
+        self.size = start
+        self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def part(self, vector: Array, table: Set, facet: Set) -> Array:
+        """The piece of a flat vector that belongs to one margin of one table."""
+        return vector[self.places[table, facet]].reshape(self.problem.family.shape(facet))
+
+    def table(self, multipliers: Array, table: Set) -> Array:
+        """x_B."""
+        problem = self.problem
+        found = np.array(problem.estimates[table])
+        for facet in problem.family.facets[table]:
+            moved = self.part(multipliers, table, facet) / problem.weights[table]
+            found += spread(moved, facet, table)
+        np.maximum(found, 0.0, out=found)
+        if table in problem.possible:
+            found *= problem.possible[table]
+        return found
+
+    def residuals(self, multipliers: Array) -> tuple[dict[Set, Array], float]:
+        """r_A of every margin, and the value of their part of the dual."""
+        problem, family = self.problem, self.problem.family
+        sums: dict[Set, Array] = {}
+        for (_, facet), place in self.places.items():
+            piece = multipliers[place].reshape(family.shape(facet))
+            sums[facet] = sums[facet] + piece if facet in sums else piece
+        pulls: dict[Set, Array] = {}
+        for facet, total in sums.items():
+            for inner, part in family.residuals(facet, total).items():
+                part = part / family.ratio(facet, inner)
+                pulls[inner] = pulls[inner] + part if inner in pulls else part
+        found, value = {}, 0.0
+        for one, centre in problem.centre.items():
+            if one not in pulls:
+                found[one] = centre
+                continue
+            pull = pulls[one]
+            give = 0.0 if one in problem.fixed else 1.0 / problem.stiffness[one]
+            found[one] = centre - give * pull
+            value += float(np.vdot(pull, centre)) - 0.5 * give * float(np.vdot(pull, pull))
+        return found, value
+
+    def evaluate(self, multipliers: Array) -> tuple[float, Array]:
+        """Minus the dual function, and its gradient: margins of x_B less those they should be."""
+        problem, family = self.problem, self.problem.family
+        residuals, value = self.residuals(multipliers)
+        facets = {facet for _, facet in self.places}
+        wanted = {facet: family.expand(residuals, facet) for facet in facets}
+        gradient = np.empty_like(multipliers)
+
+        def one(table: Set) -> float:
+            found = self.table(multipliers, table)
+            for facet in family.facets[table]:
+                np.subtract(
+                    margin(found, table, facet), wanted[facet],
+                    out=self.part(gradient, table, facet),
+                )  # fmt: skip
+            flat = found.ravel()
+            return 0.5 * problem.weights[table] * float(flat @ flat)
+
+        return sum(self._pool.map(one, family.tables)) - value, gradient
+
+    def curvature(self, multipliers: Array) -> Array:
+        """About how much each gradient changes with its own multiplier: positive cells / w_B."""
+        problem, family = self.problem, self.problem.family
+        found = np.empty_like(multipliers)
+
+        def one(table: Set) -> None:
+            positive = (self.table(multipliers, table) > 0).astype(np.float64)
+            for facet in family.facets[table]:
+                count = np.maximum(margin(positive, table, facet), 1.0)
+                self.part(found, table, facet)[...] = count / problem.weights[table]
+
+        list(self._pool.map(one, family.tables))
+        return found
+
+    def mismatch(self, gradient: Array) -> float:
+        """The most records by which margins of a table miss what they should be."""
+        return max(
+            (float(np.abs(gradient[place]).sum()) for place in self.places.values()), default=0.0
+        )
+
+
+def maximise(
+    dual: Dual, tolerance: float, most: int, advance: Callable[[int], None]
+) -> tuple[Array, int]:
+    """Multipliers at which no table's margins are missed by more than `tolerance` records."""
+    point = np.zeros(dual.size)
+    if not dual.size:
+        return point, 0
+    value, gradient = dual.evaluate(point)
+    scale = 1.0 / dual.curvature(point)
+    pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
+    for step in range(1, most + 1):
+        if dual.mismatch(gradient) <= tolerance:
+            return point, step - 1
+        if step in REFRESH:
+            scale = 1.0 / dual.curvature(point)
+            pairs.clear()
+        direction = _quasi_newton(gradient, pairs, scale)
+        slope, length = float(gradient @ direction), 1.0
+        for _ in range(40):
+            following = point - length * direction
+            reached, turned = dual.evaluate(following)
+            if reached <= value - 1e-4 * length * slope + 1e-13 * abs(value):
+                break
+            length *= 0.5
+        else:
+            return point, step  # no longer told from rounding
+        change, turn = following - point, turned - gradient
+        if change @ turn > 1e-14 * np.sqrt((change @ change) * (turn @ turn)):
+            pairs.append((change, turn))
+        point, value, gradient = following, reached, turned
+        advance(1)
+    return point, most
+
+
+def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]], scale: Array) -> Array:
+    """The two loops of L-BFGS around a diagonal."""
+    direction = gradient.copy()
+    shares = []
+    for change, turn in reversed(pairs):
+        share = float(change @ direction) / float(change @ turn)
+        direction -= share * turn
+        shares.append(share)
+    direction *= scale
+    if pairs:
+        change, turn = pairs[-1]
+        direction *= float(change @ turn) / float(turn @ (scale * turn))
+    else:
+        direction *= 0.5
+    for (change, turn), share in zip(pairs, reversed(shares), strict=True):
+        direction += (share - float(turn @ direction) / float(change @ turn)) * change
+    return direction

@@ -1,0 +1,97 @@
+"""What valid tables are made from: unbiased tables with their variances, whoever made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from noiseplan.errors import QueryError, UnanswerableError
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Query
+from noiseplan.release.answer import Answer
+from noiseplan.schema import Schema
+from noiseplan.valid.family import Set
+
+if TYPE_CHECKING:
+    from noiseplan.local.server.aggregator import Aggregator
+    from noiseplan.release.release import Release
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A release, or the aggregator of local reports, asked for plain tables."""
+
+    made: Release | Aggregator
+    schema: Schema
+
+    @classmethod
+    def of(cls, made: Release | Aggregator, schema: Schema | None = None) -> Source:
+        found = schema if schema is not None else getattr(made, "schema", None)
+        if found is None:
+            raise QueryError(
+                "the aggregator of local reports does not carry the full schema: "
+                "valid_tables(aggregator, schema=schema, tables=[['age', 'sex']])"
+            )
+        return cls(made, found)
+
+    def query(self, one: Set) -> Query:
+        """The plain table on some attributes, by their numbers."""
+        return Query(self.schema, [self.schema.names[i] for i in one])
+
+    def answer(self, one: Set, level: float = 0.95) -> Answer:
+        return self.made.answer(self.query(one), level=level)
+
+    def estimate(self, one: Set) -> Array:
+        """The unbiased table, one axis per attribute."""
+        query, made = self.query(one), self.made
+        plan = getattr(made, "plan", None)
+        if plan is None:
+            flat = self.answer(one).estimate
+        else:  # without its standard errors, which take longer
+            flat = plan.mechanism.answer(made.measurements, query)  # type: ignore[union-attr]
+        return flat.reshape(query.shape)
+
+    def variance(self, one: Set) -> Array:
+        query = self.query(one)
+        return self.made.variance(query).reshape(query.shape)
+
+    def sets(self, tables: Iterable[Sequence[str] | str] | None) -> list[Set]:
+        """The tables asked for, or those of the workload, by attribute numbers."""
+        if tables is None:
+            plan = getattr(self.made, "plan", None)
+            if plan is None:
+                raise QueryError(
+                    "name the tables of an aggregator: valid_tables(aggregator, schema=schema, "
+                    "tables=[['age', 'sex']])"
+                )
+            found = {self._numbers(query.attributes) for query in plan.workload}
+        else:
+            found = {self.numbers(names) for names in tables}
+        if not found:
+            raise QueryError("no table was named: valid(tables=[['age', 'sex'], ['region']])")
+        for one in found:
+            self._require(one)
+        return sorted(found, key=lambda s: (len(s), s))
+
+    def numbers(self, names: Sequence[str] | str) -> Set:
+        """Attribute names, or one, as ascending numbers."""
+        given = [names] if isinstance(names, str) else list(names)
+        return self._numbers(Query(self.schema, given).attributes)
+
+    def _numbers(self, names: Sequence[str]) -> Set:
+        return tuple(self.schema.index(name) for name in names)
+
+    def _require(self, one: Set) -> None:
+        plan = getattr(self.made, "plan", None)
+        if plan is None:
+            return
+        query = self.query(one)
+        try:
+            plan.mechanism.require(query)
+        except UnanswerableError as error:
+            raise UnanswerableError(
+                f"the table of {list(query.attributes)} cell by cell is not determined by what was "
+                f"measured ({error}). Name tables that are: valid(tables=[…]); or make the "
+                f"workload's own answers valid: noiseplan.valid.valid_answers(release)"
+            ) from None

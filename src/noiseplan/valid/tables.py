@@ -1,0 +1,153 @@
+"""Valid tables beside the unbiased ones they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.errors import QueryError
+from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Query
+from noiseplan.release.answer import tidy_frame
+from noiseplan.schema import Schema
+from noiseplan.valid.family import Set, margin
+from noiseplan.valid.source import Source
+
+Table = NDArray[np.float64] | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What making tables valid changed, against the unbiased ones.
+
+    `mean_move` and `largest_move` are in standard errors; `evened` is the share of an even
+    population that was mixed in so that no cell is negative; `apart` the most by which two tables
+    differ on a common margin, relative to all records.
+    """
+
+    tables: int
+    cells: int
+    negative: int
+    mean_move: float
+    largest_move: float
+    largest_at: str
+    evened: float
+    apart: float
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ValidTables:
+    """Tables that could be true: no count negative, and any two agree on what they share.
+
+    They are nearer to the truth than the unbiased tables wherever tables are sparse, and biased:
+    they have no standard errors of their own. The unbiased estimates with their exact standard
+    errors and intervals stand beside them.
+    """
+
+    source: Source
+    tables: Mapping[Set, Table]
+    public: Mapping[Set, Array]
+    integers: bool
+    changes: Changes
+
+    @property
+    def schema(self) -> Schema:
+        return self.source.schema
+
+    @property
+    def total(self) -> float:
+        """The number of records they are tables of."""
+        return float(self.tables[()])
+
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """The attributes of every table, the smallest first."""
+        order = sorted(self.tables, key=lambda s: (len(s), s))
+        return [tuple(self.schema.names[i] for i in one) for one in order]
+
+    def values(self, *attributes: str) -> Table:
+        """A table as an array, one axis per attribute in the order they are named."""
+        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
+            raise QueryError(
+                f"values() takes names one by one: values({', '.join(map(repr, attributes[0]))})"
+            )
+        one = self.source.numbers(attributes)
+        held = [s for s in self.tables if set(one) <= set(s)]
+        if not held:
+            raise QueryError(
+                f"no valid table holds {list(attributes)}; make it with the others: "
+                f"valid(tables=[{list(attributes)}, …])"
+            )
+        outer = min(held, key=lambda s: self.tables[s].size)
+        table = margin(self.tables[outer], outer, one)  # type: ignore[arg-type]
+        axes = [one.index(self.schema.index(name)) for name in attributes]
+        return np.transpose(table, axes)
+
+    def answer(self, query: Query) -> Table:
+        """The answer to a query about the attributes of one table, from that table."""
+        table = np.asarray(self.values(*query.attributes), dtype=np.float64)
+        if query.joint is not None:
+            return np.asarray(query.joint @ table.ravel())
+        return kronecker_apply(query.matrices(), table[..., None]).ravel()
+
+    def table(self, *attributes: str, level: float = 0.95, frame: str | None = None) -> Any:
+        """A tidy frame: the cells, valid, and the unbiased estimate, std_error, lower, upper.
+
+        The interval is that of the unbiased estimate, and covers noise only.
+        """
+        return tidy_frame(self.columns(*attributes, level=level), frame or self._origin)
+
+    def columns(
+        self, *attributes: str, level: float = 0.95
+    ) -> dict[str, list[Hashable] | Array | Table]:
+        """The columns of `table`."""
+        values = self.values(*attributes).ravel()
+        answer = self.source.answer(self.source.numbers(attributes), level)
+        columns = answer.columns(attributes)
+        numbers = ("estimate", "std_error", "lower", "upper")
+        cells = {
+            "valid (attribute)" if name == "valid" else name: columns[name]
+            for name in columns
+            if name not in numbers
+        }
+        return cells | {"valid": values} | {name: columns[name] for name in numbers}
+
+    @property
+    def _origin(self) -> str:
+        return getattr(self.source.made, "origin", "")
+
+    def __repr__(self) -> str:
+        kind = "whole numbers" if self.integers else "numbers"
+        return f"ValidTables({self.changes.tables:,} tables, {self.changes.cells:,} {kind})"
+
+    def __str__(self) -> str:
+        told = self.changes
+        lines = [
+            f"Valid tables: {told.tables:,} of {self.total:,.0f} records, {told.cells:,} cells",
+            f"  negative    {told.negative:,} cells were negative "
+            f"({told.negative / max(told.cells, 1):.1%}), none is now",
+            f"  moved       {told.mean_move:.2g} standard errors in the mean of all cells, at most "
+            f"{told.largest_move:.2g} ({told.largest_at})",
+            f"  agree       on every common margin, to {max(told.apart, 1e-16):.0e} of all records",
+        ]
+        if self.public:
+            named = ["total" if not s else " × ".join(self._called(s)) for s in self.public]
+            lines.append(f"  public      {', '.join(named)}")
+        if told.evened >= 1e-6:
+            lines.append(f"  evened out  {told.evened:.2%} of all records")
+        if self.integers:
+            wide = "; wider ones are rounded each for itself, with the right total"
+            wider = wide if any(len(s) > 2 for s in self.tables) else ""
+            lines.append(f"  rounded     tables of up to two attributes agree{wider}")
+        lines.append("  biased      intervals are those of the unbiased estimates beside them")
+        return "\n".join(lines)
+
+    def _called(self, one: Set) -> list[str]:
+        return [self.schema.names[i] for i in one]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
-from numpy.typing import ArrayLike
 
 from noiseplan.arrays import IntArray
 from noiseplan.counting import count_tables
@@ -38,7 +37,6 @@ from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
-    from noiseplan.valid import ValidTables
     from noiseplan.valid import ValidTables
 
 # What draws the noise of a plan, by its name there.
@@ -124,27 +122,6 @@ class Release:
     def batches(self) -> Iterator[tuple[IntArray, Array]]:
         """The workload's answers in batches of equal shape: positions and estimates, batch last."""
         return self.plan.mechanism.batches(self.measurements, self.plan.workload)
-
-    def valid(
-        self,
-        *,
-        tables: Iterable[Sequence[str] | str] | None = None,
-        total: float | None = None,
-        public: Mapping[Sequence[str] | str, ArrayLike] | None = None,
-        impossible: Mapping[Sequence[str] | str, ArrayLike] | None = None,
-        integers: bool = False,
-    ) -> ValidTables:
-        """Tables without negative counts that agree with each other, near the unbiased ones.
-
-        They are biased, and mostly nearer to the truth; see `noiseplan.valid.valid_tables`. The
-        unbiased answers and their exact errors stand beside them.
-        """
-        from noiseplan.valid import valid_tables
-
-        return valid_tables(
-            self, tables=tables, total=total, public=public, impossible=impossible,
-            integers=integers,
-        )  # fmt: skip
 
     def valid(
         self,

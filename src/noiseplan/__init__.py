@@ -11,6 +11,7 @@ from noiseplan.planning.objectives import (
     ConvexLoss,
     Objective,
     PNormVariance,
+    RelativeError,
     TotalVariance,
     WorstVariance,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "PureDP",
     "Query",
     "Ranges",
+    "RelativeError",
     "Release",
     "Schema",
     "Strategy",

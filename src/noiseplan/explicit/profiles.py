@@ -199,18 +199,21 @@ class Spare:
         return np.concatenate([self.strategy, diagonal])
 
     def answering(self, rows: Array, tolerance: float = 1e-6) -> Array:
-        """The strategy with free rows that serve these queries best, in total variance.
+        """The strategy with free rows that serve these queries best, in total variance."""
+        return np.concatenate([self.strategy, self.measuring(rows.T @ rows, tolerance)])
+
+    def measuring(self, gram: Array, tolerance: float = 1e-6) -> Array:
+        """The free rows that serve queries with this Gram matrix best, by themselves.
 
         Cells without room are left alone: what of a query lies on them is answered from the
         strategy itself, or not at all.
         """
         open_cells = np.flatnonzero(self.room > 0)
-        part = rows[:, open_cells]
+        part = gram[np.ix_(open_cells, open_cells)]
         if not part.any():
-            return self.strategy
+            return np.zeros((0, len(gram)))
         lengths = np.sqrt(self.room[open_cells])
-        scaled = part / lengths
-        found = dense_optimum(scaled.T @ scaled, tolerance)
-        extra = np.zeros((len(found.strategy), rows.shape[1]))
+        found = dense_optimum(part / np.outer(lengths, lengths), tolerance)
+        extra = np.zeros((len(found.strategy), len(gram)))
         extra[:, open_cells] = found.strategy * lengths
-        return np.concatenate([self.strategy, extra])
+        return extra

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from noiseplan.choosing.continuing import Continuation
     from noiseplan.ledger import Ledger
     from noiseplan.noise import Source
+    from noiseplan.planning.profile import Profile
     from noiseplan.release.release import Release
 
 
@@ -108,6 +109,14 @@ class Plan:
         return isinstance(self.objective, TotalVariance) and self.efficiency > 1 - 1e-5
 
     @property
+    def gap(self) -> float | None:
+        """How far the objective may be above that of the best linear Gaussian mechanism, relative.
+
+        Certified by plans of one matrix over all cells (`planner="optimal"`); None elsewhere.
+        """
+        return self.optimality.gap
+
+    @property
     def target_scale(self) -> float | None:
         """How far the targets are met: 1 exactly, above 1 all of them relaxed by this factor."""
         if self.targets is None:
@@ -156,6 +165,22 @@ class Plan:
     def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, for small domains; its largest diagonal entry is the cost."""
         return self.mechanism.cost_matrix()
+
+    def profile(self) -> Profile:
+        """What a record in each cell pays, for small domains: costs, ρ, ε, and what is left."""
+        from noiseplan.planning.profile import profile
+
+        return profile(self)
+
+    def free_queries(self, queries: Query | Workload) -> Plan:
+        """The plan with these queries too, at the same cost, where cells pay less than promised.
+
+        Further measurements are chosen for them (least total variance) that fit below the cost.
+        Answers to all queries use everything that is measured.
+        """
+        from noiseplan.planning.profile import with_free_queries
+
+        return with_free_queries(self, queries)
 
     # ------------------------------------------------------------------ looking at it
 

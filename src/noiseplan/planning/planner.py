@@ -74,11 +74,12 @@ def plan(
         that meets them. With a budget too, all of it is spent for the smallest common scaling of
         the targets: above 1 they are relaxed, below 1 they are met with less variance.
     objective
-        `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)` or
-        `ConvexLoss(function)`.
+        `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)`, `ConvexLoss(function)`
+        or, over small domains, `RelativeError(expected)`.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
-        "product" (one strategy per attribute); the exact optimum over a small domain, "optimal";
+        "product" (one strategy per attribute); the exact optimum over a small domain, "optimal",
+        for targets also "refined" (least cost to every cell) and "sm2" (for comparison);
         known strategies over it, such as "hierarchical-4", "wavelet", "eigen", "fourier"
         (`noiseplan.planning.named` lists them all); or a `Strategy`, rows of your own. For
         `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and known
@@ -276,7 +277,8 @@ def _check_arguments(
         )
     if objective is not None and not isinstance(objective, Objective):
         raise PlanError(
-            f"an objective is TotalVariance(), WorstVariance(), PNormVariance(p) or ConvexLoss(f), "
+            f"an objective is TotalVariance(), WorstVariance(), PNormVariance(p), "
+            f"ConvexLoss(f) or RelativeError(), "
             f"found {objective!r}"
         )
     if targets is not None and objective is not None:

@@ -19,7 +19,7 @@ NUMBERS_PER_SECOND = 3e7
 # A limit on records that is worth a word.
 FEW_RECORDS = 10**9
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
-MADE_OF_OTHERS = ("common", "combined")
+MADE_OF_OTHERS = ("common", "combined", "extended")
 
 
 def fairness_rows(plan: Plan) -> list[dict[str, object]]:
@@ -129,15 +129,30 @@ def _optimality(plan: Plan) -> str:
     if plan.planner in MADE_OF_OTHERS:
         return f"total variance {plan.total_variance:.6g}, as the plans it comes from make it"
     if plan.optimal and plan.targets is not None:
-        return "proved: no linear Gaussian mechanism meets these targets at a lower cost"
+        best = "no linear Gaussian mechanism meets these targets at a lower cost"
+        return f"proved{_certified(plan)}: {best}"
     if plan.optimal:
         kind = "Gaussian" if plan.privacy.pure_epsilon is None else "Laplace"
-        return f"proved: no linear {kind} mechanism has a lower {plan.objective} at this privacy"
+        best = f"no linear {kind} mechanism has a lower {plan.objective} at this privacy"
+        return f"proved{_certified(plan)}: {best}"
+    if plan.gap is not None:
+        what = "cost for these targets" if plan.targets is not None else str(plan.objective)
+        return (
+            f"optimal to {100 * plan.gap:.2g}%, certified: no linear Gaussian mechanism has a "
+            f"{what} lower by more than that"
+        )
     aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
     return (
         f"{aside}total variance {plan.total_variance:.6g}, of which {_share(plan.efficiency)} is "
         f"proved necessary (lower bound {plan.lower_bound:.6g})"
     )
+
+
+def _certified(plan: Plan) -> str:
+    """The certified gap, where a plan was made to have one."""
+    if plan.gap is None or plan.planner == "auto":
+        return ""
+    return f" to {plan.gap:.1g}"
 
 
 def _share(fraction: float) -> str:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from math import prod
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -22,7 +23,7 @@ from noiseplan.matrices import (
     RangesMatrix,
     TotalMatrix,
 )
-from noiseplan.matrices.base import Array
+from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.schema import Attribute
 
 # Beyond these, squares and products of a few entries would leave the range of doubles.
@@ -236,7 +237,18 @@ def _checked_row_labels(labels: object, rows: int) -> tuple[Hashable, ...]:
 
 
 def checked_matrix(matrix: object, where: str) -> Array:
-    """A read-only copy of a matrix of finite numbers, at least one of them not zero."""
+    """A read-only copy of a matrix of finite numbers, at least one of them not zero.
+
+    A SciPy sparse matrix or array is written out, within the limit for dense matrices.
+    """
+    if hasattr(matrix, "toarray") and hasattr(matrix, "nnz"):
+        shape = tuple(getattr(matrix, "shape", ()))
+        if prod(shape) > DENSE_LIMIT:
+            raise QueryError(
+                f"{where}: a sparse matrix of shape {shape} has more than {DENSE_LIMIT:,} "
+                f"numbers when written out; bring fewer rows at a time, as several queries"
+            )
+        matrix = matrix.toarray()
     try:
         found = np.asarray(matrix)
         if found.dtype.kind not in "biufO":

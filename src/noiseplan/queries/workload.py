@@ -114,6 +114,32 @@ class Workload(WorkloadMakers):
             columns = merged(without_totals(columns))
         return cls.from_columns(schema, columns)
 
+    @classmethod
+    def from_matrix(
+        cls,
+        matrix: object,
+        schema: Schema | None = None,
+        *,
+        weight: float = 1.0,
+        name: str = "matrix",
+    ) -> Workload:
+        """Any rows over cells: an array, nested lists, or a SciPy sparse matrix.
+
+        Columns are the cells of the schema, the last attribute fastest; without a schema there is
+        one attribute, "cell", numbered from 0.
+
+        Examples
+        --------
+        >>> Workload.from_matrix([[1, 1, 0], [0, 1, 1]])
+        Workload(1 query, 2 rows)
+        """
+        if schema is None:
+            if getattr(matrix, "ndim", 2) != 2 or not hasattr(matrix, "shape"):
+                matrix = np.atleast_2d(np.asarray(matrix))
+            schema = Schema.from_sizes({"cell": int(matrix.shape[1])})
+        attributes = list(schema.names)
+        return cls([Query(schema, attributes, matrix=matrix, weight=weight, name=name)])
+
     def __add__(self, other: Workload | Query) -> Workload:
         if isinstance(other, Query):
             other = Workload([other])

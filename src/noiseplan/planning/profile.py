@@ -1,0 +1,140 @@
+"""What records of each kind pay for a plan, and what more can be had at no further cost.
+
+The profile of a plan is the diagonal of its cost matrix. Its largest entry is the cost that is
+promised to everybody; records in other cells may pay less. What a cell pays less than the promise
+is room for further measurements of that cell, which leave the promise as it is.
+
+References
+----------
+Y. Xiao, Z. Ding, Y. Wang, D. Zhang, D. Kifer, "Optimizing fitness-for-use of differentially private
+linear queries", PVLDB 14 (2021), Definitions 4 and 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.explicit.profiles import Spare, compared, profile_of
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.planning.bounds import workload_gram
+from noiseplan.planning.design import prepare
+from noiseplan.planning.figures import RowFigures
+from noiseplan.planning.integers import margin
+from noiseplan.planning.objectives import Recorded
+from noiseplan.planning.optimality import Unstated
+from noiseplan.privacy import Guarantee
+from noiseplan.queries import Query, Workload
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
+
+EXTENDED = "extended"
+# Costs this close to each other, relative, are one when ε is computed: rounded up to it.
+ALIKE = 2.0**-30
+# How much of a cell's room is left empty, against rounding.
+UNUSED = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Profile:
+    """The privacy cost of one record in every cell, in the shape of the schema; rounded up.
+
+    `costs` are 2ρ = μ² each. `promised` is what the plan guarantees to everybody.
+    """
+
+    costs: Array
+    promised: Guarantee
+
+    @property
+    def rho(self) -> Array:
+        """ρ of zCDP for the records of each cell."""
+        return 0.5 * self.costs
+
+    @property
+    def mu(self) -> Array:
+        """μ = √cost: of Gaussian DP with continuous noise, of the same zCDP with discrete noise."""
+        return np.nextafter(np.sqrt(self.costs), np.inf)
+
+    @property
+    def spare(self) -> Array:
+        """What each cell pays less than is promised."""
+        return np.maximum(self.promised.pcost - self.costs, 0.0)
+
+    def epsilon(self, delta: float) -> Array:
+        """The least ε at which records of each cell have (ε, δ)-differential privacy."""
+        step = ALIKE * self.promised.pcost
+        levels, place = np.unique(np.ceil(self.costs / step), return_inverse=True)
+        law, neighbours = self.promised.law, self.promised.neighbours
+        costs = np.minimum(levels * step * (1 + 1e-15), self.promised.pcost)
+        each = [Guarantee(float(c), law, neighbours).epsilon(delta) for c in costs]
+        return np.array(each)[place.reshape(self.costs.shape)]
+
+    def kinder_than(self, other: Profile) -> bool:
+        """Whether it is smaller in the refined order: sorted from the largest, like words."""
+        return compared(self.costs.ravel(), other.costs.ravel()) < 0
+
+    def __repr__(self) -> str:
+        least, most = self.costs.min(), self.costs.max()
+        return f"Profile({self.costs.size:,} cells, cost {least:.4g} to {most:.4g})"
+
+
+def profile(plan: Plan) -> Profile:
+    """The profile of a plan with Gaussian noise over a small domain."""
+    if plan.privacy.pure_epsilon is not None or plan.privacy.neighbours != "add-remove":
+        raise PlanError(
+            "profiles are of Gaussian noise, for neighbours that add or remove a record: plan with "
+            "budget=zCDP(0.5)"
+        )
+    if plan.max_rows > 1:
+        raise PlanError(
+            "a profile says what one record pays in its cell, and people of this plan have up to "
+            f"{plan.max_rows} records: plan with max_rows=1"
+        )
+    diagonal = np.diagonal(plan.cost_matrix())
+    over = 1 + margin(plan.measured_numbers)
+    costs = np.minimum(diagonal * over, plan.privacy.pcost)
+    return Profile(costs.reshape(plan.schema.shape), plan.privacy)
+
+
+def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
+    """The plan with further measurements that fit below its cost, chosen for these queries."""
+    mechanism = plan.mechanism
+    if not isinstance(mechanism, DenseMechanism) or mechanism.scale is not None:
+        raise PlanError(
+            "free queries are for plans by one matrix over all cells, with Gaussian noise: plan "
+            "with planner='optimal' or planner='refined'"
+        )
+    wanted = Workload([queries]) if isinstance(queries, Query) else queries
+    spare = Spare.of(mechanism.strategy)
+    if not spare.room.any():
+        raise PlanError(
+            "every cell pays the full cost already, so nothing more is free; planner='refined' "
+            "leaves as much room as the targets allow"
+        )
+    extra = (1 - UNUSED) * spare.measuring(workload_gram(prepare(wanted)))
+    if mechanism.integer:
+        extra = np.trunc(extra)  # towards zero: no column grows
+    strategy = np.concatenate([mechanism.strategy, extra[extra.any(axis=1)]])
+    if profile_of(strategy).max() > profile_of(mechanism.strategy).max():  # fail closed
+        raise PlanError("free queries would raise the cost: this is a bug")
+    workload = plan.workload + wanted
+    design, richer = prepare(workload), replace(mechanism, strategy=strategy)
+    for query in wanted:
+        richer.require(query)
+    return replace(
+        plan,
+        workload=workload,
+        mechanism=richer,
+        objective=Recorded(f"{plan.objective}, then further queries at no further cost"),
+        planner=EXTENDED,
+        targets=None,
+        design=design,
+        figures=RowFigures(design, richer),
+        optimality=Unstated(workload, plan.privacy),
+    )

@@ -175,9 +175,7 @@ def _public_tables(
     """What is public, by attribute numbers, each table with its axes in the schema's order."""
     known: dict[Set, Array] = {}
     if total is not None:
-        if isinstance(total, bool) or not isfinite(total) or total < 0:
-            raise DataError(f"total is a number of records, found {total!r}")
-        known[()] = np.array(float(total))
+        known[()] = np.array(checked_total(total))
     for names, counts in (public or {}).items():
         one, table = _in_order(source, names, counts, "the public table")
         counts_in_order = table.astype(np.float64)
@@ -187,6 +185,13 @@ def _public_tables(
     if integers and any((table != np.round(table)).any() for table in known.values()):
         raise DataError("integers=True needs public tables and a total in whole numbers")
     return known
+
+
+def checked_total(total: float) -> float:
+    """A number of records."""
+    if isinstance(total, bool) or not isfinite(total) or total < 0:
+        raise DataError(f"total is a number of records, found {total!r}")
+    return float(total)
 
 
 def _impossible_cells(source: Source, impossible: Named | None) -> dict[Set, Mask]:

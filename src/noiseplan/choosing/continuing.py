@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
-from noiseplan.choosing.cells import CellFigures
 from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import Family, family_for
 from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import text_up
@@ -37,7 +37,7 @@ def completed(family: Family, target: Plan, parts: Sequence[Release]) -> Release
     plan = target
     if stated is not None:  # other variances than the target's: these are what errors are made of
         plan = replace(
-            target, mechanism=stated, noise=COMBINED, figures=CellFigures(target.design, stated)
+            target, mechanism=stated, noise=COMBINED, figures=RowFigures(target.design, stated)
         )
     return _signed(plan, measured, parts)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.choosing.carriers import stated_cost
-from noiseplan.choosing.cells import CellFigures, answered
+from noiseplan.choosing.cells import answered
 from noiseplan.choosing.precisions import Places
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
@@ -25,6 +25,7 @@ from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.allocation import spend
 from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.integers import margin
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import Recorded
@@ -127,7 +128,7 @@ def described(
         rounding_loss=0.0,
         targets=None,
         design=answered.design,
-        figures=CellFigures(answered.design, mechanism),
+        figures=RowFigures(answered.design, mechanism),
         optimality=Stated(0.0, proved=False),
         seconds=0.0,
         max_rows=max_rows,

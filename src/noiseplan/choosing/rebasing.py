@@ -14,10 +14,11 @@ from functools import reduce
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.choosing.cells import CellFigures, require_all
+from noiseplan.choosing.cells import require_all
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.integers import to_integers
 from noiseplan.planning.making import make_residual
 from noiseplan.planning.objectives import (
@@ -137,6 +138,6 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
         planner="residual",
         rounding_loss=made.loss,
         design=design,
-        figures=CellFigures(design, made.mechanism),
+        figures=RowFigures(design, made.mechanism),
         optimality=Stated(plan.lower_bound, proved=False),
     )

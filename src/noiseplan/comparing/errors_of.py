@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from noiseplan.choosing.cells import require_all
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.row_variances import sums_and_largest
+from noiseplan.planning.figures import ResidualFigures
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Workload
 
@@ -88,13 +91,12 @@ def _bias(squared: float, noise: float) -> tuple[float, bool]:
 
 def exact_errors(plan: Plan, workload: Workload) -> Errors:
     """From the plan alone: its answers are unbiased, with variances that are known."""
-    if workload is plan.workload:
+    if workload is plan.workload and isinstance(plan.figures, ResidualFigures):
         kind = plan.design.roles.type_of_query
         sums, largest = plan.type_variances[kind], plan.type_worst[kind]
     else:
-        rows = [plan.variance(query) for query in workload]
-        sums = np.array([variances.sum() for variances in rows])
-        largest = np.array([variances.max() for variances in rows])
+        require_all(plan.mechanism, workload)
+        sums, largest = sums_and_largest(plan.mechanism, workload)
     return Errors(sums / workload.sizes, largest)
 
 

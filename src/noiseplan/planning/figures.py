@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.row_variances import sums_and_largest
 from noiseplan.planning.design import Design
 from noiseplan.planning.rows import worst_rows
 from noiseplan.planning.solve import group_inverses, type_matrix
@@ -51,17 +53,25 @@ class ResidualFigures(Figures):
 
 @dataclass(frozen=True, eq=False)
 class RowFigures(Figures):
-    """From the variance of every row of one query of each type; for small domains."""
+    """From the variances of all rows, whatever the mechanism.
+
+    A mechanism that was not made for the types need not treat queries of one type alike; of these
+    the mean sum is told, so that totals are right, and the largest variance of all.
+    """
 
     design: Design
     mechanism: Mechanism
 
-    def _variances(self) -> list[Array]:
-        first = np.unique(self.design.roles.type_of_query, return_index=True)[1]
-        return [self.mechanism.variance(self.design.workload.query(int(q))) for q in first]
+    @cached_property
+    def _both(self) -> tuple[Array, Array]:
+        kind = self.design.roles.type_of_query
+        sums, largest = sums_and_largest(self.mechanism, self.design.workload)
+        worst = np.zeros(int(kind.max()) + 1)
+        np.maximum.at(worst, kind, largest)
+        return np.bincount(kind, weights=sums) / np.bincount(kind), worst
 
     def sums(self) -> Array:
-        return np.array([variances.sum() for variances in self._variances()])
+        return self._both[0]
 
     def largest(self) -> Array:
-        return np.array([variances.max() for variances in self._variances()])
+        return self._both[1]

@@ -175,7 +175,8 @@ def prepare(workload: Workload, priorities: Array | None = None, share: bool = T
     weights = workload.columns.weights if priorities is None else priorities
     roles = find_roles(workload, weights, share)
     joints = [_joint_tensor(workload, roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
-    groups = tuple(_value_groups(roles, r, joints) for r in range(len(roles.roles)))
+    kinds = [_joint_kinds(joint) for joint in joints]
+    groups = tuple(_value_groups(roles, r, joints, kinds) for r in range(len(roles.roles)))
     measurable = np.array([int(g.max()) for g in groups], dtype=np.int64)
     grams = tuple(_grouped_gram(roles, int(p), groups) for p in range(len(roles.pair_role)))
     reduced = tuple(_reduced(joint, groups) for joint in joints)
@@ -189,22 +190,42 @@ def _joint_tensor(workload: Workload, roles: Roles, number: int) -> JointQuery:
     return JointQuery(matrix.reshape(len(matrix), *sizes), on, number)
 
 
-def _value_groups(roles: Roles, r: int, joints: list[JointQuery]) -> IntArray:
+def _value_groups(
+    roles: Roles, r: int, joints: list[JointQuery], joint_kinds: list[list[IntArray]]
+) -> IntArray:
     """The group of each value: values that no query tells apart are one group."""
     role = roles.roles[r]
     if role.plain:
         return np.arange(role.size)
     told = [_told_apart(matrix) for matrix in role.matrices]
     told += [
-        _by_row(np.moveaxis(joint.tensor, axis + 1, -1).reshape(-1, role.size)).T
-        for joint in joints
+        kinds[axis][:, None].astype(np.float64)
+        for joint, kinds in zip(joints, joint_kinds, strict=True)
         for axis in np.flatnonzero(joint.roles == r)
     ]
+    return _equal_rows(np.column_stack(told))
+
+
+def _equal_rows(told: Array) -> IntArray:
+    """Numbers of equal rows, in the order of the first of each."""
     # Rounded so that sums of the same numbers in another order still count as equal.
-    rounded = np.round(np.column_stack(told), 12) + 0.0
-    first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
-    order = np.argsort(np.argsort(first))  # groups in the order of their first value
-    return np.asarray(order[kind.reshape(-1)], dtype=np.int64)
+    rounded = np.ascontiguousarray(np.round(told, 12) + 0.0)
+    number: dict[bytes, int] = {}
+    return np.array([number.setdefault(row.tobytes(), len(number)) for row in rounded])
+
+
+def _joint_kinds(joint: JointQuery) -> list[IntArray]:
+    """Of each axis of a dense matrix, numbers that are equal for values it does not tell apart.
+
+    Each axis is reduced before the next is looked at: a matrix over a million cells that tells few
+    values apart is small after the first.
+    """
+    tensor, kinds = joint.tensor, []
+    for axis in range(1, tensor.ndim):
+        rows = np.moveaxis(tensor, axis, -1).reshape(-1, tensor.shape[axis])
+        kinds.append(_equal_rows(_by_row(rows).T))
+        tensor = tensor.take(np.unique(kinds[-1], return_index=True)[1], axis=axis)
+    return kinds
 
 
 def _told_apart(matrix: Matrix) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 import numpy as np
 
@@ -109,7 +110,7 @@ def merged(c: QueryColumns) -> QueryColumns:
     Queries that were given different names stay apart, since targets refer to them by name.
     """
     number: dict[bytes, int] = {}
-    ids = [number.setdefault(matrix.tobytes(), i) for i, matrix in enumerate(c.matrices)]
+    ids = [number.setdefault(_digest(matrix), i) for i, matrix in enumerate(c.matrices)]
     matrix = np.array([*ids, -1])[c.joint]  # last: no matrix
     first, kind = unique_rows(np.column_stack([c.attributes, c.factors, matrix]))
     if c.names:
@@ -126,6 +127,11 @@ def merged(c: QueryColumns) -> QueryColumns:
     kept = replace(c, names={}).taken(first[order])
     weights = np.bincount(place[kind], weights=c.weights).astype(np.float64)
     return replace(kept, weights=weights, names=dict(sorted(names.items())))
+
+
+def _digest(matrix: Array) -> bytes:
+    """Equal for equal matrices; short, since a matrix may be as large as memory allows."""
+    return blake2b(np.ascontiguousarray(matrix).data).digest()
 
 
 def _split_by_name(kind: IntArray, names: Mapping[int, str]) -> IntArray:

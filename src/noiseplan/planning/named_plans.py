@@ -22,10 +22,10 @@ from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.figures import Figures, RowFigures
 from noiseplan.planning.integer_matrix import matrix_mechanism
 from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.making import allowed_cost
 from noiseplan.planning.named import StrategyName, product_factors, strategy_matrix
 from noiseplan.planning.objectives import TotalVariance
@@ -50,6 +50,7 @@ def plan_named(
     """The plan that measures this strategy, scaled to the budget."""
     started = time.perf_counter()
     budget = _checked(budget, planner, objective, neighbours, targets)
+    _check_size(planner, workload.schema)
     # Whatever a strategy is, it may treat attributes differently that look alike.
     design = prepare(workload, share=False)
     with one_thread(design):
@@ -58,6 +59,7 @@ def plan_named(
     privacy = Guarantee(made.cost, law, neighbours)
     if not privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.cost}, above {budget}: this is a bug")
+    _require_answers(design, made)
     return Plan(
         workload=workload,
         mechanism=made.mechanism,
@@ -72,6 +74,15 @@ def plan_named(
         optimality=Unstated(workload, privacy),
         seconds=time.perf_counter() - started,
     )
+
+
+def _check_size(planner: StrategyName | Strategy, schema: Schema) -> None:
+    """Refuse what is too large, before any work is done."""
+    factors = product_factors(planner, schema) if isinstance(planner, StrategyName) else None
+    if factors is None:
+        check_cells(planner.name, schema.size)
+    else:
+        check_product(planner.name, factors)
 
 
 def too_large(planner: StrategyName | Strategy, schema: Schema) -> bool:
@@ -93,6 +104,12 @@ class _Made:
     loss: float
 
 
+def _require_answers(design: Design, made: _Made) -> None:
+    from noiseplan.planning.planner import require_answers
+
+    require_answers(design, made.mechanism)
+
+
 def _made(design: Design, planner: StrategyName | Strategy, allowed: float, integer: bool) -> _Made:
     schema = design.workload.schema
     factors = product_factors(planner, schema) if isinstance(planner, StrategyName) else None
@@ -109,7 +126,6 @@ def _made(design: Design, planner: StrategyName | Strategy, allowed: float, inte
         # Entries are integers already: only the noise differs from its continuous twin.
         spread = float(discrete_gaussian_variance(np.array([sigma2]))[0]) if integer else sigma2
         return _Made(mechanism, cost, RowFigures(design, mechanism), spread * allowed / touched - 1)
-    check_cells(planner.name, schema.size)
     gram = workload_gram(design)
     strategy = strategy_matrix(planner, schema, gram, "L2")
     mechanism, cost = matrix_mechanism(schema, strategy, allowed, integer)
@@ -142,8 +158,8 @@ def check_product(name: str, factors: tuple[Factor, ...]) -> int:
             f"planner={name!r} would measure {numbers:,} numbers, and at most {MOST_NUMBERS:,} are "
             f"measured of a whole domain; use planner='auto', which measures tables"
         )
-    longest = max(f.shape[1] for f in factors if isinstance(f, Transform) or len(factors) == 1)
-    if longest > PROFILE_VALUES and any(isinstance(f, Transform) for f in factors):
+    longest = max((f.shape[1] for f in factors if isinstance(f, Transform)), default=0)
+    if longest > PROFILE_VALUES:
         raise PlanError(
             f"planner={name!r} takes attributes of at most {PROFILE_VALUES:,} values, and one has "
             f"{longest:,}; use planner='auto'"

@@ -12,6 +12,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Measurements, Mechanism
+from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
@@ -21,6 +22,7 @@ from noiseplan.storage.bases import floats, read_bases, write_bases
 from noiseplan.storage.cells import read_reduced, write_reduced
 from noiseplan.storage.files import Arrays, Json
 from noiseplan.storage.noisy_tables import read_tables_mechanism, write_tables_mechanism
+from noiseplan.storage.products import read_product, write_product
 
 
 def write_mechanism(mechanism: Mechanism) -> tuple[Json, Arrays]:
@@ -29,6 +31,8 @@ def write_mechanism(mechanism: Mechanism) -> tuple[Json, Arrays]:
         noise = {"integer": mechanism.integer, "sigma2": mechanism.sigma2}
         laplace = {} if mechanism.scale is None else {"scale": mechanism.scale}
         return {"kind": "dense", **noise, **laplace}, {"strategy": mechanism.strategy}
+    if isinstance(mechanism, ProductMechanism):
+        return write_product(mechanism), {}
     if isinstance(mechanism, TablesMechanism):
         return write_tables_mechanism(mechanism)
     if isinstance(mechanism, ReducedMechanism):
@@ -49,6 +53,8 @@ def read_mechanism(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -
             raise StorageError("the strategy's Laplace noise has a scale that is not its own")
         laplace = None if scale is None else float(scale)
         return DenseMechanism(schema, strategy, sigma2, bool(content["integer"]), laplace)
+    if content["kind"] == "product":
+        return read_product(content, schema)
     if content["kind"] == "tables":
         return read_tables_mechanism(content, arrays, schema)
     if content["kind"] == "reduced":

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.planning.design import prepare
 from noiseplan.planning.figures import RowFigures
@@ -108,6 +110,11 @@ def _kinds(plan: Plan) -> Array | None:
         # Attributes that look alike may be measured in different tables.
         first = np.unique(roles.type_of_query, return_index=True)[1]
         return np.asarray(first[roles.type_of_query] + 1.0)
+    if alone and isinstance(plan.mechanism, (DenseMechanism, ProductMechanism)):
+        # So may attributes that look alike, by a strategy over all cells.
+        shared = prepare(plan.workload).roles
+        if len(shared.types) < len(roles.types):
+            return np.asarray(np.arange(len(plan.workload)) + 1.0)
     kinds = roles.type_priority[roles.type_of_query]
     return None if np.array_equal(kinds, plan.workload.columns.weights) else kinds
 

@@ -29,6 +29,8 @@ MOST_STARTS = 6
 # by one below the last, if no more types than so many are left. What stays has the faintest share.
 LIMITS = (1e-9, 1e-6, 1e-4, 1e-3)
 LEAST_SHARE, MOST_TRIED, FAINTEST = 1e-2, 400, 1e-9
+# Of the logarithm of a share below the largest: the fourth power of e^−this is still a number.
+FARTHEST = -150.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +69,8 @@ class _Problem:
             return float(2.0 * (self.variance / heard).sum())
 
     def smooth(self, y: Array) -> tuple[float, Array]:
-        s = np.exp(y)
+        # Nothing depends on the scale, and a line search may look far away.
+        s = np.exp(np.maximum(y - y.max(), FARTHEST))
         squares = s * s
         heard = self.told @ squares
         parts = self.variance / heard

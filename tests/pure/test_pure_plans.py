@@ -195,3 +195,17 @@ def test_refusals() -> None:
         nz.plan(PLAIN, budget=nz.PureDP(1e-20))
     with pytest.raises(PlanError, match="whole numbers"):
         nz.plan(WORKLOADS["joint"], budget=pure, planner="workload")
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-160, 1e200])
+@pytest.mark.parametrize("noise", ["discrete", "laplace"])
+def test_budgets_beyond_all_numbers_are_refused(epsilon: float, noise: str) -> None:
+    with pytest.raises(PlanError, match="take ε from 1e-60 to"):
+        nz.plan(PLAIN, budget=nz.PureDP(epsilon), noise=noise)
+
+
+def test_budgets_at_the_ends_of_the_range() -> None:
+    for epsilon in (1e-60, 1e60):
+        plan = nz.plan(PLAIN, budget=nz.PureDP(epsilon), noise="laplace")
+        assert np.isfinite(plan.rmse)
+        assert plan.privacy.pure_epsilon <= epsilon

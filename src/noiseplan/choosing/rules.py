@@ -253,12 +253,14 @@ def largest_reduction(look: Look, spread: Callable[[Array], Array]) -> Recommend
     gains, figures = [], {}
     for number, plan in enumerate(look.choice.plans):
         now = spread(np.vstack([query.dense() for query in plan.workload]))
-        then = variances(plan.mechanism, plan.workload)
-        gains.append(float(np.mean(np.maximum(now - then, 0.0))))
+        alone = variances(plan.mechanism, plan.workload)
+        then = np.minimum(now, alone)  # what is known of a row already is not lost
+        gains.append(float(np.mean(now - then)))
         figures[f"plan {number}: variance of a row now"] = float(np.mean(now))
         figures[f"plan {number}: variance of a row with it"] = float(np.mean(then))
+        figures[f"plan {number}: variance of a row by its own noise"] = float(np.mean(alone))
     best = int(np.argmax(gains))
     if gains[best] <= 0:
         return Recommendation("stop", None, "no plan would tell more than is known", figures)
-    reasons = f"it takes {gains[best]:.4g} off the variance of each of its rows, on average"
+    reasons = f"it takes {gains[best]:.4g} off the variance of its rows, on average"
     return Recommendation("choose", best, reasons, figures)

@@ -23,6 +23,8 @@ from noiseplan.queries import Workload
 PURE_PLANNERS = ("auto", *STRATEGIES, "matrix", "workload", *PURE_STRATEGIES)
 # How the noise of a plan is called in it: discrete by default.
 LAPLACE_NOISES = {"discrete": "discrete Laplace", "laplace": "laplace"}
+# Variances go as 1/ε², and their squares must be numbers too.
+LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 
 
 def plan_pure(
@@ -80,6 +82,11 @@ def _require_answers(design: Design, made: PureMade) -> None:
 def _check(
     budget: PureDP, objective: object, planner: object, neighbours: str, targets: object
 ) -> None:
+    if not LEAST_EPSILON <= budget.epsilon <= MOST_EPSILON:
+        raise PlanError(
+            f"plans of pure DP take ε from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, found "
+            f"{budget.epsilon:.6g}, for which variances are no numbers: try PureDP(1.0)"
+        )
     example = f"plan(workload, budget=PureDP({budget.epsilon:.6g}))"
     if targets is not None:
         raise PlanError(

@@ -38,6 +38,7 @@ from noiseplan.schema import Schema
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
     from noiseplan.valid import ValidTables
+    from noiseplan.valid.microdata import Microdata
 
 # What draws the noise of a plan, by its name there.
 AnySampler = DiscreteSampler | DiscreteLaplaceSampler | NormalSampler | LaplaceSampler
@@ -143,6 +144,26 @@ class Release:
             self, tables=tables, total=total, public=public, impossible=impossible,
             integers=integers,
         )  # fmt: skip
+
+    def microdata(
+        self,
+        *,
+        rows: int | None = None,
+        path: str | os.PathLike[str] | None = None,
+        tables: Iterable[Sequence[str] | str] | str | None = None,
+        total: float | None = None,
+        seed: int | None = None,
+        frame: str | None = None,
+    ) -> Microdata:
+        """Made-up records whose tables are near the released ones, and how near.
+
+        Needs the extra ``microdata``; see `noiseplan.valid.microdata.make_microdata`.
+        """
+        from noiseplan.valid.microdata import make_microdata
+
+        return make_microdata(
+            self, rows=rows, path=path, tables=tables, total=total, seed=seed, frame=frame
+        )
 
     def plot(self, *attributes: str, level: float = 0.95) -> Any:
         """A table of one or two attributes with its intervals, as an Altair chart for a notebook.

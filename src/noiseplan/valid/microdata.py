@@ -1,0 +1,263 @@
+"""Made-up records whose tables are near the released ones, by a graphical model.
+
+The model is a distribution over all attributes that factors over the tables it is fitted to; it is
+estimated and sampled by the library mbi (McKenna, Sheldon, Miklau, "Graphical-model based
+estimation and inference for differential privacy", 2019). It computes only with released answers:
+records cost no privacy. What tables do not tell, records do not know either.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan._charts import MissingExtraError
+from noiseplan.errors import PlanError, StorageError
+from noiseplan.release.answer import tidy_frame
+from noiseplan.valid.family import Family, Set
+from noiseplan.valid.fidelity import TableFidelity, fidelity
+from noiseplan.valid.making import checked_total
+from noiseplan.valid.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from noiseplan.release.release import Release
+
+# Cells of the model's junction tree: 200 MB, and a few minutes of fitting.
+MOST_CELLS = 25_000_000
+# Of a model made of the most telling tables: seconds of fitting.
+SMALL_MODEL = 2_500_000
+STEPS = 1_000
+SUFFIXES = (".parquet", ".csv")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Microdata:
+    """Made-up records: a data frame, and how near their tables are to the released ones."""
+
+    frame: Any
+    rows: int
+    fidelity: tuple[TableFidelity, ...]
+    path: Path | None
+
+    def __repr__(self) -> str:
+        return f"Microdata({self.rows:,} made-up records)"
+
+    def __str__(self) -> str:
+        worst = sorted(self.fidelity, key=lambda told: -told.mean)
+        lines = [f"{self.rows:,} made-up records" + (f", in {self.path}" if self.path else "")]
+        lines.append("deviation from the released tables, in standard errors of these:")
+        lines.append(f"  {'mean':>7}  {'largest':>7}  {'cells':>9}  table")
+        for told in worst[:12]:
+            name = " × ".join(told.names) or "total"
+            lines.append(f"  {told.mean:7.2f}  {told.largest:7.2f}  {told.cells:9,}  {name}")
+        if len(worst) > 12:
+            lines.append(f"  … and {len(worst) - 12:,} tables that are nearer")
+        lines.append("noise alone deviates by 0.80 in the mean")
+        return "\n".join(lines)
+
+
+def make_microdata(
+    release: Release,
+    *,
+    rows: int | None = None,
+    path: str | PathLike[str] | None = None,
+    tables: Iterable[Sequence[str] | str] | str | None = None,
+    total: float | None = None,
+    seed: int | None = None,
+    frame: str | None = None,
+) -> Microdata:
+    """Records with tables near the released ones.
+
+    Parameters
+    ----------
+    release
+        Whose tables the records should have.
+    rows
+        How many; as many as the release says there are unless given.
+    path
+        A new file, ``.parquet`` or ``.csv``.
+    tables
+        The tables the model is fitted to: those of the workload unless given; "auto" for those
+        that tell most, as many as a model can hold.
+    total
+        The number of records of the data, where it is public.
+    seed
+        For the same records every time.
+    frame
+        "pandas", "polars" or "pyarrow".
+    """
+    target = _checked_path(path)
+    source = Source.of(release)
+    if tables == "auto":
+        sets = telling_tables(source)
+    elif isinstance(tables, str):
+        raise PlanError(f'tables is a list of tables or "auto", found {tables!r}')
+    else:
+        sets = source.sets(tables)
+    with _modelling() as mbi:
+        _require_tractable(mbi, source, sets)
+        records = checked_total(total) if total is not None else float(source.estimate(()))
+        records = max(records, 1.0)
+        wanted = int(rows) if rows is not None else round(records)
+        if wanted < 1:
+            raise PlanError(f"rows is how many records to make, at least 1, found {rows!r}")
+        model = _fitted(mbi, source, sets, records)
+        codes = _sampled(model, source, wanted, seed)
+    told = fidelity(source, codes, source.sets(None), records)
+    columns = {
+        name: _labelled(source.schema[name].labels, codes[i])
+        for i, name in enumerate(source.schema.names)
+    }
+    made = tidy_frame(columns, frame or release.origin)
+    if target is not None:
+        _write(made, target)
+    return Microdata(made, wanted, tuple(told), target)
+
+
+# --------------------------------------------------------------------------- the model
+
+
+@contextmanager
+def _modelling() -> Iterator[Any]:
+    """The library mbi, computing in double precision as long as it is used here."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about single precision, which is not used here
+            import jax
+            import mbi
+    except ImportError as error:
+        raise MissingExtraError(
+            f"made-up records need the library mbi ({error}): pip install 'noiseplan[microdata]'"
+        ) from None
+    with warnings.catch_warnings(), jax.enable_x64(True):
+        warnings.simplefilter("ignore")
+        yield mbi
+
+
+def _domain(mbi: Any, source: Source) -> Any:
+    return mbi.Domain.fromdict(dict(zip(source.schema.names, source.schema.shape, strict=True)))
+
+
+def model_cells(mbi: Any, source: Source, sets: Iterable[Set]) -> tuple[int, tuple[str, ...]]:
+    """Cells of the junction tree of a model of these tables, and its largest clique."""
+    domain = _domain(mbi, source)
+    cliques = [tuple(source.schema.names[i] for i in one) for one in sets]
+    tree, _ = mbi.junction_tree.make_junction_tree(domain, cliques)
+    found = mbi.junction_tree.maximal_cliques(tree)
+    sizes = {clique: prod(source.schema[name].size for name in clique) for clique in found}
+    return sum(sizes.values()), tuple(max(sizes, key=lambda clique: sizes[clique]))
+
+
+def _require_tractable(mbi: Any, source: Source, sets: Sequence[Set]) -> None:
+    cells, clique = model_cells(mbi, source, sets)
+    if cells <= MOST_CELLS:
+        return
+    fitting = [[source.schema.names[i] for i in one] for one in telling_tables(source)]
+    shown = ", ".join(map(str, fitting[:6])) + (", …" if len(fitting) > 6 else "")
+    raise PlanError(
+        f"a model of these {len(sets):,} tables needs {cells:,} cells ({' × '.join(clique)} become "
+        f"one table), and the limit is {MOST_CELLS:,}. Give fewer tables, such as the "
+        f'{len(fitting):,} that tables="auto" takes: tables=[{shown}]'
+    )
+
+
+def telling_tables(source: Source) -> list[Set]:
+    """Tables whose attributes depend most on each other, as many as one model can hold.
+
+    How much a table of two attributes tells is its distance from independence, Σ|y − y_i y_j / y|,
+    less what noise alone would make of it; the most telling come first, and each is taken that
+    keeps the model small. All of it is computed from what is released.
+    """
+    asked = source.sets(None)
+    pairs = {pair for one in asked for pair in combinations(one, 2)}
+    strength = {pair: _dependence(source, pair) for pair in pairs}
+    chosen: list[Set] = sorted({(i,) for one in asked for i in one})
+    with _modelling() as mbi:
+        for pair in sorted((p for p in pairs if strength[p] > 0), key=lambda p: -strength[p]):
+            cells, _ = model_cells(mbi, source, [*chosen, pair])
+            if cells <= SMALL_MODEL:
+                chosen.append(pair)
+    return chosen
+
+
+def _dependence(source: Source, pair: Set) -> float:
+    table = source.estimate(pair)
+    total = max(float(table.sum()), 1.0)
+    independent = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
+    noise = np.sqrt(2 / np.pi) * np.sqrt(source.variance(pair)).sum()
+    return float(np.abs(table - independent).sum() - noise)
+
+
+def _fitted(mbi: Any, source: Source, sets: Sequence[Set], records: float) -> Any:
+    """The model nearest to the tables and their margins, each weighted by its standard error."""
+    family = Family.of(source.schema.shape, sets)
+    measurements = []
+    for one in (*family.margins, *family.tables):
+        spread = float(np.sqrt(source.variance(one).mean()))
+        if one and spread > 0:
+            names = tuple(source.schema.names[i] for i in one)
+            estimate = source.estimate(one).ravel()
+            measurements.append(mbi.LinearMeasurement(estimate, names, stddev=spread))
+    estimator = mbi.estimation.MirrorDescent()
+    return estimator.estimate(
+        _domain(mbi, source), measurements, known_total=records, iters=STEPS, tol=1e-7
+    )
+
+
+def _sampled(
+    model: Any, source: Source, rows: int, seed: int | None
+) -> dict[int, NDArray[np.integer]]:
+    """Codes of every attribute, drawn from the model so that its tables are rounded, not noisy."""
+    state = np.random.get_state()  # noqa: NPY002 — the library draws from the global generator
+    try:
+        if seed is not None:
+            np.random.seed(seed)  # noqa: NPY002
+        data = model.synthetic_data(rows=rows)
+    finally:
+        if seed is not None:
+            np.random.set_state(state)  # noqa: NPY002
+    columns, names = data.to_dict(), source.schema.names
+    return {i: np.asarray(columns[name]).astype(np.int64) for i, name in enumerate(names)}
+
+
+# --------------------------------------------------------------------------- the file
+
+
+def _labelled(labels: Sequence[Any], codes: NDArray[np.integer]) -> list[Any]:
+    plain = [label if isinstance(label, int | float | str) else str(label) for label in labels]
+    return [plain[code] for code in codes.tolist()]
+
+
+def _checked_path(path: str | PathLike[str] | None) -> Path | None:
+    if path is None:
+        return None
+    target = Path(path)
+    if target.suffix not in SUFFIXES:
+        raise StorageError(f"records are written to {' or '.join(SUFFIXES)}, found {target.name!r}")
+    if target.exists():
+        raise StorageError(
+            f"{str(target)!r} is there already and was left alone; choose a new name"
+        )
+    return target
+
+
+def _write(frame: Any, path: Path) -> None:
+    import narwhals.stable.v2 as nw
+
+    table = nw.from_native(frame)
+    if path.suffix == ".csv":
+        table.write_csv(path)
+    else:
+        table.write_parquet(path)

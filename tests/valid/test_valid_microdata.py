@@ -1,0 +1,138 @@
+"""Made-up records: their tables, their file, and what is refused.
+
+The library that fits the model starts threads which other tests could not fork under, so
+everything that needs it runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan._charts import MissingExtraError
+from noiseplan.errors import PlanError, StorageError
+from noiseplan.valid.fidelity import fidelity
+from noiseplan.valid.source import Source
+
+needs_mbi = pytest.mark.skipif(find_spec("mbi") is None, reason="the extra microdata is missing")
+
+SETUP = """
+import numpy as np
+import polars as pl
+import noiseplan as nz
+
+rng = np.random.default_rng(0)
+size = 4000
+age = rng.integers(0, 4, size)
+job = (age + (rng.random(size) < 0.2)) % 4
+sex = rng.integers(0, 2, size)
+schema = nz.Schema({
+    "age": nz.Binned([0, 20, 40, 60, 80]),
+    "job": nz.Categorical(["a", "b", "c", "d"]),
+    "sex": nz.Categorical(["F", "M"]),
+})
+data = pl.DataFrame({
+    "age": age * 20 + 5.0,
+    "job": np.array(["a", "b", "c", "d"])[job],
+    "sex": np.array(["F", "M"])[sex],
+})
+plan = nz.plan(nz.Workload.marginals(schema, up_to=2), budget=nz.zCDP(0.5), noise="gaussian")
+release = plan.release(data, seed=1)
+"""
+
+RECORDS = """
+made = release.microdata(path="people.parquet", seed=3, total=size)
+assert made.rows == size and len(made.frame) == size
+assert made.frame.columns == ["age", "job", "sex"]
+back = pl.read_parquet("people.parquet")
+assert back.equals(made.frame)
+
+# Every released table is met about as well as noise lets the data themselves.
+assert len(made.fidelity) == 7
+assert max(told.mean for told in made.fidelity) < 3
+counts = back.group_by("age", "job").len()
+near = counts.filter((pl.col("age") == "[0, 20)") & (pl.col("job") == "a"))["len"].item()
+true = int(((age == 0) & (job == 0)).sum())
+assert abs(near - true) < 100, (near, true)
+told = {t.names: t for t in made.fidelity}[("age", "job")]
+estimate = release.table("age", "job", frame="polars")
+joined = estimate.join(back.group_by("age", "job").len(), on=["age", "job"], how="left")
+gaps = (joined["len"].fill_null(0) - joined["estimate"]).abs() / joined["std_error"]
+assert abs(gaps.mean() - told.mean) < 1e-9 and abs(gaps.max() - told.largest) < 1e-9
+assert "age × job" in str(made)
+
+again = release.microdata(rows=50, seed=3, frame="pandas").frame
+assert (again == release.microdata(rows=50, seed=3, frame="pandas").frame).all().all()
+import jax
+assert not jax.config.jax_enable_x64  # as it was before
+"""
+
+TOO_LARGE = """
+from noiseplan.errors import PlanError
+from noiseplan.valid import microdata
+from noiseplan.valid.source import Source
+
+microdata.MOST_CELLS = 20
+microdata.SMALL_MODEL = 20
+try:
+    release.microdata()
+except PlanError as error:
+    text = str(error)
+    assert "32 cells" in text and "age × job × sex" in text, text
+    assert "['age', 'job']" in text and "limit is 20" in text, text
+else:
+    raise AssertionError
+# age and job depend on each other, sex on nothing.
+assert (0, 1) in microdata.telling_tables(Source.of(release))
+"""
+
+
+@needs_mbi
+@pytest.mark.parametrize("body", [RECORDS, TOO_LARGE], ids=["records", "too large"])
+def test_records_in_a_process_of_their_own(body: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SETUP + body],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def small_release() -> nz.Release:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
+    table = nz.NoisyTable(["a", "b"], np.arange(6.0), 4.0)
+    return nz.from_noisy_tables(schema, [table])
+
+
+def test_deviations_are_in_standard_errors() -> None:
+    release = small_release()
+    codes = {0: np.array([0, 1, 2, 2]), 1: np.array([1, 1, 0, 1])}
+    (told,) = fidelity(Source.of(release), codes, [(0, 1)], records=8.0)
+    counts = 2.0 * np.array([0, 1, 0, 1, 1, 1])
+    gaps = np.abs(counts - np.arange(6.0)) / 2.0
+    assert told.mean == pytest.approx(gaps.mean())
+    assert told.largest == pytest.approx(gaps.max())
+    (total,) = fidelity(Source.of(release), codes, [()], records=8.0)
+    assert total.mean == pytest.approx(7.0 / np.sqrt(24.0))
+
+
+def test_what_is_refused_before_anything_is_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = small_release()
+    (tmp_path / "there.csv").touch()
+    with pytest.raises(StorageError, match="left alone"):
+        release.microdata(path=tmp_path / "there.csv")
+    with pytest.raises(StorageError, match="parquet"):
+        release.microdata(path=tmp_path / "people.xlsx")
+    with pytest.raises(PlanError, match="auto"):
+        release.microdata(tables="all")
+    monkeypatch.setitem(sys.modules, "mbi", None)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    with pytest.raises(MissingExtraError, match=r"noiseplan\[microdata\]"):
+        release.microdata()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.cells import Classes, MergedValues
+from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.design import prepare
 from noiseplan.planning.equivalent import better_equivalent, equivalent_plan, smaller
@@ -218,6 +219,30 @@ def _value(objective: nz.Objective, plan: Plan) -> float:
     if isinstance(objective, nz.PNormVariance):
         return float((weighted**objective.p).sum() ** (1 / objective.p))
     return float(weighted.max())
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_a_middling_domain_is_written_out(noise: str) -> None:
+    """600 cells: the rows that are measured, over all of them, at the cost of the smaller ones."""
+    schema = nz.Schema.from_sizes({"age": 10, "income": 10, "region": 6})
+    texts = ["age < 3 and income >= 5", "age < 6 or region = 3", "income < 2 or region != 3"]
+    workload = nz.Workload.predicates(schema, texts)
+    plan = nz.plan(workload, budget=BUDGET, noise=noise)
+    assert isinstance(plan.mechanism, DenseMechanism)
+    cost = plan.cost_matrix()
+    assert cost.shape == (600, 600)
+    assert np.diag(cost).max() <= plan.privacy.pcost <= 1.0
+    inverse = np.linalg.pinv(cost, rcond=1e-11, hermitian=True)
+    for query in workload:
+        expected = query.dense() @ inverse @ query.dense().T
+        assert plan.variance(query) == pytest.approx(expected[0], rel=1e-6)
+    plain = nz.plan(workload, budget=BUDGET, planner="residual", noise=noise)
+    assert plan.total_variance < 0.99 * plain.total_variance
+    counts = np.random.default_rng(1).integers(0, 1000, schema.shape)
+    release = plan.release(counts, seed=1)
+    for query in workload:
+        off = release.answer(query).estimate - query.dense() @ counts.ravel()
+        assert abs(off[0]) < 8 * np.sqrt(plan.variance(query)[0])
 
 
 def test_plain_tables_stay_as_they_are() -> None:

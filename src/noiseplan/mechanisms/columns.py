@@ -13,7 +13,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 
 # Columns are compared entry by entry up to so many numbers, beyond factor by factor.
-COMPARED: Final = 4_194_304
+COMPARED: Final = 262_144
 
 
 def column_kinds(query: Query) -> IntArray:

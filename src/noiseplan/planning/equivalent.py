@@ -22,6 +22,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.cells import Cells, Classes, MergedValues
 from noiseplan.mechanisms.columns import column_kinds, columns_at
+from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import RowFigures
@@ -34,6 +35,8 @@ from noiseplan.queries import Query, Workload
 GRID_CELLS: Final = 1 << 20
 # Cells of the table that a release counts and then sums into classes (512 MB).
 TABLE_CELLS: Final = 1 << 26
+# Smaller domains than this have plans of one matrix that are written out in full.
+WRITTEN_OUT: Final = 1024
 # Queries whose columns are compared at a time.
 BATCH: Final = 16
 # Strategies that follow the order of values: classes have none worth following.
@@ -71,7 +74,9 @@ def better_equivalent(design: Design, plain: Plan, plan: Planner) -> Plan | None
     total = isinstance(plain.objective, TotalVariance) and plain.targets is None
     if not (plain.planner == "auto" and total and plain.privacy.neighbours == "add-remove"):
         return None
-    if design.workload.schema.size <= EXPLICIT_CELLS or not design.free:
+    named = int((design.roles.of_attribute >= 0).sum())
+    # Over one attribute the residual family has every strategy there is.
+    if design.workload.schema.size <= SMALL_CELLS or not design.free or named < 2:
         return None
     found = smaller(design, SMALL_CELLS)
     if isinstance(found, str):
@@ -79,7 +84,20 @@ def better_equivalent(design: Design, plain: Plan, plan: Planner) -> Plan | None
     best = _widened(design, found, partial(plan, planner="optimal"), False)
     if best.total_variance >= WORTH_IT * plain.total_variance:
         return None
-    return replace(best, planner=plain.planner, seconds=plain.seconds + best.seconds)
+    best = replace(best, planner=plain.planner, seconds=plain.seconds + best.seconds)
+    return _written_out(best) if design.workload.schema.size <= WRITTEN_OUT else best
+
+
+def _written_out(plan: Plan) -> Plan:
+    """The same measurements as rows over the whole domain, which other rooms can work with."""
+    mechanism = plan.mechanism
+    assert isinstance(mechanism, ReducedMechanism)
+    small = mechanism.small
+    if not isinstance(small, DenseMechanism):
+        return plan
+    wide = small.strategy[:, mechanism.cells.of_cells()]
+    whole = replace(small, schema=plan.schema, strategy=np.ascontiguousarray(wide))
+    return replace(plan, mechanism=whole, figures=RowFigures(plan.design, whole))
 
 
 def smaller(design: Design, most: int, ordered: bool = False, apart: bool = False) -> Smaller | str:

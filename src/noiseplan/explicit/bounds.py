@@ -30,8 +30,8 @@ from noiseplan.explicit.optimum import checked_gram
 from noiseplan.explicit.reduction import Reduction
 from noiseplan.matrices.base import Array
 
-# An eigenvalue is off by a few units in the last place of the largest.
-EIGENVALUE_ERROR: Final = 16 * np.finfo(np.float64).eps
+# For each cell, an eigenvalue may be off by so many units in the last place of the largest.
+EIGENVALUE_ERROR: Final = 4 * np.finfo(np.float64).eps
 # Cells up to which all ranges, and all choices of cells, are tried.
 ALL_RANGES_UP_TO, ALL_CHOICES_UP_TO = 40, 14
 # How nearly equal the diagonal of √G must be to be called constant.
@@ -79,7 +79,8 @@ class Spectrum:
 
 def _squared_sum(eigenvalues: Array) -> float:
     """(Σ √λ)²/n, without what rounding may have added."""
-    surely = np.maximum(eigenvalues - EIGENVALUE_ERROR * float(eigenvalues.max()), 0.0)
+    rounding = EIGENVALUE_ERROR * len(eigenvalues) * float(eigenvalues.max())
+    surely = np.maximum(eigenvalues - rounding, 0.0)
     return float(np.sqrt(surely).sum()) ** 2 / len(eigenvalues)
 
 

@@ -208,7 +208,7 @@ PREFIX = {
 def test_t9_bounds_optima_and_eigen_designs(asked: Array, values: tuple[float, ...]) -> None:
     svd, optimum, before, after, identity = values
     n = len(asked)
-    assert svd_bound(asked) == pytest.approx(svd, rel=2e-9, abs=1e-6)
+    assert svd_bound(asked) == pytest.approx(svd, rel=2e-8, abs=1e-6)
     assert dense_optimum(asked, 1e-9).value == pytest.approx(optimum, rel=2e-9, abs=1e-6)
     # The source's own solver stops at a gap of some 1e-5 over many cells, and filling up then
     # makes the most of what is left: the value before is tight, the value after is not.

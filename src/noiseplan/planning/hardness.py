@@ -162,7 +162,7 @@ def within_percent(share: float) -> str:
     """A share as a percentage of few digits, rounded up."""
     percent = 100 * share
     digits = 1 if percent >= 1 else 3
-    return f"{max(np.ceil(percent * 10**digits - 1e-9), 0.0) / 10**digits:.{digits}f}"
+    return f"{max(0.0, np.ceil(percent * 10**digits - 1e-9)) / 10**digits:.{digits}f}"
 
 
 def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:

@@ -30,8 +30,10 @@ def charged(
 
     assert dataset is not None  # checked before the data were opened
     cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
+    own = getattr(plan, "hash", None)  # of a plan of another kind
+    digest = plan_hash(plan) if own is None else own()
     charge = _opened(ledger).charge(
-        dataset, cost, purpose=purpose, plan_hash=plan_hash(plan), max_rows=plan.max_rows
+        dataset, cost, purpose=purpose, plan_hash=digest, max_rows=plan.max_rows
     )
     with charge as entry:
         yield _text(entry)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.mechanisms.mechanism import Measurements
@@ -23,6 +23,7 @@ from noiseplan.release.release import Release
 from noiseplan.storage.certificate import FORMAT, certificate, in_words
 from noiseplan.storage.files import (
     Arrays,
+    Json,
     file_hash,
     read_arrays,
     read_json,
@@ -37,10 +38,20 @@ from noiseplan.storage.tables import write_tables
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
 NEEDED = (CERTIFICATE, PLAN, PLAN_ARRAYS, MEASUREMENTS)
+# What a folder holds: the plan, its arrays, the measurements, the certificate twice.
+Contents = Callable[[Any], tuple[Json, Arrays, Arrays, Json, str]]
 
 
-def save(release: Release, folder: str | os.PathLike[str], tables: Sequence[Query]) -> None:
-    """Write a release into a new folder, with the answers to some queries as tables."""
+def save(
+    release: Any,
+    folder: str | os.PathLike[str],
+    tables: Sequence[Query],
+    contents: Contents | None = None,
+) -> None:
+    """Write a release into a new folder, with the answers to some queries as tables.
+
+    `contents` says what to write of a release of another kind.
+    """
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise StorageError(
@@ -53,7 +64,7 @@ def save(release: Release, folder: str | os.PathLike[str], tables: Sequence[Quer
     except OSError as error:
         raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
     try:
-        _write(release, part, tables)
+        _write(release, part, tables, contents or release_contents)
         part.chmod(0o755)  # mkdtemp's folders are for the owner alone
         if target.exists():
             target.rmdir()
@@ -107,15 +118,21 @@ def load(folder: str | os.PathLike[str]) -> Release:
         raise StorageError(f"saved release {str(folder)!r} is not well formed ({found})") from None
 
 
-def _write(release: Release, folder: Path, queries: Sequence[Query]) -> None:
+def release_contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
+    """Plan, its arrays, measurements, and the certificate as JSON and in words."""
     plan, arrays = write_plan(release.plan)
+    values = release.measurements.values
+    measured = {f"block_{i}": block for i, block in enumerate(values)}
+    content = certificate(release)
+    return plan, arrays, measured, content, in_words(content, release.plan.privacy)
+
+
+def _write(release: Any, folder: Path, queries: Sequence[Query], contents: Contents) -> None:
+    plan, arrays, measured, content, words = contents(release)
     write_json(folder / PLAN, plan)
     write_arrays(folder / PLAN_ARRAYS, arrays)
-    values = release.measurements.values
-    write_arrays(folder / MEASUREMENTS, {f"block_{i}": block for i, block in enumerate(values)})
-    content = certificate(release)
+    write_arrays(folder / MEASUREMENTS, measured)
     write_json(folder / CERTIFICATE, content)
-    words = in_words(content, release.plan.privacy)
     (folder / "certificate.txt").write_text(words, encoding="utf-8")
     if queries:
         write_tables(folder / "tables", release, queries)
@@ -155,6 +172,11 @@ def _read(folder: Path) -> Release:
             f"format {version!r} is newer than this noiseplan, which reads up to {FORMAT}: upgrade"
         )
     saved, arrays = read_json(folder / PLAN), read_arrays(folder / PLAN_ARRAYS)
+    if content.get("kind") == "noiseplan data-aware release":
+        from noiseplan.aware.keeping import read_release
+
+        other = read_release(content, saved, arrays, read_arrays(folder / MEASUREMENTS))
+        return cast(Release, other)  # it answers as a release does
     if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     plan = read_plan(saved, arrays, read_stated(content["optimality"]))

@@ -1,0 +1,79 @@
+"""One answered query of a data-aware release: estimates with estimated errors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Query
+from noiseplan.release.answer import Answer, aligned, tidy_frame
+
+
+@dataclass(frozen=True, eq=False)
+class AwareAnswer:
+    """Estimates of a query's rows with an estimate of their error.
+
+    `noise_error` is the standard error of the noise, exact for the buckets that were drawn;
+    `bias_error` estimates what even sharing within buckets does to the answer, which only the data
+    know. `lower` and `upper` reach as far as an unbiased answer with the error of both would; they
+    are a guide, no confidence interval.
+    """
+
+    query: Query
+    estimate: Array
+    noise_error: Array
+    bias_error: Array
+    level: float = 0.95
+    simultaneous: bool = False
+    origin: str = ""
+    laplace: bool = False
+
+    @property
+    def estimated_error(self) -> Array:
+        """√(noise² + bias²): an estimate, because the bias depends on the data."""
+        return np.hypot(self.noise_error, self.bias_error)
+
+    @cached_property
+    def _as_answer(self) -> Answer:
+        return Answer(
+            self.query, self.estimate, self.estimated_error, self.level, self.simultaneous,
+            self.origin, self.laplace,
+        )  # fmt: skip
+
+    @property
+    def lower(self) -> Array:
+        return self._as_answer.lower
+
+    @property
+    def upper(self) -> Array:
+        return self._as_answer.upper
+
+    def columns(self, order: Sequence[str] | None = None) -> dict[str, list[Hashable] | Array]:
+        """The tidy table as columns: the cells, estimate, estimated_error, lower, upper."""
+        columns = self._as_answer.columns(order)
+        return {
+            "estimated_error" if name == "std_error" else name: values
+            for name, values in columns.items()
+        }
+
+    def frame(self, library: str | None = None, order: Sequence[str] | None = None) -> Any:
+        """The tidy table as a data frame of "pandas", "polars" or "pyarrow"."""
+        return tidy_frame(self.columns(order), library or self.origin)
+
+    def __str__(self) -> str:
+        return self.text(20)
+
+    def text(self, most: int | None = None) -> str:
+        """The table in aligned columns: its first rows, or all."""
+        lines = aligned(self.columns(), self.query.rows, most)
+        kind = "all rows together" if self.simultaneous else "each row"
+        note = (
+            f"estimated errors: exact noise and an estimated bias; limits at {100 * self.level:g}% "
+            f"for {kind} if the estimates hold"
+        )
+        return "\n".join([*lines, note])

@@ -1,0 +1,144 @@
+"""Answers from the totals of buckets, and how large their errors may be.
+
+The estimate of a query q is Σ_b q̄_b t̂_b, with q̄_b the mean of q over the cells of bucket b and t̂
+the noisy totals. Its error has two parts:
+
+    noise   q̄ᵀ Λ⁻¹ q̄, exactly, given the partition;
+    bias    Σ_j (q_j − q̄_b) x_j, which only the data know. Estimated: if the T records of a bucket
+            lay in its cells at random its variance would be T·v, with v the variance of q over the
+            cells; and an unevenness of h records that the first step could well have missed adds
+            (h/2)²·v. Unless measured, h = min(T, 1/β): the partition tells apart spreads by 1/β.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.aware.buckets import axis_matrix, expand, summed
+from noiseplan.aware.storeys import BucketPlan
+from noiseplan.errors import UnanswerableError
+from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Query
+
+# Up to so many cells every row's error is computed; beyond, of so many rows, evenly spread, with
+# straight lines between them; so many of them at a time.
+EVERY_ROW: Final = 4096
+SAMPLED: Final = 512
+AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Answering:
+    """A partition of a line of cells, with noisy totals."""
+
+    asked: tuple[str, ...]
+    shape: tuple[int, ...]
+    order: IntArray
+    buckets: BucketPlan
+    totals: Array
+    resolution: float  # 1/β: differences of spread that the partition tells apart
+    unevenness: float | None  # the measured sum of the spreads of all buckets
+
+    @cached_property
+    def cells(self) -> Array:
+        """The estimated counts, in the order of the table."""
+        counts = np.empty(len(self.order))
+        counts[self.order] = expand(self.totals, self.buckets.edges)
+        return counts.reshape(self.shape)
+
+    def estimate(self, query: Query) -> Array:
+        """The answer to every row."""
+        outside = [name for name in query.attributes if name not in self.asked]
+        if outside:
+            raise UnanswerableError(
+                f"{query.name!r} asks about {outside[0]!r}, and only {' × '.join(self.asked)} was "
+                f"measured; plan with a workload that names it"
+            )
+        if query.joint is not None:
+            cells = summed(self.cells.reshape(-1, 1), query, self.asked)
+            return np.asarray(query.joint @ cells[:, 0])
+        factors = [axis_matrix(query, name) for name in self.asked]
+        return np.asarray(kronecker_apply(factors, self.cells)).ravel()
+
+    # ------------------------------------------------------------------ errors
+
+    def errors(self, query: Query) -> tuple[Array, Array]:
+        """Of every row the variance of the noise, and the estimated square of the bias."""
+        if len(self.asked) == 1 and query.joint is None and len(self.order) <= EVERY_ROW:
+            matrix = axis_matrix(query, self.asked[0])
+            noise = matrix.quadratic_rows(self._noise_of_cells)
+            bias = matrix.quadratic_rows(self._bias_of_cells)
+            return np.maximum(noise, 0.0), np.maximum(bias, 0.0)
+        rows = np.unique(np.linspace(0, query.rows - 1, min(query.rows, SAMPLED)).astype(np.int64))
+        found = np.concatenate(
+            [self._errors_of(self._rows(query, part)) for part in _parts(rows)], axis=1
+        )
+        everywhere = np.arange(query.rows)
+        return np.interp(everywhere, rows, found[0]), np.interp(everywhere, rows, found[1])
+
+    def _errors_of(self, rows: Array) -> Array:
+        """Noise and bias of some rows over the cells in line."""
+        widths = np.diff(self.buckets.edges)
+        mean = np.add.reduceat(rows, self.buckets.edges[:-1], axis=1) / widths
+        square = np.add.reduceat(rows**2, self.buckets.edges[:-1], axis=1) / widths
+        noise = np.einsum("rb,br->r", mean, self.buckets.covariance_times(mean.T))
+        bias = np.maximum(square - mean**2, 0.0) @ self.hidden
+        return np.stack([noise, bias])
+
+    def _rows(self, query: Query, numbers: IntArray) -> Array:
+        """Some rows of a query, over the cells in line."""
+        if query.joint is not None:
+            sizes = [
+                size if name in query.attributes else 1
+                for name, size in zip(self.asked, self.shape, strict=True)
+            ]
+            rows = query.joint[numbers].reshape(len(numbers), *sizes)
+            rows = np.broadcast_to(rows, (len(numbers), *self.shape)).reshape(len(numbers), -1)
+            return np.asarray(rows[:, self.order])
+        matrices = [axis_matrix(query, name) for name in self.asked]
+        places = np.unravel_index(numbers, [matrix.shape[0] for matrix in matrices])
+        rows = np.ones((len(numbers), 1))
+        for matrix, place in zip(matrices, places, strict=True):
+            taken = matrix.take(place)
+            rows = (rows[:, :, None] * taken[:, None, :]).reshape(len(numbers), -1)
+        return np.asarray(rows[:, self.order])
+
+    @property
+    def hidden(self) -> Array:
+        """Of every bucket what multiplies v: T + (h/2)²."""
+        widths, totals = np.diff(self.buckets.edges), np.maximum(self.totals, 0.0)
+        missed = np.minimum(totals, self.resolution)
+        if self.unevenness is not None:
+            density = totals / widths
+            by_chance = (widths * np.minimum(density, np.sqrt(2 * density / np.pi))).sum()
+            beyond = max(self.unevenness - float(by_chance), 0.0)
+            missed = missed * beyond / max(float(missed.sum()), 1.0)
+        return np.asarray(totals + (missed / 2) ** 2)
+
+    @cached_property
+    def _noise_of_cells(self) -> Array:
+        widths = np.diff(self.buckets.edges)
+        covariance = self.buckets.covariance_times(np.eye(len(widths))) / np.outer(widths, widths)
+        return np.asarray(np.repeat(np.repeat(covariance, widths, axis=0), widths, axis=1))
+
+    @cached_property
+    def _bias_of_cells(self) -> Array:
+        """v as a quadratic form of q: diag(1/L) − 11ᵀ/L² within every bucket, times `hidden`."""
+        edges, cells = self.buckets.edges, len(self.order)
+        form = np.zeros((cells, cells))
+        for start, stop, weight in zip(edges[:-1], edges[1:], self.hidden, strict=True):
+            length = stop - start
+            form[start:stop, start:stop] = -weight / length**2
+        widths = np.diff(edges)
+        form[np.diag_indices(cells)] += np.repeat(self.hidden / widths, widths)
+        return form
+
+
+def _parts(rows: IntArray) -> list[IntArray]:
+    return [rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE)]

@@ -1,0 +1,163 @@
+"""The workload seen from buckets: what it asks of their totals when cells share them evenly.
+
+With S the uniform expansion (S_jb = 1/|b| for a cell j of bucket b) a query W asks W S of the
+totals (Li, Proposition 6.2). Everything that planning needs of it is Ĝ = Σ weight · SᵀWᵀW S.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
+from noiseplan.matrices.base import Array, Matrix
+from noiseplan.queries import Query, Workload
+
+# Numbers that an expanded workload may hold (400 MB); beyond, planning takes a simpler workload.
+LIMIT: Final = 50_000_000
+# Directions that nobody asks about are measured too, at this part of the average weight.
+FLOOR: Final = 1e-6
+
+
+def expand(totals: Array, edges: IntArray) -> Array:
+    """Every bucket's total shared evenly among its cells (Li, section 6.1).
+
+    Examples
+    --------
+    >>> expand(np.array([6.0, 1.0]), np.array([0, 3, 4])).tolist()
+    [2.0, 2.0, 2.0, 1.0]
+    """
+    widths = np.diff(edges)
+    return np.repeat(totals / widths, widths)
+
+
+@dataclass(frozen=True, eq=False)
+class LineWorkload:
+    """A workload over one or two attributes whose cells lie in a line."""
+
+    workload: Workload
+    asked: tuple[str, ...]
+    order: IntArray
+
+    def gram(self, edges: IntArray) -> Array:
+        """Ĝ for buckets with these edges along the line."""
+        buckets = len(edges) - 1
+        gram = np.zeros((buckets, buckets))
+        for query in self._queries():
+            gram += query.weight * self._query_gram(query, edges)
+        mean = float(np.trace(gram)) / buckets
+        return gram + FLOOR * (mean or 1.0) * np.eye(buckets)
+
+    def diagonal(self, edges: IntArray) -> Array:
+        """The diagonal of Ĝ, for any number of buckets.
+
+        Of queries without a formula that of all ranges stands in; it only shares out a budget.
+        """
+        total = np.zeros(len(edges) - 1)
+        for query in self._queries():
+            found = None
+            if len(self.asked) == 1 and query.joint is None:
+                found = closed_diagonal(axis_matrix(query, self.asked[0]), edges)
+            if found is None:
+                found = closed_diagonal(RangesMatrix(len(self.order)), edges)
+            assert found is not None  # ranges have a formula
+            total += query.weight * found
+        return total
+
+    def _queries(self) -> list[Query]:
+        return list(self.workload)
+
+    def _query_gram(self, query: Query, edges: IntArray) -> Array:
+        if len(self.asked) == 1 and query.joint is None:
+            closed = closed_gram(axis_matrix(query, self.asked[0]), edges)
+            if closed is not None:
+                return closed
+        buckets, widths = len(edges) - 1, np.diff(edges)
+        if len(self.order) * buckets > LIMIT:  # too many numbers: as if all ranges of the line
+            stand_in = closed_gram(RangesMatrix(len(self.order)), edges)
+            assert stand_in is not None
+            return stand_in
+        spread = np.zeros((len(self.order), buckets))
+        spread[self.order, np.repeat(np.arange(buckets), widths)] = np.repeat(1 / widths, widths)
+        if query.joint is not None:
+            seen = query.joint @ summed(spread, query, self.asked)
+            return np.asarray(seen.T @ seen)
+        # SᵀGS with G = ⊗ G_i, so that not even the rows of all ranges are made
+        folded = spread.reshape(*(query.schema[name].size for name in self.asked), buckets)
+        for axis, name in enumerate(self.asked):
+            gram = axis_matrix(query, name).gram()
+            folded = np.moveaxis(np.tensordot(gram, folded, axes=(1, axis)), 0, axis)
+        return np.asarray(spread.T @ folded.reshape(len(self.order), buckets))
+
+
+def axis_matrix(query: Query, attribute: str) -> Matrix:
+    """What a query asks along an attribute: its factor, or the total."""
+    described = query.schema[attribute]
+    if attribute in query.factors:
+        return query.factors[attribute].matrix(described)
+    return TotalMatrix(described.size)
+
+
+def summed(values: Array, query: Query, asked: tuple[str, ...]) -> Array:
+    """Cells (first axis of `values`) summed over the attributes that the query does not name."""
+    left = tuple(axis for axis, name in enumerate(asked) if name not in query.attributes)
+    shape = (query.schema[name].size for name in asked)
+    folded = values.reshape(*shape, -1).sum(axis=left)
+    return np.asarray(folded.reshape(-1, values.shape[1]))
+
+
+def closed_gram(matrix: Matrix, edges: IntArray) -> Array | None:
+    """SᵀWᵀWS by formula, without a matrix of all cells; None where there is no formula.
+
+    Notes
+    -----
+    WᵀW has the entries n − max(i, j) for prefix sums and (min(i, j) + 1)(n − max(i, j)) for ranges,
+    of cells i, j counted from 0. In different buckets max and min separate, and the mean is that at
+    their centres.
+    """
+    diagonal = closed_diagonal(matrix, edges)
+    if diagonal is None:
+        return None
+    cells, centre = float(edges[-1]), (edges[:-1] + edges[1:] - 1) / 2
+    if isinstance(matrix, IdentityMatrix):
+        gram = np.zeros((len(centre), len(centre)))
+    elif isinstance(matrix, TotalMatrix):
+        gram = np.ones((len(centre), len(centre)))
+    else:
+        gram = cells - np.maximum.outer(centre, centre)
+        if isinstance(matrix, RangesMatrix):
+            gram *= np.minimum.outer(centre, centre) + 1
+    np.fill_diagonal(gram, diagonal)
+    return np.asarray(gram)
+
+
+def closed_diagonal(matrix: Matrix, edges: IntArray) -> Array | None:
+    """The diagonal of SᵀWᵀWS by formula, or None.
+
+    Notes
+    -----
+    For i = s + u and j = s + v within a bucket of L cells from s on: E max(u, v) =
+    (L − 1)(4L + 1)/(6L), min + max = u + v, and min·max = u·v.
+    """
+    start, width = edges[:-1].astype(float), np.diff(edges).astype(float)
+    half, high = (width - 1) / 2, (width - 1) * (4 * width + 1) / (6 * width)
+    ahead, behind = start + 1, float(edges[-1]) - start
+    if isinstance(matrix, IdentityMatrix):
+        return np.asarray(1 / width)
+    if isinstance(matrix, TotalMatrix):
+        return np.ones_like(width)
+    if isinstance(matrix, PrefixMatrix):
+        return np.asarray(behind - high)
+    if isinstance(matrix, RangesMatrix):
+        low = 2 * half - high
+        return np.asarray(ahead * behind + behind * low - ahead * high - half**2)
+    return None
+
+
+def gram_root(gram: Array) -> Array:
+    """A square R with RᵀR = Ĝ: rows that ask as much as the whole workload does."""
+    values, vectors = np.linalg.eigh(gram)
+    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)

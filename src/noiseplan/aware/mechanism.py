@@ -1,0 +1,83 @@
+"""The two steps on data: a partition is drawn, then its buckets are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.aware.buckets import LineWorkload
+from noiseplan.aware.costs import IntervalCosts
+from noiseplan.aware.second import plan_buckets
+from noiseplan.aware.settings import Spending
+from noiseplan.aware.storeys import BucketPlan
+from noiseplan.mechanisms.mechanism import Marginals, Measurements
+from noiseplan.noise import SeededSource, Source, SystemSource
+from noiseplan.seeds import derived_seed
+
+
+@dataclass(frozen=True, eq=False)
+class AwareMeasurements(Measurements):
+    """The noisy numbers of the buckets, how the buckets were measured, and the gauge, if any."""
+
+    buckets: BucketPlan
+    unevenness: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class AwareMechanism:
+    """Draw a partition of the line of cells within ε₁, then measure its buckets within ε₂."""
+
+    line: LineWorkload
+    spending: Spending
+    noise: str
+    second: str
+
+    @property
+    def sets(self) -> list[IntArray]:
+        """The one table that is counted."""
+        schema = self.line.workload.schema
+        return [np.array([[schema.index(name) for name in self.line.asked]])]
+
+    @property
+    def steps(self) -> int:
+        """Partition, plan, measure."""
+        return 3
+
+    @property
+    def records(self) -> int:
+        """The most records whose costs fit the integers of the first step."""
+        return self.spending.selector.rate.largest - 1
+
+    def measure(
+        self, marginals: Marginals, sample: Any, progress: Callable[[int], None] = lambda _: None
+    ) -> AwareMeasurements:
+        """All that is ever made of the data."""
+        table = np.asarray(marginals(self.sets[0])[0])
+        counts = table.ravel().astype(np.int64)[self.line.order]
+        edges = self.spending.selector.draw(counts, _bits_of(sample))
+        progress(1)
+        buckets = plan_buckets(self.line, edges, self.spending.second, self.noise, self.second)
+        progress(1)
+        values = buckets.measure(counts, sample)
+        unevenness = None
+        if self.spending.gauge is not None:
+            # One record changes one bucket, and its spread by at most one.
+            spread = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum(keepdims=True)
+            unevenness = float(self.spending.gauge.measure(spread, sample)[0])
+        progress(1)
+        return AwareMeasurements(values, buckets, unevenness)
+
+
+def _bits_of(sample: Any) -> Source:
+    """Where the bits of the partition come from: the sampler's own source, if it has one.
+
+    Floating-point samplers, for simulation, have none; theirs is made of their seed.
+    """
+    source = getattr(sample, "source", None)
+    if isinstance(source, Source):
+        return source
+    return SystemSource() if sample.seed is None else SeededSource(derived_seed(sample.seed, 1))

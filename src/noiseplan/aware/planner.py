@@ -1,0 +1,128 @@
+"""`plan(…, planner="dawa")`: the checks, and the plan. Reads no data."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from noiseplan.aware.buckets import LineWorkload
+from noiseplan.aware.mechanism import AwareMechanism
+from noiseplan.aware.order import line
+from noiseplan.aware.plan import AwarePlan
+from noiseplan.aware.settings import Dawa, Spending
+from noiseplan.errors import BudgetError, PlanError
+from noiseplan.planning.objectives import Objective, TotalVariance
+from noiseplan.planning.people import check_people, person_price, record_budget
+from noiseplan.privacy import GDP, Budget, PureDP
+from noiseplan.queries import Workload
+
+MOST_CELLS: Final = 2**20
+NOISES: Final = {
+    (True, "discrete"): "discrete Laplace",
+    (True, "laplace"): "laplace",
+    (False, "discrete"): "discrete",
+    (False, "gaussian"): "gaussian",
+}
+
+
+def plan_aware(
+    workload: Workload, budget: Budget | None, targets: object, objective: Objective | None,
+    planner: object, neighbours: str, noise: str, max_rows: int,
+) -> AwarePlan:  # fmt: skip
+    """A data-aware plan of one ordered attribute, or of two along a Hilbert curve."""
+    started = time.perf_counter()
+    from noiseplan.planning.planner import _check_arguments
+
+    _check_arguments(workload, budget, targets, None, "auto", neighbours, noise)
+    settings = _settings(planner)
+    budget = _checked(budget, targets, objective, neighbours)
+    check_people(max_rows, "add-remove")
+    asked = _asked(workload)
+    shape = tuple(workload.schema[name].size for name in asked)
+    pure = isinstance(budget, PureDP)
+    if (pure, noise) not in NOISES:
+        fitting = "'discrete' or 'laplace'" if pure else "'discrete' or 'gaussian'"
+        raise PlanError(f"noise for {budget} is {fitting} (for simulation), found {noise!r}")
+    record = record_budget(budget, int(max_rows), noise)
+    assert record is not None  # there is a budget
+    order = line(shape)
+    spending = Spending.of(settings, record, len(order), noise)
+    mechanism = AwareMechanism(
+        LineWorkload(workload, asked, order), spending, noise, settings.second
+    )
+    privacy = spending.privacy
+    if max_rows > 1:
+        privacy = person_price(privacy, int(max_rows))
+    if not privacy.within(budget):  # fail closed
+        raise PlanError(f"the plan would cost more than {budget}: this is a bug")
+    return AwarePlan(
+        workload=workload,
+        mechanism=mechanism,
+        budget=budget,
+        privacy=privacy,
+        settings=settings,
+        noise=NOISES[pure, noise],
+        max_rows=int(max_rows),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _settings(planner: object) -> Dawa:
+    if isinstance(planner, Dawa):
+        return planner
+    if planner == "dawa":
+        return Dawa()
+    raise PlanError(f'a planner is a name, or Dawa(share=0.1) for "dawa"; found {planner!r}')
+
+
+def _checked(
+    budget: Budget | None, targets: object, objective: Objective | None, neighbours: str
+) -> Budget:
+    if targets is not None:
+        raise PlanError(
+            'planner="dawa" takes a budget, not targets: its error depends on the data and is not '
+            "known beforehand; meet targets with planner='auto'"
+        )
+    if not isinstance(budget, Budget) or isinstance(budget, GDP):
+        raise BudgetError(
+            'planner="dawa" works within PureDP(epsilon), zCDP(rho) or ApproxDP(epsilon, delta); '
+            f"found {budget!r}. Its first step is no Gaussian mechanism"
+        )
+    if objective is not None and not isinstance(objective, TotalVariance):
+        raise PlanError(
+            f'planner="dawa" aims at the total squared error, found the objective {objective}; '
+            "leave it out, and give queries that matter more a larger weight"
+        )
+    if neighbours != "add-remove":
+        raise PlanError(
+            'planner="dawa" protects against adding or removing a record; replacing one is both, '
+            "so half the ε (a quarter of the ρ) protects it"
+        )
+    return budget
+
+
+def _asked(workload: Workload) -> tuple[str, ...]:
+    """The attributes that queries name: one or two, all ordered."""
+    schema = workload.schema
+    named = {name for query in workload for name in query.attributes}
+    asked = tuple(name for name in schema.names if name in named)
+    if not 1 <= len(asked) <= 2:
+        raise PlanError(
+            f'planner="dawa" takes queries over one ordered attribute, or two; these name '
+            f"{len(asked)}: {', '.join(asked) or 'none'}. Use planner='auto', or plan the tables "
+            f"apart"
+        )
+    for name in asked:
+        if not schema[name].ordered:
+            raise PlanError(
+                f'planner="dawa" groups neighbouring values, and {name!r} is categorical: '
+                f"declare it as Ordinal([...]) if its order means something, or use planner='auto'"
+            )
+    cells = 1
+    for name in asked:
+        cells *= schema[name].size
+    if cells > MOST_CELLS:
+        raise PlanError(
+            f'planner="dawa" takes up to {MOST_CELLS:,} cells, found {cells:,}; use wider bins'
+        )
+    return asked

@@ -1,0 +1,169 @@
+"""A data-aware release: buckets, their noisy totals, and every answer that follows from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.aware.answer import AwareAnswer
+from noiseplan.aware.answering import Answering
+from noiseplan.aware.mechanism import AwareMeasurements
+from noiseplan.aware.plan import AwarePlan
+from noiseplan.aware.report import privacy_words
+from noiseplan.errors import QueryError
+from noiseplan.matrices.base import Array
+from noiseplan.noise import Source
+from noiseplan.queries import Query
+from noiseplan.release.release import make_release
+from noiseplan.schema import Schema
+
+if TYPE_CHECKING:
+    from noiseplan.ledger import Ledger
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AwareRelease:
+    """Everything published: the buckets, the noisy numbers, and answers made of them alone.
+
+    Answers agree with each other and cost no privacy. They are biased, and their errors are
+    estimates: see `AwareAnswer`.
+    """
+
+    plan: AwarePlan
+    measurements: AwareMeasurements
+    brand: str
+    origin: str = ""
+    recorded: str = ""  # where a ledger has it
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes that may be asked about."""
+        return self.plan.schema
+
+    @property
+    def edges(self) -> IntArray:
+        """Where the buckets begin and end along the line of cells."""
+        return self.measurements.buckets.edges
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return len(self.edges) - 1
+
+    @cached_property
+    def answering(self) -> Answering:
+        """What answers queries."""
+        line, measured = self.plan.mechanism.line, self.measurements
+        totals = measured.buckets.estimate(measured.values)
+        rate = self.plan.mechanism.spending.selector.rate
+        return Answering(
+            line.asked, tuple(self.schema[name].size for name in line.asked), line.order,
+            measured.buckets, totals, 1 / (float(rate.value) * np.log(2)), measured.unevenness,
+        )  # fmt: skip
+
+    @property
+    def counts(self) -> Array:
+        """The estimated counts of all cells, shared evenly within buckets; some may be negative."""
+        return self.answering.cells
+
+    def answer(
+        self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
+    ) -> AwareAnswer:
+        """The answer to a query over the measured attributes, with its estimated error."""
+        query = self.plan.query(query)
+        estimate = self.answering.estimate(query)
+        noise, bias = self.answering.errors(query)
+        laplace = self.plan.privacy.pure_epsilon is not None
+        return AwareAnswer(
+            query,
+            estimate,
+            np.sqrt(noise),
+            np.sqrt(bias),
+            level,
+            simultaneous,
+            self.origin,
+            laplace,
+        )
+
+    def table(
+        self,
+        *attributes: str,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        frame: str | None = None,
+    ) -> Any:
+        """The table of some attributes: the cells, estimate, estimated_error, lower, upper."""
+        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
+            raise QueryError(
+                f"table() takes names one by one: table({', '.join(map(repr, attributes[0]))})"
+            )
+        query = Query(self.schema, list(attributes))
+        answer = self.answer(query, level=level, simultaneous=simultaneous)
+        return answer.frame(frame, order=attributes)
+
+    def answers(self) -> Iterator[tuple[Query, Array]]:
+        """Every query of the workload with its estimates."""
+        for query in self.plan.workload:
+            yield query, self.answering.estimate(query)
+
+    def variance(self, query: Query | str) -> NoReturn:
+        """Refused: it depends on the data."""
+        self.plan.variance(query)
+
+    def covariance(self, query: Query | str, other: Query | str) -> NoReturn:
+        """Refused: it depends on the data."""
+        self.plan.covariance(query, other)
+
+    def save(
+        self, folder: str | os.PathLike[str], *, tables: Sequence[Query | str] | None = None
+    ) -> None:
+        """Write everything to a new folder; `noiseplan.load` reads it back, without the data."""
+        from noiseplan.aware.keeping import save
+
+        chosen = self.plan.workload if tables is None else [self.plan.query(q) for q in tables]
+        save(self, folder, list(chosen))
+
+    def __repr__(self) -> str:
+        return f"AwareRelease({self.buckets:,} buckets; {self.brand})"
+
+    def __str__(self) -> str:
+        cells = len(self.plan.mechanism.line.order)
+        return "\n".join(
+            [
+                f"Data-aware release of {len(self.plan.workload):,} queries, "
+                f"{self.plan.workload.rows:,} rows",
+                f"  privacy  {privacy_words(self.plan)}, spent once",
+                f"  noise    {self.brand}",
+                f"  holds    {self.buckets:,} buckets of {cells:,} cells, "
+                f"{self.measurements.buckets.numbers:,} noisy numbers",
+                "  errors   estimated: answers are biased where buckets are uneven",
+                "  ask      .table('age'), .answer(query), .counts",
+            ]
+        )
+
+
+def make_aware_release(
+    plan: AwarePlan,
+    data: object,
+    seed: int | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    dataset: str | None = None,
+    purpose: str = "",
+    randomness: Source | None = None,
+    person: str | None = None,
+) -> AwareRelease:
+    """Open the data, record the spend, count, draw the buckets, add noise once.
+
+    It goes the way of every release: `make_release` asks a plan for its noise, its price, and its
+    mechanism's sets and measurements, which this one has.
+    """
+    like_any: Any = plan
+    made = make_release(like_any, data, seed, ledger, dataset, purpose, randomness, person)
+    measured: Any = made.measurements
+    return AwareRelease(plan, measured, made.brand, made.origin, made.recorded)

@@ -1,0 +1,64 @@
+"""A data-aware plan in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from noiseplan.privacy.rounding import text_up
+
+if TYPE_CHECKING:
+    from noiseplan.aware.plan import AwarePlan
+
+
+def describe(plan: AwarePlan) -> str:
+    """What `print(plan)` shows."""
+    line, spending = plan.mechanism.line, plan.mechanism.spending
+    candidates = spending.selector.candidates
+    cells, longest = len(line.order), int(candidates.lengths[-1])
+    along = "" if len(line.asked) == 1 else ", along a Hilbert curve"
+    lengths = "powers of two" if plan.settings.lengths == "powers" else "any length"
+    lines = [
+        f"Data-aware plan for {len(plan.workload):,} queries, {plan.workload.rows:,} rows",
+        f"  cells        {cells:,} of {' × '.join(line.asked)}{along}",
+        f"  privacy      {privacy_words(plan)}",
+        f"  neighbours   {_neighbours(plan)}",
+        f"  first        buckets of {lengths}, at most {longest:,} cells, drawn by the exponential "
+        f"mechanism at ε = {text_up(spending.selector.epsilon)}",
+        f"  second       their totals, planned for the workload within {spending.second}",
+    ]
+    if spending.gauge is not None:
+        cost = spending.gauge.privacy
+        amount = (
+            f"ε = {text_up(cost.pure_epsilon)}" if cost.pure_epsilon else f"ρ = {text_up(cost.rho)}"
+        )
+        lines.append(f"  gauge        how uneven the buckets are, at {amount}")
+    return "\n".join(
+        [
+            *lines,
+            f"  noise        {_noise(plan)}",
+            "  error        depends on the data, and answers are biased: a release estimates it",
+        ]
+    )
+
+
+def privacy_words(plan: AwarePlan) -> str:
+    """The cost in the currency of its budget and as zCDP."""
+    privacy = plan.privacy
+    if privacy.pure_epsilon is not None:
+        return f"ε = {text_up(privacy.pure_epsilon)} (pure DP), ρ = {text_up(privacy.rho)} (zCDP)"
+    return f"ρ = {text_up(privacy.rho)} (zCDP), ε = {text_up(privacy.epsilon(1e-9), 4)} at δ = 1e-9"
+
+
+def _neighbours(plan: AwarePlan) -> str:
+    if plan.max_rows > 1:
+        return f"differ by all records of one person, at most {plan.max_rows}"
+    return "differ by adding or removing one record"
+
+
+def _noise(plan: AwarePlan) -> str:
+    return {
+        "discrete Laplace": "exact discrete Laplace",
+        "discrete": "exact discrete Gaussian, accounted by zCDP",
+        "laplace": "floating-point Laplace, for simulation; releases say so",
+        "gaussian": "floating-point Gaussian, for simulation; releases say so",
+    }[plan.noise]

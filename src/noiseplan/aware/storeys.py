@@ -1,0 +1,202 @@
+"""The second step: totals of buckets, measured for the workload and put together.
+
+Up to some hundreds of buckets one plan of their own measures them all. Of more buckets groups are
+formed, and groups of groups, until few enough are left for such a plan; every bucket and every
+group between is measured too, with a share of the budget for each storey. One record is in one
+bucket and one group of each storey, so the storeys' costs add up.
+
+Least squares then has the precision matrix Λ = Σ_s p_s Y_sᵀY_s + YᵀPY (p_s of the storey's noise,
+P of the plan's estimates at the top), which is solved by one pass up the tree and one down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.counting import CountTensor
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
+from noiseplan.planning.plan import Plan
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import fraction_up
+from noiseplan.queries import Identity, Query
+
+# Totals that one plan takes on, how many are left at the top of a building, the most in a group.
+DIRECT: Final = 384
+TOP: Final = 256
+BRANCHES: Final = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Storey:
+    """Totals measured with noise of one size: scale b of Laplace noise, or variance σ²."""
+
+    size: float
+    laplace: bool
+    integer: bool
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise."""
+        size = np.array([self.size])
+        if self.laplace:
+            return float(discrete_laplace_variance(size)[0]) if self.integer else 2 * self.size**2
+        return float(discrete_gaussian_variance(size)[0]) if self.integer else self.size
+
+    @property
+    def privacy(self) -> Guarantee:
+        """A record is in one total of a storey: ε = 1/b, or ρ = 1/(2σ²); rounded up."""
+        cost = fraction_up(1 / Fraction(self.size))
+        return Guarantee.pure(cost) if self.laplace else Guarantee(cost, "zcdp")
+
+    def measure(self, totals: IntArray, sample: Any) -> NDArray[np.number]:
+        """Totals with noise."""
+        if self.integer:
+            noise = sample(totals.shape, np.full(totals.shape, self.size))
+        else:
+            noise = sample(totals.shape) * (self.size if self.laplace else np.sqrt(self.size))
+        return np.asarray(totals + noise)
+
+
+@dataclass(frozen=True, eq=False)
+class BucketPlan:
+    """What is measured of buckets: `top` over the last groups, `storeys` from the buckets upwards.
+
+    `groups[s]` are the edges by which the totals of storey s are summed to those above.
+    """
+
+    edges: IntArray
+    top: Plan
+    storeys: tuple[Storey, ...] = ()
+    groups: tuple[IntArray, ...] = ()
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return len(self.edges) - 1
+
+    @cached_property
+    def privacy(self) -> Guarantee:
+        """What all storeys cost together."""
+        return self.top.privacy.compose(*(storey.privacy for storey in self.storeys))
+
+    @property
+    def numbers(self) -> int:
+        """Noisy numbers measured."""
+        return self.top.measured_numbers + sum(int(edges[-1]) for edges in self.groups)
+
+    # ------------------------------------------------------------------ measuring
+
+    def measure(self, counts: IntArray, sample: Any) -> tuple[NDArray[Any], ...]:
+        """Noisy numbers for counts of the cells in line: of the storeys, then those of the top."""
+        totals = np.add.reduceat(counts, self.edges[:-1])
+        found = []
+        for storey, edges in zip(self.storeys, self.groups, strict=True):
+            found.append(storey.measure(totals, sample))
+            totals = np.add.reduceat(totals, edges[:-1])
+        tables = CountTensor(self.top.workload.schema, totals)
+        top = self.top.mechanism.measure(tables.marginals, sample)
+        return (*found, *top.values)
+
+    def estimate(self, values: tuple[NDArray[Any], ...]) -> Array:
+        """The totals of the buckets by least squares from all storeys."""
+        own, top = values[: len(self.storeys)], Measurements(values[len(self.storeys) :])
+        seen = np.asarray(self.top.mechanism.answer(top, self._cells), dtype=np.float64)
+        if not self.storeys:
+            return seen
+        known = [
+            np.asarray(noisy, dtype=np.float64) / storey.variance
+            for noisy, storey in zip(own, self.storeys, strict=True)
+        ]
+        return self._solve([k[:, None] for k in known], (self._top_precision @ seen)[:, None])[:, 0]
+
+    def covariance_times(self, vectors: Array) -> Array:
+        """Λ⁻¹ v for columns v (buckets × any): covariances of the estimated totals."""
+        if not self.storeys:
+            return np.asarray(self._top_covariance @ vectors)
+        zeros = [np.zeros((int(e[-1]), vectors.shape[1])) for e in self.groups[1:]]
+        return self._solve([vectors, *zeros], np.zeros((self.top_size, vectors.shape[1])))
+
+    # ------------------------------------------------------------------ solving
+
+    @property
+    def top_size(self) -> int:
+        """Totals at the top."""
+        return int(self.top.workload.schema.shape[0])
+
+    @cached_property
+    def _cells(self) -> Query:
+        schema = self.top.workload.schema
+        return Query(schema, {schema.names[0]: Identity()})
+
+    @cached_property
+    def _top_covariance(self) -> Array:
+        return self.top.covariance(self._cells, self._cells)
+
+    @cached_property
+    def _top_precision(self) -> Array:
+        inverse = np.linalg.inv(self._top_covariance)
+        return np.asarray((inverse + inverse.T) / 2)
+
+    def _solve(self, known: list[Array], top: Array) -> Array:
+        """Λ⁻¹ Σ_s Y_sᵀ known_s: up, every group's total by itself; down, what others know of it.
+
+        Going up, a total has the mean m and the variance c from what is below and beside it; the
+        total of a group has Σm and Σc. Going down, what was learnt of a group's total is shared
+        among its members in proportion to c.
+        """
+        mean, spread = known[0] * self.storeys[0].variance, self.storeys[0].variance
+        means, spreads = [], []
+        variance = np.full(len(mean), spread)
+        for number, edges in enumerate(self.groups):
+            means.append(mean)
+            spreads.append(variance)
+            mean = np.add.reduceat(mean, edges[:-1], axis=0)
+            variance = np.add.reduceat(variance, edges[:-1])
+            if number + 1 < len(self.groups):
+                own = self.storeys[number + 1].variance
+                weight = own / (own + variance)  # of what is known from below
+                mean = weight[:, None] * (mean + variance[:, None] * known[number + 1])
+                variance = weight * variance
+        found = np.linalg.solve(
+            self._top_precision + np.diag(1 / variance), mean / variance[:, None] + top
+        )
+        for edges, below, shares in zip(
+            reversed(self.groups), reversed(means), reversed(spreads), strict=True
+        ):
+            sizes = np.diff(edges)
+            learnt = found - np.add.reduceat(below, edges[:-1], axis=0)
+            learnt = learnt / np.add.reduceat(shares, edges[:-1])[:, None]
+            found = below + shares[:, None] * np.repeat(learnt, sizes, axis=0)
+        return np.asarray(found)
+
+
+def even_groups(buckets: int) -> list[IntArray]:
+    """Edges that group buckets, and groups, by at most 16 until at most 256 are left.
+
+    Examples
+    --------
+    >>> [len(edges) - 1 for edges in even_groups(10_000)], even_groups(100)
+    ([1429, 205], [])
+    """
+    if buckets <= DIRECT:
+        return []
+    storeys = 1
+    while TOP * BRANCHES**storeys < buckets:
+        storeys += 1
+    branches, found = 2, []
+    while TOP * branches**storeys < buckets:
+        branches += 1
+    for _ in range(storeys):
+        edges = np.append(np.arange(0, buckets, branches), buckets)
+        found.append(edges.astype(np.int64))
+        buckets = len(edges) - 1
+    return found

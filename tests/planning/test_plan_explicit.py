@@ -6,6 +6,7 @@ Costs and variances are recomputed from what is really measured; the optimum com
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
 import cvxpy as cp
 import numpy as np
@@ -94,7 +95,7 @@ def test_every_objective_by_a_convex_solver(name: str, noise: str) -> None:
     counts = per_row(workload, [float(query.rows) for query in workload])
     lengths = (rows_of(workload) ** 2).sum(axis=1)
     starts = np.cumsum([0] + [query.rows for query in workload])
-    spans = [slice(a, b) for a, b in zip(starts, starts[1:], strict=False)]
+    spans = [slice(a, b) for a, b in pairwise(starts)]
     share = weights / counts
 
     def means(v: object, total: object) -> list[object]:

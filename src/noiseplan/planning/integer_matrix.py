@@ -12,8 +12,9 @@ from noiseplan.planning.integers import FINE_BITS, margin, round_up
 from noiseplan.privacy.rounding import product_up
 from noiseplan.schema import Schema
 
-# Entries of an integer matrix: rounding them changes a variance by about 2^−bits.
-EXPLICIT_BITS = 18
+# Entries of an integer matrix. Rounding changes a variance by about 2^−bits; where the identity was
+# mixed in, by about cells · 4^−bits over its share, so that four thousand cells need this many.
+EXPLICIT_BITS = 22
 # Share of the identity in an integer matrix that would be singular; it costs as much variance.
 FULL_RANK = 1e-5
 # Cholesky pivots with unit diagonal from which on rounding cannot make a matrix singular.

@@ -1,0 +1,403 @@
+"""Explicit strategies and bounds: the dissertation's tables, value by value, and agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import combinations
+from math import log10, prod, sqrt
+from time import process_time
+from typing import Final
+
+import numpy as np
+
+import noiseplan as nz
+from benchmarks.domains import BUDGET
+from benchmarks.explicit_published import (
+    ALL_RANGES_PER_QUERY,
+    MARGINALS,
+    PRINCIPAL,
+    RANGE_MARGINAL_BOUNDS,
+    SEPARATED,
+    TABLE_4_1,
+    TABLE_5_2,
+    Factors,
+)
+from benchmarks.tables import Cell, Claim, Table, all_rows
+from noiseplan.explicit.bounds import range_bound, svd_bound
+from noiseplan.explicit.closed_forms import DataCube, all_predicates_log2, exchangeable_optimum
+from noiseplan.explicit.optimum import dense_optimum
+from noiseplan.explicit.strategies.eigen import eigen_design, principal_design, separated_design
+from noiseplan.explicit.strategies.norms import total_error
+from noiseplan.matrices import HaarMatrix, PrefixMatrix, RangesMatrix, Transform, TreeMatrix
+from noiseplan.matrices.base import Array
+from noiseplan.planning.named import STRATEGIES
+
+SOURCE: Final = "the dissertation's tables, recomputed where they are misprinted."
+UNIT_VARIANCE: Final = 2 * np.log(2 / 1e-4) / 0.5**2
+# A printed figure is met if ours rounds to it, or nearly: its last digit is the author's.
+NEAR: Final = 6e-4
+RESIDUAL_LIMIT: Final = 0.01
+CENSUS: Final = (8, 16, 16)
+
+
+def tables(quick: bool) -> Iterator[Table]:
+    """Tables 4.1, 5.1 and 5.2, the speed-ups, and who is at or below whom."""
+    yield table_4_1(quick)
+    yield all_ranges(quick)
+    yield plain_tables()
+    if not quick:
+        yield table_5_2()
+        yield speed_ups()
+    yield optimal_below_all(quick)
+    yield residual_near_optimal(quick)
+
+
+# ---------------------------------------------------------------------- workloads
+
+
+@cache
+def ranges(n: int) -> Array:
+    return RangesMatrix(n).gram()
+
+
+@cache
+def prefix(n: int) -> Array:
+    return PrefixMatrix(n).gram()
+
+
+def kronecker(grams: Sequence[Array]) -> Array:
+    result = np.ones((1, 1))
+    for gram in grams:
+        result = np.kron(result, gram)
+    return result
+
+
+def range_marginals(sizes: Sequence[int], k: int) -> list[list[Array]]:
+    """The factors of WᵀW for every table of k attributes with all ranges on each."""
+    return [
+        [ranges(n) if i in table else np.ones((n, n)) for i, n in enumerate(sizes)]
+        for table in combinations(range(len(sizes)), k)
+    ]
+
+
+def product_error(transforms: Sequence[Transform], tables: Sequence[Sequence[Array]]) -> float:
+    """Δ² tr(G ⊗(AᵀA)⁻¹) for G a sum of products, one attribute at a time."""
+    touched = prod(t.touched for t in transforms)
+    return touched * sum(
+        prod(
+            float((gram * t.profile).sum())
+            for gram, t in zip(factors, transforms, strict=True)
+        )
+        for factors in tables
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------- Table 4.1
+
+
+def table_4_1(quick: bool) -> Table:
+    """Ratios to the SVD bound."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, wanted in TABLE_4_1.items():
+        if quick and name in ("AllRange(2048)", "AllRange(64, 32)"):
+            continue
+        for what, ours, theirs in zip(wanted._fields, _ratios(name), wanted, strict=True):
+            if theirs is not None and ours is not None:
+                rows.append(_compared(f"{name}: {what}", ours, theirs))
+    return Table(
+        title="Table 4.1: strategies against the SVD bound",
+        sentence=(
+            "Total squared error over the SVD bound, Gaussian noise; the bound itself, and the "
+            "best bound on a contiguous range of cells over it. The exact optimum is ours."
+        ),
+        source=SOURCE,
+        columns="workload and strategy | measured | must show | ratio | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("every value", rows),),
+    )
+
+
+def _ratios(name: str) -> tuple[float | None, ...]:
+    if name.startswith("AllPredicate"):
+        return _all_predicates(1024)
+    sizes = {"AllRange(2048)": (2048,), "AllRange(64, 32)": (64, 32)}.get(name, (2,) * 10)
+    bound = prod(svd_bound(ranges(n)) for n in sizes)
+    parts = [[ranges(n) for n in sizes]]
+    errors = [
+        prod(float(np.trace(ranges(n))) for n in sizes),
+        product_error([TreeMatrix(n) for n in sizes], parts),
+        product_error([HaarMatrix(n) for n in sizes], parts),
+        _eigen_error(sizes),
+        prod(_optimum(n) for n in sizes),
+    ]
+    projected = range_bound(ranges(sizes[0])).value / bound if len(sizes) == 1 else None
+    return (bound, projected, *(error / bound for error in errors))
+
+
+def _all_predicates(n: int) -> tuple[float | None, ...]:
+    """G = 2^{n−2}(J + I): ratios need J + I alone, the bound a logarithm."""
+    gram = np.ones((n, n)) + np.eye(n)
+    best = exchangeable_optimum(n, 2.0, 1.0)
+    digits = all_predicates_log2(n) * log10(2)
+    errors = [2.0 * n, *(product_error([t], [[gram]]) for t in (TreeMatrix(n), HaarMatrix(n)))]
+    eigen = total_error(eigen_design(gram), gram)
+    return (10 ** (digits - 310), None, *(e / best for e in errors), eigen / best, 1.0)
+
+
+@cache
+def _optimum(n: int) -> float:
+    return dense_optimum(ranges(n), 1e-6).value
+
+
+@cache
+def _eigen_error(sizes: tuple[int, ...]) -> float:
+    gram = kronecker([ranges(n) for n in sizes])
+    return total_error(eigen_design(gram), gram)
+
+
+# ---------------------------------------------------------------------- Table 5.1 and its figures
+
+
+def all_ranges(quick: bool) -> Table:
+    """Per-query errors over the domains of Table 5.1."""
+    rows: list[tuple[Cell, ...]] = []
+    for sizes, wanted in ALL_RANGES_PER_QUERY.items():
+        if quick and len(sizes) < 3:
+            continue
+        count = prod(n * (n + 1) // 2 for n in sizes)
+        parts = [[ranges(n) for n in sizes]]
+        errors = [
+            prod(svd_bound(ranges(n)) for n in sizes),
+            prod(float(np.trace(ranges(n))) for n in sizes),
+            product_error([TreeMatrix(n) for n in sizes], parts),
+            product_error([HaarMatrix(n) for n in sizes], parts),
+        ]
+        if wanted.eigen is not None:
+            errors += [_eigen_error(sizes), prod(_optimum(n) for n in sizes)]
+        label = "×".join(map(str, sizes)) if len(set(sizes)) > 1 or len(sizes) == 1 else "2^11"
+        for what, error, theirs in zip(wanted._fields, errors, wanted, strict=False):
+            ours = sqrt(UNIT_VARIANCE * error / count)
+            rows.append(_compared(f"{label}: {what}", ours, float(theirs or 0.0)))
+    return Table(
+        title="Table 5.1's domains: all ranges over 2,048 cells",
+        sentence="Root mean square error per query at ε = 0.5, δ = 10⁻⁴.",
+        source=SOURCE,
+        columns="domain and strategy | measured | must show | ratio | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("every value", rows),),
+    )
+
+
+def plain_tables() -> Table:
+    """Data cubes in closed form."""
+    rows: list[tuple[Cell, ...]] = []
+    for (sizes, k), wanted in MARGINALS.items():
+        cube = DataCube.marginals(sizes, k)
+        cells, count = prod(sizes), len(cube.tables)
+        every_cell = float(count * cells)
+        alone = float(count * sum(prod(sizes[i] for i in table) for table, _ in cube.tables))
+        label = f"{k}-way of {'×'.join(map(str, sizes)) if len(sizes) < 6 else '2^10'}"
+        names = ("optimum", "every cell", "every table alone")
+        for what, ours, theirs in zip(
+            names, (cube.optimum, every_cell, alone), wanted, strict=True
+        ):
+            rows.append(_compared(f"{label}: {what}", ours, theirs))
+    return Table(
+        title="Plain tables in closed form",
+        sentence="Least total variance of all k-way tables at privacy cost 1, without a search.",
+        source=SOURCE,
+        columns="tables | measured | must show | ratio | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("every value", rows),),
+    )
+
+
+# ---------------------------------------------------------------------- Table 5.2
+
+
+def table_5_2() -> Table:
+    """Root errors of others over the eigen-design's."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, wanted in TABLE_5_2.items():
+        # Three permutations were tried in the source's recomputation, and differ by this much.
+        near = 8e-3 if "permuted" in name else 3e-3
+        for what, ours, theirs in zip(wanted._fields, _factors(name), wanted, strict=True):
+            if ours is not None and theirs is not None:
+                rows.append(_compared(f"{name}: {what}", ours, theirs, near))
+    for k, bound in RANGE_MARGINAL_BOUNDS.items():
+        ours = svd_bound(_summed(range_marginals(CENSUS, k)))
+        rows.append(_compared(f"{k}-way range marginals: SVD bound", ours, bound))
+    return Table(
+        title="Table 5.2: other workloads over 2,048 cells",
+        sentence=(
+            "Root error over that of the eigen-design; for the bound and the optimum the same "
+            "the other way round, so that values below 1 are room for improvement."
+        ),
+        source=SOURCE,
+        columns="workload and strategy | measured | must show | ratio | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("every value", rows),),
+    )
+
+
+def _summed(parts: list[list[Array]]) -> Array:
+    return np.asarray(sum(kronecker(factors) for factors in parts))
+
+
+def _factors(name: str) -> Factors:
+    if name == "1-D ranges, permuted":
+        order = np.random.default_rng(5).permutation(2048)
+        gram = ranges(2048)[np.ix_(order, order)]
+        return _against(gram, [[gram]], (2048,), _eigen_error((2048,)))
+    if name.startswith("prefix"):
+        gram = prefix(2048)
+        best = _prefix_optimum() if "optimum" in name else total_error(eigen_design(gram), gram)
+        return _against(gram, [[gram]], (2048,), best)
+    if name.startswith("predicates"):
+        sizes, gram = CENSUS, np.ones((2048, 2048)) + np.eye(2048)
+        parts = [[np.ones((n, n)) for n in sizes], [np.eye(n) for n in sizes]]
+        best = exchangeable_optimum(2048, 2.0, 1.0)
+        found = _against(gram, parts, sizes, best, bound=best)
+        return found._replace(other=sqrt(2.0 * 2048 / best))
+    parts = range_marginals(CENSUS, int(name[0]))
+    gram = _summed(parts)
+    return _against(gram, parts, CENSUS, total_error(eigen_design(gram), gram))
+
+
+@cache
+def _prefix_optimum() -> float:
+    return dense_optimum(prefix(2048), 1e-5).value
+
+
+def _against(
+    gram: Array, parts: Sequence[Sequence[Array]], sizes: Sequence[int], reference: float,
+    bound: float | None = None,
+) -> Factors:  # fmt: skip
+    lower = svd_bound(gram) if bound is None else bound
+    trees = product_error([TreeMatrix(n) for n in sizes], parts)
+    wavelets = product_error([HaarMatrix(n) for n in sizes], parts)
+    return Factors(*(sqrt(error / reference) for error in (lower, trees, wavelets)))
+
+
+# ---------------------------------------------------------------------- speed-ups
+
+
+def speed_ups() -> Table:
+    """Separation and principal vectors over 1,024 cells."""
+    gram = ranges(1024)
+    bound, rows = svd_bound(gram), []
+    for name, wanted in (("separated, groups of", SEPARATED), ("principal, %", PRINCIPAL)):
+        for number, theirs in wanted.items():
+            started = process_time()
+            if wanted is SEPARATED:
+                strategy = separated_design(gram, int(number))
+            else:
+                strategy = principal_design(gram, number)
+            seconds = process_time() - started
+            ours = sqrt(total_error(strategy, gram) / bound)
+            rows.append((f"{name} {number}", f"{seconds:.1f} s", *_compared("", ours, theirs)[1:]))
+    return Table(
+        title="The eigen-design's speed-ups: all ranges over 1,024 cells",
+        sentence="Root error over the SVD bound, columns filled up; seconds of one core.",
+        source=SOURCE,
+        columns="design | CPU | measured | must show | ratio | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("every value", rows),),
+    )
+
+
+# ---------------------------------------------------------------------- agreement
+
+
+def optimal_below_all(quick: bool) -> Table:
+    """The exact optimum against every strategy by name."""
+    rows: list[tuple[Cell, ...]] = []
+    for name, workload in _workloads(quick).items():
+        best = nz.plan(workload, budget=BUDGET, planner="optimal", noise="gaussian")
+        errors = {
+            planner: nz.plan(workload, budget=BUDGET, planner=planner, noise="gaussian")
+            for planner in (*STRATEGIES, "hierarchical-4", "residual")
+        }
+        nearest = min(errors, key=lambda planner: errors[planner].total_variance)
+        ratio = errors[nearest].total_variance / best.total_variance
+        texts = (name, f"{best.total_variance:.6g}", nearest, f"{ratio:.6f}")
+        rows.append((*texts, ratio >= 1 - 1e-6))
+    return Table(
+        title="The optimum is at or below every strategy",
+        sentence=f"{len(STRATEGIES) + 2} strategies on each workload; the nearest is shown.",
+        source="total variances of plans at privacy cost 1.",
+        columns="workload | optimal | nearest | ratio to optimal | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("optimal at or below all", rows),),
+    )
+
+
+def _workloads(quick: bool) -> dict[str, nz.Workload]:
+    one = nz.Schema.from_sizes({"a": 32 if quick else 128})
+    two = nz.Schema.from_sizes({"a": 8, "b": 6})
+    three = nz.Schema.from_sizes({"a": 6, "b": 4, "c": 5})
+    rng = np.random.default_rng(9)
+    few = np.sort(rng.integers(0, 40, size=(20, 2)), axis=1)
+    cells = np.arange(40)
+    some = ((few[:, :1] <= cells) & (cells <= few[:, 1:])).astype(float)
+    wide = nz.Schema.from_sizes({"a": 40})
+    return {
+        "all ranges": nz.Workload([nz.Query(one, {"a": nz.Ranges()})]),
+        "prefix sums": nz.Workload([nz.Query(one, {"a": nz.Prefix()})]),
+        "20 random ranges": nz.Workload([nz.Query(wide, {"a": nz.Custom(some)})]),
+        "ranges × prefix": nz.Workload([nz.Query(two, {"a": nz.Ranges(), "b": nz.Prefix()})]),
+        "two-way tables": nz.Workload.marginals(three, k=2),
+        "two-way range tables": nz.Workload.marginals(
+            three, k=2, factors=dict.fromkeys("abc", nz.Ranges())
+        ),
+        "random rows": nz.Workload(
+            [nz.Query(wide, {"a": nz.Custom(rng.standard_normal((30, 40)))})]
+        ),
+    }
+
+
+def residual_near_optimal(quick: bool) -> Table:
+    """Residual plans with one factor per attribute against the exact optimum."""
+    rows = []
+    for seed in range(4 if quick else 16):
+        workload = _one_factor(seed)
+        plan = nz.plan(workload, budget=BUDGET, planner="residual", noise="gaussian")
+        bounds = nz.bounds(workload, exact=True)
+        assert bounds.optimum is not None
+        gap = plan.total_variance / bounds.at(BUDGET) - 1
+        label = f"{'×'.join(map(str, workload.schema.shape))}, {len(workload)} queries"
+        rows.append((label, f"{gap:.3%}", f"{RESIDUAL_LIMIT:.0%}", gap <= RESIDUAL_LIMIT))
+    largest = max(float(row[1].rstrip("%")) for row in rows)
+    return Table(
+        title="Residual plans against the optimum, domains of up to 1,000 cells",
+        sentence="Random unions of tables with one factor per attribute; gap to a certified bound.",
+        source="the exact optimum over all cells.",
+        columns="domain | gap | limit | verdict",
+        rows=tuple(rows),
+        claims=(
+            all_rows("within the limit", rows),
+            Claim(f"largest gap {largest:.3f} %", largest <= 100 * RESIDUAL_LIMIT),
+        ),
+    )
+
+
+def _one_factor(seed: int) -> nz.Workload:
+    """Two or three attributes of up to 30 or 10 values, each with one factor wherever it occurs."""
+    rng = np.random.default_rng([41, seed])
+    count = 2 + seed % 2
+    most = 30 if count == 2 else 10
+    schema = nz.Schema.from_sizes({f"a{i}": int(rng.integers(3, most + 1)) for i in range(count)})
+    factors = (nz.Identity(), nz.Prefix(), nz.Ranges())
+    of = {name: factors[rng.integers(3)] for name in schema.names}
+    every = [s for k in range(1, count + 1) for s in combinations(schema.names, k)]
+    chosen = rng.permutation(len(every))[: rng.integers(2, len(every) + 1)]
+    return nz.Workload(
+        nz.Query(schema, {n: of[n] for n in every[i]}, weight=float(np.exp(rng.uniform(-1.5, 1.5))))
+        for i in sorted(chosen)
+    )
+
+
+def _compared(name: str, ours: float, theirs: float, near: float = NEAR) -> tuple[Cell, ...]:
+    ratio = ours / theirs
+    return (name, f"{ours:.7g}", f"{theirs:.7g}", f"{ratio:.4f}", abs(ratio - 1) <= near)

@@ -203,7 +203,7 @@ def test_a_seed_is_for_tests(folder: Path) -> None:
     one, two = (said("answer", folder / name, "age, sex", "--csv") for name in ("one", "two"))
     assert one == two
     arguments = (folder / "recorded.toml", folder / "people.csv", "-o", folder / "three")
-    assert "leave out seed" in said("release", *arguments, "--seed", 7, code=1)
+    assert "leave out --seed" in said("release", *arguments, "--seed", 7, code=1)
     assert entries(folder) == []
 
 
@@ -385,6 +385,16 @@ def test_init_from_a_header(tmp_path: Path) -> None:
     written = (tmp_path / "s.toml").read_text()
     assert "secret" not in written
     assert written.index("age ") < written.index("sex ") < written.index("region")
+
+
+def test_init_speaks_of_bins(tmp_path: Path) -> None:
+    text = said("init", tmp_path / "s.toml", "--column", "pay", "--column", "age=0..99")
+    assert "fill in what these may hold: pay" in text
+    assert "--column pay=bins:0,10,20,50" in text
+    text = said("init", tmp_path / "t.toml", "--column", "my pay=0..100000")
+    assert "my pay has 100,001 values" in text
+    assert "--column 'my pay'=bins:0,20000,40000,60000,80000,100000" in text
+    assert "=bins" not in said("init", tmp_path / "u.toml", "--column", "age=0..99")
 
 
 def test_init_reads_no_line_of_data(tmp_path: Path) -> None:

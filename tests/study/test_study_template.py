@@ -8,6 +8,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.study import StudyError, read_study
+from noiseplan.study.people import People
 from noiseplan.study.template import read_column, study_text
 
 
@@ -40,13 +41,14 @@ def test_everything_commented_out_is_a_study_too(tmp_path: Path) -> None:
     text = written(tmp_path, "age=0..99", "sex=F,M").read_text(encoding="utf-8")
     head, _, tail = text.partition("# [[tables]]")
     shown = [line.removeprefix("# ") for line in ("# [[tables]]" + tail).splitlines()]
-    prose = ("What", "Or ", "Where", "approx_dp", "objective")
+    prose = ("What", "Or ", "Where", "People", "The budget", "approx_dp", "objective")
     kept = [line for line in shown if not line.startswith(prose)]
     (tmp_path / "all.toml").write_text(head + "\n".join(kept), encoding="utf-8")
     study = read_study(tmp_path / "all.toml")
     assert study.workload["a table of its own"].weight == pytest.approx(4.0 / 200)
     assert study.ledger is not None
     assert study.targets
+    assert study.people == People("id", 3)
     assert study.plan().privacy.rho <= 0.1
 
 

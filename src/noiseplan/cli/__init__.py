@@ -62,7 +62,9 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader has seen enough, which click knows to be no error
             raise
         except (NoiseplanError, OSError) as error:
-            click.echo(f"Error: {error}", err=True)
+            from noiseplan.cli.wording import in_words
+
+            click.echo(f"Error: {in_words(str(error))}", err=True)
             ctx.exit(exit_code(error))
         except KeyboardInterrupt:
             click.echo("Interrupted: nothing was written.", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -12,6 +13,9 @@ from noiseplan.cli._common import CONTEXT
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
 from noiseplan.study import StudyError
 from noiseplan.study.template import Column, read_column, study_text, unknown_column
+
+# Of so many values of a column, bins are worth a word.
+MANY_VALUES = 1000
 
 
 @click.command(context_settings=CONTEXT)
@@ -67,8 +71,15 @@ def command(
     missing = [column.name for column in chosen if column.note]
     if missing:
         click.echo(f"wrote {study}; fill in what these may hold: {', '.join(missing)}")
+        click.echo(f"Numbers go into bins, as in --column {quote(missing[0])}=bins:0,10,20,50")
     else:
         click.echo(f"wrote {study}")
+    for column in chosen:
+        if column.values > MANY_VALUES:
+            click.echo(
+                f"{column.name} has {column.values:,} values; if ranges of them will do, their "
+                f"counts are more precise: --column {quote(column.name)}=bins:{column.bins}"
+            )
     click.echo(f"Next: noiseplan plan {study}")
 
 

@@ -16,12 +16,17 @@ _FORMS = 'age, age=0..99, sex=F,M or "income=bins:0,10000,50000"'
 
 @dataclass(frozen=True)
 class Column:
-    """A column and what it may hold, as TOML; empty where that is still to be filled in."""
+    """A column and what it may hold, as TOML; empty where that is still to be filled in.
+
+    Of whole numbers from one to another: how many `values` they are, and edges of `bins` over them.
+    """
 
     name: str
     holds: str
     note: str = ""
     ordered: bool = False
+    values: int = 0
+    bins: str = ""
 
 
 def read_column(text: str) -> Column:
@@ -42,7 +47,9 @@ def read_column(text: str) -> Column:
         first, last = int(span[1]), int(span[2])
         if first > last:
             raise StudyError(f"{text}: {first} is above {last}; write {name}={last}..{first}")
-        return Column(name, f"{{ ordinal = {{ from = {first}, to = {last} }} }}", ordered=True)
+        holds = f"{{ ordinal = {{ from = {first}, to = {last} }} }}"
+        edges = [str(first + (last - first) * part // 5) for part in range(6)]
+        return Column(name, holds, ordered=True, values=last - first + 1, bins=",".join(edges))
     if values.startswith("bins:"):
         edges = [part.strip() for part in values.removeprefix("bins:").split(",")]
         return Column(name, f"{{ binned = [{', '.join(_edge(e, text) for e in edges)}] }}",
@@ -56,7 +63,7 @@ def read_column(text: str) -> Column:
 
 def unknown_column(name: str) -> Column:
     """A column of which only the name is known: a study with it says what is missing."""
-    note = "list its values from a code book, never from the data"
+    note = "from a code book, never from the data: its values, or for numbers { binned = [0, 10] }"
     return Column(name, "{ categorical = [] }", note)
 
 
@@ -137,6 +144,12 @@ zcdp = 0.1  # ρ
 # objective  = "total"       # least sum of variances; or "worst", or {{ p = 4 }}
 # weighting  = "tables"      # every table counts the same; "rows" is the default
 # neighbours = "add-remove"  # what one record may change; or "replace"
+
+# People with several records: whose record each is, and how many of each count, chosen at random.
+# The budget is then a person's. The column need not be in the schema.
+# [people]
+# person   = "id"
+# max_rows = 3
 
 # Where each release is recorded before its noise is drawn; made by: noiseplan ledger init
 # [ledger]

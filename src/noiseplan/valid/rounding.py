@@ -38,8 +38,8 @@ def whole_shares(table: Array, total: int) -> IntArray:
     >>> whole_shares(np.array([1.4, 2.3, 0.3]), 4).tolist()
     [2, 2, 0]
     """
-    sum_now = float(table.sum())
-    scaled = table.ravel() * (total / sum_now if sum_now > 0 else 0.0)
+    shares = table.ravel() / (float(table.sum()) or 1.0)
+    scaled = shares * total
     floors = np.floor(scaled + 1e-9)
     missing = total - int(floors.sum())
     order = np.argsort(floors - scaled, kind="stable")  # the largest remainder first
@@ -73,6 +73,7 @@ def whole_two_way(table: Array, rows: IntArray, columns: IntArray) -> IntArray:
 
 def _fitted(table: Array, rows: IntArray, columns: IntArray) -> Array:
     """The table by proportions to its new margins, which are less than one away."""
+    table = np.where(table < 1e-12, 0.0, table)
     for _ in range(20):
         for goal, axis in ((columns, 0), (rows, 1)):
             found = table.sum(axis=axis)

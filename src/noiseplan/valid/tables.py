@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,6 +121,20 @@ class ValidTables:
         }
         return cells | {"valid": values} | {name: columns[name] for name in numbers}
 
+    def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
+        """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""
+        from noiseplan._charts import error_bar_chart
+
+        columns = self.columns(attribute, level=level)
+        cells, valid = list(columns[attribute]), self.values(attribute).astype(float).tolist()
+        both = {
+            attribute: cells * 2,
+            "kind": ["unbiased"] * len(cells) + ["valid"] * len(cells),
+            **{name: [*columns[name], *valid] for name in ("estimate", "lower", "upper")},
+        }
+        title = f"Records by {attribute}: unbiased, and valid"
+        return error_bar_chart(both, attribute, "kind", title, level, Path(path))
+
     @property
     def _origin(self) -> str:
         return getattr(self.source.made, "origin", "")
@@ -140,7 +156,7 @@ class ValidTables:
         if self.public:
             named = ["total" if not s else " × ".join(self._called(s)) for s in self.public]
             lines.append(f"  public      {', '.join(named)}")
-        if told.evened >= 1e-6:
+        if told.evened >= 5e-5:
             lines.append(f"  evened out  {told.evened:.2%} of all records")
         if self.integers:
             wide = "; wider ones are rounded each for itself, with the right total"

@@ -1,0 +1,257 @@
+"""The parts of valid tables: families, whole numbers, even populations, the last step."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import noiseplan as nz
+from noiseplan.counting import CountTensor
+from noiseplan.errors import DataError, PlanError, QueryError
+from noiseplan.valid import family as family_module
+from noiseplan.valid import valid_tables
+from noiseplan.valid.anchor import make_anchor
+from noiseplan.valid.family import Family, margin
+from noiseplan.valid.repair import settle, table_with_margins
+from noiseplan.valid.rounding import whole_shares, whole_two_way
+from noiseplan.valid.solver import Dual, Problem
+
+SIZES = (3, 4, 2, 5)
+
+# --------------------------------------------------------------------------- families
+
+
+def test_residuals_put_tables_together() -> None:
+    rng = np.random.default_rng(0)
+    people = rng.random(SIZES)
+    family = Family.of(SIZES, [(0, 1, 2), (1, 3)])
+    residuals = {s: family.residuals(s, margin(people, (0, 1, 2, 3), s))[s] for s in family.margins}
+    for one in family.margins:
+        np.testing.assert_allclose(family.expand(residuals, one), margin(people, (0, 1, 2, 3), one))
+
+
+def test_margins_hold_what_tables_share() -> None:
+    family = Family.of((2,) * 6, [(0, 1, 2, 3), (1, 2, 3, 4), (5,)])
+    assert family.tables == ((0, 1, 2, 3), (1, 2, 3, 4), (5,))
+    assert (1, 2, 3) in family.margins
+    assert (0, 1, 2) not in family.margins
+    assert (0, 1) in family.margins
+    assert family.facets[(5,)] == ((),)
+    assert family.facets[(0, 1, 2, 3)] == ((1, 2, 3), (0, 1), (0, 2), (0, 3))
+    assert family.above[(1, 2)] == ((0, 1, 2, 3), (1, 2, 3, 4))
+
+
+def test_too_many_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(family_module, "MOST_MARGINS", 10)
+    with pytest.raises(PlanError, match="fewer or narrower"):
+        Family.of((2,) * 6, [(0, 1, 2, 3, 4), (1, 2, 3, 4, 5)])
+
+
+def test_gradient_of_the_dual() -> None:
+    rng = np.random.default_rng(1)
+    family = Family.of(SIZES, [(0, 1, 2), (1, 3), (0, 3)])
+    every = (*family.margins, *family.tables)
+    estimates = {s: rng.normal(1.0, 2.0, family.shape(s)) for s in every}
+    fixed = {(): np.array(7.0)}
+    possible = {(1, 3): (rng.random((4, 5)) < 0.8).astype(float)}
+    weights = {s: float(rng.uniform(0.5, 2.0)) for s in every}
+    dual = Dual(Problem(family, estimates, weights, fixed, possible))
+    point = rng.normal(size=dual.size)
+    _, gradient = dual.evaluate(point)
+    for _ in range(10):
+        way = rng.normal(size=dual.size)
+        step = 1e-6
+        ahead, behind = (dual.evaluate(point + sign * step * way)[0] for sign in (1, -1))
+        # Piecewise quadratic: differences are exact but for kinks and rounding.
+        assert (ahead - behind) / (2 * step) == pytest.approx(gradient @ way, rel=1e-4, abs=1e-3)
+    dual.close()
+
+
+# --------------------------------------------------------------------------- whole numbers
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    cells=st.lists(st.floats(0, 50), min_size=1, max_size=12),
+    total=st.integers(0, 400),
+)
+def test_shares_add_up(cells: list[float], total: int) -> None:
+    table = np.array(cells)
+    found = whole_shares(table, total)
+    assert found.sum() == total
+    assert (found >= 0).all()
+    if table.sum() > 1e-6:
+        assert np.abs(found - table * total / table.sum()).max() <= 1 + 1e-6
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**31), shape=st.tuples(st.integers(1, 6), st.integers(1, 6)))
+def test_two_way_whole_numbers_have_their_margins(seed: int, shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(seed)
+    table = rng.gamma(0.3, 3.0, shape)
+    total = round(float(table.sum()))
+    rows, columns = whole_shares(table.sum(axis=1), total), whole_shares(table.sum(axis=0), total)
+    found = whole_two_way(table, rows, columns)
+    assert (found >= 0).all()
+    assert (found.sum(axis=1) == rows).all()
+    assert (found.sum(axis=0) == columns).all()
+
+
+def test_two_way_whole_numbers_are_the_nearest_where_margins_are_whole() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        table = rng.integers(0, 5, (4, 5)).astype(float)
+        # A cycle of fractions leaves all sums whole.
+        table[0, 0] += 0.4
+        table[0, 1] += 0.6
+        table[1, 0] += 0.6
+        table[1, 1] += 0.4
+        rows, columns = table.sum(axis=1).round(), table.sum(axis=0).round()
+        found = whole_two_way(table, rows.astype(np.int64), columns.astype(np.int64))
+        assert np.abs(found - table).max() < 1
+        assert (found.sum(axis=1) == rows).all()
+
+
+def test_integer_tables_of_a_release() -> None:
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 5})
+    counts = np.random.default_rng(0).poisson(0.6, schema.shape).astype(float)
+    plan = nz.plan(nz.Workload.marginals(schema, up_to=3), budget=nz.zCDP(0.1))
+    valid = plan.release(counts, seed=1).valid(total=40, public={"b": [20, 15, 5]}, integers=True)
+    for one, table in valid.tables.items():
+        assert table.dtype == np.int64
+        assert (table >= 0).all()
+        assert table.sum() == 40
+        for i in one if len(one) == 2 else ():
+            np.testing.assert_array_equal(margin(table, one, (i,)), valid.tables[(i,)])
+    assert valid.values("b").tolist() == [20, 15, 5]
+    assert "wider ones" in str(valid)
+
+
+# --------------------------------------------------------------------------- even populations
+
+
+def test_anchor_obeys_what_is_public() -> None:
+    people = np.random.default_rng(2).poisson(2.0, SIZES).astype(float)
+    every = (0, 1, 2, 3)
+    # A triangle, which no product of tables solves: fitted by proportions.
+    public = {s: margin(people, every, s) for s in ((0, 1), (1, 2), (0, 2))}
+    anchor = make_anchor(SIZES, "abcd", public, {})
+    total = people.sum()
+    for one, table in public.items():
+        np.testing.assert_allclose(anchor.table(one, total), table, atol=1e-6)
+    # The last attribute is even and independent.
+    np.testing.assert_allclose(anchor.table((3,), total), total / 5)
+    np.testing.assert_allclose(
+        anchor.table((0, 3), total), np.outer(margin(people, every, (0,)), np.ones(5) / 5),
+        atol=1e-6,
+    )  # fmt: skip
+    assert anchor.possible((3,)) is None
+
+
+def test_impossible_cells_close_others() -> None:
+    closed = np.array([[True, True, False, False]] * 2 + [[True, False, True, True]])
+    anchor = make_anchor(SIZES, "abcd", {}, {(0, 1): closed})
+    open_cells = anchor.possible((0, 1))
+    assert open_cells is not None
+    np.testing.assert_array_equal(open_cells == 0, closed)
+    assert anchor.possible((1,)).tolist() == [0, 1, 1, 1]
+
+
+def test_no_population_can_obey() -> None:
+    public = {(0,): np.array([5.0, 0, 0]), (1,): np.array([5.0, 0, 0, 0])}
+    closed = np.zeros((3, 4), dtype=bool)
+    closed[0, 0] = True
+    with pytest.raises(DataError, match="no table of a, b"):
+        make_anchor(SIZES, "abcd", public, {(0, 1): closed})
+
+
+# --------------------------------------------------------------------------- the last step
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**31), width=st.integers(2, 4))
+def test_a_table_with_given_margins(seed: int, width: int) -> None:
+    rng = np.random.default_rng(seed)
+    name = tuple(range(width))
+    people = rng.gamma(0.5, 1.0, SIZES[:width]) + 0.01
+    missing = {s: margin(people, name, s) for s in combinations(name, width - 1)}
+    found = table_with_margins(name, missing, make_anchor(SIZES, "abcd", {}, {}))
+    for one, table in missing.items():
+        np.testing.assert_allclose(margin(found, name, one), table, atol=1e-9 * people.sum())
+    if width == 2:
+        assert (found >= 0).all()
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(seed=st.integers(0, 2**31), noise=st.sampled_from([0.0, 1e-6, 0.1, 10.0]))
+def test_settling_whatever_is_given(seed: int, noise: float) -> None:
+    """Tables however far from each other end up in agreement, none negative."""
+    rng = np.random.default_rng(seed)
+    family = Family.of(SIZES, list(combinations(range(4), 3)))
+    people = rng.gamma(0.2, 5.0, SIZES) + 1e-3
+    tables = {}
+    for one in family.tables:
+        table = margin(people, (0, 1, 2, 3), one)
+        tables[one] = np.maximum(table + noise * rng.normal(size=table.shape), 0.0)
+    anchor = make_anchor(SIZES, "abcd", {}, {})
+    settled, share = settle(family, tables, {}, anchor, None)
+    assert 0 <= share <= 1
+    total = float(settled[()])
+    for one in (*family.tables, *family.margins):
+        assert (settled[one] >= 0).all()
+        for facet in family.facets[one]:
+            np.testing.assert_allclose(
+                margin(settled[one], one, facet), settled[facet], atol=1e-9 * max(total, 1.0)
+            )
+    if noise == 0.0:
+        assert share <= 1e-6
+        for one, table in tables.items():
+            np.testing.assert_allclose(settled[one], table, atol=1e-5 * total)
+
+
+# --------------------------------------------------------------------------- other sources
+
+
+def test_tables_of_local_reports() -> None:
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3})
+    workload = nz.Workload.marginals(schema, up_to=2)
+    plan = nz.local.plan(workload, epsilon=1.0)
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(3000, rng.dirichlet(np.full(12, 0.2))).reshape(4, 3)
+    aggregator = plan.simulate(counts, seed=1)
+    valid = valid_tables(aggregator, schema=schema, tables=[["a", "b"]], total=3000)
+    assert (valid.values("a", "b") >= 0).all()
+    np.testing.assert_allclose(valid.values("a", "b").sum(axis=0), valid.values("b"), atol=1e-5)
+    unbiased = aggregator.answer(nz.Query(schema, ["a", "b"])).estimate.reshape(4, 3)
+    before, after = unbiased - counts, valid.values("a", "b") - counts
+    assert (after**2).sum() < (before**2).sum()
+    with pytest.raises(QueryError, match="schema=schema"):
+        valid_tables(aggregator)
+    with pytest.raises(QueryError, match="name the tables"):
+        valid_tables(aggregator, schema=schema)
+
+
+def test_exactly_known_total() -> None:
+    """Where one record replaces another the total has no noise, and is kept."""
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3})
+    counts = np.zeros((4, 3))
+    counts[0, 0] = 21.0
+    plan = nz.plan(
+        nz.Workload.marginals(schema, up_to=2), budget=nz.zCDP(0.1), neighbours="replace"
+    )
+    release = plan.release(CountTensor(schema, counts), seed=1)
+    valid = valid_tables(release)
+    assert valid.total == pytest.approx(21.0)
+    assert (valid.values("a", "b") >= 0).all()
+
+
+def test_picture(tmp_path: Path) -> None:
+    schema = nz.Schema.from_sizes({"a": 4})
+    table = nz.NoisyTable(["a"], [3.0, -1.0, 2.0, 0.5], 1.0)
+    valid = valid_tables(nz.from_noisy_tables(schema, [table]))
+    assert valid.draw("a", tmp_path / "valid.svg").read_text().startswith("<svg")

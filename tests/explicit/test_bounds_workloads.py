@@ -31,7 +31,8 @@ from noiseplan.explicit.closed_forms import (
     is_exchangeable,
 )
 from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.planning.hardness import WorkloadBounds, within_percent, workload_bounds
+from noiseplan.planning.hardness import WorkloadBounds, workload_bounds
+from noiseplan.planning.report import percent_up
 
 Array = np.ndarray
 
@@ -352,7 +353,7 @@ def test_the_printed_bounds() -> None:
     [(0.0, "0.000"), (1e-7, "0.001"), (0.00123, "0.123"), (0.0101, "1.1"), (0.5, "50.0")],
 )
 def test_percentages_are_rounded_up(share: float, text: str) -> None:
-    assert within_percent(share) == text
+    assert percent_up(share) == text
 
 
 def test_kron_oracle_agrees_with_products() -> None:

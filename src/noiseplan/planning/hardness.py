@@ -35,6 +35,7 @@ from noiseplan.planning.bounds import total_variance_bound, workload_gram
 from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.oblique import optimise_total
+from noiseplan.planning.report import percent_up
 from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import Budget, PureDP
 from noiseplan.queries import Identity, Workload
@@ -155,14 +156,7 @@ def _over(share: float) -> str:
     """How far above the lower bound, rounded up: what is claimed must be true."""
     if share < 1e-9:
         return "optimal"
-    return f"within {within_percent(share)}% of the best" if share < 1 else ""
-
-
-def within_percent(share: float) -> str:
-    """A share as a percentage of few digits, rounded up."""
-    percent = 100 * share
-    digits = 1 if percent >= 1 else 3
-    return f"{max(0.0, np.ceil(percent * 10**digits - 1e-9)) / 10**digits:.{digits}f}"
+    return f"within {percent_up(share)}% of the best" if share < 1 else ""
 
 
 def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:

@@ -143,8 +143,8 @@ def _optimality(plan: Plan) -> str:
         )
     aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
     return (
-        f"{aside}total variance {plan.total_variance:.6g}, of which {_share(plan.efficiency)} is "
-        f"proved necessary (lower bound {plan.lower_bound:.6g})"
+        f"{aside}total variance {plan.total_variance:.6g}, {_within(plan.efficiency)} "
+        f"(lower bound {plan.lower_bound:.6g})"
     )
 
 
@@ -155,9 +155,22 @@ def _certified(plan: Plan) -> str:
     return f" to {plan.gap:.1g}"
 
 
-def _share(fraction: float) -> str:
-    """A percentage, rounded down: what is claimed as proved must be."""
-    return f"{math.floor(1000 * fraction + 1e-3) / 10:.1f}%"
+def _within(efficiency: float) -> str:
+    if not efficiency > 0:
+        return "no bound known"
+    return f"within {percent_up(1 / efficiency - 1)}% of the best any mechanism of this kind can do"
+
+
+def percent_up(share: float) -> str:
+    """A share as a percentage of a few digits, rounded up: what is claimed as proved must be.
+
+    Examples
+    --------
+    >>> percent_up(0.0101), percent_up(0.00123), percent_up(1e-7), percent_up(0.0)
+    ('1.1', '0.123', '0.001', '0.000')
+    """
+    digits = 1 if share >= 0.01 else 3
+    return f"{max(0.0, math.ceil(100 * share * 10**digits - 1e-9)) / 10**digits:.{digits}f}"
 
 
 def _measures(plan: Plan) -> str:

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "release": "Count, add noise, and write the tables. Spends the budget once.",
     "show": "Print the certificate and the tables of a release.",
     "answer": "Ask a release anything it can answer, at no further cost.",
+    "valid": "Make the tables of a release non-negative and consistent.",
     "report": "Write a page with pictures, to read or to hand on.",
     "ledger": "Keep the privacy budgets of datasets, and what was spent.",
 }

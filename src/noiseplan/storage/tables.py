@@ -40,7 +40,7 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
     index: list[tuple[str, str, int]] = []
     with progress("writing tables", len(queries)) as advance, duckdb.connect() as connection:
         for number, query in enumerate(queries, 1):
-            stem = f"{number:0{len(str(len(queries)))}d}-{_file_name(query.name)}"
+            stem = f"{number:0{len(str(len(queries)))}d}-{file_name(query.name)}"
             columns = release.answer(query).columns()
             write_csv(folder / f"{stem}.csv", columns)
             write_parquet(folder / f"{stem}.parquet", columns, connection)
@@ -78,7 +78,7 @@ def _array(values: Sequence[Hashable] | Array) -> Any:
     return np.array([str(value) for value in values], dtype=object)
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """A name that every file system takes."""
     plain = unicodedata.normalize("NFKD", name.replace("×", "by")).encode("ascii", "ignore")
     return re.sub(r"[^a-z0-9]+", "-", plain.decode().lower()).strip("-")[:60] or "table"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -106,9 +106,7 @@ class ValidTables:
         """
         return tidy_frame(self.columns(*attributes, level=level), frame or self._origin)
 
-    def columns(
-        self, *attributes: str, level: float = 0.95
-    ) -> dict[str, list[Hashable] | Array | Table]:
+    def columns(self, *attributes: str, level: float = 0.95) -> dict[str, list[Hashable] | Array]:
         """The columns of `table`."""
         values = self.values(*attributes).ravel()
         answer = self.source.answer(self.source.numbers(attributes), level)
@@ -119,7 +117,8 @@ class ValidTables:
             for name in columns
             if name not in numbers
         }
-        return cells | {"valid": values} | {name: columns[name] for name in numbers}
+        valid: dict[str, list[Hashable] | Array] = {"valid": values}  # type: ignore[dict-item]
+        return cells | valid | {name: columns[name] for name in numbers}
 
     def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
         """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""
@@ -134,6 +133,14 @@ class ValidTables:
         }
         title = f"Records by {attribute}: unbiased, and valid"
         return error_bar_chart(both, attribute, "kind", title, level, Path(path))
+
+    def save(
+        self, folder: str | PathLike[str], *, tables: Iterable[tuple[str, ...]] | None = None
+    ) -> None:
+        """Write the tables, or some, to a new folder as CSV and Parquet."""
+        from noiseplan.valid.keeping import save_tables
+
+        save_tables(self, folder, self.names if tables is None else tables)
 
     @property
     def _origin(self) -> str:

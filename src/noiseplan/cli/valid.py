@@ -1,0 +1,51 @@
+"""`noiseplan valid`: tables without negative counts that agree, from a saved release."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from noiseplan.cli._common import (
+    CONTEXT,
+    clean,
+    json_option,
+    open_release,
+    print_json,
+    release_argument,
+)
+
+
+@click.command(context_settings=CONTEXT)
+@release_argument
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), help="A new folder."
+)
+@click.option("--table", "tables", multiple=True, help='Only these: --table "age, sex".')
+@click.option("--total", type=float, help="The number of records, where it is public.")
+@click.option("--integers", is_flag=True, help="Whole numbers.")
+@json_option
+def command(
+    folder: Path,
+    output: Path,
+    tables: tuple[str, ...],
+    total: float | None,
+    integers: bool,
+    as_json: bool,
+) -> None:
+    """Make the tables of RELEASE, a folder, valid: no count negative, all in agreement.
+
+    They are biased, and mostly nearer to the truth where tables are sparse. The unbiased
+    estimates and their intervals are written beside them. Nothing is spent.
+    """
+    release = open_release(folder)
+    named = [[name.strip() for name in table.split(",") if name.strip()] for table in tables]
+    made = release.valid(tables=named or None, total=total, integers=integers)
+    asked = made.names if not named else [tuple(table) for table in named]
+    made.save(output, tables=asked)
+    if as_json:
+        print_json(asdict(made.changes) | {"folder": str(output), "tables": len(asked)})
+        return
+    click.echo(clean(str(made)))
+    click.echo(f"  folder      {output}")

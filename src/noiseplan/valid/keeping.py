@@ -1,0 +1,64 @@
+"""Valid tables as files: CSV and Parquet, and what changed."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import asdict
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from noiseplan.errors import StorageError
+from noiseplan.storage.files import write_json
+from noiseplan.storage.tables import MOST_TABLES, file_name, write_csv, write_parquet
+
+if TYPE_CHECKING:
+    from noiseplan.valid.tables import ValidTables
+
+
+def save_tables(
+    valid: ValidTables, folder: str | PathLike[str], names: Iterable[tuple[str, ...]]
+) -> None:
+    """Write tables into a new folder, which appears whole or not at all."""
+    target, chosen = Path(folder), list(names)
+    if target.exists():
+        raise StorageError(
+            f"{str(folder)!r} is there already and was left alone; choose a new name"
+        )
+    if len(chosen) > MOST_TABLES:
+        raise StorageError(
+            f"{len(chosen):,} tables are too many files, above the limit of {MOST_TABLES:,}; "
+            f"choose some: save(folder, tables=[('age', 'sex'), …])"
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
+    try:
+        _write(valid, part, chosen)
+        part.chmod(0o755)  # mkdtemp's folders are for the owner alone
+        part.rename(target)
+    except OSError as error:
+        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _write(valid: ValidTables, folder: Path, chosen: list[tuple[str, ...]]) -> None:
+    import duckdb
+
+    files, titles = [], []
+    with duckdb.connect() as connection:
+        for number, names in enumerate(chosen, 1):
+            title = " × ".join(names) or "total"
+            stem = f"{number:0{len(str(len(chosen)))}d}-{file_name(title)}"
+            columns = valid.columns(*names)
+            write_csv(folder / f"{stem}.csv", columns)
+            write_parquet(folder / f"{stem}.parquet", columns, connection)
+            files.append(stem)
+            titles.append(title)
+    write_csv(folder / "index.csv", {"file": files, "table": titles})
+    write_json(folder / "changes.json", asdict(valid.changes) | {"integers": valid.integers})

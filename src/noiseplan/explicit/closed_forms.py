@@ -25,7 +25,7 @@ from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 
 # Subsets of attributes that a data cube may need.
-MOST_SUBSETS: Final = 1 << 20
+MOST_SUBSETS: Final = 1 << 21
 # How nearly equal entries must be for a Gram matrix to be called cyclic or exchangeable.
 EQUAL: Final = 1e-12
 

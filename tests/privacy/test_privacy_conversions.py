@@ -237,7 +237,8 @@ def test_zcdp_never_promises_more_than_the_gaussian_holds(
     point: tuple[float, float], delta: float
 ) -> None:
     pcost, epsilon = point
-    assert gaussian_delta(pcost, epsilon) <= zcdp_delta(pcost / 2, epsilon) * (1 + TIGHT)
+    upper = zcdp_delta(pcost / 2, epsilon) * (1 + TIGHT)
+    assert gaussian_delta(pcost, epsilon) <= upper + 1e-300  # below it roundings are all there is
     assert gaussian_epsilon(pcost, delta) <= zcdp_epsilon(pcost / 2, delta) * (1 + INVERSE)
     assert 2 * zcdp_rho(epsilon, delta) <= gaussian_pcost(epsilon, delta) * (1 + INVERSE)
 

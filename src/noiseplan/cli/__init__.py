@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "demo": "A tour in one command: tables of 61,395 workers.",
     "init": "Write a first study file, from what is public.",
     "plan": "Print and draw the errors that a study will have. Reads no data.",
+    "compare": "Compare planners, on public data where errors depend on them.",
     "release": "Count, add noise, and write the tables. Spends the budget once.",
     "show": "Print the certificate and the tables of a release.",
     "answer": "Ask a release anything it can answer, at no further cost.",

@@ -46,6 +46,7 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"\(budget=zCDP\(0\.5\)\)", "([budget] zcdp = 0.5)"),
     (r"\(targets=\{\.\.\.\}\)", "([targets])"),
     (r"Other files: duckdb\.sql\(.*?\) and pass that\.", "Convert other files to one of these."),
+    (r"compare\(plans, example_data\)", "noiseplan compare STUDY EXAMPLE"),
     (r"release\(data, person='id'\)", '[people] person = "id" in the study'),
     (
         r"leave out seed= to publish, or ledger= to test",

@@ -37,13 +37,18 @@ def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
         bias = f"{figure.bias:.3g}" if figure.bias_seen else f"< {figure.bias:.2g}"
     return (
         each.name,
-        f"{figure.rmse:.4g}" + (f" ± {figure.rmse_error:.1g}" if each.simulated else ""),
+        f"{figure.rmse:.4g}" + (f" ± {_one_digit(figure.rmse_error)}" if each.simulated else ""),
         f"{figure.worst:.4g}",
         bias,
         f"{each.planned:.2g} s",
         "" if each.run is None else f"{each.run:.2g} s",
         privacy_text(each),
     )
+
+
+def _one_digit(value: float) -> str:
+    """One significant digit, 20 and not 2e+01."""
+    return f"{float(f'{value:.1g}'):g}"
 
 
 def _head(comparison: Comparison) -> list[str]:

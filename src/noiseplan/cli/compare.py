@@ -1,0 +1,89 @@
+"""`noiseplan compare`: the errors of several planners for one study, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noiseplan.cli._common import CONTEXT, calm_threads, json_option, print_json, study_argument
+from noiseplan.study import Study, read_study
+
+if TYPE_CHECKING:
+    from noiseplan.comparing import Comparison
+
+
+@click.command(context_settings=CONTEXT)
+@study_argument
+@click.argument("example", required=False)
+@click.option(
+    "--planner",
+    "planners",
+    multiple=True,
+    default=("auto", "identity"),
+    show_default=True,
+    help="A planner to compare, as in [plan] planner. Repeat it.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(min=2),
+    default=100,
+    show_default=True,
+    help="Simulated releases for errors that depend on the data.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="The same figures every time.")
+@click.option("--chart", type=click.Path(path_type=Path), help="Draw them: .svg, .png or .html.")
+@json_option
+def command(
+    study: Path,
+    example: str | None,
+    planners: tuple[str, ...],
+    runs: int,
+    seed: int,
+    chart: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare the errors of several planners for STUDY. Spends nothing.
+
+    EXAMPLE is a CSV or Parquet file of PUBLIC data: it is read without any protection, and figures
+    of it are printed. Only planners whose errors depend on the data, such as dawa, need it; never
+    give the confidential data.
+    """
+    read = read_study(study)
+    with calm_threads(read.schema):
+        found = compared(read, example, planners, runs, seed)
+        text = str(found)
+    drawn = None if chart is None else found.chart(chart)
+    if as_json:
+        print_json({"study": str(study), "runs": runs, "plans": plain_rows(found)})
+        return
+    click.echo(text)
+    if drawn is not None:
+        click.echo(f"wrote {drawn}")
+
+
+def compared(
+    study: Study, example: str | None, planners: tuple[str, ...], runs: int, seed: int
+) -> Comparison:
+    """Plan with each planner, and compare."""
+    from noiseplan.comparing import compare
+
+    plans: dict[str, Any] = {
+        name: replace(study, settings=replace(study.settings, planner=name)).plan()
+        for name in dict.fromkeys(planners)
+    }
+    person = study.people.person if study.people is not None and example is not None else None
+    return compare(plans, example, runs=runs, seed=seed, person=person)
+
+
+def plain_rows(found: Comparison) -> list[dict[str, Any]]:
+    """One row per plan; what is not there is null."""
+    columns = found.columns()
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [
+        {name: None if value != value or value == float("inf") else value
+         for name, value in row.items()}
+        for row in rows
+    ]  # fmt: skip

@@ -214,6 +214,7 @@ def test_targets_in_several_forms(tmp_path: Path, written: str, variance: float)
         ('neighbours = "replace"', {"neighbours": "replace"}),
         ('noise = "discrete"', {"noise": "discrete"}),
         ('planner = "residual+"', {"planner": "residual+"}),
+        ('planner = "hierarchical-3"', {"planner": "hierarchical-3"}),
     ],
 )
 def test_settings(tmp_path: Path, written: str, arguments: dict[str, object]) -> None:

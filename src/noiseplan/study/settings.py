@@ -100,7 +100,7 @@ def read_settings(node: Node | None) -> Settings:
     """How to plan; everything has a default."""
     if node is None:
         return Settings()
-    from noiseplan.planning.planner import NOISES, PLANNERS
+    from noiseplan.planning.planner import NOISES
 
     allowed = ("objective", "planner", "neighbours", "noise", "weighting")
     keys = node.table(allowed, '[plan] with objective = "worst"')
@@ -110,11 +110,23 @@ def read_settings(node: Node | None) -> Settings:
 
     return Settings(
         objective=_objective(keys["objective"]) if "objective" in keys else None,
-        planner=str(word("planner", PLANNERS, "auto")),
+        planner=_planner(keys["planner"]) if "planner" in keys else "auto",
         neighbours=cast(Neighbours, word("neighbours", NEIGHBOURS, "add-remove")),
         noise=word("noise", NOISES, None),
         weighting=word("weighting", WEIGHTINGS, None),
     )
+
+
+def _planner(node: Node) -> str:
+    """A planner's name; of some strategies, with a number, as in "hierarchical-4"."""
+    from noiseplan.planning.named import named_strategy
+    from noiseplan.planning.planner import PLANNERS
+    from noiseplan.planning.pure.named import laplace_strategy
+    from noiseplan.planning.pure.planner import PURE_PLANNERS
+
+    if named_strategy(node.value) or laplace_strategy(node.value):
+        return str(node.value)
+    return node.choice(tuple(dict.fromkeys((*PLANNERS, *PURE_PLANNERS))))
 
 
 def _objective(node: Node) -> Objective:

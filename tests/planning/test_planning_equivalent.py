@@ -18,7 +18,7 @@ from noiseplan.mechanisms.cells import Classes, MergedValues
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.design import prepare
-from noiseplan.planning.equivalent import better_equivalent, equivalent_plan, smaller
+from noiseplan.planning.equivalent import at_least, better_equivalent, equivalent_plan, smaller
 from noiseplan.planning.plan import Plan
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 
@@ -252,6 +252,13 @@ def test_plain_tables_stay_as_they_are() -> None:
     assert better_equivalent(plan.design, plan, nz.plan) is None
 
 
+@repeatable
+@given(workloads())
+def test_classes_are_not_overestimated(workload: nz.Workload) -> None:
+    """What automatic planning gives up on is too large indeed."""
+    assert at_least(prepare(workload)) <= len(set(classes_by_hand(workload)))
+
+
 def test_one_attribute_of_many_keeps_its_structure() -> None:
     """All ranges of 60 values, summed over everything else: values are merged, nothing listed."""
     schema = nz.Schema.from_sizes({"x": 60, "y": 100, "z": 100})
@@ -278,7 +285,7 @@ def test_releases_answer_each_predicate() -> None:
         np.sum(((income >= 5) & (income <= 9)) | ((age >= 15) & (region != 3))),
         np.sum(~((age < 10) | (income < 10))),
     ]
-    runs = 300
+    runs = 150
     answers = np.array([
         [release.answer(text).estimate[0] for text in TEXTS]
         for release in (plan.release(data, seed=seed) for seed in range(runs))
@@ -368,6 +375,68 @@ def test_targets_by_name() -> None:
     assert plan.variance("c")[0] <= 4.0 + 1e-6
     assert plan.privacy.pcost <= residual.privacy.pcost * (1 + 1e-6)
     assert plan.target_scale == pytest.approx(1.0, rel=1e-5)
+
+
+def test_automatic_plans_of_targets_and_of_the_worst() -> None:
+    schema = nz.Schema.from_sizes({"age": 12, "income": 12, "region": 10})
+    texts = ["age < 5 and income >= 10", "age < 10 or region = 3", "income < 5 or region != 3"]
+    workload = nz.Workload.predicates(schema, texts)
+    how: dict[str, Any] = {"noise": "gaussian"}
+    for asked in ({"targets": 4.0}, {"objective": nz.WorstVariance(), "budget": BUDGET}):
+        auto = nz.plan(workload, **asked, **how)
+        best = nz.plan(workload, planner="optimal", **asked, **how)
+        plain = nz.plan(workload, planner="residual", **asked, **how)
+        assert isinstance(auto.mechanism, ReducedMechanism)
+        cost = [p.privacy.pcost * p.worst_variance for p in (auto, best, plain)]
+        assert cost[0] == pytest.approx(cost[1], rel=1e-4)
+        assert cost[0] < 0.99 * cost[2]
+
+
+def discrete_laplace_variance(scale: float) -> float:
+    """Σ k² P(k) over Σ P(k), by plain summation."""
+    k = np.arange(1, int(200 * scale) + 200)
+    p = np.exp(-k / scale)
+    return float(2 * (k**2 * p).sum() / (1 + 2 * p.sum()))
+
+
+@pytest.mark.parametrize("noise", ["laplace", "discrete"])
+@pytest.mark.parametrize("planner", ["matrix", "workload"])
+def test_pure_plans_on_classes(planner: str, noise: str) -> None:
+    """Laplace noise: ε by brute force over the classes, variances from the measured rows."""
+    workload = nz.Workload.predicates(SCHEMA, TEXTS)
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), planner=planner, noise=noise)
+    assert isinstance(plan.mechanism, ReducedMechanism)
+    small = plan.mechanism.small
+    assert isinstance(small, DenseMechanism)
+    assert small.scale is not None
+    assert np.abs(small.strategy).sum(axis=0).max() / small.scale <= plan.privacy.pure_epsilon <= 1
+    spread = 2 * small.scale**2
+    if noise == "discrete":
+        spread = discrete_laplace_variance(small.scale)
+    fit = np.linalg.pinv(small.strategy, rcond=1e-10)
+    first = np.unique(classes_by_hand(workload), return_index=True)[1]
+    for query in workload:
+        weights = query.dense()[:, first] @ fit
+        expected = spread * float((weights**2).sum())
+        assert plan.variance(query.name)[0] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "discrete"])
+def test_automatic_pure_plans_find_the_classes(noise: str, tmp_path: Path) -> None:
+    workload = nz.Workload.predicates(SCHEMA, TEXTS)
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), noise=noise)
+    tables = nz.plan(workload, budget=nz.PureDP(1.0), planner="p-identity", noise=noise)
+    assert isinstance(plan.mechanism, ReducedMechanism)
+    assert plan.privacy.pure_epsilon is not None
+    assert plan.privacy.pure_epsilon <= 1
+    assert plan.total_variance < 0.99 * tables.total_variance
+    data = {name: np.arange(60) % SCHEMA[name].size for name in SCHEMA}
+    release = plan.release(data, seed=4)
+    release.save(tmp_path / "out")
+    again = nz.load(tmp_path / "out")
+    for text in TEXTS:
+        assert again.answer(text).estimate == pytest.approx(release.answer(text).estimate)
+        assert again.plan.variance(text) == pytest.approx(plan.variance(text))
 
 
 # ---------------------------------------------------------------- kept on disk

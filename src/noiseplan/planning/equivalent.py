@@ -26,10 +26,10 @@ from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import RowFigures
-from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, WORTH_IT
-from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance
+from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
+from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.plan import Plan
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Identity, Prefix, Query, Ranges, Workload
 
 # Cells, after merging values, among which classes are looked for.
 GRID_CELLS: Final = 1 << 20
@@ -56,36 +56,64 @@ class Smaller:
 
 
 def equivalent_plan(
-    design: Design, planner: str, objective: Objective, plan: Planner, targeted: bool
-) -> Plan:
-    """The plan over the smallest equivalent domain; refuses one that is still too large."""
+    design: Design, planner: str, objective: Objective, plan: Planner, targeted: bool,
+    most: int = EXPLICIT_CELLS,
+) -> Plan:  # fmt: skip
+    """The plan over the smallest equivalent domain; refuses one of more than `most` cells."""
     apart = isinstance(objective, ConvexLoss)  # which sees every query on its own
-    found = smaller(design, EXPLICIT_CELLS, planner in ORDERED, apart)
+    found = smaller(design, most, planner in ORDERED, apart)
     if isinstance(found, str):
         raise PlanError(
-            f"planner={planner!r} plans domains of at most {EXPLICIT_CELLS:,} cells, and {found}; "
+            f"planner={planner!r} plans domains of at most {most:,} cells, and {found}; "
             f"use planner='auto'"
         )
     return _widened(design, found, partial(plan, planner=planner), targeted)
 
 
 def better_equivalent(design: Design, plain: Plan, plan: Planner) -> Plan | None:
-    """The optimum over a small equivalent domain, if it is clearly better than a plan of "auto"."""
-    total = isinstance(plain.objective, TotalVariance) and plain.targets is None
-    if not (plain.planner == "auto" and total and plain.privacy.neighbours == "add-remove"):
+    """What `plan` finds over a small equivalent domain, if it is clearly better than `plain`."""
+    objective = plain.objective
+    if not isinstance(objective, TotalVariance | WorstVariance) or not design.free:
         return None
     named = int((design.roles.of_attribute >= 0).sum())
     # Over one attribute the residual family has every strategy there is.
-    if design.workload.schema.size <= SMALL_CELLS or not design.free or named < 2:
+    if design.workload.schema.size <= SMALL_CELLS or named < 2:
+        return None
+    if plain.privacy.neighbours != "add-remove" or at_least(design) > SMALL_CELLS:
+        return None
+    single = isinstance(objective, WorstVariance)
+    if single and design.workload.rows > SMALL_PROBLEM:
         return None
     found = smaller(design, SMALL_CELLS)
     if isinstance(found, str):
         return None
-    best = _widened(design, found, partial(plan, planner="optimal"), False)
-    if best.total_variance >= WORTH_IT * plain.total_variance:
+    if single and design.workload.rows + found.cells.inner.size > SMALL_PROBLEM:
         return None
-    best = replace(best, planner=plain.planner, seconds=plain.seconds + best.seconds)
+    best = _widened(design, found, plan, plain.targets is not None)
+    if _loss(best) >= WORTH_IT * _loss(plain):
+        return None
+    best = replace(best, seconds=plain.seconds + best.seconds)
     return _written_out(best) if design.workload.schema.size <= WRITTEN_OUT else best
+
+
+def _loss(plan: Plan) -> float:
+    """What the plan minimises; for targets, what meeting them costs."""
+    if plan.targets is not None:  # at a cost c they are met up to a scale that goes as 1/c
+        return plan.privacy.pcost * float(plan.target_scale or 0.0)
+    total = isinstance(plan.objective, TotalVariance)
+    return plan.total_variance if total else plan.worst_variance
+
+
+def at_least(design: Design) -> float:
+    """So many classes at least: what the largest table tells apart by itself."""
+    columns = design.workload.columns
+    by_value = [isinstance(f, Identity | Prefix | Ranges) for f in columns.distinct]
+    counts = [
+        1 if r < 0 else int(design.groups[r].max()) + 1 for r in design.roles.of_attribute.tolist()
+    ]
+    logs = np.log(np.array([*counts, 1], dtype=np.float64))  # last: the padding −1
+    asked = np.array([*by_value, False])[columns.factors] & (columns.joint < 0)[:, None]
+    return float(np.exp((logs[columns.attributes] * asked).sum(axis=1).max(initial=0.0))) * 0.999
 
 
 def _written_out(plan: Plan) -> Plan:

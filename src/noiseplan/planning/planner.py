@@ -163,7 +163,10 @@ def plan(
         optimality=made.known(design.workload),
         seconds=time.perf_counter() - started,
     )
-    return better_equivalent(design, planned, again) or planned
+    if planner != "auto":
+        return planned
+    better = better_equivalent(design, planned, partial(again, planner="optimal"))
+    return planned if better is None else replace(better, planner=planner)
 
 
 def _default_noise(budget: object) -> str:

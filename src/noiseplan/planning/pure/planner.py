@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 from noiseplan.errors import PlanError
 from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.equivalent import better_equivalent, equivalent_plan
 from noiseplan.planning.named import PURE_STRATEGIES
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.pure.made import PureMade
-from noiseplan.planning.pure.matrix import SMALL_CELLS, plan_matrix
+from noiseplan.planning.pure.matrix import EXPLICIT_CELLS, SMALL_CELLS, plan_matrix
 from noiseplan.planning.pure.named import laplace_strategy, plan_named_pure
 from noiseplan.planning.pure.strategies import STRATEGIES
 from noiseplan.planning.pure.tables import WORTH_IT, plan_tables
@@ -21,6 +24,8 @@ from noiseplan.privacy import PureDP
 from noiseplan.queries import Workload
 
 PURE_PLANNERS = ("auto", *STRATEGIES, "matrix", "workload", *PURE_STRATEGIES)
+# Planners of one matrix over all cells, or over the classes of cells that queries tell apart.
+BY_MATRIX = ("matrix", "workload")
 # How the noise of a plan is called in it: discrete by default.
 LAPLACE_NOISES = {"discrete": "discrete Laplace", "laplace": "laplace"}
 # Variances go as 1/ε², and their squares must be numbers too.
@@ -37,6 +42,8 @@ def plan_pure(
     strategy = laplace_strategy(planner)
     # A strategy may treat attributes differently that look alike.
     design = prepare(workload, share=strategy is None)
+    if planner in BY_MATRIX and workload.schema.size > EXPLICIT_CELLS:
+        return _equivalent(design, budget, str(planner), noise)
     with one_thread(design):
         if strategy is not None:
             made = plan_named_pure(design, budget.epsilon, strategy, noise == "discrete")
@@ -45,7 +52,7 @@ def plan_pure(
     if not made.privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost more than {budget}: this is a bug")
     _require_answers(made.design, made)
-    return Plan(
+    planned = Plan(
         workload=workload,
         mechanism=made.mechanism,
         privacy=made.privacy,
@@ -59,6 +66,21 @@ def plan_pure(
         optimality=Unstated(workload, made.privacy),
         seconds=time.perf_counter() - started,
     )
+    if planner != "auto":
+        return planned
+    return better_equivalent(design, planned, _again(budget, noise)) or planned
+
+
+def _again(budget: PureDP, noise: str) -> Callable[..., Plan]:
+    """`plan` for the smaller domain on which the same can be asked."""
+    from noiseplan.planning.planner import plan
+
+    return partial(plan, budget=budget, noise=noise)
+
+
+def _equivalent(design: Design, budget: PureDP, planner: str, noise: str) -> Plan:
+    again = _again(budget, noise)
+    return equivalent_plan(design, planner, TotalVariance(), again, False, EXPLICIT_CELLS)
 
 
 def _best(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:

@@ -28,6 +28,7 @@ from benchmarks import (
     reproduced,
     selection,
     small_domains,
+    valid,
     worst,
 )
 from benchmarks.pages import write_pages
@@ -57,6 +58,7 @@ GROUPS: Final = {
     "counting": Group("Counting", counting.tables),
     "adaptive": Group("Adaptive releases", adaptive.tables),
     "local": Group("Local differential privacy", local_group.tables),
+    "valid": Group("Valid tables and made-up records", valid.tables),
     "noise": Group("Exact discrete noise", noise_speed.tables),
     "ledger": Group("The ledger under stress", ledger.tables),
     "cli": Group("The command line", cli.tables),

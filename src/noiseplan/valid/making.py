@@ -34,7 +34,7 @@ MOST_CELLS = 200_000_000
 LARGE = 10_000_000
 TOLERANCE = 5e-5
 FINEST = 1e-10
-STEPS, MOST_STEPS = 400, 3000
+STEPS, MOST_STEPS = 800, 3000
 
 
 def valid_tables(
@@ -147,7 +147,7 @@ def _solved(
     scale = max(records, float(np.sqrt(variances[()])), 1e-300)
     size = sum(map(family.cells, family.tables)) / LARGE
     tolerance = max(TOLERANCE * min(size, 1.0), FINEST) * scale
-    most = int(min(max(STEPS / size, STEPS), MOST_STEPS))
+    most = int(min(max(STEPS / np.sqrt(size), STEPS), MOST_STEPS))
     dual = Dual(problem)
     try:
         with progress("making tables valid", most) as advance:

@@ -15,6 +15,7 @@ quasi-Newton method whose diagonal follows the number of positive cells that a m
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -80,22 +81,33 @@ class Dual:
                 self.places[table, facet] = slice(start, stop)
                 start = stop
         self.size = start
+        self._room = threading.local()
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
 
     def close(self) -> None:
         self._pool.shutdown()
 
+    def _scratch(self, table: Set) -> Array:
+        """Room for a table, the same again and again in each thread: fresh memory is slow."""
+        if not hasattr(self._room, "buffer"):
+            largest = max(map(self.problem.family.cells, self.problem.family.tables))
+            self._room.buffer = np.empty(largest)
+        family = self.problem.family
+        flat: Array = self._room.buffer[: family.cells(table)]
+        return flat.reshape(family.shape(table))
+
     def part(self, vector: Array, table: Set, facet: Set) -> Array:
         """The piece of a flat vector that belongs to one margin of one table."""
         return vector[self.places[table, facet]].reshape(self.problem.family.shape(facet))
 
-    def table(self, multipliers: Array, table: Set) -> Array:
-        """x_B."""
+    def table(self, multipliers: Array, table: Set, out: Array | None = None) -> Array:
+        """x_B, written to `out` if it is given."""
         problem = self.problem
-        found = np.array(problem.estimates[table])
+        found = np.empty(problem.family.shape(table)) if out is None else out
+        start = problem.estimates[table]
         for facet in problem.family.facets[table]:
             moved = self.part(multipliers, table, facet) / problem.weights[table]
-            found += spread(moved, facet, table)
+            start = np.add(start, spread(moved, facet, table), out=found)
         np.maximum(found, 0.0, out=found)
         if table in problem.possible:
             found *= problem.possible[table]
@@ -133,7 +145,7 @@ class Dual:
         gradient = np.empty_like(multipliers)
 
         def one(table: Set) -> float:
-            found = self.table(multipliers, table)
+            found = self.table(multipliers, table, self._scratch(table))
             for facet in family.facets[table]:
                 np.subtract(
                     margin(found, table, facet), wanted[facet],

@@ -404,3 +404,13 @@ def test_limits_are_where_they_are_said_to_be() -> None:
     schema = nz.Schema.from_sizes({"a": 1024})
     small = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5), planner="identity")
     assert isinstance(small.mechanism, DenseMechanism)
+    many = nz.Schema.from_sizes(dict.fromkeys("abcdefghij", 2))
+    workload = nz.Workload.marginals(many, k=2)
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner="hierarchical", noise="gaussian")
+    assert isinstance(plan.mechanism, ProductMechanism)
+    assert plan.measured_numbers == 3**10
+    # Two values and their sum, each record in two of three numbers: 2 · 2/3 for either.
+    assert plan.total_variance == pytest.approx(45 * 4 * (4 / 3) ** 10)
+    other = nz.plan(workload, budget=nz.zCDP(0.5), planner="optimal", noise="gaussian")
+    with pytest.raises(PlanError, match="neither a matrix nor of the residual family"):
+        nz.adaptive([plan, other])

@@ -225,4 +225,9 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
             f"{different}, and {limit}. Plan them on common rows: adaptive([...], "
             f"common_rows=True), which changes their errors a little"
         )
+    if not all(isinstance(m, DenseMechanism | ResidualMechanism) for m in mechanisms):
+        raise PlanError(
+            "one of the plans is neither a matrix nor of the residual family, and has nothing to "
+            "be compared by: plan it with planner='auto' or planner='optimal'"
+        )
     return ByMatrices(integer)

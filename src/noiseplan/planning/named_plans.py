@@ -37,8 +37,9 @@ from noiseplan.privacy.rounding import fraction_up
 from noiseplan.queries import Workload
 from noiseplan.schema import Schema
 
-# Products of small domains are written out as one matrix, which other rooms can work with.
-WRITTEN_OUT: Final = 1024
+# Products of small domains are written out as one matrix, which other rooms can work with; not
+# where that has too many numbers, as trees over many attributes have.
+WRITTEN_OUT, WRITTEN_NUMBERS = 1024, 2**22
 # Numbers that a product may measure: 128 MB of them.
 MOST_NUMBERS: Final = 2**24
 
@@ -144,7 +145,8 @@ def product_mechanism(
     scale: float | None = None,
 ) -> Mechanism:  # fmt: skip
     """A product of strategies: as one matrix where the domain is small, by transforms beyond."""
-    if schema.size <= WRITTEN_OUT:
+    numbers = prod(factor.shape[0] for factor in factors)
+    if schema.size <= WRITTEN_OUT and numbers * schema.size <= WRITTEN_NUMBERS:
         rows = kronecker_dense([factor.dense() for factor in factors])
         return DenseMechanism(schema, rows, sigma2, integer, scale)
     return ProductMechanism(schema, factors, sigma2, integer, scale)

@@ -10,14 +10,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is not installed
 
-from benchmarks import explicit_strategies
+from benchmarks import explicit_agreement, explicit_strategies
 from benchmarks.tables import Table
 
 TABLES: dict[str, Callable[[], Table]] = {
     "4.1": lambda: explicit_strategies.table_4_1(quick=True),
     "5.1": lambda: explicit_strategies.all_ranges(quick=True),
     "plain tables": explicit_strategies.plain_tables,
-    "agreement": lambda: explicit_strategies.residual_near_optimal(quick=True),
+    "agreement": lambda: explicit_agreement.residual_near_optimal(quick=True),
 }
 
 

@@ -20,7 +20,7 @@ from noiseplan.errors import NoiseplanError, QueryError
 from noiseplan.queries.parsing import And, Comparison, Condition, Not, Or, parse
 from noiseplan.queries.predicates import predicate_query
 
-repeatable = settings(max_examples=150, deadline=None, derandomize=True)
+repeatable = settings(max_examples=100, deadline=None, derandomize=True)
 
 AGES = range(5)
 REGIONS = ["north", "it's south", "east"]
@@ -347,6 +347,24 @@ def test_dates_and_truths() -> None:
     for text in ("day > 'soon'", "at > '2020-01-01T08:00+01:00'", "ok = 1"):
         with pytest.raises(QueryError, match="is no value of"):
             predicate_query(schema, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("x < 10", 10),
+        ("x <= 10.5", 11),
+        ("x = 999999 or x in (3, 4.0)", 3),
+        ("x < 1e999", 10**6),
+        ("x < 1000000000000000000000000000000", 10**6),
+        ("x > -1000000000000000000000000000000 and x != 7", 10**6 - 1),
+    ],
+)
+def test_very_many_values(text: str, count: int) -> None:
+    schema = nz.Schema.from_sizes({"x": 10**6})
+    query = predicate_query(schema, text)
+    found = query.matrices()[0].row_squares()[0] if query.attributes else 10**6
+    assert found == count
 
 
 def test_one_as_a_number_is_not_true() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.queries.parsing import Comparison, Literal, Value, error_at, written_name
-from noiseplan.schema import Attribute, Binned
+from noiseplan.schema import Attribute, Binned, Ordinal
 from noiseplan.schema.labels import Label, number_text
 
 Mask = NDArray[np.bool_]
@@ -67,6 +67,9 @@ class _At(Exception):
 
 def _code(name: str, attribute: Attribute, literal: Literal) -> int:
     """The code of the value that was written."""
+    consecutive = _consecutive(attribute)
+    if consecutive is not None and _is_number(literal.value) and literal.value in consecutive:
+        return int(literal.value) - consecutive.start
     same = [i for i, label in enumerate(attribute.labels) if _is(label, literal.value)]
     if same:
         return same[0]
@@ -132,6 +135,10 @@ def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
     if isinstance(attribute, Binned):
         return _bins_where(comparison.sign, literal, name, attribute)
     order = _ORDERS[comparison.sign]
+    consecutive = _consecutive(attribute)
+    if consecutive is not None and _is_number(literal.value):
+        codes = np.arange(consecutive.start, consecutive.stop)
+        return np.asarray(order(codes, literal.value), dtype=bool)
     end = _among(attribute.labels, literal.value)
     if end is not None:  # any number or date has its place among them, declared or not
         return np.array([order(label, end) for label in attribute.labels])
@@ -155,6 +162,12 @@ def _among(labels: Sequence[Label], value: Value) -> Value | date | None:
         return end if rising else None
     except TypeError:  # values of several kinds, or times with and without a zone
         return None
+
+
+def _consecutive(attribute: Attribute) -> range | None:
+    """The values of an attribute of consecutive integers, of which there may be very many."""
+    values = attribute.values if isinstance(attribute, Ordinal) else None
+    return values if isinstance(values, range) else None
 
 
 def _is_number(label: Label) -> bool:

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.errors import QueryError, SchemaError
 from noiseplan.queries.comparisons import Mask, mask_label, values_where
 from noiseplan.queries.factors import Custom, Factor
@@ -205,8 +205,8 @@ def _simplest(part: And, masks: Mapping[Comparison, Mask]) -> _Part:
     names = list(dict.fromkeys(comparison.name for comparison in used))
     groups = {}
     for name in names:
-        told = np.stack([masks[c] for c in used if c.name == name])
-        groups[name] = np.unique(told, axis=1, return_inverse=True)[1].reshape(-1)
+        told = np.column_stack([masks[c].astype(np.int64) for c in used if c.name == name])
+        groups[name] = unique_rows(told)[1]
     shape = [int(group.max()) + 1 for group in groups.values()]
     if prod(shape) > MOST_CELLS:
         raise QueryError(

@@ -13,6 +13,7 @@ from typing import Final
 from benchmarks import (
     adaptive,
     at_scale,
+    aware,
     cli,
     counting,
     default,
@@ -56,6 +57,7 @@ GROUPS: Final = {
     "selection": Group("Speed of planning", selection.tables),
     "scale": Group("Releases at scale", at_scale.tables),
     "counting": Group("Counting", counting.tables),
+    "aware": Group("Data-aware answers", aware.tables),
     "adaptive": Group("Adaptive releases", adaptive.tables),
     "local": Group("Local differential privacy", local_group.tables),
     "valid": Group("Valid tables and made-up records", valid.tables),

@@ -31,6 +31,7 @@ from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
 if TYPE_CHECKING:
     from noiseplan import local
+    from noiseplan.aware.settings import Dawa
     from noiseplan.choosing import adaptive
     from noiseplan.comparing import compare
     from noiseplan.explicit.strategies.given import Strategy
@@ -46,6 +47,7 @@ __version__ = "0.1.0"
 
 # Planning needs SciPy's sparse matrices, which take longer to load than all the rest: on first use.
 _LAZY = {
+    "Dawa": "noiseplan.aware.settings",
     "Ledger": "noiseplan.ledger",
     "NoisyTable": "noiseplan.release.given",
     "Plan": "noiseplan.planning.plan",
@@ -79,6 +81,7 @@ __all__ = [
     "Categorical",
     "ConvexLoss",
     "Custom",
+    "Dawa",
     "Factor",
     "Guarantee",
     "Identity",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, sinh
 
 import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from local_oracles import WORKLOADS, gram_of, one, types_for, workload
 
 import noiseplan as nz
@@ -178,6 +179,41 @@ def test_few_queries_on_many_types() -> None:
     assert plan.samples() <= min(nz.local.compare(plan.workload, 1.0).values())
     simple = nz.local.plan(nz.Query(schema, ["v"], matrix=rng.standard_normal((2, 20))), 1.0)
     assert simple.samples() <= min(nz.local.compare(simple.workload, 1.0).values())
+
+
+@pytest.mark.parametrize(("epsilon", "exact"), [(0.001, 1e-6), (0.05, 1e-6), (16.0, 1e-3)])
+def test_digits_are_kept_at_both_ends_of_epsilon(epsilon: float, exact: float) -> None:
+    """One type told from another: randomized response, variance 1/(4 sinh²(ε/2)), is optimal."""
+    schema = nz.Schema.from_sizes({"v": 5})
+    plan = nz.local.plan(nz.Query(schema, ["v"], matrix=[[1, 1, 0, 0, 0]]), epsilon)
+    best = 1 / (4 * sinh(epsilon / 2) ** 2)
+    assert plan.worst_variance == pytest.approx(best, rel=exact)
+    assert plan.lower_bound <= plan.worst_variance
+    many = nz.local.plan(workload("prefix", 8), epsilon)
+    assert many.samples() <= min(nz.local.compare(many.workload, epsilon).values()) * (1 + exact)
+    assert many.lower_bound <= many.worst_variance
+    variances = many.variance(many.workload.query(0), users=1000.0)
+    assert variances[-1] <= 1e-9 * variances[0]  # the total is public
+
+
+@settings(max_examples=25, derandomize=True, deadline=None)
+@given(
+    arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(2, 7)), elements=st.integers(-2, 2)),
+    st.floats(0.01, 8.0),
+    st.sampled_from(["worst", "average"]),
+)
+def test_any_workload_is_planned_between_its_bounds(
+    rows: np.ndarray, epsilon: float, objective: str
+) -> None:
+    if not rows.any():
+        return
+    schema = nz.Schema.from_sizes({"v": rows.shape[1]})
+    plan = nz.local.plan(nz.Query(schema, ["v"], matrix=rows), epsilon, objective=objective)
+    assert plan.epsilon_met <= epsilon
+    assert plan.lower_bound <= plan.value * (1 + 1e-6)
+    if objective == "worst":
+        classical = min(nz.local.compare(plan.workload, epsilon).values())
+        assert plan.samples() <= classical * (1 + 1e-6) + 1e-9
 
 
 # ------------------------------------------------------------------------------ the parts

@@ -30,7 +30,8 @@ from noiseplan.queries import Query, Workload
 OBJECTIVES = ("worst", "average")
 ADDITIVE = ("matrix l1", "matrix l2")
 MECHANISMS = ("auto", *CLASSICAL, *ADDITIVE, "split")
-LARGEST_EPSILON = 30.0
+# Below and above, variances would have lost too many of their digits.
+SMALLEST_EPSILON, LARGEST_EPSILON = 0.001, 16.0
 
 
 def plan(
@@ -121,14 +122,14 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
 
 
 def checked_epsilon(epsilon: object) -> float:
-    """A number above 0, small enough that e^ε is exact enough to be kept."""
+    """A number in the range in which variances keep enough of their digits."""
     if isinstance(epsilon, Real) and not isinstance(epsilon, bool):
         value = float(epsilon)
-        if math.isfinite(value) and 1e-4 <= value <= LARGEST_EPSILON:
+        if math.isfinite(value) and SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
             return value
     raise BudgetError(
-        f"epsilon is a number from 0.0001 to {LARGEST_EPSILON:g}, as in local.plan(workload, "
-        f"epsilon=1.0); found {epsilon!r}"
+        f"epsilon is a number from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}, as in "
+        f"local.plan(workload, epsilon=1.0); found {epsilon!r}"
     )
 
 

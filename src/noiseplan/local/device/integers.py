@@ -26,7 +26,8 @@ Table = NDArray[np.int64]
 Number = TypeVar("Number", np.int64, np.float64)
 
 _PRECISION = 256
-# Entries so close, relatively, to a bound of their row are put on it: files get shorter.
+# Entries so close to a bound of their row, as a share of its lower bound, are put on it: files get
+# shorter. What that adds up to in a column is then moved to one of its other entries.
 SNAP = 1e-9
 
 
@@ -96,7 +97,7 @@ def rounded_table(chances: Array, epsilon: float) -> Table:
     scaled = np.floor(chances * float(WHOLE)).astype(np.int64)
     table = np.clip(scaled, low[:, None], high[:, None])
     for bound in (low, high):
-        near = np.abs(table - bound[:, None]) <= SNAP * bound[:, None]
+        near = np.abs(table - bound[:, None]) <= SNAP * low[:, None]
         table = np.where(near, bound[:, None], table)
     return settled(table, low, high, np.int64(WHOLE))
 

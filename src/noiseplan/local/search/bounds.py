@@ -140,6 +140,9 @@ def _heavier(gram: Array, prior: Array, c: float) -> Array:
     # What type u contributes to the nuclear norm, as if the bound's own X were a mechanism's.
     share = (vectors**2 @ singular) * singular.sum() / c / np.maximum(prior, 1e-300)
     own = share + mean - np.diagonal(gram)
-    moved: Array = prior * np.exp(0.5 * (own / max(float(prior @ own), 1e-300) - 1).clip(-1, 1))
+    level = float(prior @ own)
+    if level <= 0:  # the bound says nothing here, and nothing about where to go
+        return prior
+    moved: Array = prior * np.exp(0.5 * (own / level - 1).clip(-1, 1))
     moved = np.maximum(moved, 1e-9 / len(moved))
     return np.asarray(moved / moved.sum())

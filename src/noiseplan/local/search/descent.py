@@ -26,7 +26,7 @@ TRIAL_STEPS = 25
 TRIALS = 3
 # A value so many times the best so far: the step jumped across a pole of the objective.
 JUMP = 2.0
-# Rows whose bound fell below this share of the mean say nothing any more.
+# Rows whose upper bound fell below this share of the mean say nothing any more.
 NEGLIGIBLE = 1e-8
 
 
@@ -66,7 +66,7 @@ class Descent:
         if not bool(xp.any(moved > 0)):  # no row would be left
             return None
         lower = feasible(moved, self.ratio)
-        kept = lower > NEGLIGIBLE / lower.shape[0]
+        kept = self.ratio * lower > NEGLIGIBLE / lower.shape[0]
         target = here.strategy - length * gradient
         if not bool(xp.all(kept)):
             target, lower = target[kept, :], feasible(lower[kept], self.ratio)
@@ -124,7 +124,12 @@ def descend(
 ) -> Tensor:
     """The best strategy found in so many steps from a start (Q, z)."""
     problem = Descent.of(gram, prior, epsilon)
-    start = problem.at(project(strategy, feasible(lower, problem.ratio), problem.ratio), lower)
+    lower = feasible(lower, problem.ratio)
+    strategy = project(strategy, lower, problem.ratio)
+    try:
+        start = problem.at(strategy, lower)
+    except (np.linalg.LinAlgError, RuntimeError):  # it does not tell all types apart
+        return strategy
     best, _ = problem.run(start, steps, problem.good_length(start))
     if advance is not None:
         advance(steps)

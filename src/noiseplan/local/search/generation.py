@@ -20,7 +20,7 @@ import numpy as np
 
 from noiseplan.local.device.integers import settled
 from noiseplan.local.search.master import Weighting, best_weights
-from noiseplan.local.search.patterns import Bits, all_shapes, climb, gains_of, levels
+from noiseplan.local.search.patterns import Bits, all_shapes, climb, gains_of, levels, surcharge
 from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.bounds import NOISE_FLOOR
@@ -122,29 +122,29 @@ class _Problem:
         return Candidate(shapes, solved, prior, second - np.diagonal(self.gram))
 
     def helpful(self, at: Candidate, most: int) -> tuple[Bits, float]:
-        """Shapes that would lower the value, at most so many, and the largest gain found."""
+        """Shapes that would lower the value, at most so many, and what prices lack for none to."""
         args = at.solved.curvature, at.solved.prices, at.prior, self.ratio
         found, gains = climb(at.shapes, *args, SHORT_CLIMB)
-        largest = float(gains.max())
+        lacking = inf
         if self.every is not None:  # climbing finds different shapes, pricing the best ones
             priced = gains_of(self.every, *args)
             top = np.argpartition(-priced, min(most // 4, len(priced) - 1))[: most // 4]
-            largest = float(priced.max())
+            lacking = surcharge(self.every, priced, self.ratio)
             found, gains = np.vstack([self.every[top], found]), np.append(priced[top], gains)
         order = np.argsort(-gains)
         new = _without(found[order[gains[order] > 0]], at.shapes)[:most]
-        return new, largest
+        return new, lacking
 
-    def certified(self, at: Candidate, gain: float) -> float:
-        """A lower bound on Σ π_u t_u over all strategies, from the largest gain of any shape.
+    def certified(self, at: Candidate, lacking: float) -> float:
+        """A lower bound on Σ π_u t_u over all strategies, where prices lack so much.
 
         2 tr[(G^{1/2}KG^{1/2})^{1/2}] − 1ᵀν bounds the mean second moment for every K ⪰ 0 and ν with
-        pᵀKp/(p·π) ≤ ν·p for all patterns. K = M, and ν + max(gain, 0)/n pays for every shape,
-        because entries of patterns are at least one.
+        pᵀKp/(p·π) ≤ ν·p for all patterns. K = M.
         """
-        middle = self._root @ at.solved.curvature @ self._root
-        trace = float(np.sqrt(np.maximum(np.linalg.eigvalsh(middle), 0.0)).sum())
-        paid = float(at.solved.prices.sum()) + max(gain, 0.0)
+        values = np.linalg.eigvalsh(self._root @ at.solved.curvature @ self._root)
+        # Each eigenvalue as small as rounding allows: roots make much of an error next to zero.
+        trace = float(np.sqrt(np.maximum(values - NOISE_FLOOR * values[-1], 0.0)).sum())
+        paid = float(at.solved.prices.sum()) + lacking
         own = float(at.prior @ np.diagonal(self.gram))
         return 2 * trace - paid - own - ROUNDING * (2 * trace + paid)
 
@@ -183,9 +183,9 @@ def generate(
     for r in range(effort.rounds):
         here = problem.solve(shapes, weights, ascent.prior, effort.gap)
         best = _better(best, here, worst)
-        new, gain = problem.helpful(here, effort.most // 2)
+        new, lacking = problem.helpful(here, effort.most // 2)
         if every is not None:
-            bound = max(bound, problem.certified(here, gain))
+            bound = max(bound, problem.certified(here, lacking))
         advance(1)
         value = best.worst if worst else best.mean
         if value - bound <= 10 * effort.gap * abs(value) or r == effort.rounds - 1:

@@ -18,7 +18,15 @@ import numpy as np
 
 from noiseplan.local.search.generation import EXHAUSTIVE, ROUNDING
 from noiseplan.local.search.master import room
-from noiseplan.local.search.patterns import Bits, all_shapes, climb, drawn, gains_of, levels
+from noiseplan.local.search.patterns import (
+    Bits,
+    all_shapes,
+    climb,
+    drawn,
+    gains_of,
+    levels,
+    surcharge,
+)
 from noiseplan.local.strategies.classical import sylvester
 from noiseplan.local.strategies.shifts import Group, ShiftStrategy
 from noiseplan.matrices.base import Array
@@ -126,8 +134,8 @@ class _Search:
     def certified(self, mixture: Mixture) -> float:
         """A lower bound on the mean second moment, as in `noiseplan.local.search.generation`."""
         assert self.every is not None
-        gain = float(gains_of(self.every, *self._problem(mixture)).max())
-        return mixture.value * (1 - ROUNDING) - max(gain, 0.0)
+        gains = gains_of(self.every, *self._problem(mixture))
+        return mixture.value * (1 - ROUNDING) - surcharge(self.every, gains, self.ratio)
 
     def helpful(self, shapes: Bits, mixture: Mixture) -> Bits:
         """Shapes worth more than the value: n pᵀMp/σ² > L."""

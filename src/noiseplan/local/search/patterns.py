@@ -108,6 +108,17 @@ def gains_of(shapes: Bits, curvature: Array, prices: Array, prior: Array, ratio:
     return gains
 
 
+def surcharge(shapes: Bits, gains: Array, ratio: float) -> float:
+    """By how much the sum of all prices must rise, at least 0, for no shape to gain any more.
+
+    Raising every price by δ takes δ Σp off the gain of p. Since rounding errs in proportion to Σp
+    too, what follows is as exact for a large ε as for a small one.
+    """
+    count = int(shapes.shape[1])
+    sums = count + (ratio - 1) * shapes.sum(axis=1)
+    return count * max(float((gains / sums).max()), 0.0)
+
+
 def drawn(gram: Array, prior: Array, epsilon: float, count: int, rng: np.random.Generator) -> Bits:
     """Random shapes whose second moments come near the ideal information matrix.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -62,8 +62,11 @@ class Task:
     numbered: bool = False  # whether reports must be numbers, not subsets
 
     def value(self, strategy: Strategy) -> float:
-        """The worst variance of a type, or the mean under the prior."""
-        variances = strategy.total_moments(self.types.gram) - np.diagonal(self.types.gram)
+        """The worst variance of a type, or the mean under the prior; infinite without answers."""
+        try:
+            variances = strategy.total_moments(self.types.gram) - np.diagonal(self.types.gram)
+        except UnanswerableError:
+            return inf
         return float(variances.max() if self.worst else self.prior @ variances)
 
 
@@ -117,6 +120,8 @@ def _weighted_fourier(task: Task) -> Strategy:
 def _subset_selection(task: Task, size: int | None = None) -> Strategy:
     """Subsets of one size: the one asked for, or the best for the workload."""
     n = task.types.count
+    if n == 1:
+        raise PlanError("subset selection needs two types of users, and the workload has only one")
     if size is not None:
         if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < n:
             raise PlanError(f"subset selection: size is 1 to {n - 1}, found {size!r}")
@@ -157,10 +162,10 @@ def named_classical(task: Task) -> Iterator[tuple[str, Strategy]]:
     for label, (name, options) in VARIANTS.items():
         try:
             strategy = CLASSICAL[name](task, **options)
-            task.value(strategy)
-        except (PlanError, UnanswerableError):
+        except PlanError:
             continue
-        yield label, strategy
+        if isfinite(task.value(strategy)):
+            yield label, strategy
 
 
 # ------------------------------------------------------------------------------ the search

@@ -14,6 +14,9 @@ from noiseplan.local.types import Types
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 
+# A variance below this share of the second moment is rounding: of the total, say, which is public.
+ROUNDING = 1e-13
+
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
@@ -51,7 +54,9 @@ class Reconstruction:
         """What one user of each type adds to the variance of each row: rows × types."""
         rows = self.types.matrix(query)
         coefficients = self.strategy.coefficients(rows)
-        return np.maximum(self.strategy.moments(coefficients, coefficients) - rows**2, 0.0)
+        second = self.strategy.moments(coefficients, coefficients)
+        added = second - rows**2
+        return np.where(added > ROUNDING * second, added, 0.0)
 
     def variance(self, query: Query, counts: Array | None, users: float | None = None) -> Array:
         """Of each row: Σ_u x_u τ_u for counts x of types, or the largest for so many users."""

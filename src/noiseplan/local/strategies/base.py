@@ -92,13 +92,7 @@ class Strategy(ABC):
         """C = W X⁺, refused where W lies outside the row space of the strategy."""
         found: Array = rows @ self._inverse
         reached = self.applied(found)
-        scale = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        missed = np.sqrt(np.einsum("ij,ij->i", reached - rows, reached - rows))
-        if (missed > OUTSIDE * scale).any():
-            raise UnanswerableError(
-                f"{int((missed > OUTSIDE * scale).sum())} of {len(rows)} rows lie outside what "
-                f"this strategy measures; add the query to the workload and plan again"
-            )
+        refuse_outside(np.linalg.norm(reached - rows, axis=1), np.linalg.norm(rows, axis=1))
         return found
 
     def applied(self, rows: Array) -> Array:
@@ -170,6 +164,42 @@ class TableStrategy(Strategy):
         product: Array = self.chances.T @ self.shapes
         return (product + product.T) / 2
 
+    @cached_property
+    def _deviations(self) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of Diag(r)(X − 11ᵀ)Diag(r), r = √π, without those at 0.
+
+        X π = 1, so 11ᵀ is all that X has in the direction of the total. The rest is of size ε²
+        where ε is small; taken from A − 1 it keeps its digits.
+        """
+        apart = np.sqrt(np.outer(self.chances @ self.prior, self.prior)) * (self.shapes - 1)
+        values, vectors = np.linalg.eigh(apart.T @ apart)
+        kept = values > EIGENVALUE_FLOOR * values[-1]
+        return values[kept], vectors[:, kept]
+
+    @cached_property
+    def _inverse(self) -> Array:
+        """ππᵀ + Diag(r)(Diag(r)(X − 11ᵀ)Diag(r))⁺Diag(r), a generalised inverse of X.
+
+        Which one is taken does not matter: A k = 0 wherever X k = 0.
+        """
+        values, vectors = self._deviations
+        scaled = np.sqrt(self.prior)[:, None] * vectors
+        inverse: Array = (scaled / values) @ scaled.T + np.outer(self.prior, self.prior)
+        return inverse
+
+    @property
+    def tells_all_apart(self) -> bool:
+        return len(self._deviations[0]) == self.types - 1
+
+    def coefficients(self, rows: Array) -> Array:
+        root = np.sqrt(self.prior)
+        scaled = rows * root
+        vectors = np.column_stack([root, self._deviations[1]])
+        missed = np.linalg.norm(scaled - (scaled @ vectors) @ vectors.T, axis=1)
+        refuse_outside(missed, np.linalg.norm(scaled, axis=1))
+        found: Array = rows @ self._inverse
+        return found
+
     def information(self) -> Array:
         return self._information
 
@@ -192,13 +222,26 @@ class TableStrategy(Strategy):
         return along @ self.chances
 
     def _check_spans(self, gram: Array) -> None:
-        """W = W X⁺X, in terms of G alone: X⁺X G X⁺X = G."""
-        onto = self._inverse @ self._information
-        if np.abs(onto.T @ gram @ onto - gram).max() > OUTSIDE * np.abs(gram).max():
+        """Whether W Diag(r) lies in the space of r and the eigenvectors, in terms of G alone."""
+        root = np.sqrt(self.prior)
+        scaled = gram * np.outer(root, root)
+        vectors = np.column_stack([root, self._deviations[1]])
+        inside = float(np.einsum("ij,ij->", vectors, scaled @ vectors))
+        if np.trace(scaled) - inside > OUTSIDE**2 * np.trace(scaled):
             raise UnanswerableError(
                 f"the strategy {self.name!r} cannot answer this workload: some rows lie outside "
                 f"its row space; choose another mechanism"
             )
+
+
+def refuse_outside(missed: Array, scale: Array) -> None:
+    """Refuse rows of which more than rounding lies outside what a strategy measures."""
+    outside = missed > OUTSIDE * scale
+    if outside.any():
+        raise UnanswerableError(
+            f"{int(outside.sum())} of {len(outside)} rows lie outside what this strategy measures; "
+            f"add the query to the workload and plan again"
+        )
 
 
 def tightest_epsilon(chances: Array) -> float:

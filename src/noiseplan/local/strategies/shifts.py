@@ -142,7 +142,8 @@ class ShiftStrategy(Strategy):
 
     @cached_property
     def _inverted(self) -> Array:
-        floor = EIGENVALUE_FLOOR * self.eigenvalues.max()
+        # The first one belongs to the total, and is 1; the others are of size ε².
+        floor = max(EIGENVALUE_FLOOR * float(self.eigenvalues[1:].max(initial=0.0)), 1e-300)
         return np.where(self.eigenvalues > floor, 1 / np.maximum(self.eigenvalues, floor), 0.0)
 
     @property

@@ -85,6 +85,18 @@ class SubsetStrategy(Strategy):
         beta = float(weights @ self._mean_powers(1, 1)) if self.count > 1 else 0.0
         return float(weights @ self._mean_powers(2)) - beta, beta
 
+    @cached_property
+    def _inverse(self) -> Array:
+        """X⁻¹ = (I − β 11ᵀ/(α + nβ))/α, where subsets tell types apart at all."""
+        alpha, beta = self._levels
+        if self.count == 1:
+            return np.ones((1, 1))
+        return np.asarray((np.eye(self.count) - beta / (alpha + self.count * beta)) / alpha)
+
+    @property
+    def tells_all_apart(self) -> bool:
+        return True
+
     def information(self) -> Array:
         alpha, beta = self._levels
         return alpha * np.eye(self.count) + beta

@@ -46,6 +46,19 @@ def test_margins_hold_what_tables_share() -> None:
     assert family.above[(1, 2)] == ((0, 1, 2, 3), (1, 2, 3, 4))
 
 
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.sets(st.integers(0, 6), max_size=5), min_size=1, max_size=8))
+def test_every_two_tables_share_a_margin(drawn: list[set[int]]) -> None:
+    sets = [tuple(sorted(one)) for one in drawn]
+    family = Family.of((2,) * 7, sets)
+    alone = {s for s in sets if s and not any(set(s) < set(other) for other in sets)}
+    assert family.tables == tuple(sorted(alone))
+    for one, other in combinations(family.tables, 2):
+        assert tuple(i for i in one if i in other) in family.margins
+    for one in family.margins:  # closed under summing
+        assert all(one[:i] + one[i + 1 :] in family.margins for i in range(len(one)))
+
+
 def test_too_many_margins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_module, "MOST_MARGINS", 10)
     with pytest.raises(PlanError, match="fewer or narrower"):

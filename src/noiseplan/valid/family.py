@@ -25,8 +25,8 @@ from noiseplan.matrices.base import Array
 # Attributes by their numbers in the schema, ascending.
 Set = tuple[int, ...]
 
-# More margins than this are no longer looked after one by one.
-MOST_MARGINS = 100_000
+# More than these are no longer looked after one by one.
+MOST_MARGINS, MOST_TABLES = 100_000, 20_000
 # Tables of so many attributes keep all their margins consistent by weight, wider ones the shared.
 KEPT_WIDTH = 2
 
@@ -53,25 +53,26 @@ class Family:
         (((0, 1), (1, 2)), ((), (0,), (1,), (2,)))
         """
         wanted = sorted(set(asked) - {()}, key=lambda s: (-len(s), s))
-        largest: list[Set] = []
-        for one in wanted:
-            if not any(set(one) <= set(other) for other in largest):
-                largest.append(one)
+        largest = _largest(wanted)
         kept: set[Set] = {()} | (set(wanted) - set(largest))
         for one in largest:
             for width in range(1, min(KEPT_WIDTH, len(one) - 1) + 1):
                 kept |= set(combinations(one, width))
-        pairs = [*combinations(largest, 2), *product(largest, public)]
+        # Narrow tables share no more than the margins they have anyhow.
+        wide = [one for one in largest if len(one) > KEPT_WIDTH + 1]
+        pairs = [*combinations(wide, 2), *product(largest, public)]
         kept |= {tuple(i for i in one if i in other) for one, other in pairs}
         margins: set[Set] = set()
         for one in kept:
             if one not in largest:
                 for width in range(len(one) + 1):
                     margins |= set(combinations(one, width))
-                if len(margins) > MOST_MARGINS:
+                if len(margins) > MOST_MARGINS or len(largest) > MOST_TABLES:
                     raise PlanError(
-                        f"these tables share more than {MOST_MARGINS:,} margins; ask for fewer or "
-                        f"narrower tables: valid(tables=[['age', 'sex'], …])"
+                        f"these {len(largest):,} tables have {len(margins):,} margins and more, "
+                        f"too many to be made valid together (limits: {MOST_TABLES:,} tables, "
+                        f"{MOST_MARGINS:,} margins); ask for fewer or narrower tables: "
+                        f"valid(tables=[['age', 'sex'], …])"
                     )
         order = sorted(margins - set(largest), key=lambda s: (len(s), s))
         return cls(tuple(sizes), tuple(sorted(largest)), tuple(order))
@@ -138,6 +139,20 @@ class Family:
             for inner in combinations(outer, width):
                 table += spread(residuals[inner], inner, outer) / self.ratio(outer, inner)
         return table
+
+
+def _largest(wanted: Sequence[Set]) -> list[Set]:
+    """Those of the sets, the widest first, that are inside no other."""
+    found: list[Set] = []
+    inside: dict[int, set[Set]] = {width: set() for width in {len(one) for one in wanted}}
+    for one in wanted:
+        if one in inside[len(one)]:
+            continue
+        found.append(one)
+        for width, known in inside.items():
+            if width <= len(one):
+                known.update(combinations(one, width))
+    return found
 
 
 def margin(table: Array, outer: Set, inner: Set) -> Array:

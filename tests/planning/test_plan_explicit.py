@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import pairwise
+from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from noiseplan.counting import CountTensor
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.planning import explicit
@@ -319,3 +321,21 @@ def test_any_small_workload_meets_its_targets(seed: int, planner: str, noise: st
     assert variances.max() <= target * (1 + 1e-7)
     if plan.gap is not None:
         assert plan.gap >= 0
+
+
+# ---------------------------------------------------------------------- on disk
+
+
+def test_saved_and_loaded(tmp_path: Path) -> None:
+    workload = two_attributes()
+    counts = np.arange(6).reshape(3, 2)
+    for number, asked in enumerate(
+        ({"targets": 2.0}, {"budget": BUDGET, "objective": nz.RelativeError()})
+    ):
+        plan = nz.plan(workload, planner="optimal", noise="discrete", **asked)
+        plan.release(CountTensor(SCHEMA, counts), seed=1).save(tmp_path / str(number))
+        again = nz.load(tmp_path / str(number)).plan
+        assert again.optimal
+        assert str(again.objective) == str(plan.objective)
+        assert again.target_scale == plan.target_scale
+        np.testing.assert_array_equal(again.variance("ranges"), plan.variance("ranges"))

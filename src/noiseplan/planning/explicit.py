@@ -57,9 +57,9 @@ from noiseplan.planning.solve import own_loss, p_norm
 from noiseplan.privacy import Guarantee, Law, Neighbours
 from noiseplan.progress import progress
 
-# The relative gap asked for: by name, by name over a large domain, and to see if it is worth it.
+# The relative gap asked for: by name, the same where that is large, and to see if it is worth it.
 SHARP, LARGE_SHARP, ROUGH = 1e-6, 1e-4, 1e-3
-SHARP_CELLS = 2048
+SHARP_CELLS, SHARP_ROWS = 2048, 5000
 
 
 def check_explicit(planner: str, objective: Objective, neighbours: Neighbours, size: int) -> None:
@@ -99,8 +99,9 @@ def make_explicit(
     design: Design, objective: Objective, planner: str, budget: float | None, noise: str
 ) -> Made:
     """The plan by one matrix: within a budget, or at the least cost that meets the targets."""
-    size = design.workload.schema.size
-    tolerance = SHARP if size <= SHARP_CELLS else LARGE_SHARP
+    few = not isinstance(objective, WorstVariance) or design.workload.rows <= SHARP_ROWS
+    sharp = few and design.workload.schema.size <= SHARP_CELLS
+    tolerance = SHARP if sharp else LARGE_SHARP
     problem = _Problem(Asked(design), objective, planner, budget)
     return problem.made(problem.chosen(tolerance), noise == "discrete")
 

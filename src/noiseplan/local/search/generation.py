@@ -33,6 +33,7 @@ ALL_AT_ONCE = 9
 UNASKED = 1e-12
 SHORT_CLIMB = 5
 NEW_SHARE = 0.1
+POLISHES = 10
 # Certified bounds are lowered by this share of the terms they are made of.
 ROUNDING = 1e-10
 # Weights below this share of the mean are left out of the strategy.
@@ -194,10 +195,22 @@ def generate(
         if worst:
             ascent = ascent.moved(here.variances)
     assert best is not None
-    polished = problem.solve(best.shapes, best.solved.weights, best.prior, effort.final_gap)
-    best = _better(best, polished, worst)
-    if every is not None:
-        bound = max(bound, problem.certified(polished, problem.helpful(polished, 1)[1]))
+    shapes, weights = best.shapes, best.solved.weights
+    # A mean is polished until it is proved; of a saddle no more is known than its prior is exact.
+    for _ in range(POLISHES if every is not None and not worst else 1):
+        polished = problem.solve(shapes, weights, best.prior, effort.final_gap)
+        best = _better(best, polished, worst)
+        if every is None:
+            break
+        new, lacking = problem.helpful(polished, effort.most // 2)
+        bound = max(bound, problem.certified(polished, lacking))
+        if best.mean - bound <= 10 * effort.final_gap * abs(best.mean):
+            break
+        shapes, weights = _joined(polished, new, effort.most)
+    if every is not None:  # weigh again what will be kept: what is left out would be missed
+        kept = _counted(best.solved.weights)
+        lean = best.shapes[kept], best.solved.weights[kept]
+        best = _better(best, problem.solve(*lean, best.prior, effort.final_gap), worst)
     return Generated(strategy_of(best, epsilon), None if every is None else bound)
 
 
@@ -240,10 +253,15 @@ def _without(shapes: Bits, known: Bits) -> Bits:
     return shapes[fresh]
 
 
+def _counted(weights: Array) -> Bits:
+    """Which weights are more than what an interior point leaves everywhere."""
+    return np.asarray(weights > NEGLIGIBLE * weights.mean())
+
+
 def strategy_of(found: Candidate, epsilon: float) -> TableStrategy:
     """The explicit strategy: negligible rows left out, columns made to sum to one."""
     weights = found.solved.weights
-    kept = weights > NEGLIGIBLE * weights.mean()
+    kept = _counted(weights)
     low = weights[kept]
     high = low * exp(epsilon)
     chances = np.where(found.shapes[kept], high[:, None], low[:, None])

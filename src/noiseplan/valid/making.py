@@ -96,7 +96,7 @@ def valid_tables(
                 f"that is asked for; add it: tables=[…]"
             )
     variances = {s: float(source.variance(s).sum()) for s in (*family.margins, *family.tables)}
-    exact = {s: source.estimate(s) for s, v in variances.items() if v <= 0 and _whole(known, s)}
+    exact = {s: source.estimate(s) for s, v in variances.items() if v <= 0 and _is_new(known, s)}
     known = known | exact
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
     found, evened, steps = _solved(source, family, known, anchor, variances)
@@ -113,7 +113,7 @@ def valid_tables(
     return ValidTables(source, kept, known, integers, changes)
 
 
-def _whole(known: Mapping[Set, Array], one: Set) -> bool:
+def _is_new(known: Mapping[Set, Array], one: Set) -> bool:
     """Whether a table measured without noise tells more than what is public already."""
     return not any(set(one) <= set(p) for p in known)
 

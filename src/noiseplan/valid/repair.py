@@ -78,7 +78,7 @@ class Settling:
     def _mend(self, found: Mapping[Set, Array], pool: ThreadPoolExecutor) -> None:
         """Lift what is negative with as little of an even population as can be."""
         self.settled |= found
-        anchor = self.anchor.shaped(_depths(found, len(self.family.sizes)))
+        anchor = self.anchor.shaped(_depths(found))
 
         def need(name: Set) -> float:
             table = found[name]
@@ -174,7 +174,7 @@ def _mean_margins(family: Family, tables: Mapping[Set, Array]) -> dict[Set, Arra
     return {s: t / max(len(family.above[s]), 1) for s, t in found.items()}
 
 
-def _depths(tables: Mapping[Set, Array], attributes: int) -> dict[int, Array]:
+def _depths(tables: Mapping[Set, Array]) -> dict[int, Array]:
     """Of every value, the k-th root of the deepest negative cell of a table of k attributes.
 
     The product of the depths along a cell's values is at least as deep as the cell.

@@ -15,7 +15,7 @@ NAMES = [
     "Identity", "Ledger", "Levels", "NoiseplanError", "NoisyTable", "Objective", "Ordinal",
     "PNormVariance", "Plan",
     "Prefix", "PureDP", "Query", "Ranges", "Release", "Schema", "Total", "TotalVariance",
-    "Workload", "WorstVariance", "adaptive", "from_noisy_tables", "load", "plan", "zCDP",
+    "Workload", "WorstVariance", "adaptive", "compare", "from_noisy_tables", "load", "plan", "zCDP",
 ]  # fmt: skip
 HEAVY = [
     "pandas",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.aware.release import AwareRelease
 from noiseplan.comparing.errors_of import Errors, Gathered
 from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.errors import PlanError
@@ -119,5 +120,7 @@ def estimates(release: Any, query: Query) -> Array:
     """The estimates alone, without the errors that come with them."""
     if isinstance(release, Release):
         return release.plan.mechanism.answer(release.measurements, query)
+    if isinstance(release, AwareRelease):
+        return release.answering.estimate(query)
     answer = release.answer(query)
     return np.asarray(getattr(answer, "estimate", answer), dtype=np.float64).ravel()

@@ -33,8 +33,8 @@ from noiseplan.queries import Identity, Prefix, Query, Ranges, Workload
 
 # Cells, after merging values, among which classes are looked for.
 GRID_CELLS: Final = 1 << 20
-# Cells of the table that a release counts and then sums into classes (512 MB).
-TABLE_CELLS: Final = 1 << 26
+# Cells of the table that a release counts and then sums into classes (256 MB).
+TABLE_CELLS: Final = 1 << 25
 # Smaller domains than this have plans of one matrix that are written out in full.
 WRITTEN_OUT: Final = 1024
 # Queries whose columns are compared at a time.

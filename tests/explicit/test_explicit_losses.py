@@ -103,3 +103,14 @@ def test_a_loss_with_kinks_is_certified_as_far_as_it_gets() -> None:
     assert found.bound <= best * (1 + 1e-6)
     assert found.value >= best * (1 - 1e-6)
     assert found.gap == pytest.approx((found.value - found.bound) / found.value)
+
+
+def test_a_loss_that_is_content() -> None:
+    """Flat below some variance: anything there is optimal, and said to be."""
+
+    def hinge(v: Array) -> tuple[float, Array]:
+        return float(np.maximum(v - 50.0, 0).sum()), (v > 50.0).astype(float)
+
+    found = least_loss(Rows(prefix(4)), hinge, 4)
+    assert (found.value, found.bound, found.gap) == (0.0, 0.0, 0.0)
+    assert found.strategy.any()

@@ -323,6 +323,15 @@ def test_any_small_workload_meets_its_targets(seed: int, planner: str, noise: st
         assert plan.gap >= 0
 
 
+def test_losses_that_are_refused() -> None:
+    for loss, word in (
+        (lambda v: -float(v.sum()), "decreases when a variance grows"),
+        (lambda v: float(np.sqrt(v).sum()), "is not convex"),
+    ):
+        with pytest.raises(PlanError, match=word):
+            nz.plan(low_rank(), budget=BUDGET, objective=nz.ConvexLoss(loss), planner="optimal")
+
+
 # ---------------------------------------------------------------------- on disk
 
 

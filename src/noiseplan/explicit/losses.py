@@ -134,17 +134,22 @@ class _Search:
         prices = np.exp(self.point[self.count :])
         self.prices = prices / prices.sum()
         below, slope = self.loss(self.tangent)
-        raised = np.maximum(slope, FAINTEST * slope.max())
+        # Where the loss is flat, all is as good as it can be; then the total is made small.
+        raised = np.maximum(slope, FAINTEST * slope.max() if slope.any() else 1.0)
         gram = self.reduction.gram(self.terms.gram(raised))
         spectrum = Spectrum.of(root_of(gram), self.prices)
         sure = spectrum.surely()
         if (raised > slope).any():  # the bound must not count what was only raised
-            exact = self.reduction.gram(self.terms.gram(slope))
-            sure = Spectrum.of(root_of(exact), self.prices).surely()
+            sure = self._surely(slope) if slope.any() else 0.0
         self.height = below - float(slope @ self.tangent) + sure**2
         self.bound = max(self.bound, self.height)
         self._realise(spectrum, slope)
         return (self.value - self.bound) / (abs(self.value) or 1.0)
+
+    def _surely(self, slope: Array) -> float:
+        """N for these slopes, rounded down."""
+        gram = self.reduction.gram(self.terms.gram(slope))
+        return Spectrum.of(root_of(gram), self.prices).surely()
 
     def _realise(self, spectrum: Spectrum, slope: Array) -> None:
         """A feasible matrix near X, and the variances it has."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.explicit.fitness import least_cost
-from noiseplan.explicit.losses import Loss, least_loss
+from noiseplan.explicit.losses import Loss, Terms, least_loss
 from noiseplan.explicit.optimum import Watch, dense_optimum
 from noiseplan.explicit.profiles import refined_cost
 from noiseplan.explicit.sm2 import sm2
@@ -60,6 +60,8 @@ from noiseplan.progress import progress
 # The relative gap asked for: by name, the same where that is large, and to see if it is worth it.
 SHARP, LARGE_SHARP, ROUGH = 1e-6, 1e-4, 1e-3
 SHARP_CELLS, SHARP_ROWS = 2048, 5000
+# Steps of a loss that may have kinks, and never gets there.
+ROUGH_STEPS, SHARP_STEPS = 60, 300
 
 
 def check_explicit(planner: str, objective: Objective, neighbours: Neighbours, size: int) -> None:
@@ -162,7 +164,9 @@ class _Problem:
             return self._fitted(tolerance)
         if isinstance(self.objective, PNormVariance | ConvexLoss):
             terms, count = loss_terms(self.asked, self.objective)
-            found = least_loss(terms, self._loss(count), count, tolerance)
+            self._check_loss(terms)
+            steps = ROUGH_STEPS if tolerance >= ROUGH else SHARP_STEPS
+            found = least_loss(terms, self._loss(count), count, tolerance, steps)
             return Chosen(found.strategy, found.value, found.bound)
         with _watched(tolerance) as watch:
             best = dense_optimum(self._gram(), tolerance, watch=watch)
@@ -184,6 +188,12 @@ class _Problem:
             with _watched(tolerance) as watch:
                 found = least_cost(self.asked.rows(), targets, tolerance=tolerance, watch=watch)
         return Chosen(found.strategy / np.sqrt(found.cost), found.cost, found.bound)
+
+    def _check_loss(self, terms: Terms) -> None:
+        """Refuse a loss of one's own that is not convex about where the search starts."""
+        if isinstance(self.objective, ConvexLoss):
+            cells = self.asked.design.workload.schema.size
+            self.objective.check_convex(terms.variances(np.eye(cells)) / (self.budget or 1.0))
 
     def _loss(self, count: int) -> Loss:
         if isinstance(self.objective, PNormVariance):

@@ -248,6 +248,37 @@ def test_ledger_is_charged_before_anything_is_drawn(tmp_path: Path) -> None:
         plan.release(nz_counts(counts()), ledger=book, dataset="people")
 
 
+@pytest.mark.parametrize("cells", [1, 2, 5, 60])
+@pytest.mark.parametrize("budget", [nz.PureDP(0.5), nz.zCDP(0.05)])
+def test_any_workload_of_any_size(cells: int, budget: nz.PureDP | nz.zCDP) -> None:
+    """Few rows, negative rows, many weights; empty data, large data."""
+    rng = np.random.default_rng(cells)
+    schema = nz.Schema({"v": nz.Ordinal(range(cells))})
+    few = nz.Custom(np.maximum(rng.random((2, cells)) < 0.5, np.arange(cells) == 0).astype(float))
+    for queries in (
+        [nz.Query(schema, {"v": few})],
+        [nz.Query(schema, {"v": nz.Custom(1e6 * rng.normal(size=(4, cells)))})],
+        [
+            nz.Query(schema, ["v"], weight=1e9),
+            nz.Query(schema, []),
+            nz.Query(schema, {"v": nz.Ranges()}),
+        ],
+    ):
+        plan = nz.plan(nz.Workload(queries), budget=budget, planner="dawa", noise="discrete")
+        for x in (np.zeros(cells, dtype=int), rng.integers(0, 10**6, cells)):
+            release = plan.release(x, seed=1)
+            for query in queries:
+                answer = release.answer(query)
+                assert np.isfinite(answer.estimate).all()
+                assert np.isfinite(answer.estimated_error).all()
+
+
+@pytest.mark.parametrize("second", ["p-identity", "tree", "wavelet", "identity"])
+def test_second_steps_by_name(second: str) -> None:
+    release = made(planner=Dawa(second=second)).release(nz_counts(counts()), seed=1)
+    assert release.measurements.buckets.top.planner == second
+
+
 # ---------------------------------------------------------------------- keeping
 
 

@@ -99,7 +99,7 @@ def test_the_law_is_the_one_defined(kind: str) -> None:
         (Candidates.every(4, 4), 2, 1.0),
         (Candidates.powers(4, 4), 2, 4.0),
         (Candidates.powers(5, 4), 1, 1.0),
-        (Candidates.powers(6, 4), 1, 2.0),
+        (Candidates.powers(6, 2), 1, 2.0),
     ],
 )
 def test_privacy_over_all_small_neighbours(

@@ -20,6 +20,8 @@ from noiseplan.queries import Query, Workload
 LIMIT: Final = 50_000_000
 # Directions that nobody asks about are measured too, at this part of the average weight.
 FLOOR: Final = 1e-6
+# Numbers this much smaller than the largest are rounding.
+FAINT: Final = 1e-13
 
 
 def expand(totals: Array, edges: IntArray) -> Array:
@@ -158,6 +160,8 @@ def closed_diagonal(matrix: Matrix, edges: IntArray) -> Array | None:
 
 
 def gram_root(gram: Array) -> Array:
-    """A square R with RᵀR = Ĝ: rows that ask as much as the whole workload does."""
+    """A square R with RᵀR = Ĝ up to scale: rows that ask in proportion to the whole workload."""
     values, vectors = np.linalg.eigh(gram)
-    return np.asarray(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T)
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    root = root / np.abs(root).max()
+    return np.asarray(np.where(np.abs(root) < FAINT, 0.0, root))

@@ -15,7 +15,7 @@ from noiseplan.aware.answer import AwareAnswer
 from noiseplan.aware.answering import Answering
 from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
-from noiseplan.aware.report import privacy_words
+from noiseplan.aware.report import privacy_words, what_is_asked
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.noise import Source
@@ -136,8 +136,7 @@ class AwareRelease:
         cells = len(self.plan.mechanism.line.order)
         return "\n".join(
             [
-                f"Data-aware release of {len(self.plan.workload):,} queries, "
-                f"{self.plan.workload.rows:,} rows",
+                f"Data-aware release of {what_is_asked(self.plan)}",
                 f"  privacy  {privacy_words(self.plan)}, spent once",
                 f"  noise    {self.brand}",
                 f"  holds    {self.buckets:,} buckets of {cells:,} cells, "

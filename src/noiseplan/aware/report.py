@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noiseplan.privacy import PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 
 if TYPE_CHECKING:
@@ -18,13 +19,13 @@ def describe(plan: AwarePlan) -> str:
     along = "" if len(line.asked) == 1 else ", along a Hilbert curve"
     lengths = "powers of two" if plan.settings.lengths == "powers" else "any length"
     lines = [
-        f"Data-aware plan for {len(plan.workload):,} queries, {plan.workload.rows:,} rows",
+        f"Data-aware plan for {what_is_asked(plan)}",
         f"  cells        {cells:,} of {' × '.join(line.asked)}{along}",
         f"  privacy      {privacy_words(plan)}",
         f"  neighbours   {_neighbours(plan)}",
         f"  first        buckets of {lengths}, at most {longest:,} cells, drawn by the exponential "
         f"mechanism at ε = {text_up(spending.selector.epsilon)}",
-        f"  second       their totals, planned for the workload within {spending.second}",
+        f"  second       their totals, planned for the workload within {_amount(spending.second)}",
     ]
     if spending.gauge is not None:
         cost = spending.gauge.privacy
@@ -39,6 +40,18 @@ def describe(plan: AwarePlan) -> str:
             "  error        depends on the data, and answers are biased: a release estimates it",
         ]
     )
+
+
+def what_is_asked(plan: AwarePlan) -> str:
+    """How many queries, and how many rows."""
+    queries = len(plan.workload)
+    return f"{queries:,} quer{'y' if queries == 1 else 'ies'}, {plan.workload.rows:,} rows"
+
+
+def _amount(budget: PureDP | zCDP) -> str:
+    if isinstance(budget, PureDP):
+        return f"ε = {budget.epsilon:.6g}"
+    return f"ρ = {budget.rho:.6g}"
 
 
 def privacy_words(plan: AwarePlan) -> str:

@@ -81,7 +81,8 @@ def plan(
         "product" (one strategy per attribute); the exact optimum over a small domain, "optimal",
         for targets also "refined" (least cost to every cell) and "sm2" (for comparison);
         known strategies over it, such as "hierarchical-4", "wavelet", "eigen", "fourier"
-        (`noiseplan.planning.named` lists them all); or a `Strategy`, rows of your own. For
+        (`noiseplan.planning.named` lists them all); or a `Strategy`, rows of your own. "dawa", or
+        a `Dawa` with its choices: buckets of an ordered attribute, chosen from the data. For
         `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and known
         strategies.
     neighbours

@@ -47,7 +47,7 @@ FULL_STEP = 2.0
 MEMORY = 6
 # Of the logarithm of a weight: the longest step, and the lowest point.
 FARTHEST, SMALLEST_WEIGHT = 6.0, -60.0
-# Of the ascent: how many, and that number times the cells where there are few of them.
+# Of the ascent: how many, and that number times the rank where it is low.
 STEPS, CHEAP_STEPS = 300, 100_000
 # A diagonal entry is filled up if it lacks more than this.
 WORTH_FILLING = 1e-6
@@ -111,7 +111,8 @@ def dense_optimum(
         gram = gram[kept][:, kept]
     halves = Halves.of(gram)
     climb = _Climb(halves, tolerance)
-    taken = climb.run(steps or max(STEPS, CHEAP_STEPS // len(gram)), watch)
+    rank = max(1, *(len(root) for root in climb.roots))
+    taken = climb.run(steps or max(STEPS, CHEAP_STEPS // rank), watch)
     weights = np.zeros(len(reduction.groups))
     weights[reduction.first] = halves.spread(climb.weights)
     strategy = reduction.widened(halves.rows(climb.best))
@@ -155,6 +156,7 @@ class _Climb:
         self.weights = self.members * 0.0 + 1.0 / halves.cells
         self.value, self.bound = float("inf"), 0.0
         self.best: list[AnyArray] = []
+        self.near = float("inf")  # the spread when a feasible matrix was last made
 
     def run(self, steps: int, watch: Watch) -> int:
         """Climb until the gap closes; the steps taken."""
@@ -185,15 +187,24 @@ class _Climb:
             self.bound, self.weights = bound, weights
         spread = float((self.members * weights * (diagonal - 1.0) ** 2).sum())
         if last or spread <= max(4.0 * self.tolerance, ROUNDING):
-            self._certify(spectra, diagonal, total)
+            # Filling up takes longer than many steps of low rank: only where it is much nearer.
+            nearer = last or not self.singular or spread <= self.near / 2.0
+            self.near = spread if nearer else self.near
+            self._certify(spectra, diagonal, total, nearer)
         return diagonal, bound, spread
 
-    def _certify(self, spectra: list[Spectrum], diagonal: AnyArray, total: float) -> None:
-        """Keep the better of two feasible matrices near X, if it is the best so far."""
+    def _certify(
+        self, spectra: list[Spectrum], diagonal: AnyArray, total: float, nearer: bool
+    ) -> None:
+        """Keep the better of two feasible matrices near X, if it is the best so far.
+
+        The second is made if X is `nearer` than before.
+        """
         largest = float(diagonal.max())
         value, scale = total**2 * largest, (total * largest) ** 0.5
         rows = [part.rows() / scale for part in spectra]
-        if value > self.bound * (1.0 + self.tolerance):  # scaling down alone is not enough
+        # Scaling down alone may be enough.
+        if nearer and value > self.bound * (1.0 + self.tolerance):
             feasible = self._filled if self.singular else self._levelled
             near, its_rows = feasible(spectra, diagonal, total)
             # A value below the bound is rounding run wild, in workloads of extreme scales.

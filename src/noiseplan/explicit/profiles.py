@@ -200,7 +200,8 @@ class Spare:
 
     def answering(self, rows: Array, tolerance: float = 1e-6) -> Array:
         """The strategy with free rows that serve these queries best, in total variance."""
-        return np.concatenate([self.strategy, self.measuring(rows.T @ rows, tolerance)])
+        extra = self.measuring(rows.T @ rows, tolerance)
+        return np.concatenate([self.strategy, extra]) if len(extra) else self.strategy
 
     def measuring(self, gram: Array, tolerance: float = 1e-6) -> Array:
         """The free rows that serve queries with this Gram matrix best, by themselves.

@@ -273,6 +273,15 @@ def test_intervals_cover(table: nz.local.LocalPlan) -> None:
     assert together / trials > 0.95 - 5.5 * np.sqrt(0.95 * 0.05 / trials)
 
 
+def test_what_is_public_has_no_error(plan: nz.local.LocalPlan) -> None:
+    made = plan.simulate(COUNTS, seed=3)
+    answer = made.answer(plan.workload.query(0))
+    if plan.strategy.counts_users:
+        assert answer.estimate[-1] == answer.lower[-1] == answer.upper[-1] == COUNTS.sum()
+    else:  # numbers with noise: the total is one of them
+        assert answer.lower[-1] < answer.estimate[-1] < answer.upper[-1]
+
+
 def test_any_query_over_the_types_is_answered(table: nz.local.LocalPlan) -> None:
     made = table.simulate(COUNTS * 1000, seed=1)
     schema = table.workload.schema

@@ -158,7 +158,7 @@ class Aggregator:
         exact standard error for data like the estimate (counts made non-negative that add up to
         the number of users), "worst" the largest that any so many users could cause.
         """
-        estimate = self.reconstruction.estimate(query, self.tally)
+        estimate = self.reconstruction.estimate(query, self.tally, self.users)
         variance = self.variance(query, errors=errors)
         return Answer(query, estimate, np.sqrt(variance), level, simultaneous)
 

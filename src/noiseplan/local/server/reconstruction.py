@@ -44,11 +44,17 @@ class Reconstruction:
         counts = fit_counts(self.strategy.estimate(tally), self.types.gram, total)
         return Consistent(self.types, counts)
 
-    def estimate(self, query: Query, tally: IntArray) -> Array:
-        """W X⁺ Σ a_o over the reports counted."""
+    def estimate(self, query: Query, tally: IntArray, users: int | None = None) -> Array:
+        """W X⁺ Σ a_o over the reports counted.
+
+        Where reports are counted, rows that ask for a multiple of the number of users have no
+        error; if `users` is given not even of rounding, so that intervals of no width hold.
+        """
         rows = self.types.matrix(query)
         estimates: Array = self.strategy.coefficients(rows) @ self.strategy.evidence(tally)
-        return estimates
+        if users is None or not self.strategy.counts_users:
+            return estimates
+        return np.where(np.ptp(rows, axis=1) == 0, rows[:, 0] * users, estimates)
 
     def row_variances(self, query: Query) -> Array:
         """What one user of each type adds to the variance of each row: rows × types."""

@@ -108,7 +108,7 @@ class SplitReconstruction:
         chosen = zip(range(len(self.parts)), self.parts, self.weights(query).tolist(), strict=True)
         return [(j, part, a) for j, part, a in chosen if a > 0]
 
-    def estimate(self, query: Query, tally: IntArray) -> Array:
+    def estimate(self, query: Query, tally: IntArray, users: int | None = None) -> Array:
         pieces = self.tallies(tally)
         total = np.zeros(query.rows)
         for j, part, alpha in self.used(query):

@@ -62,6 +62,7 @@ class AdditiveStrategy(Strategy):
     epsilon: float
     delta: float
     name: str
+    counts_users = False  # only the noisy sums are kept
 
     @property
     def types(self) -> int:

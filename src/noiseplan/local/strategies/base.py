@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -43,6 +43,9 @@ class Strategy(ABC):
 
     epsilon: float
     """What the strategy was made for; tables for devices are rounded so as never to exceed it."""
+
+    counts_users: ClassVar[bool] = True
+    """Whether the number of users follows from the reports without error, as Qᵀ1 = 1 implies."""
 
     @property
     @abstractmethod

@@ -16,6 +16,9 @@ from noiseplan.planning.plan import Plan
 
 CELLS: Final = nz.Schema.from_sizes({"age": 100, "income": 100, "region": 100})
 CUTS: Final = (0, 15, 30, 50, 65, 80, 100)
+FINE: Final = tuple(range(0, 101, 10))
+# How many predicates, on intervals between which values.
+CASES: Final = ((20, CUTS), (50, CUTS), (100, CUTS), (200, CUTS), (40, FINE))
 # Seconds that planning 200 predicates over a million cells may take.
 LIMIT: Final = 10.0
 
@@ -23,16 +26,16 @@ LIMIT: Final = 10.0
 def tables(quick: bool) -> Iterator[Table]:
     """A million cells, then the dissertation's small ones."""
     nz.plan(nz.Workload.prefix(nz.Schema.from_sizes({"x": 4})), budget=BUDGET)  # lazy imports
-    yield million([20, 50] if quick else [20, 50, 100, 200])
+    yield million(CASES[:2] if quick else CASES)
     yield named()
 
 
-def conditions(count: int, seed: int) -> dict[str, str]:
+def conditions(count: int, cuts: tuple[int, ...], seed: int) -> dict[str, str]:
     """Intervals of one to three attributes, joined by and, or by or."""
     random = np.random.default_rng(seed)
 
     def interval(name: str) -> str:
-        low, high = np.sort(random.choice(CUTS, 2, replace=False))
+        low, high = np.sort(random.choice(cuts, 2, replace=False))
         return f"{name} between {low} and {high - 1}"
 
     texts = {}
@@ -42,11 +45,11 @@ def conditions(count: int, seed: int) -> dict[str, str]:
     return texts
 
 
-def million(counts: list[int]) -> Table:
+def million(cases: tuple[tuple[int, tuple[int, ...]], ...]) -> Table:
     """Time and error of the residual plan and of the optimum over classes."""
     lines = []
-    for count in counts:
-        texts = conditions(count, 1)
+    for count, cuts in cases:
+        texts = conditions(count, cuts, 1)
         reading, workload = cpu_seconds(partial(nz.Workload.predicates, CELLS, texts), 1)
         seconds: dict[str, float] = {}
         plans: dict[str, Plan] = {}

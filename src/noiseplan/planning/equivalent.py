@@ -35,6 +35,9 @@ from noiseplan.queries import Identity, Prefix, Query, Ranges, Workload
 GRID_CELLS: Final = 1 << 20
 # Cells of the table that a release counts and then sums into classes (256 MB).
 TABLE_CELLS: Final = 1 << 25
+# Steps towards the optimum cost little where so few rows are asked of no more cells than this.
+FEW_ROWS: Final = 256
+LOW_RANK_CELLS: Final = 1024
 # Smaller domains than this have plans of one matrix that are written out in full.
 WRITTEN_OUT: Final = 1024
 # Queries whose columns are compared at a time.
@@ -79,12 +82,13 @@ def better_equivalent(design: Design, plain: Plan, plan: Planner) -> Plan | None
     # Over one attribute the residual family has every strategy there is.
     if design.workload.schema.size <= SMALL_CELLS or named < 2:
         return None
-    if plain.privacy.neighbours != "add-remove" or at_least(design) > SMALL_CELLS:
+    most = _tried_unasked(design, plain)
+    if plain.privacy.neighbours != "add-remove" or at_least(design) > most:
         return None
     single = isinstance(objective, WorstVariance)
     if single and design.workload.rows > SMALL_PROBLEM:
         return None
-    found = smaller(design, SMALL_CELLS)
+    found = smaller(design, most)
     if isinstance(found, str):
         return None
     if single and design.workload.rows + found.cells.inner.size > SMALL_PROBLEM:
@@ -94,6 +98,12 @@ def better_equivalent(design: Design, plain: Plan, plan: Planner) -> Plan | None
         return None
     best = replace(best, seconds=plain.seconds + best.seconds)
     return _written_out(best) if design.workload.schema.size <= WRITTEN_OUT else best
+
+
+def _tried_unasked(design: Design, plain: Plan) -> int:
+    """Up to how many classes an optimum is soon found: more where few rows are asked."""
+    gaussian = plain.privacy.pure_epsilon is None
+    return LOW_RANK_CELLS if gaussian and design.workload.rows <= FEW_ROWS else SMALL_CELLS
 
 
 def _loss(plan: Plan) -> float:

@@ -4,7 +4,7 @@ Everything here depends on the number of cells alone, so none of it costs privac
 
 A partition is drawn from left to right as a chain: every bucket belongs to a regime r, has a length
 L with weight p_r(L), and hands over to the regime of the next bucket with probability T(r, s). The
-coarse regime gives every power of two the same weight, so that a long even stretch is one cheap
+coarse regime gives powers of two nearly the same weight, so that a long even stretch is one cheap
 bucket and not thousands; finer regimes, rarely entered, make short buckets cheap where the data are
 busy.
 """
@@ -30,7 +30,7 @@ SHORT: Final = 8
 # Buckets of length L start at multiples of L/GRID.
 GRID: Final = 4
 # p_r(L) ∝ FADE[r]^log₂L; a finer regime is entered with probability e^−ENTER for each step down.
-FADE: Final = (1.0, 0.5, 0.15)
+FADE: Final = (1.3, 0.5, 0.15)
 ENTER: Final = 6.0
 LEAVE: Final = 0.1
 
@@ -116,7 +116,7 @@ class Prior:
         Examples
         --------
         >>> Prior.of(Candidates.powers(64, 2)).weights.round(3).tolist()
-        [[0.5, 0.5], [0.667, 0.333], [0.87, 0.13]]
+        [[0.435, 0.565], [0.667, 0.333], [0.87, 0.13]]
         """
         level = np.log2(candidates.lengths).astype(np.int64)
         shared = np.bincount(level)[level]

@@ -83,7 +83,7 @@ class Selector:
         >>> from noiseplan.noise import SeededSource
         >>> selector = Selector.within(2.0, Candidates.powers(8, 4))
         >>> selector.draw(np.array([0, 0, 0, 0, 90, 0, 0, 0]), SeededSource(1)).tolist()
-        [0, 1, 2, 4, 5, 6, 8]
+        [0, 4, 5, 6, 8]
         """
         return draw_backwards(self.filtered(counts), source)
 

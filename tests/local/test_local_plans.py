@@ -102,7 +102,11 @@ def test_what_a_plan_prints(plan: nz.local.LocalPlan) -> None:
     assert "proved: no unbiased mechanism has a lower worst variance" in best
     merged = str(nz.local.plan(workload("parity 3", 8), 1.0))
     assert "8 cells, 2 told apart" in merged
-    assert "about 10^" in str(nz.local.plan(one(300, nz.Identity()), 1.0, mechanism="rappor"))
+    wide = nz.local.plan(one(300, nz.Identity()), 1.0, mechanism="rappor")
+    assert "about 10^90 possible reports" in str(wide)
+    assert "about 10^90 outputs" in repr(wide)
+    noisy = nz.local.plan(one(4, nz.Identity()), 1.0, mechanism="matrix l2", delta=1e-7)
+    assert "δ = 1e-07 for one report" in str(noisy)
 
 
 def test_weights_count_as_repetitions() -> None:

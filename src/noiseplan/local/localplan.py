@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.local.planned import Planned
-from noiseplan.local.report import describe
+from noiseplan.local.report import describe, short_number
 from noiseplan.local.search.bounds import LowerBound
 from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.strategies.base import Strategy
@@ -119,7 +119,8 @@ class LocalPlan(Planned):
     def __repr__(self) -> str:
         return (
             f"LocalPlan({self.strategy.__class__.__name__}, ε = {self.epsilon:g}, "
-            f"{self.strategy.outputs:,} outputs, {self.samples():.4g} users for variance 0.01)"
+            f"{short_number(self.strategy.outputs)} outputs, "
+            f"{self.samples():.4g} users for variance 0.01)"
         )
 
     def __str__(self) -> str:

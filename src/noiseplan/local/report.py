@@ -47,10 +47,11 @@ def _privacy(plan: LocalPlan) -> str:
 
 def _mechanism(plan: LocalPlan) -> str:
     name = getattr(plan.strategy, "name", "strategy")
-    return f"{name}: {_number(plan.strategy.outputs)} possible reports"
+    return f"{name}: {short_number(plan.strategy.outputs)} possible reports"
 
 
-def _number(count: int) -> str:
+def short_number(count: int) -> str:
+    """A number of outputs, or about how many digits it has."""
     return f"{count:,}" if count < 10**12 else f"about 10^{len(str(count)) - 1}"
 
 

@@ -130,6 +130,21 @@ def test_damage_never_costs_the_reports_of_other_packets(seed: int) -> None:
     assert len(found) <= 3 + 1
 
 
+def test_streams_that_cannot_go_back(table: nz.local.LocalPlan) -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+        def tell(self) -> int:
+            raise io.UnsupportedOperation("tell")
+
+    reports = reports_of(table, 300, 2)
+    packet = table.randomizer().packet
+    made = table.aggregator()
+    assert made.read(Pipe(packet(reports[:100]) + b"noise" + packet(reports[100:]))) == 300
+    assert made.rejected == {"malformed": 1}
+
+
 def test_rubbish_is_no_packet() -> None:
     assert [p.payloads for p in packets_of(io.BytesIO(b""))] == []
     assert [p.payloads for p in packets_of(io.BytesIO(b"hello" * 100))] == [None]

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -92,6 +94,11 @@ class Aggregator:
         if isinstance(source, (str, Path)):
             with Path(source).open("rb") as stream:
                 return self.read(stream)
+        if not source.seekable():  # behind a damaged packet one must go back to look for the next
+            with TemporaryFile() as held:
+                copyfileobj(source, held)
+                held.seek(0)
+                return self.read(held)
         return sum(self._add_one(packet) for packet in packets_of(source))
 
     def _add_one(self, packet: Packet) -> int:

@@ -120,8 +120,10 @@ every_matrix = pytest.mark.parametrize(
 
 def test_every_class_is_tested() -> None:
     """A matrix class that is missing from `CASES` fails here."""
-    final = set(Matrix.__subclasses__()) - {Transform} | set(Transform.__subclasses__())
-    assert {type(matrix) for _, matrix, _ in CASES} == final
+    every = {*Matrix.__subclasses__(), *Transform.__subclasses__()} - {Transform}
+    # Other rooms have matrices of their own, and test them there.
+    own = {kind for kind in every if kind.__module__.startswith("noiseplan.matrices.")}
+    assert {type(matrix) for _, matrix, _ in CASES} == own
 
 
 @every_matrix

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.counting import CountTensor
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
@@ -102,6 +101,8 @@ class BucketPlan:
         for storey, edges in zip(self.storeys, self.groups, strict=True):
             found.append(storey.measure(totals, sample))
             totals = np.add.reduceat(totals, edges[:-1])
+        from noiseplan.counting import CountTensor  # planning loads nothing that reads data
+
         tables = CountTensor(self.top.workload.schema, totals)
         top = self.top.mechanism.measure(tables.marginals, sample)
         return (*found, *top.values)

@@ -174,6 +174,13 @@ def test_what_strategies_cannot_plan(planner: str) -> None:
         nz.plan(workload, budget=nz.zCDP(0.5), planner=planner, neighbours="replace")
 
 
+def test_the_report_names_the_strategy_and_how_far_it_is_from_the_best() -> None:
+    plan = nz.plan(two_attributes(), budget=nz.zCDP(0.5), planner="eigen-separated-2")
+    text = str(plan)
+    assert "measures    eigen-separated-2: " in text
+    assert "of the best any mechanism of this kind can do" in text
+
+
 def test_a_branching_is_what_it_says() -> None:
     schema = nz.Schema({"a": nz.Ordinal(range(9))})
     workload = nz.Workload([nz.Query(schema, {"a": nz.Ranges()})])

@@ -175,7 +175,10 @@ def percent_up(share: float) -> str:
 
 def _measures(plan: Plan) -> str:
     seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
-    how = f"{plan.planner}: " if plan.privacy.pure_epsilon is not None else ""
+    from noiseplan.planning.named import asked_by
+
+    chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
+    how = f"{plan.planner}: " if chosen else ""
     most = getattr(plan.mechanism, "records", None)
     limit = f"; at most {most:,} records" if most is not None and most < FEW_RECORDS else ""
     drawing = f"{_bytes(plan.memory)}, about {seconds:.2g} s to draw"

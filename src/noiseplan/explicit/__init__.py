@@ -11,6 +11,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 | `namespace`, `halves`, `mixing` | array libraries; mirror symmetry; fixed points that climb |
 | `optimum` | the least total variance, with its certificate |
 | `demands`, `balance`, `interior` | rows with targets; the best covariance for prices; the prices |
+| `losses` | the least of any convex loss of variances, with its certificate |
 | `fitness` | the least cost that meets targets, the smallest scaling within a budget |
 | `profiles` | what each cell pays, the kindest of the optima, what is free |
 | `bounds`, `closed_forms`, `accuracy` | how hard a workload is; where that is a formula; α and β |

@@ -18,6 +18,7 @@ import noiseplan as nz
 from noiseplan._charts import MissingExtraError
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.valid.fidelity import fidelity
+from noiseplan.valid.refining import refine
 from noiseplan.valid.source import Source
 
 needs_mbi = pytest.mark.skipif(find_spec("mbi") is None, reason="the extra microdata is missing")
@@ -55,7 +56,7 @@ assert back.equals(made.frame)
 
 # Every released table is met about as well as noise lets the data themselves.
 assert len(made.fidelity) == 7
-assert max(told.mean for told in made.fidelity) < 3
+assert max(told.mean for told in made.fidelity) < 1.5
 counts = back.group_by("age", "job").len()
 near = counts.filter((pl.col("age") == "[0, 20)") & (pl.col("job") == "a"))["len"].item()
 true = int(((age == 0) & (job == 0)).sum())
@@ -107,6 +108,35 @@ def small_release() -> nz.Release:
     schema = nz.Schema.from_sizes({"a": 3, "b": 2})
     table = nz.NoisyTable(["a", "b"], np.arange(6.0), 4.0)
     return nz.from_noisy_tables(schema, [table])
+
+
+def test_refined_records_have_nearly_the_wanted_tables() -> None:
+    sizes, rng = (6, 4, 3), np.random.default_rng(0)
+    people = rng.choice(72, 2000, p=rng.dirichlet(np.full(72, 0.3)))
+    truth = dict(enumerate(np.unravel_index(people, sizes)))
+    drawn = {i: column[rng.integers(0, 2000, 2000)].copy() for i, column in truth.items()}
+    sets = [(0,), (0, 1), (1, 2), (0, 2)]
+
+    def table(codes: dict[int, np.ndarray], one: tuple[int, ...]) -> np.ndarray:
+        shape = [sizes[i] for i in one]
+        cells = np.ravel_multi_index([codes[i] for i in one], shape)
+        return np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape).astype(float)
+
+    wanted = {one: table(truth, one) for one in sets}
+    weights = {one: 1.0 + len(one) for one in sets}
+
+    def distance() -> float:
+        gaps = ((table(drawn, s) - wanted[s]) ** 2 * weights[s] for s in sets)
+        return float(sum(gap.sum() for gap in gaps))
+
+    before = distance()
+    changed = refine(drawn, wanted, weights, seed=1)
+    assert 0 < changed < 2000
+    # Measured: below a thousandth.
+    assert distance() < 0.05 * before
+    for i, column in drawn.items():
+        assert (column >= 0).all()
+        assert (column < sizes[i]).all()
 
 
 def test_deviations_are_in_standard_errors() -> None:

@@ -77,6 +77,11 @@ class Family:
         order = sorted(margins - set(largest), key=lambda s: (len(s), s))
         return cls(tuple(sizes), tuple(sorted(largest)), tuple(order))
 
+    @property
+    def every(self) -> tuple[Set, ...]:
+        """Margins and tables."""
+        return (*self.margins, *self.tables)
+
     def shape(self, one: Set) -> tuple[int, ...]:
         return tuple(self.sizes[i] for i in one)
 
@@ -94,7 +99,7 @@ class Family:
     @cached_property
     def facets(self) -> Mapping[Set, tuple[Set, ...]]:
         """Of every table and margin, the largest margins inside it: they tell all the others."""
-        return {one: self._facets(one) for one in (*self.margins, *self.tables)}
+        return {one: self._facets(one) for one in self.every}
 
     def _facets(self, one: Set) -> tuple[Set, ...]:
         found: list[Set] = []

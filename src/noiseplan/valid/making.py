@@ -95,7 +95,7 @@ def valid_tables(
                 f"impossible cells of {[source.schema.names[i] for i in one]} belong to no table "
                 f"that is asked for; add it: tables=[…]"
             )
-    variances = {s: float(source.variance(s).sum()) for s in (*family.margins, *family.tables)}
+    variances = {s: float(source.variance(s).sum()) for s in family.every}
     exact = {s: source.estimate(s) for s, v in variances.items() if v <= 0 and _is_new(known, s)}
     known = known | exact
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
@@ -126,7 +126,7 @@ def _solved(
     variances: Mapping[Set, float],
 ) -> tuple[dict[Set, Array], float, int]:
     """The nearest valid tables, the share of evenness in them, and the steps it took."""
-    every = (*family.margins, *family.tables)
+    every = family.every
     given = {}
     for one in family.margins:
         outer = next((p for p in known if set(one) <= set(p)), None)
@@ -226,7 +226,7 @@ def _list(names: Sequence[str] | str) -> list[str]:
 def _apart(family: Family, found: Mapping[Set, Array]) -> float:
     """The most by which a table misses a margin, relative to all records."""
     worst = 0.0
-    for one in (*family.margins, *family.tables):
+    for one in family.every:
         for facet in family.facets[one]:
             worst = max(worst, float(np.abs(margin(found[one], one, facet) - found[facet]).max()))
     return worst / max(float(found[()]), 1.0)

@@ -21,11 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan._charts import MissingExtraError
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, StorageError
+from noiseplan.matrices.base import Array
 from noiseplan.release.answer import tidy_frame
 from noiseplan.valid.family import Family, Set
 from noiseplan.valid.fidelity import TableFidelity, fidelity
 from noiseplan.valid.making import checked_total
+from noiseplan.valid.refining import refine
 from noiseplan.valid.source import Source
 
 if TYPE_CHECKING:
@@ -115,6 +118,9 @@ def make_microdata(
             raise PlanError(f"rows is how many records to make, at least 1, found {rows!r}")
         model = _fitted(mbi, source, sets, records)
         codes = _sampled(model, source, wanted, seed)
+        goals = _model_tables(model, source, sets, wanted)
+    spreads = {one: float(source.variance(one).mean()) for one in goals}
+    refine(codes, goals, {s: 1.0 / v if v > 0 else 1.0 for s, v in spreads.items()}, seed)
     told = fidelity(source, codes, source.sets(None), records)
     columns = {
         name: _labelled(source.schema[name].labels, codes[i])
@@ -204,7 +210,7 @@ def _fitted(mbi: Any, source: Source, sets: Sequence[Set], records: float) -> An
     """The model nearest to the tables and their margins, each weighted by its standard error."""
     family = Family.of(source.schema.shape, sets)
     measurements = []
-    for one in (*family.margins, *family.tables):
+    for one in family.every:
         spread = float(np.sqrt(source.variance(one).mean()))
         if one and spread > 0:
             names = tuple(source.schema.names[i] for i in one)
@@ -216,9 +222,18 @@ def _fitted(mbi: Any, source: Source, sets: Sequence[Set], records: float) -> An
     )
 
 
-def _sampled(
-    model: Any, source: Source, rows: int, seed: int | None
-) -> dict[int, NDArray[np.integer]]:
+def _model_tables(model: Any, source: Source, sets: Sequence[Set], rows: int) -> dict[Set, Array]:
+    """The model's own tables, of so many records."""
+    found = {}
+    for one in Family.of(source.schema.shape, sets).every:
+        if one:
+            names = tuple(source.schema.names[i] for i in one)
+            table = np.asarray(model.project(names).datavector(flatten=False), dtype=np.float64)
+            found[one] = table * (rows / table.sum())
+    return found
+
+
+def _sampled(model: Any, source: Source, rows: int, seed: int | None) -> dict[int, IntArray]:
     """Codes of every attribute, drawn from the model so that its tables are rounded, not noisy."""
     state = np.random.get_state()  # noqa: NPY002 — the library draws from the global generator
     try:

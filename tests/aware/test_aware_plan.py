@@ -124,9 +124,13 @@ def test_answers_are_near_the_truth_and_say_how_near(budget: object, noise: str)
 
 
 def nz_counts(table: np.ndarray) -> object:
+    return tensor(SCHEMA, table)
+
+
+def tensor(schema: nz.Schema, table: np.ndarray) -> object:
     from noiseplan.counting import CountTensor
 
-    return CountTensor(SCHEMA, table)
+    return CountTensor(schema, table)
 
 
 def test_everything_follows_from_the_buckets() -> None:

@@ -46,7 +46,7 @@ def plan_aware(
     record = record_budget(budget, int(max_rows), noise)
     assert record is not None  # there is a budget
     order = line(shape)
-    spending = Spending.of(settings, record, len(order), noise)
+    spending = Spending.of(settings, record, len(order), len(asked), noise)
     mechanism = AwareMechanism(
         LineWorkload(workload, asked, order), spending, noise, settings.second
     )

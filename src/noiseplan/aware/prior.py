@@ -22,9 +22,10 @@ from noiseplan.matrices.base import Array
 
 Lengths = Literal["powers", "every"]
 
-# A bucket is at most this part of all cells: the bias of a range is that of two buckets, while the
-# noise grows with the logarithm of their number, so some tens of buckets are nearly free.
-FEWEST: Final = 32
+# A bucket is at most this part of all cells, by the number of attributes. A range has the bias of
+# the two buckets it cuts, while noise grows with the logarithm of their number, so some tens of
+# buckets are nearly free. A rectangle cuts all the patches along its border.
+FEWEST: Final = {1: 32, 2: 256}
 # … unless there are few cells: buckets up to this length are always allowed.
 SHORT: Final = 8
 # Buckets of length L start at multiples of L/GRID.
@@ -59,9 +60,11 @@ class Candidates:
         return cls(cells, lengths, np.ones_like(lengths))
 
     @classmethod
-    def named(cls, lengths: Lengths, cells: int, longest: int | None = None) -> Candidates:
+    def named(
+        cls, lengths: Lengths, cells: int, longest: int | None = None, attributes: int = 1
+    ) -> Candidates:
         """By the name of their lengths: "powers" or "every"."""
-        longest = default_longest(cells) if longest is None else longest
+        longest = default_longest(cells, attributes) if longest is None else longest
         if not 1 <= longest <= cells:
             raise PlanError(f"longest is from 1 to the {cells:,} cells, found {longest!r}")
         if lengths == "powers":
@@ -85,16 +88,18 @@ class Candidates:
         return start, stop, np.concatenate([[0], np.cumsum(sizes)])
 
 
-def default_longest(cells: int) -> int:
+def default_longest(cells: int, attributes: int = 1) -> int:
     """The longest bucket: the largest power of two within 1/32 of the cells, or eight.
+
+    Of cells of two attributes 1/256.
 
     Examples
     --------
-    >>> default_longest(4096), default_longest(100), default_longest(5)
-    (128, 8, 4)
+    >>> default_longest(4096), default_longest(4096, 2), default_longest(100), default_longest(5)
+    (128, 16, 8, 4)
     """
-    limit = min(max(cells // FEWEST, SHORT), cells)
-    return int(2 ** (limit.bit_length() - 1))
+    limit = min(max(cells // FEWEST[attributes], SHORT), cells)
+    return 1 << (limit.bit_length() - 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ class Dawa:
     lengths
         "powers": buckets have powers of two for lengths. "every": any length.
     longest
-        The most cells of a bucket; 1/32 of all unless given.
+        The most cells of a bucket; 1/32 of all unless given, of two attributes 1/256.
     second
         How the buckets are measured under `PureDP`: "auto", "p-identity", "tree" (the
         dissertation's greedy tree), "wavelet" or "identity".
@@ -82,7 +82,9 @@ class Spending:
     privacy: Guarantee
 
     @classmethod
-    def of(cls, settings: Dawa, budget: Budget, cells: int, noise: str) -> Spending:
+    def of(
+        cls, settings: Dawa, budget: Budget, cells: int, attributes: int, noise: str
+    ) -> Spending:
         """Parts of a budget; all of them together are within it, to the last digit."""
         whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
         pure = isinstance(whole, PureDP)
@@ -93,7 +95,7 @@ class Spending:
             raise PlanError("share and error_share leave nothing for measuring the buckets")
         first = part_of(whole, share)
         epsilon = first.epsilon if isinstance(first, PureDP) else down(sqrt(8 * first.rho), 4)
-        candidates = Candidates.named(settings.lengths, cells, settings.longest)
+        candidates = Candidates.named(settings.lengths, cells, settings.longest, attributes)
         selector = Selector.within(epsilon, candidates)
         gauge = None
         if settings.error_share:

@@ -110,7 +110,7 @@ def test_laplace_plans_cost_and_err_as_they_say(name: str, planner: str, noise: 
 
 
 @pytest.mark.parametrize("planner", LAPLACE)
-def test_gaussian_and_laplace_unbiased(planner: str) -> None:
+def test_laplace_plans_are_unbiased(planner: str) -> None:
     """The mean of many releases is the truth, within five standard errors of the mean."""
     workload = two_attributes()
     counts = np.arange(12).reshape(6, 2) * 3

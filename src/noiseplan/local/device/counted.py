@@ -61,7 +61,7 @@ class TableRandomizer(Numbered):
     kind = "table"
     table: IntArray  # outputs × types, columns of sum 2⁶²
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         table = self.table
         fits = table.dtype == np.int64 and table.ndim == 2 and table.size > 0
         if not fits or table.min() <= 0 or table.max() > WHOLE:
@@ -89,13 +89,15 @@ class TableRandomizer(Numbered):
 
     def draw(self, types: IntArray, source: Source) -> Reports:
         words = chances(source, len(types))
-        reports = np.empty(len(types), dtype=np.int64)
+        reports = np.full(len(types), -1, dtype=np.int64)
         # All users of one type together: its thresholds stay in the cache.
         order = np.argsort(types, kind="stable")
         ends = np.searchsorted(types[order], np.arange(self.types + 1))
         for u in np.unique(types):
             mine = order[ends[u] : ends[u + 1]]
             reports[mine] = np.searchsorted(self._thresholds[u], words[mine], side="right")
+        if (reports < 0).any():
+            raise ReportError(f"types are numbered from 0 to {self.types - 1}; nothing was drawn")
         return reports
 
     def tally(self, reports: Reports) -> IntArray:
@@ -145,8 +147,11 @@ class ShiftRandomizer(Numbered):
     shares: IntArray  # how often each pattern is used, of sum 2⁶²
     high: IntArray  # the chance of a high place in each pattern
 
-    def __post_init__(self) -> None:
-        if prod(self.shape) != self.types or len(self.patterns) != len(self.high):
+    def _check(self) -> None:
+        fits = self.patterns.ndim == 2 and all(
+            isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in self.shape
+        )
+        if not fits or prod(self.shape) != self.types or not _integers(self.high, self.patterns):
             raise ReportError("patterns have one place per type, and one chance of a high place")
         check_shares(self.shares, len(self.patterns))
 
@@ -217,8 +222,9 @@ class SubsetRandomizer(Randomizer):
     shares: IntArray  # how often each size is used, of sum 2⁶²
     high: IntArray  # the chance that a subset of each size holds the type
 
-    def __post_init__(self) -> None:
-        if len(self.sizes) != len(self.high) or not _inside(self.sizes, self.count):
+    def _check(self) -> None:
+        fits = _integers(self.sizes, self.sizes) and _integers(self.high, self.sizes)
+        if not fits or not _inside(self.sizes, self.count):
             raise ReportError(f"subsets have 0 to {self.count} types, and one chance each")
         check_shares(self.shares, len(self.sizes))
 
@@ -291,6 +297,11 @@ def check_shares(shares: IntArray, count: int) -> None:
     fits = shares.shape == (count,) and shares.dtype == np.int64
     if not fits or (shares < 0).any() or sum(shares.tolist()) != WHOLE:
         raise ReportError(f"{count} shares are as many integers of at least 0 and of sum 2^62")
+
+
+def _integers(numbers: NDArray[Any], one_for_each: NDArray[Any]) -> bool:
+    """Whether these are integers of 64 bits, as many as there are rows of the others."""
+    return numbers.shape == (len(one_for_each),) and numbers.dtype == np.int64
 
 
 def _inside(sizes: IntArray, most: int) -> bool:

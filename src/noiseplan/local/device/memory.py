@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import numpy as np
+
+from noiseplan.local.device.locking import locked
 from noiseplan.local.device.randomizer import Randomizer
-from noiseplan.local.device.wire import ReportError
+from noiseplan.local.device.wire import TAG_BYTES, ReportError
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy.rounding import fraction_up
+from noiseplan.storage.files import to_disk
 
 
 class Memory:
@@ -35,7 +41,7 @@ class Memory:
     ε-differentially private together, because they are all one report.
 
     What it costs: a user who had j different values has spent j·ε (`spent`), and with Gaussian
-    noise j·δ. And a report that
+    noise j·δ (`delta`). And a report that
     changes shows that the value changed, whatever ε is: memorised reports do not hide *that*
     something changed, nor when. Where that matters, ask once, or let every round have a budget of
     its own.
@@ -50,20 +56,40 @@ class Memory:
     def __init__(self, randomizer: Randomizer, path: str | Path | None = None) -> None:
         self._randomizer = randomizer
         self._path = None if path is None else Path(path)
+        self._turn = Lock()
         self._reports: dict[int, bytes] = {}
-        if self._path is not None and self._path.exists():
-            self._reports = self._read(self._path)
+        self._catch_up()
 
     def report(self, value: Any, *, source: Source | None = None) -> bytes:
         """The report of this value: drawn the first time, the same ever after."""
         key = self._key(value)
-        if key not in self._reports:
-            drawn = self._randomizer.report(value, source=source)
-            # On the disk before it is sent: neither a crash nor a full disk may lead to a second
-            # draw of a report that someone has seen.
-            self._write(self._reports | {key: drawn})
-            self._reports[key] = drawn
-        return self._reports[key]
+        with self._alone():
+            if key not in self._reports:
+                drawn = self._randomizer.report(value, source=source)
+                # On the disk before it is sent: neither a crash nor a full disk may lead to a
+                # second draw of a report that someone has seen.
+                kept = self._reports | {key: drawn}
+                self._write(kept)
+                self._reports = kept
+            return self._reports[key]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other thread or program draws meanwhile, and what others drew before is known.
+
+        A report on the disk wins over one held here: it may have been sent.
+        """
+        with self._turn:
+            if self._path is None:
+                yield
+                return
+            with locked(self._path):
+                self._catch_up()
+                yield
+
+    def _catch_up(self) -> None:
+        if self._path is not None and self._path.exists():
+            self._reports = self._reports | self._read(self._path)
 
     def _key(self, value: Any) -> int:
         """The number of the user's type, or of the cell in a domain of any size."""
@@ -77,7 +103,17 @@ class Memory:
     @property
     def spent(self) -> float:
         """ε of everything reported so far, rounded up: one for each different value."""
-        return fraction_up(len(self._reports) * Fraction(self._randomizer.epsilon))
+        return self._times(self._randomizer.epsilon)
+
+    @property
+    def delta(self) -> float:
+        """δ of everything reported so far, rounded up; 0 but for Gaussian noise."""
+        return self._times(getattr(self._randomizer, "delta", 0.0))
+
+    def _times(self, cost: float) -> float:
+        with self._turn:  # files are replaced whole: reading needs no lock on the disk
+            self._catch_up()
+            return fraction_up(len(self._reports) * Fraction(cost))
 
     def _read(self, path: Path) -> dict[int, bytes]:
         try:
@@ -91,7 +127,22 @@ class Memory:
                 f"{path.name} remembers reports of another plan ({plan[:12]}); keep one file per "
                 f"plan, and count what was spent under each"
             )
+        strange = [key for key, report in reports.items() if not self._could_be(key, report)]
+        if strange:
+            raise ReportError(
+                f"{path.name} remembers what is no report of this plan, for {len(strange)} of "
+                f"{len(reports)} values: the file was changed; nothing is sent from it"
+            )
         return reports
+
+    def _could_be(self, key: int, report: bytes) -> bool:
+        """Whether a remembered report is one that the randomizer could have drawn."""
+        made = self._randomizer
+        keys = made.schema.size if made.cells is None else made.types
+        tag, payload = report[:TAG_BYTES], report[TAG_BYTES:]
+        if not 0 <= key < keys or tag != made.tag or len(payload) != made.payload_bytes:
+            return False
+        return bool(made.unpack(np.frombuffer(payload, np.uint8).reshape(1, -1))[1].all())
 
     def _write(self, reports: Mapping[int, bytes]) -> None:
         """Beside the old file, then in its place: a crash leaves one of the two whole."""
@@ -99,8 +150,12 @@ class Memory:
             return
         texts = {str(key): report.hex() for key, report in reports.items()}
         beside = self._path.with_name(self._path.name + ".new")
-        with beside.open("w", encoding="utf-8") as file:
+        beside.unlink(missing_ok=True)
+        # The reports tell the values they belong to: for the user alone to read.
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump({"plan": self._randomizer.hash, "reports": texts}, file)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._path)
+        to_disk(self._path.parent)

@@ -39,6 +39,8 @@ _KINDS: dict[str, type[Randomizer]] = {}
 _MODULES = ("counted", "sums", "split")
 # What the arrays of a file may hold: whole numbers, and bits packed into bytes.
 _DTYPES = ("<i8", "|u1")
+# What reading facts that make no sense may end in.
+_BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, struct.error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +78,22 @@ class Randomizer(ABC):
         if hasattr(cls, "kind"):
             _KINDS[cls.kind] = cls
 
+    def __post_init__(self) -> None:
+        self._check()
+        cells = np.arange(self.types) if self.cells is None else self.cells
+        if cells.shape != (self.schema.size,) or cells.dtype.kind != "i":
+            raise ReportError(
+                f"{self.schema.size:,} cells of {list(self.schema.names)} need a type each, found "
+                f"types of shape {cells.shape}"
+            )
+        if int(cells.min()) < 0 or int(cells.max()) >= self.types:
+            raise ReportError(f"types are numbered from 0 to {self.types - 1}; a cell has another")
+
     # ------------------------------------------------------------------ what kinds differ in
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Refuse integers that are no chances of this kind."""
 
     @property
     @abstractmethod
@@ -154,6 +171,11 @@ class Randomizer(ABC):
     def _codes(self, name: str, column: Any) -> IntArray:
         attribute = self.schema[name]
         codes = attribute.encode(column)
+        if codes.ndim != 1:
+            raise ReportError(
+                f"a user has one value of {name!r}: give one per report, and one report per user; "
+                f"found values of shape {codes.shape}"
+            )
         if (codes < 0).any():
             raise ReportError(
                 f"{int((codes < 0).sum())} of {codes.size} values of {name!r} are not in its "
@@ -182,6 +204,8 @@ class Randomizer(ABC):
         `value` maps attributes to values; for one attribute it may be the value alone.
         """
         drawn = self.reports(self.columns_of(value), source=source)
+        if len(drawn) != 1:  # more would cost ε each
+            raise ReportError(f"a report is drawn once, and {len(drawn)} were: nothing is sent")
         return self.tag + self.pack(drawn).tobytes()
 
     def columns_of(self, value: Any) -> dict[str, list[Any]]:
@@ -265,7 +289,7 @@ def randomizer_from_bytes(data: bytes) -> Randomizer:
         raise ReportError("the randomizer's file is damaged: its hash does not fit; fetch it anew")
     try:
         made = _from_content(content)
-    except (KeyError, IndexError, TypeError, ValueError, struct.error) as error:
+    except _BROKEN as error:
         raise ReportError(f"the randomizer's file holds no randomizer: {error}") from None
     if made.digest != digest:
         raise ReportError("the randomizer's file was written by another version of this program")

@@ -32,7 +32,20 @@ class SplitRandomizer(Numbered):
     shares: IntArray  # of sum 2⁶²
 
     def __post_init__(self) -> None:
+        # The domain as a whole has no list of types: it may be of any size.
+        self._check()
+
+    def _check(self) -> None:
         check_shares(self.shares, len(self.tables))
+        if self.cells is not None:
+            raise ReportError("the types of a split are those of its tables, not of all cells")
+        for table in self.tables:
+            for name in table.schema.names:
+                if name not in self.schema or table.schema[name] != self.schema[name]:
+                    raise ReportError(
+                        f"a table of the split has {name!r} with other values than the whole; "
+                        f"attributes are those of {list(self.schema.names)}"
+                    )
 
     @property
     def types(self) -> int:

@@ -34,9 +34,20 @@ class SumRandomizer(Randomizer):
     scale: Fraction
     delta: float
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
+        if self.rows.ndim != 2 or not self.rows.size or self.rows.dtype != np.int64:
+            raise ReportError("the numbers of each type are a matrix of integers, rows × types")
+        # |−2⁶³| has no place in 64 bits.
+        if int(self.rows.min()) <= -(2**61) or int(self.rows.max()) >= 2**61:
+            raise ReportError("the numbers of each type lie between −2^61 and 2^61")
         if self.law not in ("laplace", "gaussian") or self.scale <= 0 or self._limit >= 2**61:
             raise ReportError("noise is 'laplace' or 'gaussian' with a positive, moderate scale")
+        possible = 0 < self.delta < 1 if self.law == "gaussian" else self.delta == 0
+        if not possible:
+            raise ReportError(
+                f"delta lies between 0 and 1 for Gaussian noise and is 0 for Laplace noise, found "
+                f"{self.delta!r} for {self.law}"
+            )
 
     @property
     def types(self) -> int:
@@ -84,10 +95,16 @@ class SumRandomizer(Randomizer):
         return reports, self.valid(reports)
 
     def valid(self, reports: Reports) -> NDArray[np.bool_]:
-        return np.asarray((np.abs(reports) <= self._limit).all(axis=1))
+        # Not by |reports|: that of the least integer is negative.
+        return np.asarray(((reports <= self._limit) & (reports >= -self._limit)).all(axis=1))
 
     def tally(self, reports: Reports) -> IntArray:
         return np.asarray(reports.sum(axis=0), dtype=np.int64)
+
+    def __repr__(self) -> str:
+        beside = f", δ = {self.delta:g}" if self.delta else ""
+        name = type(self).__name__
+        return f"{name}(ε = {self.epsilon:.6g}{beside}, plan {self.hash[:12]})"
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"rows": self.rows}

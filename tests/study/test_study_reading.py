@@ -10,9 +10,9 @@ import pytest
 import noiseplan as nz
 from noiseplan.data import cpssw8_schema, example_study
 from noiseplan.demo import BUDGET, labour_workload
+from noiseplan.planning.people import person_price, record_budget
 from noiseplan.storage import plan_hash
 from noiseplan.study import Study, read_study
-from noiseplan.study.people import People
 
 SCHEMA = """\
 [schema]
@@ -286,10 +286,9 @@ def test_a_replaced_person_has_one_record(tmp_path: Path) -> None:
 
 
 def test_the_price_of_a_person_in_pure_privacy() -> None:
-    people = People("id", 3)
-    assert people.price(nz.Guarantee.pure(0.1)).epsilon(1e-9) == pytest.approx(0.3)
-    assert people.record_budget(nz.PureDP(0.3), "discrete") == nz.PureDP(0.3 / 3)
-    assert people.price(nz.Guarantee(0.5)).pcost == pytest.approx(4.5)
+    assert person_price(nz.Guarantee.pure(0.1), 3).epsilon(1e-9) == pytest.approx(0.3)
+    assert record_budget(nz.PureDP(0.3), 3, "discrete") == nz.PureDP(0.3 / 3)
+    assert person_price(nz.Guarantee(0.5), 3).pcost == pytest.approx(4.5)
 
 
 def test_pure_budgets_are_planned_for_a_record_and_for_a_person(tmp_path: Path) -> None:

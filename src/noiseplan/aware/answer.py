@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,3 +77,23 @@ class AwareAnswer:
             f"for {kind} if the estimates hold"
         )
         return "\n".join([*lines, note])
+
+
+class StatedError(NamedTuple):
+    """What the error of an answer is called, its size in every row, and what its limits cover."""
+
+    name: str
+    size: Array
+    covers: str
+
+    @property
+    def typical(self) -> float:
+        """The root mean square over all rows."""
+        return float(np.sqrt(np.mean(self.size**2)))
+
+
+def stated_error(answer: Answer | AwareAnswer) -> StatedError:
+    """The error of any answer, named for what it is: known, or estimated."""
+    if isinstance(answer, AwareAnswer):
+        return StatedError("estimated error", answer.estimated_error, "noise, bias as estimated")
+    return StatedError("standard error", answer.std_error, "noise only")

@@ -19,9 +19,8 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.buckets import axis_matrix, expand, summed
+from noiseplan.aware.buckets import axis_matrix, expand, require_asked, summed
 from noiseplan.aware.storeys import BucketPlan
-from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
@@ -54,12 +53,7 @@ class Answering:
 
     def estimate(self, query: Query) -> Array:
         """The answer to every row."""
-        outside = [name for name in query.attributes if name not in self.asked]
-        if outside:
-            raise UnanswerableError(
-                f"{query.name!r} asks about {outside[0]!r}, and only {' × '.join(self.asked)} was "
-                f"measured; plan with a workload that names it"
-            )
+        require_asked(query, self.asked)
         if query.joint is not None:
             cells = summed(self.cells.reshape(-1, 1), query, self.asked)
             return np.asarray(query.joint @ cells[:, 0])

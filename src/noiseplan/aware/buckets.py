@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.queries import Query, Workload
@@ -34,6 +35,16 @@ def expand(totals: Array, edges: IntArray) -> Array:
     """
     widths = np.diff(edges)
     return np.repeat(totals / widths, widths)
+
+
+def require_asked(query: Query, asked: tuple[str, ...]) -> None:
+    """Refuse a query about attributes that are not measured."""
+    outside = [name for name in query.attributes if name not in asked]
+    if outside:
+        raise UnanswerableError(
+            f"{query.name!r} asks about {outside[0]!r}, and only {' × '.join(asked)} is measured; "
+            f"plan with a workload that names it"
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,12 +22,12 @@ from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
 from noiseplan.storage.certificate import FORMAT, privacy_json
 from noiseplan.storage.files import Arrays, Json, hash_of
+from noiseplan.storage.folder import DATA_AWARE
 from noiseplan.storage.folder import save as save_folder
 from noiseplan.storage.mechanisms import check_measurements
 from noiseplan.storage.plans import read_plan, write_plan
 from noiseplan.storage.workloads import read_workload, write_workload
 
-KIND: Final = "noiseplan data-aware release"
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
     "PureDP": PureDP,
     "zCDP": zCDP,
@@ -101,7 +101,7 @@ def _contents(release: AwareRelease) -> tuple[Json, Arrays, Arrays, Json, str]:
     numbers |= {f"block_{i}": block for i, block in enumerate(measured.values)}
     numbers |= {f"{_TOP}{name}": array for name, array in top_arrays.items()}
     content = _certificate(release)
-    return plan, arrays, numbers, content, _in_words(release, content)
+    return plan, arrays, numbers, content, in_words(release, content)
 
 
 def _read_measurements(
@@ -135,7 +135,7 @@ def _certificate(release: AwareRelease) -> Json:
 
     plan = release.plan
     return {
-        "kind": KIND,
+        "kind": DATA_AWARE,
         "format": FORMAT,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "software": {
@@ -156,7 +156,8 @@ def _certificate(release: AwareRelease) -> Json:
     }
 
 
-def _in_words(release: AwareRelease, content: Json) -> str:
+def in_words(release: AwareRelease, content: Json) -> str:
+    """The certificate for people."""
     simulated = "for simulation" in release.brand or "NOT PRIVATE" in release.brand
     title = (
         "SIMULATED RELEASE, NOT FOR PUBLISHING"

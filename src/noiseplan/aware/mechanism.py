@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.buckets import LineWorkload
+from noiseplan.aware.buckets import LineWorkload, require_asked
 from noiseplan.aware.costs import IntervalCosts
 from noiseplan.aware.second import plan_buckets
 from noiseplan.aware.settings import Spending
 from noiseplan.aware.storeys import BucketPlan
 from noiseplan.mechanisms.mechanism import Marginals, Measurements
 from noiseplan.noise import SeededSource, Source, SystemSource
+from noiseplan.queries import Query
 from noiseplan.seeds import derived_seed
 
 
@@ -41,6 +42,10 @@ class AwareMechanism:
         """The one table that is counted."""
         schema = self.line.workload.schema
         return [np.array([[schema.index(name) for name in self.line.asked]])]
+
+    def require(self, query: Query) -> None:
+        """Refuse a query that a release will not answer."""
+        require_asked(query, self.line.asked)
 
     @property
     def steps(self) -> int:

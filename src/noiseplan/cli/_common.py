@@ -54,18 +54,29 @@ def calm_threads(schema: Schema) -> Iterator[None]:
         yield
 
 
+def is_aware(plan: object) -> bool:
+    """Whether a plan's buckets are chosen from the data, so that its errors are estimates."""
+    from noiseplan.aware.plan import AwarePlan
+
+    return isinstance(plan, AwarePlan)
+
+
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Everything that is printed about a plan, for programs."""
     from noiseplan.storage.certificate import privacy_json
 
-    bound = plan.lower_bound
-    return {
+    common = {
         "queries": len(plan.workload),
         "rows": plan.workload.rows,
-        "objective": str(plan.objective),
         "planner": plan.planner,
         "noise": plan.noise,
         "privacy": privacy_json(plan.privacy, plan.max_rows),
+    }
+    if is_aware(plan):
+        return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
+    bound = plan.lower_bound
+    return common | {
+        "objective": str(plan.objective),
         "rmse": plan.rmse,
         "total_variance": plan.total_variance,
         "worst_variance": plan.worst_variance,

@@ -1,4 +1,4 @@
-"""`noiseplan answer`: any question that a release can answer, with its exact error."""
+"""`noiseplan answer`: any question that a release can answer, with its error."""
 
 from __future__ import annotations
 
@@ -85,12 +85,14 @@ def _columns(answer: Answer) -> dict[str, list[Any]]:
 
 def answer_json(answer: Answer) -> dict[str, Any]:
     """An answer for programs: one object per row."""
+    from noiseplan.aware.answer import stated_error
+
     columns = _columns(answer)
     return {
         "query": answer.query.name,
         "level": answer.level,
         "intervals": "simultaneous" if answer.simultaneous else "pointwise",
-        "covers": "noise only",
+        "covers": stated_error(answer).covers,
         "rows": [
             dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
         ],

@@ -9,6 +9,7 @@ import click
 from noiseplan.cli._common import (
     CONTEXT,
     calm_threads,
+    is_aware,
     json_option,
     plan_figures,
     print_json,
@@ -39,6 +40,10 @@ def command(study: Path, as_json: bool) -> None:
     if read.people is not None:
         rows = read.people.max_rows
         counted = "one record counts" if rows == 1 else f"at most {rows} records count"
-        click.echo(f"  people      of each, {counted}; the privacy is that of a person")
+        wide = 13 if is_aware(plan) else 12
+        click.echo(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a person")
+    if is_aware(plan):
+        click.echo(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
+        return
     click.echo()
     draw_errors(Console(highlight=False), plan.fairness(), plan.rmse)

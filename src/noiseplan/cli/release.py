@@ -60,7 +60,7 @@ def command(study: Path, data: str, output: Path | None, seed: int | None, as_js
         except StorageError as error:
             raise StorageError(f"{error}. {lost(made)}" if made else str(error)) from None
     if as_json:
-        print_json(summary(made, folder, tables))
+        print_json(summary(folder, tables))
         return
     click.echo(str(made).rpartition("\n")[0])  # without how to ask in Python
     click.echo(f"  ledger   {made.recorded or 'not recorded: the study names no ledger'}")
@@ -134,8 +134,9 @@ def lost(made: Release) -> str:
     return f"The release was made and is lost; its cost counts all the same ({recorded})"
 
 
-def summary(made: Release, folder: Path, tables: Sequence[Query]) -> dict[str, Any]:
+def summary(folder: Path, tables: Sequence[Query]) -> dict[str, Any]:
     """The release for programs."""
-    from noiseplan.storage.certificate import certificate
+    from noiseplan.storage.files import read_json
 
-    return {"folder": str(folder), "tables": len(tables), "certificate": certificate(made)}
+    certificate = read_json(folder / "certificate.json")
+    return {"folder": str(folder), "tables": len(tables), "certificate": certificate}

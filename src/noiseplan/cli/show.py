@@ -29,8 +29,8 @@ SHOWN = 20
 @json_option
 def command(folder: Path, everything: bool, as_json: bool) -> None:
     """Print the certificate and the tables of RELEASE, a folder. Every file it needs is checked."""
-    from noiseplan.storage.certificate import in_words
     from noiseplan.storage.files import read_json
+    from noiseplan.storage.folder import certificate_words
 
     release = open_release(folder)
     certificate = read_json(folder / "certificate.json")
@@ -40,9 +40,10 @@ def command(folder: Path, everything: bool, as_json: bool) -> None:
     if as_json:
         print_json({"certificate": certificate, "tables": tables, "files": table_files(folder)})
         return
-    lines = [in_words(certificate, release.plan.privacy)]
+    lines = [certificate_words(release, certificate)]
     wide = max(len("table"), *(len(table["table"]) for table in tables))
-    lines.append(f"{'table':<{wide}}  {'rows':>9}  {'std. error':>10}  first estimate ± std. error")
+    error = {"standard error": "std. error", "estimated error": "est. error"}[tables[0]["error"]]
+    lines.append(f"{'table':<{wide}}  {'rows':>9}  {error:>10}  first estimate ± {error}")
     for table in tables:
         first = (
             f"{table['first_cell']}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}"
@@ -57,17 +58,21 @@ def command(folder: Path, everything: bool, as_json: bool) -> None:
 
 def described(release: Release, position: int) -> dict[str, Any]:
     """One table in brief: its size, its error, and its first cell."""
+    from noiseplan.aware.answer import stated_error
+
     query = release.plan.workload.query(position)
     answer = release.answer(query)
+    error = stated_error(answer)
     labels = [str(values[0]) for values in query.row_labels().values()]
     return {
         "table": query.name,
         "rows": query.rows,
-        "std_error": float((answer.std_error**2).mean() ** 0.5),
-        "worst_std_error": float(answer.std_error.max()),
+        "error": error.name,
+        "std_error": error.typical,
+        "worst_std_error": float(error.size.max()),
         "first_cell": ", ".join(labels) or "all",
         "first_estimate": float(answer.estimate[0]),
-        "first_error": float(answer.std_error[0]),
+        "first_error": float(error.size[0]),
     }
 
 

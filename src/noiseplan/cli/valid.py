@@ -10,11 +10,13 @@ import click
 from noiseplan.cli._common import (
     CONTEXT,
     clean,
+    is_aware,
     json_option,
     open_release,
     print_json,
     release_argument,
 )
+from noiseplan.errors import QueryError
 
 
 @click.command(context_settings=CONTEXT)
@@ -40,6 +42,11 @@ def command(
     estimates and their intervals are written beside them. Nothing is spent.
     """
     release = open_release(folder)
+    if is_aware(release.plan):
+        raise QueryError(
+            f"{str(folder)!r} is a data-aware release: its answers agree already, and they are not "
+            f"made non-negative; noiseplan answer prints them with their estimated errors"
+        )
     named = [[name.strip() for name in table.split(",") if name.strip()] for table in tables]
     made = release.valid(tables=named or None, total=total, integers=integers)
     asked = made.names if not named else [tuple(table) for table in named]

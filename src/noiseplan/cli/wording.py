@@ -46,6 +46,11 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"\(budget=zCDP\(0\.5\)\)", "([budget] zcdp = 0.5)"),
     (r"\(targets=\{\.\.\.\}\)", "([targets])"),
     (r"Other files: duckdb\.sql\(.*?\) and pass that\.", "Convert other files to one of these."),
+    (
+        r"release\.answer\(query\)\.estimated_error estimates it",
+        "noiseplan answer RELEASE QUESTION prints an estimate",
+    ),
+    (r"nz\.compare\(\[plan, …\], example_data\)", "noiseplan compare STUDY EXAMPLE"),
     (r"compare\(plans, example_data\)", "noiseplan compare STUDY EXAMPLE"),
     (r"release\(data, person='id'\)", '[people] person = "id" in the study'),
     (

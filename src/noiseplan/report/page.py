@@ -47,15 +47,20 @@ def report_page(
     level
         Level of the intervals.
     """
+    from noiseplan.aware.plan import AwarePlan
+    from noiseplan.storage.folder import certificate_words
+
     plan = release.plan
+    aware = isinstance(plan, AwarePlan)
     heading = title or "A differentially private release"
     parts = {
         "privacy": _privacy(release, str(certificate["privacy"]["unit"])),
-        "errors": _errors(plan),
-        "budget": _budget(plan),
+        "errors": _estimated() if aware else _errors(plan),
+        "budget": "" if aware else _budget(plan),
         "tables": element("div", released_tables(release, level), id="released"),
-        "certificate": _certificate(certificate, plan.privacy),
+        "certificate": element("pre", certificate_words(release, dict(certificate))),
     }
+    parts = {key: content for key, content in parts.items() if content}
     links = [element("li", element("a", SECTIONS[key], href=f"#{key}")) for key in parts]
     header = element(
         "header", element("h1", heading), element("p", _summary(release, certificate)),
@@ -152,6 +157,17 @@ def _errors(plan: Plan) -> Markup:
     return joined([*_aims(plan, rows), table(caption, columns, body), more])
 
 
+def _estimated() -> Markup:
+    """What is said instead where buckets were chosen from the data."""
+    words = (
+        "Neighbouring values were put into buckets that were chosen from the data, privately, and "
+        "the total of a bucket is shared evenly among its values. Answers are therefore biased "
+        "where buckets are uneven, and every error on this page is estimated: the noise is known "
+        "exactly, the bias is not. Intervals are a guide, no confidence intervals."
+    )
+    return element("p", words)
+
+
 def _aims(plan: Plan, rows: list[dict[str, object]]) -> list[Markup]:
     """What the plan minimised, and who gains and loses by it."""
     average = plan.rmse
@@ -231,12 +247,3 @@ def _scaled(guarantee: Guarantee, times: float) -> Guarantee:
 
 def _times(times: float) -> str:
     return {0.25: "¼", 0.5: "½"}.get(times, f"{times:g}")
-
-
-# ---------------------------------------------------------------------- certificate
-
-
-def _certificate(content: Mapping[str, Any], guarantee: Guarantee) -> Markup:
-    from noiseplan.storage.certificate import in_words
-
-    return element("pre", in_words(dict(content), guarantee))

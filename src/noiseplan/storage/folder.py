@@ -38,6 +38,7 @@ from noiseplan.storage.tables import write_tables
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
 NEEDED = (CERTIFICATE, PLAN, PLAN_ARRAYS, MEASUREMENTS)
+DATA_AWARE = "noiseplan data-aware release"
 # What a folder holds: the plan, its arrays, the measurements, the certificate twice.
 Contents = Callable[[Any], tuple[Json, Arrays, Arrays, Json, str]]
 
@@ -127,6 +128,15 @@ def release_contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]
     return plan, arrays, measured, content, in_words(content, release.plan.privacy)
 
 
+def certificate_words(release: Any, content: Json) -> str:
+    """The certificate of a saved release in words, whatever kind of release it is."""
+    if content.get("kind") == DATA_AWARE:
+        from noiseplan.aware.keeping import in_words as aware_words
+
+        return aware_words(release, content)
+    return in_words(content, release.plan.privacy)
+
+
 def _write(release: Any, folder: Path, queries: Sequence[Query], contents: Contents) -> None:
     plan, arrays, measured, content, words = contents(release)
     write_json(folder / PLAN, plan)
@@ -172,7 +182,7 @@ def _read(folder: Path) -> Release:
             f"format {version!r} is newer than this noiseplan, which reads up to {FORMAT}: upgrade"
         )
     saved, arrays = read_json(folder / PLAN), read_arrays(folder / PLAN_ARRAYS)
-    if content.get("kind") == "noiseplan data-aware release":
+    if content.get("kind") == DATA_AWARE:
         from noiseplan.aware.keeping import read_release
 
         other = read_release(content, saved, arrays, read_arrays(folder / MEASUREMENTS))

@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from noiseplan.privacy import Budget, Guarantee, Neighbours
+from noiseplan.privacy import Neighbours
 
 if TYPE_CHECKING:
     from noiseplan.counting import Projectable
-    from noiseplan.planning.plan import Plan
     from noiseplan.schema import Schema
 
 
@@ -23,24 +22,6 @@ class People:
 
     person: str
     max_rows: int = 1
-
-    def record_budget(self, budget: Budget | None, noise: str) -> Budget | None:
-        """What one record may cost, so that a person is within the budget; rounded down."""
-        from noiseplan.planning.people import record_budget
-
-        return record_budget(budget, self.max_rows, noise)
-
-    def priced(self, plan: Plan, budget: Budget | None) -> Plan:
-        """The plan at the price of a person."""
-        from noiseplan.planning.people import person_plan
-
-        return person_plan(plan, self.max_rows, budget)
-
-    def price(self, record: Guarantee) -> Guarantee:
-        """What a person pays where one record costs so much; rounded up."""
-        from noiseplan.planning.people import person_price
-
-        return person_price(record, self.max_rows)
 
     def check(self, neighbours: Neighbours) -> None:
         """Refuse what has no proof: replacing a person who has several records."""

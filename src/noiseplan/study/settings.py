@@ -126,7 +126,7 @@ def _planner(node: Node) -> str:
 
     if named_strategy(node.value) or laplace_strategy(node.value):
         return str(node.value)
-    return node.choice(tuple(dict.fromkeys((*PLANNERS, *PURE_PLANNERS))))
+    return node.choice((*dict.fromkeys((*PLANNERS, *PURE_PLANNERS)), "dawa"))
 
 
 def _objective(node: Node) -> Objective:

@@ -76,21 +76,18 @@ class Study:
         """Design the noise; errors name the line that they are about."""
         from noiseplan.planning import planner
 
-        settings, people, budget = self.settings, self.people, self.budget
+        settings = self.settings
         try:
-            if people is not None:
-                budget = people.record_budget(budget, settings.noise or planner.DEFAULT_NOISE)
             made = planner.plan(
                 self.workload,
-                budget=budget,
+                budget=self.budget,
                 targets=self.targets,
                 objective=settings.objective,
                 planner=settings.planner,
                 neighbours=settings.neighbours,
                 noise=settings.noise,
+                max_rows=1 if self.people is None else self.people.max_rows,
             )
-            if people is not None:
-                made = people.priced(made, self.budget)
         except BudgetError as error:
             self._section("budget").fail(str(error))
         except PlanError as error:

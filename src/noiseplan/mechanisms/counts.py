@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import (
     CentringMatrix,
     IdentityMatrix,
@@ -43,12 +43,39 @@ def _largest(u: Array | Matrix) -> int:
     return u.shape[1] if isinstance(u, Matrix) else int(np.abs(u).max(initial=0))
 
 
+def require_whole(rows: Sequence[Array | Matrix]) -> None:
+    """Refuse rows that are not of integers: fail closed, where privacy counts on integers.
+
+    Cutting off the fractions of Ax makes it jump by one where x changes it by far less, and what a
+    record costs would no longer be its column.
+    """
+    if not all(map(_whole, rows)):
+        raise PlanError(
+            "a mechanism of integers measures rows of whole numbers, and these are not: privacy "
+            "is not promised for fractions; use continuous noise to simulate"
+        )
+
+
+def _whole(u: Array | Matrix) -> bool:
+    if isinstance(u, CentringMatrix):
+        return u.scale == 1
+    if isinstance(u, Matrix):
+        return isinstance(u, (IdentityMatrix, Transform))
+    return bool(np.isfinite(u).all() and (u == np.rint(u)).all())
+
+
+def most_records(entries: Sequence[int]) -> int:
+    """How many records fit 64 bits if each changes a number by these much at most."""
+    return (LARGEST - 1) // max([1, *entries])
+
+
 def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]) -> IntArray:
     """(⊗U_i) x for integer U_i and counts, without rounding, the batch last.
 
     Every partial sum is at most (∏ max |U_i|) · Σ|x| in size. Below 2⁵³ floating-point products are
     therefore exact; below 2⁶² those of 64-bit integers are; beyond, the data are refused.
     """
+    require_whole(rows)
     tensor, entry = batch_last(counts), largest_entry(rows)
     if not np.issubdtype(counts.dtype, np.integer) and not (tensor == np.rint(tensor)).all():
         raise DataError(

@@ -11,7 +11,12 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.counts import integer_residuals
+from noiseplan.mechanisms.counts import (
+    integer_residuals,
+    largest_entry,
+    most_records,
+    require_whole,
+)
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.rows import QueryMatrix
@@ -35,6 +40,12 @@ class DenseMechanism:
     integer: bool = False
     scale: float | None = None
 
+    def __post_init__(self) -> None:
+        # One layout in memory: a strategy read from a file answers to the last digit as it did.
+        object.__setattr__(self, "strategy", np.ascontiguousarray(self.strategy))
+        if self.integer:
+            require_whole([self.strategy])
+
     @cached_property
     def _fit(self) -> LeastSquares:
         return LeastSquares(self.strategy)
@@ -55,6 +66,11 @@ class DenseMechanism:
     @property
     def steps(self) -> int:
         return 1
+
+    @property
+    def records(self) -> int | None:
+        """The most records whose numbers fit 64 bits; None where floating point has no limit."""
+        return most_records([largest_entry([self.strategy])]) if self.integer else None
 
     @property
     def sets(self) -> list[IntArray]:

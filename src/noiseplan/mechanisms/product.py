@@ -27,7 +27,7 @@ from noiseplan.matrices import (
     kronecker_dense,
 )
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.counts import LARGEST, batch_last, integer_residuals
+from noiseplan.mechanisms.counts import batch_last, integer_residuals, most_records
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.queries import Query, Workload
@@ -74,7 +74,7 @@ class ProductMechanism:
     @property
     def records(self) -> int | None:
         """The most records whose numbers fit 64 bits; None where floating point has no limit."""
-        return LARGEST - 1 if self.integer else None
+        return most_records([1]) if self.integer else None
 
     @property
     def sets(self) -> list[IntArray]:

@@ -28,7 +28,13 @@ from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
-from noiseplan.mechanisms.counts import LARGEST, batch_last, integer_residuals, largest_entry
+from noiseplan.mechanisms.counts import (
+    batch_last,
+    integer_residuals,
+    largest_entry,
+    most_records,
+    require_whole,
+)
 from noiseplan.mechanisms.errors import row_covariances, row_variances
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.span import require
@@ -46,6 +52,10 @@ class ResidualMechanism:
     schema: Schema
     blocks: Blocks
     integer: bool = False  # integer rows and discrete noise: counts to noisy integers, exactly
+
+    def __post_init__(self) -> None:
+        if self.integer:
+            require_whole([basis.measure for basis in self.blocks.bases])
 
     # ------------------------------------------------------------------ privacy
 
@@ -88,7 +98,7 @@ class ResidualMechanism:
         if not self.integer:
             return None
         entries = [largest_entry([b.measure for b in block.bases]) for block in self.blocks]
-        return LARGEST // max([1, *entries]) - 1
+        return most_records(entries)
 
     @property
     def sets(self) -> list[IntArray]:

@@ -23,7 +23,13 @@ from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import batches, group_blocks, subset_patterns
-from noiseplan.mechanisms.counts import LARGEST, batch_last, integer_residuals, largest_entry
+from noiseplan.mechanisms.counts import (
+    batch_last,
+    integer_residuals,
+    largest_entry,
+    most_records,
+    require_whole,
+)
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.residual import BATCH_CELLS, ResidualMechanism
 from noiseplan.mechanisms.views import View
@@ -99,6 +105,11 @@ class TablesMechanism:
     basis_of: IntArray
     integer: bool
 
+    def __post_init__(self) -> None:
+        if self.integer:
+            for view in {view for block in self.tables for view in block.views}:
+                require_whole([view.measure])
+
     @cached_property
     def residuals(self) -> ResidualMechanism:
         """The residual mechanism that the tables amount to; all answers and errors are its."""
@@ -131,7 +142,7 @@ class TablesMechanism:
         if not self.integer:
             return None
         entries = [largest_entry([v.measure for v in block.views]) for block in self.tables]
-        return LARGEST // max([1, *entries]) - 1
+        return most_records(entries)
 
     @property
     def sets(self) -> list[IntArray]:

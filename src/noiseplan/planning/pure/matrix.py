@@ -45,7 +45,7 @@ def plan_matrix(
                 "planner='workload' measures the workload's own rows, and discrete noise needs "
                 "whole numbers in them; use planner='auto', or noise='laplace' to simulate"
             )
-        return made_of_matrix(design, epsilon, matrix, "workload", integer)
+        return made_of_matrix(design, epsilon, matrix, "workload", integer, whole=integer)
     gram = workload_gram(design)
     cells, groups = _told_apart(gram)
     _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
@@ -83,12 +83,15 @@ def _rows(design: Design) -> Array:
 
 
 def made_of_matrix(
-    design: Design, epsilon: float, matrix: Array, name: str, integer: bool
+    design: Design, epsilon: float, matrix: Array, name: str, integer: bool, whole: bool = False
 ) -> PureMade:
-    """The mechanism that measures these rows, with its exact cost."""
+    """The mechanism that measures these rows, with its exact cost.
+
+    With `integer` noise the rows are rounded to integers first, unless they are `whole` already.
+    """
     matrix = matrix[np.abs(matrix).any(axis=1)]
     ideal = _value(design, epsilon, matrix)
-    if integer and name != "workload":
+    if integer and not whole:
         matrix = to_integers(matrix, BITS)
     norm = largest_norm(matrix)
     scales = scales_within([norm], [1], np.ones(1), epsilon)

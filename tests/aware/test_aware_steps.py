@@ -99,7 +99,7 @@ def test_grams_of_two_attributes_and_of_own_matrices() -> None:
     for query in workload:
         factors = None if query.joint is not None else dict(query.factors)
         dense = query.joint if factors is None else nz.Query(plain, factors).dense()
-        wanted += query.weight * (dense @ spread).T @ (dense @ spread)
+        wanted += query.weight / 2.0 * (dense @ spread).T @ (dense @ spread)
     assert np.allclose(found, wanted, rtol=1e-4)
     root = gram_root(found)
     again = root.T @ root

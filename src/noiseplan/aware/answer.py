@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from noiseplan.release.answer import Answer, aligned, tidy_frame
 class AwareAnswer:
     """Estimates of a query's rows with an estimate of their error.
 
-    `noise_error` is the standard error of the noise, exact for the buckets that were drawn;
+    `noise_error` is the standard error of the noise, exact for the buckets that were drawn (unless
+    `approximate`: very large queries have it computed for 512 rows, and read between them);
     `bias_error` estimates what even sharing within buckets does to the answer, which only the data
     know. `lower` and `upper` reach as far as an unbiased answer with the error of both would; they
     are a guide, no confidence interval.
@@ -32,6 +33,15 @@ class AwareAnswer:
     simultaneous: bool = False
     origin: str = ""
     laplace: bool = False
+    approximate: bool = False  # of most rows even the noise is read between others
+
+    @property
+    def std_error(self) -> NoReturn:
+        """Refused: nobody knows it exactly."""
+        raise AttributeError(
+            "no std_error here: the answer is biased, and its error an estimate, .estimated_error; "
+            ".noise_error is the part of the noise"
+        )
 
     @property
     def estimated_error(self) -> Array:
@@ -72,9 +82,10 @@ class AwareAnswer:
         """The table in aligned columns: its first rows, or all."""
         lines = aligned(self.columns(), self.query.rows, most)
         kind = "all rows together" if self.simultaneous else "each row"
+        noise = "approximate" if self.approximate else "exact"
         note = (
-            f"estimated errors: exact noise and an estimated bias; limits at {100 * self.level:g}% "
-            f"for {kind} if the estimates hold"
+            f"estimated errors: {noise} noise and an estimated bias; limits at "
+            f"{100 * self.level:g}% for {kind} if the estimates hold"
         )
         return "\n".join([*lines, note])
 

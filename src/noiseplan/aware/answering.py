@@ -25,11 +25,13 @@ from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 
-# Up to so many cells every row's error is computed; beyond, of so many rows, evenly spread, with
-# straight lines between them; so many of them at a time.
-EVERY_ROW: Final = 4096
+# Up to so many cells of one attribute errors come from forms over the cells.
+BY_FORMS: Final = 4096
+# Otherwise from the rows, in blocks of so many numbers, as long as all rows hold no more than so
+# many numbers; beyond, of so many rows, evenly spread, with straight lines between them.
+AT_ONCE: Final = 1 << 22
+EVERY_ROW: Final = 1 << 31
 SAMPLED: Final = 512
-AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +66,29 @@ class Answering:
 
     def errors(self, query: Query) -> tuple[Array, Array]:
         """Of every row the variance of the noise, and the estimated square of the bias."""
-        if len(self.asked) == 1 and query.joint is None and len(self.order) <= EVERY_ROW:
+        if self._by_forms(query):
             matrix = axis_matrix(query, self.asked[0])
             noise = matrix.quadratic_rows(self._noise_of_cells)
             bias = matrix.quadratic_rows(self._bias_of_cells)
             return np.maximum(noise, 0.0), np.maximum(bias, 0.0)
-        rows = np.unique(np.linspace(0, query.rows - 1, min(query.rows, SAMPLED)).astype(np.int64))
-        found = np.concatenate(
-            [self._errors_of(self._rows(query, part)) for part in _parts(rows)], axis=1
-        )
         everywhere = np.arange(query.rows)
+        rows = everywhere
+        if self.approximate(query):
+            rows = np.unique(np.linspace(0, query.rows - 1, SAMPLED).astype(np.int64))
+        size = max(AT_ONCE // len(self.order), 1)
+        parts = (rows[first : first + size] for first in range(0, len(rows), size))
+        found = np.concatenate([self._errors_of(self._rows(query, p)) for p in parts], axis=1)
+        if len(rows) == query.rows:
+            return found[0], found[1]
         return np.interp(everywhere, rows, found[0]), np.interp(everywhere, rows, found[1])
+
+    def approximate(self, query: Query) -> bool:
+        """Whether a query is so large that the errors of most rows are read between others."""
+        large = query.rows * len(self.order) > EVERY_ROW and query.rows > SAMPLED
+        return large and not self._by_forms(query)
+
+    def _by_forms(self, query: Query) -> bool:
+        return len(self.asked) == 1 and query.joint is None and len(self.order) <= BY_FORMS
 
     def _errors_of(self, rows: Array) -> Array:
         """Noise and bias of some rows over the cells in line."""
@@ -132,7 +146,3 @@ class Answering:
         widths = np.diff(edges)
         form[np.diag_indices(cells)] += np.repeat(self.hidden / widths, widths)
         return form
-
-
-def _parts(rows: IntArray) -> list[IntArray]:
-    return [rows[first : first + AT_ONCE] for first in range(0, len(rows), AT_ONCE)]

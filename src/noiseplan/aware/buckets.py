@@ -13,7 +13,13 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import UnanswerableError
-from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
+from noiseplan.matrices import (
+    IdentityMatrix,
+    PrefixMatrix,
+    RangesMatrix,
+    TotalMatrix,
+    kronecker_apply,
+)
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.queries import Query, Workload
 
@@ -56,11 +62,11 @@ class LineWorkload:
     order: IntArray
 
     def gram(self, edges: IntArray) -> Array:
-        """Ĝ for buckets with these edges along the line."""
+        """Ĝ for buckets with these edges along the line, the largest weight being one."""
         buckets = len(edges) - 1
         gram = np.zeros((buckets, buckets))
-        for query in self._queries():
-            gram += query.weight * self._query_gram(query, edges)
+        for query, weight in self._weighed():
+            gram += weight * self._query_gram(query, edges)
         mean = float(np.trace(gram)) / buckets
         return gram + FLOOR * (mean or 1.0) * np.eye(buckets)
 
@@ -70,18 +76,21 @@ class LineWorkload:
         Of queries without a formula that of all ranges stands in; it only shares out a budget.
         """
         total = np.zeros(len(edges) - 1)
-        for query in self._queries():
+        for query, weight in self._weighed():
             found = None
             if len(self.asked) == 1 and query.joint is None:
                 found = closed_diagonal(axis_matrix(query, self.asked[0]), edges)
             if found is None:
                 found = closed_diagonal(RangesMatrix(len(self.order)), edges)
             assert found is not None  # ranges have a formula
-            total += query.weight * found
+            total += weight * found
         return total
 
-    def _queries(self) -> list[Query]:
-        return list(self.workload)
+    def _weighed(self) -> list[tuple[Query, float]]:
+        """Queries with weights of at most one: only their proportions matter."""
+        queries = list(self.workload)
+        largest = max(query.weight for query in queries)
+        return [(query, query.weight / largest) for query in queries]
 
     def _query_gram(self, query: Query, edges: IntArray) -> Array:
         if len(self.asked) == 1 and query.joint is None:
@@ -89,21 +98,30 @@ class LineWorkload:
             if closed is not None:
                 return closed
         buckets, widths = len(edges) - 1, np.diff(edges)
-        if len(self.order) * buckets > LIMIT:  # too many numbers: as if all ranges of the line
-            stand_in = closed_gram(RangesMatrix(len(self.order)), edges)
-            assert stand_in is not None
-            return stand_in
+        if len(self.order) * buckets > LIMIT:
+            return self._stand_in(edges)
         spread = np.zeros((len(self.order), buckets))
         spread[self.order, np.repeat(np.arange(buckets), widths)] = np.repeat(1 / widths, widths)
         if query.joint is not None:
             seen = query.joint @ summed(spread, query, self.asked)
             return np.asarray(seen.T @ seen)
+        matrices = [axis_matrix(query, name) for name in self.asked]
+        folded = spread.reshape(*(matrix.shape[1] for matrix in matrices), buckets)
+        if query.rows <= len(self.order):
+            seen = kronecker_apply(matrices, folded).reshape(-1, buckets)
+            return np.asarray(seen.T @ seen)
+        if max(matrix.shape[1] for matrix in matrices) ** 2 > LIMIT:
+            return self._stand_in(edges)
         # SᵀGS with G = ⊗ G_i, so that not even the rows of all ranges are made
-        folded = spread.reshape(*(query.schema[name].size for name in self.asked), buckets)
-        for axis, name in enumerate(self.asked):
-            gram = axis_matrix(query, name).gram()
-            folded = np.moveaxis(np.tensordot(gram, folded, axes=(1, axis)), 0, axis)
+        for axis, matrix in enumerate(matrices):
+            folded = np.moveaxis(np.tensordot(matrix.gram(), folded, axes=(1, axis)), 0, axis)
         return np.asarray(spread.T @ folded.reshape(len(self.order), buckets))
+
+    def _stand_in(self, edges: IntArray) -> Array:
+        """Where a workload would take too many numbers: as if all ranges of the line were asked."""
+        found = closed_gram(RangesMatrix(len(self.order)), edges)
+        assert found is not None  # ranges have a formula
+        return found
 
 
 def axis_matrix(query: Query, attribute: str) -> Matrix:

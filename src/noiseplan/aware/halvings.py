@@ -52,8 +52,9 @@ class Rate:
         numerator = int(wanted * 2**bits)
         if not 1 <= numerator < 2**_NUMERATOR_BITS:
             raise PlanError(
-                f"choosing buckets needs an ε between 2^-29 and 2^12, and would get "
-                f"{float(2 * LN2_UP * wanted):.3g}; raise the budget or share="
+                f"choosing buckets takes an ε between about 2^-29 and 2^12, and would get "
+                f"{float(2 * LN2_UP * wanted):.3g}; {'raise' if numerator < 1 else 'lower'} the "
+                f"budget or share="
             )
         return cls(numerator, bits)
 

@@ -13,7 +13,7 @@ from noiseplan.aware.settings import Dawa, Spending
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.people import check_people, person_price, record_budget
-from noiseplan.privacy import GDP, Budget, PureDP
+from noiseplan.privacy import GDP, Budget, PureDP, zCDP
 from noiseplan.queries import Workload
 
 MOST_CELLS: Final = 2**20
@@ -43,7 +43,9 @@ def plan_aware(
     if (pure, noise) not in NOISES:
         fitting = "'discrete' or 'laplace'" if pure else "'discrete' or 'gaussian'"
         raise PlanError(f"noise for {budget} is {fitting} (for simulation), found {noise!r}")
-    record = record_budget(budget, int(max_rows), noise)
+    # accounted by zCDP whatever the noise, because the first step is no Gaussian mechanism
+    whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
+    record = record_budget(whole, int(max_rows), noise)
     assert record is not None  # there is a budget
     order = line(shape)
     spending = Spending.of(settings, record, len(order), len(asked), noise)

@@ -12,7 +12,7 @@ busy.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
 Lengths = Literal["powers", "every"]
+LENGTHS: Final = get_args(Lengths)
 
 # A bucket is at most this part of all cells, by the number of attributes. A range has the bias of
 # the two buckets it cuts, while noise grows with the logarithm of their number, so some tens of
@@ -30,6 +31,8 @@ FEWEST: Final = {1: 32, 2: 256}
 SHORT: Final = 8
 # Buckets of length L start at multiples of L/GRID.
 GRID: Final = 4
+# Intervals that the first step weighs, at some tens of bytes each.
+MOST_CANDIDATES: Final = 30_000_000
 # p_r(L) ∝ FADE[r]^log₂L; a finer regime is entered with probability e^−ENTER for each step down.
 FADE: Final = (1.3, 0.5, 0.15)
 ENTER: Final = 6.0
@@ -70,6 +73,12 @@ class Candidates:
         if lengths == "powers":
             return cls.powers(cells, longest)
         if lengths == "every":
+            if cells * longest > MOST_CANDIDATES:
+                raise PlanError(
+                    f"lengths='every' with {cells:,} cells and buckets of up to {longest:,} is "
+                    f"{cells * longest:,} candidates, more than {MOST_CANDIDATES:,}: take "
+                    f"longest={max(MOST_CANDIDATES // cells, 1)}, or lengths='powers'"
+                )
             return cls.every(cells, longest)
         raise PlanError(f"lengths is 'powers' (of two) or 'every', found {lengths!r}")
 

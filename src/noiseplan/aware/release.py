@@ -89,6 +89,7 @@ class AwareRelease:
             simultaneous,
             self.origin,
             laplace,
+            self.answering.approximate(query),
         )
 
     def table(

@@ -13,6 +13,7 @@ from noiseplan.aware.buckets import LineWorkload, gram_root
 from noiseplan.aware.storeys import BucketPlan, Storey, even_groups
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
 from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.pure.hierarchies import tree
@@ -102,4 +103,9 @@ def storey_within(part: PureDP | zCDP, noise: str) -> Storey:
     size = float(round_up(np.array([1 / cost]), FINE_BITS)[0])
     if 1 / Fraction(size) > Fraction(cost):
         size = float(round_up(np.array([(1 + 1e-12) / cost]), FINE_BITS)[0])
+    if noise == "discrete" and size > (LARGEST_SCALE if laplace else LARGEST_VARIANCE):
+        raise PlanError(
+            f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "
+            f"larger share=, error_share= or budget"
+        )
     return Storey(size, laplace, integer=noise == "discrete")

@@ -33,6 +33,10 @@ from noiseplan.privacy.rounding import fraction_up
 
 # Bits of a uniform number that nearly always decide a choice.
 _BITS: Final = 64
+# Bits of a float.
+_DIGITS: Final = 53
+# Bits further down than those read that a term may lie before it counts as dust.
+_DUST: Final = 64
 # Roundings of a bucket's own numbers, apart from the sums: far more than there are.
 _SPARE: Final = 16
 
@@ -125,8 +129,8 @@ def choose(weights: list[float], exponents: list[int] | None, source: Source) ->
     """A number i with probability exactly in proportion to weights[i]·2^exponents[i].
 
     A uniform number is known by its leading bits. Where these decide by far, however sums are
-    rounded, they decide; else, less than once in 2⁴⁰ choices, more bits are compared with exact
-    sums.
+    rounded, they decide; else, in about m(m + 8) of 2⁵¹ choices among m, more bits are compared
+    with exact sums.
     """
     if len(weights) == 1:
         return 0
@@ -147,18 +151,28 @@ def choose(weights: list[float], exponents: list[int] | None, source: Source) ->
 
 
 def _choose_exactly(weights: list[float], exponents: list[int], word: int, source: Source) -> int:
-    """The choice for a uniform number with these leading bits, by integers alone."""
-    exact = [Fraction(w) for w in weights]
-    powers = [e - (f.denominator.bit_length() - 1) for f, e in zip(exact, exponents, strict=True)]
-    lowest = min(powers)
-    sizes = [f.numerator << (p - lowest) for f, p in zip(exact, powers, strict=True)]
-    total, bits = sum(sizes), _BITS
+    """The choice for a uniform number with these leading bits, by integers alone.
+
+    Terms far below the leading one count as dust, of an unknown size between none and one unit,
+    which gets finer as more bits are read; nothing is decided that dust could change.
+    """
+    parts = [math.frexp(w) for w in weights]
+    digits = [int(mantissa * 2**_DIGITS) for mantissa, _ in parts]
+    tops = [own + exponent for (_, own), exponent in zip(parts, exponents, strict=True)]
+    highest = max(top for digit, top in zip(digits, tops, strict=True) if digit)
+    bits = _BITS
     while True:
-        edge = 0
+        unit = highest - bits - _DUST
+        sizes = [
+            digit << (top - unit) if top > unit else 0
+            for digit, top in zip(digits, tops, strict=True)
+        ]
+        dust = sum(1 for d, s in zip(digits, sizes, strict=True) if d and not s) << _DIGITS
+        total, edge = sum(sizes), 0
         for number, size in enumerate(sizes):
             edge += size
-            if (word + 1) * total <= edge << bits:
+            if (word + 1) * (total + dust) <= edge << bits:
                 return number  # the uniform number is below this edge whatever its further bits
-            if word * total < edge << bits:
+            if word * total < (edge + dust) << bits:
                 break  # not yet known
         bits, word = bits + _BITS, word << _BITS | source.integer(_BITS)

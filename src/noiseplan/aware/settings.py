@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
-from numbers import Real
+from numbers import Integral, Real
 from typing import Final
 
-import numpy as np
-
-from noiseplan.aware.prior import Candidates, Lengths
+from noiseplan.aware.prior import LENGTHS, Candidates, Lengths
 from noiseplan.aware.second import SECOND_PLANNERS, part_of, storey_within
 from noiseplan.aware.selection import Selector
 from noiseplan.aware.storeys import Storey
@@ -56,20 +54,25 @@ class Dawa:
     error_share: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.share is not None and not _between(self.share, low=0.0):
-            raise PlanError(f"share is a part of the budget, as in 0.1; found {self.share!r}")
-        if self.error_share != 0 and not _between(self.error_share, low=0.0):
-            raise PlanError(
-                f"error_share is a part of the budget, as in 0.02, or 0; found {self.error_share!r}"
-            )
+        if self.share is not None:
+            self._keep("share", _part("share", self.share))
+        if self.error_share != 0:
+            self._keep("error_share", _part("error_share", self.error_share))
         if (self.share or 0.0) + self.error_share >= 1:
             raise PlanError("share and error_share leave nothing for measuring the buckets")
         if self.second not in SECOND_PLANNERS:
             raise PlanError(f"second is one of {', '.join(SECOND_PLANNERS)}, found {self.second!r}")
-        if self.longest is not None and (
-            isinstance(self.longest, bool) or not isinstance(self.longest, int | np.integer)
-        ):
-            raise PlanError(f"longest is a number of cells, as in 64; found {self.longest!r}")
+        if self.lengths not in LENGTHS:
+            raise PlanError(f"lengths is 'powers' (of two) or 'every', found {self.lengths!r}")
+        if self.longest is not None:
+            wrong = isinstance(self.longest, bool) or not isinstance(self.longest, Integral)
+            if wrong or self.longest < 1:
+                raise PlanError(f"longest is a number of cells, as in 64; found {self.longest!r}")
+            self._keep("longest", int(self.longest))
+
+    def _keep(self, name: str, value: float) -> None:
+        """A plain number in place of NumPy's, so that it can be saved."""
+        object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +140,8 @@ def _of_rho(budget: zCDP) -> Guarantee:
     return Guarantee(product_up(2.0, budget.rho), "zcdp")
 
 
-def _between(value: object, low: float) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Real | np.number):
-        return False
-    return low < float(value) < 1
+def _part(name: str, value: object) -> float:
+    """A part of the budget, strictly between none and all of it."""
+    if not isinstance(value, bool) and isinstance(value, Real) and 0 < float(value) < 1:
+        return float(value)
+    raise PlanError(f"{name} is a part of the budget, as in 0.1; found {value!r}")

@@ -10,7 +10,7 @@ import pytest
 from ledger_helpers import discrete, rows
 
 from noiseplan.errors import BudgetError
-from noiseplan.ledger import Ledger
+from noiseplan.ledger import AlreadyFollowed, Ledger, LedgerError
 from noiseplan.ledger.acts import Reserved, read_act
 from noiseplan.privacy import zCDP
 
@@ -81,17 +81,64 @@ class TestOldLedgers:
         again.spend("census", discrete(0.1), max_rows=3)
         assert again.verify().count == 4
 
-    def test_a_mixture_opens_too(self, ledger: Ledger) -> None:
-        charged_before(ledger, "tables")
-        charged_before(ledger, OLD)
+    @pytest.mark.parametrize("purposes", [("tables", OLD), (OLD, "tables")])
+    def test_a_mixture_protects_the_fewest_records(
+        self, ledger: Ledger, purposes: tuple[str, str]
+    ) -> None:
+        for purpose in purposes:
+            charged_before(ledger, purpose)
         again = Ledger(ledger.path)
-        assert [entry.max_rows for entry in again.entries()] == [1, 3]
+        assert sorted(entry.max_rows for entry in again.entries()) == [1, 3]
         assert again.balance("census").max_rows == 1
+        with pytest.raises(BudgetError, match="charged for one record"):
+            again.spend("census", discrete(0.1), max_rows=3)
+        again.spend("census", discrete(0.1), max_rows=1)
+        assert Ledger(ledger.path).balance("census").max_rows == 1
 
     def test_what_a_purpose_says_counts_only_there(self, ledger: Ledger) -> None:
         ledger.spend("census", discrete(0.1), purpose=OLD)
         assert rows(ledger.path)[-1]["max_rows"] == 1
         assert ledger.balance("census").max_rows == 1
+
+
+class TestFollowing:
+    """The price of what is left after an entry holds once, whoever asks for it."""
+
+    def test_an_entry_is_followed_once(self, ledger: Ledger) -> None:
+        first = ledger.spend("census", discrete(0.1))
+        second = ledger.spend("census", discrete(0.1), follows=first)
+        assert (second.follows, first.follows) == (first.id, None)
+        before = ledger.head()
+        for opened in (ledger, Ledger(ledger.path)):
+            with pytest.raises(AlreadyFollowed, match=f"entry {first.id} of dataset 'census'"):
+                opened.spend("census", discrete(0.1), follows=first.id)
+        assert ledger.head() == before
+        assert ledger.spend("census", discrete(0.1), follows=second).follows == second.id
+        assert [entry.follows for entry in Ledger(ledger.path).entries()][:2] == [None, first.id]
+
+    def test_a_failed_follower_is_one(self, ledger: Ledger) -> None:
+        first = ledger.spend("census", discrete(0.1))
+        with (
+            pytest.raises(ZeroDivisionError),
+            ledger.charge("census", discrete(0.1), follows=first),
+        ):
+            raise ZeroDivisionError
+        with pytest.raises(AlreadyFollowed):
+            ledger.spend("census", discrete(0.1), follows=first)
+
+    def test_what_does_not_fit_follows_nothing(self, ledger: Ledger) -> None:
+        first = ledger.spend("census", discrete(0.1))
+        with pytest.raises(BudgetError):
+            ledger.spend("census", discrete(1e6), follows=first)
+        ledger.spend("census", discrete(0.1), follows=first)
+
+    def test_entries_of_others_are_not_followed(self, ledger: Ledger) -> None:
+        ledger.open_dataset("visits", zCDP(1.0))
+        first = ledger.spend("census", discrete(0.1))
+        with pytest.raises(LedgerError, match="belongs to 'census'"):
+            ledger.spend("visits", discrete(0.1), follows=first)
+        with pytest.raises(LedgerError, match="no entry 99"):
+            ledger.spend("census", discrete(0.1), follows=99)
 
 
 @pytest.mark.parametrize("wrong", [0, -3, 1.0, True, "2", None])

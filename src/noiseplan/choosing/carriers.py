@@ -31,14 +31,17 @@ FULL_RANK: Final = 1e-6
 NEGLIGIBLE: Final = {True: (1e-6, 1e-5, 1e-4), False: (RANK, 1e-8, 1e-6)}
 
 
-def carry(schema: Schema, cost: Array, integer: bool) -> DenseMechanism:
-    """A mechanism whose cost matrix is this one; in integers, slightly below it."""
+def carry(schema: Schema, cost: Array, integer: bool, room: Array | None = None) -> DenseMechanism:
+    """A mechanism whose cost matrix is this one; in integers, slightly below it.
+
+    `room` is what every cell may still pay, where they differ.
+    """
     if not cost.any():
         return DenseMechanism(schema, np.zeros((0, len(cost))), 1.0, integer)
     if not integer:
         values, vectors = positive_part(cost)
         return DenseMechanism(schema, np.ascontiguousarray((vectors * np.sqrt(values)).T), 1.0)
-    rows, sigma2 = _integer_rows(cost)
+    rows, sigma2 = _integer_rows(cost, room)
     return DenseMechanism(schema, rows, sigma2, integer=True)
 
 
@@ -66,16 +69,18 @@ def rest_cost(target: Array, have: Array, negligible: float) -> Array:
     return symmetric((rows * np.minimum(shares[keep], 1.0)) @ rows.T)
 
 
-def _integer_rows(cost: Array) -> tuple[Array, float]:
+def _integer_rows(cost: Array, room: Array | None = None) -> tuple[Array, float]:
     """Integer rows A and σ² with AᵀA/σ² almost equal to C, and nobody's cost above its largest.
 
     C = RᵀMR with an integer basis R of its row space, so that rounding the root of M leaves the
     row space as it is; then AᵀA/σ² ⪯ C. Without such a basis a little of the identity is mixed in
-    instead, and every direction is measured, most of them hardly.
+    instead, and every direction is measured, most of them hardly; where cells have unequal room to
+    pay, a diagonal in proportion to it.
     """
     basis, largest = _integer_basis(positive_part(cost)[1]), np.diagonal(cost).max()
     if basis is None:
-        mixed = (1 - FULL_RANK) * cost + FULL_RANK * largest * np.eye(len(cost))
+        most = np.full(len(cost), largest) if room is None else np.clip(room, 0.0, largest)
+        mixed = (1 - FULL_RANK) * cost + FULL_RANK * np.diag(most)
         rows = _rounded(_symmetric_root(*np.linalg.eigh(mixed)))
         grown = float(np.einsum("ri,ri->i", rows, rows).max() / largest)
     else:

@@ -85,6 +85,9 @@ class Choice:
                 "the plans have nothing in common: whatever is looked at first would be wasted on "
                 "some of them. Choose between them without data, or plan queries that overlap"
             )
+        if isinstance(family, ByMatrices):  # refused here, not after the look was paid for
+            for mechanism in mechanisms:
+                family.rest(mechanism, common)
         asked = Union.of(plans)
         stated = guarantee_of(common, asked, plans[0])
         # It is below every plan, and so is its cost, whatever was rounded up on the way.
@@ -162,7 +165,7 @@ class Choice:
         """
         from noiseplan.choosing.look import Circumstances, Look
 
-        around = Circumstances.of(data, self.common, how)
+        around = Circumstances.of(data, self, how)
         return Look(self, around.release(self.common, "look"), around)
 
     def __repr__(self) -> str:

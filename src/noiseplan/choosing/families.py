@@ -37,6 +37,8 @@ SAME: Final = 1e-9
 # The common cost matrix is taken this share smaller; noise of the rest may grow by so much for it.
 HAIR: Final = 1e-11
 MOST_OVER: Final = 1 + 1e-4
+# By so much where nothing else is possible: the release then states the variances it really has.
+LAST_OVER: Final = 1.25
 
 Part = tuple[Mechanism, Measurements]
 
@@ -126,13 +128,20 @@ class ByMatrices(Family):
 
     def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
         wanted, paid = cost_of(target), cost_of(have)
+        room = np.diagonal(wanted).max() - np.diagonal(paid)
+        fewest: tuple[float, DenseMechanism] | None = None
         for negligible in NEGLIGIBLE[self.integer]:
             missing = rest_cost(wanted, paid, negligible)
             if not missing.any():
                 return None
-            found = _no_more_than(wanted, paid, carry(target.schema, missing, self.integer))
-            if found is not None:
-                return found
+            found = carry(target.schema, missing, self.integer, room)
+            over = _over(found, room)
+            if fewest is None or over < fewest[0]:
+                fewest = over, found
+            if over <= MOST_OVER:
+                break
+        if fewest is not None and fewest[0] <= LAST_OVER:
+            return _noisier(*fewest)
         raise PlanError("what was measured costs more than the plan that should contain it: a bug")
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
@@ -166,20 +175,20 @@ def _below(costs: Sequence[Array]) -> Array:
     return symmetric(rows.T @ np.linalg.solve(covariance, rows)) * (1 - HAIR)
 
 
-def _no_more_than(wanted: Array, paid: Array, rest: DenseMechanism) -> DenseMechanism | None:
-    """With so much more noise that no kind of record pays more than for the target.
+def _over(rest: DenseMechanism, room: Array) -> float:
+    """How many times the room of some kind of record is asked; infinite where it has none.
 
     Rounding may have pushed C_have + C_rest above the target's largest diagonal, by a little.
-    None where somebody has paid in full already and is asked for more.
     """
     own = np.diagonal(cost_of(rest))
-    room = np.diagonal(wanted).max() - np.diagonal(paid)
     asked = own > 0
     if (room[asked] <= 0).any():
-        return None
-    over = float(np.max(own[asked] / room[asked], initial=0.0)) * (1 + 1e-12)
-    if over > MOST_OVER:
-        return None
+        return np.inf
+    return float(np.max(own[asked] / room[asked], initial=0.0)) * (1 + 1e-12)
+
+
+def _noisier(over: float, rest: DenseMechanism) -> DenseMechanism:
+    """With so much more noise that no kind of record pays more than for the target."""
     found = rest if over <= 1 else replace(rest, sigma2=rest.sigma2 * over)
     if found.sigma2 > LARGEST_VARIANCE:
         raise PlanError("what is left is too faint to be measured in 64-bit integers")

@@ -6,11 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from noiseplan.choosing.choice import Choice, remaining
 from noiseplan.choosing.continuing import completed, rest_of
-from noiseplan.counting import Projectable
+from noiseplan.choosing.describing import Union, guarantee_of
+from noiseplan.counting import Projectable, count_tables
+from noiseplan.counting.records import Records
+from noiseplan.counting.tables import Tables
+from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
@@ -41,11 +45,23 @@ class Circumstances:
     step: int = 0
 
     @classmethod
-    def of(cls, data: object, plan: Plan, how: ReleaseOptions) -> Circumstances:
+    def of(cls, data: object, choice: Choice, how: ReleaseOptions) -> Circumstances:
+        """Count what any of the plans may measure: the data are read once, for the look and for
+        what follows, and nothing that is read later can differ."""
         kept = how.copy()
-        return cls(opened(plan, data, kept.pop("person", None)), kept)
+        source = opened(choice.common, data, kept.pop("person", None))
+        plans = (choice.common, *choice.plans)
+        return cls(count_tables(source, [s for p in plans for s in p.mechanism.sets]), kept)
 
-    def release(self, plan: Plan, what: str) -> Release:
+    @property
+    def counted(self) -> bool:
+        """Whether all that may be measured is at hand, and cannot change any more."""
+        source = self.source
+        if isinstance(source, Tables):
+            return len(source.stretches) <= 1 or isinstance(source.source, Records)
+        return isinstance(source, Records | CountTensor)
+
+    def release(self, plan: Plan, what: str, follows: str = "") -> Release:
         """Charge, count and measure."""
         how = self.how.copy()
         if how.get("ledger") is not None:
@@ -54,7 +70,7 @@ class Circumstances:
         seed = how.get("seed")
         if seed is not None and self.step:
             how["seed"] = derived_seed(seed, self.step)
-        return make_release(plan, self.source, **how)
+        return make_release(plan, self.source, follows=follows, **how)
 
     def next(self) -> Circumstances:
         return replace(self, step=self.step + 1)
@@ -65,12 +81,20 @@ class Look:
     """What the plans have in common, measured; one of them may follow, once.
 
     It answers like any release. Stopping here costs the look and no more.
+
+    Notes
+    -----
+    What follows is charged the plan's cost less the look's, which is right once: whoever pays least
+    for the look has most left to pay. So a look is neither copied nor sent to another process, and
+    a ledger lets its entry be followed once at that price. Whatever is measured after it again,
+    because a first try broke off, is charged all that it costs on its own.
     """
 
     choice: Choice
     release: Release
     _around: Circumstances
     _followed: list[str] = field(default_factory=list)
+    _process: int = field(default_factory=os.getpid)
 
     # ------------------------------------------------------------------ what was seen
 
@@ -167,6 +191,8 @@ class Look:
         return self.choose(advice)
 
     def _followed_by(self, target: Plan, what: str) -> Release:
+        if os.getpid() != self._process:
+            raise self._no_copy("followed in a process forked from the one that made it")
         with _CLAIMING:  # before measuring, or two threads could both follow one look
             if self._followed:
                 raise PlanError(
@@ -179,11 +205,39 @@ class Look:
             rest = rest_of(family, target, self.plan, left)
             parts = [self.release]
             if rest is not None:
-                parts.append(self._around.next().release(rest, what))
+                parts.append(self._measured(rest, what))
         except BaseException:  # refused or broken off: it may be tried again, and is charged again
             self._followed.clear()
             raise
         return completed(family, target, parts)
+
+    def _measured(self, rest: Plan, what: str) -> Release:
+        """What is left, at the price of the difference where that is right, else at its own."""
+        from noiseplan.ledger import AlreadyFollowed
+
+        around = self._around.next()
+        if around.counted:
+            try:
+                return around.release(rest, what, follows=self.release.recorded)
+            except AlreadyFollowed:
+                pass
+        alone = guarantee_of(rest.mechanism, Union.of([rest]), rest)
+        return around.release(replace(rest, privacy=alone), what)
+
+    def __copy__(self) -> Look:
+        raise self._no_copy("copied")
+
+    def __deepcopy__(self, memo: object) -> Look:
+        raise self._no_copy("copied")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise self._no_copy("pickled")
+
+    def _no_copy(self, what: str) -> PlanError:
+        return PlanError(
+            f"a look can be followed once, and so it cannot be {what}. Save it, look.save(folder), "
+            f"and go on elsewhere with plan.given(nz.load(folder)).release(data, …)"
+        )
 
     def __repr__(self) -> str:
         return f"Look({self.release!r}; {len(self.choice.plans)} plans to choose from)"

@@ -21,6 +21,7 @@ from noiseplan.ledger.balance import Balance
 from noiseplan.ledger.books import Entry
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import (
+    AlreadyFollowed,
     BudgetExceeded,
     LedgerBusy,
     LedgerDamaged,
@@ -30,6 +31,7 @@ from noiseplan.ledger.errors import (
 from noiseplan.ledger.ledger import Ledger
 
 __all__ = [
+    "AlreadyFollowed",
     "Balance",
     "BudgetExceeded",
     "Entry",

@@ -70,7 +70,8 @@ class Reserved:
     """A release was charged, before its noise was drawn. Its row number is the entry's id.
 
     `max_rows` is the number of records of one person that the cost is the price of. The first
-    ledgers had no field for it, and said it at the end of the purpose: there it is None.
+    ledgers had no field for it, and said it at the end of the purpose: there it is None. `follows`
+    is the entry that this one completes at the price of the difference, if it does.
     """
 
     dataset: str
@@ -78,6 +79,7 @@ class Reserved:
     purpose: str
     plan_hash: str
     max_rows: int | None = 1
+    follows: int | None = None
 
     @property
     def unit(self) -> int:
@@ -88,7 +90,7 @@ class Reserved:
         return int(said[1]) if said else 1
 
     def json(self) -> Json:
-        unit = {} if self.max_rows is None else {"max_rows": self.max_rows}
+        where_said = {"max_rows": self.max_rows, "follows": self.follows}
         return {
             "kind": "reserved",
             "dataset": self.dataset,
@@ -97,7 +99,7 @@ class Reserved:
             "neighbours": self.guarantee.neighbours,
             "purpose": self.purpose,
             "plan_hash": self.plan_hash,
-            **unit,
+            **{name: value for name, value in where_said.items() if value is not None},
         }
 
 
@@ -217,7 +219,7 @@ def _reserved(fields: Fields) -> Reserved:
     guarantee = Guarantee(fields.number("pcost"), law, neighbours)
     return Reserved(
         fields.text("dataset"), guarantee, fields.text("purpose"), fields.text("plan_hash"),
-        fields.whole_if_there("max_rows"),
+        fields.whole_if_there("max_rows"), fields.whole_if_there("follows"),
     )  # fmt: skip
 
 

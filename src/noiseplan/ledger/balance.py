@@ -88,7 +88,9 @@ class Balance:
     entries
         How many releases were charged.
     max_rows
-        How many records of one person the costs are the price of; None before the first.
+        How many records of one person the costs are the price of; None before the first. Where old
+        entries are the price of different numbers, the least: what protects more records of a
+        person protects fewer too, but not the other way round.
 
     Notes
     -----
@@ -171,7 +173,7 @@ class Balance:
         """The balance once a release with this guarantee, for so many records, is charged."""
         return replace(
             self,
-            max_rows=max_rows if self.max_rows is None else self.max_rows,
+            max_rows=max_rows if self.max_rows is None else min(self.max_rows, max_rows),
             total=self.total + Fraction(guarantee.pcost),
             law=self._with(guarantee.law),
             entries=self.entries + 1,

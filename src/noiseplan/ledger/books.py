@@ -14,7 +14,13 @@ from noiseplan.ledger import texts
 from noiseplan.ledger.acts import Act, Changed, Opened, Reserved, Settled, Started
 from noiseplan.ledger.balance import Balance, cost_text
 from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
-from noiseplan.ledger.errors import LedgerError, UnknownDataset, other_unit, refusal
+from noiseplan.ledger.errors import (
+    AlreadyFollowed,
+    LedgerError,
+    UnknownDataset,
+    other_unit,
+    refusal,
+)
 from noiseplan.privacy import Guarantee
 
 # Others would need an argument of their own for adding up costs.
@@ -35,6 +41,8 @@ class Entry:
         What was charged to whom, and for what.
     max_rows
         How many records of one person the cost is the price of.
+    follows
+        The entry that this one completes, at the price of what was left to pay; else None.
     time, by
         When it was charged, in UTC, and the login name of who did.
     hash
@@ -57,13 +65,14 @@ class Entry:
     status: Status = "reserved"
     note: str = ""
     max_rows: int = 1
+    follows: int | None = None
 
     @classmethod
     def charged(cls, record: Record, act: Reserved) -> Entry:
         """The entry that a row makes."""
         what = (act.dataset, act.guarantee, act.purpose, act.plan_hash)
         row = (record.time, record.by, record.hash)
-        return cls(record.position, *what, *row, max_rows=act.unit)
+        return cls(record.position, *what, *row, max_rows=act.unit, follows=act.follows)
 
     @property
     def head(self) -> Head:
@@ -83,6 +92,7 @@ class Books:
     balances: dict[str, Balance] = field(default_factory=dict)
     entries: dict[int, Entry] = field(default_factory=dict)
     _spellings: dict[str, str] = field(default_factory=dict)  # folded name → name
+    _followed: set[int] = field(default_factory=set)  # entries that others complete
 
     def balance(self, dataset: str) -> Balance:
         """Where a dataset stands."""
@@ -151,8 +161,21 @@ class Books:
         # Rows without the field are from before it was checked here.
         if act.max_rows is not None and balance.max_rows not in (None, act.max_rows):
             raise other_unit(act.max_rows, balance)
+        if act.follows is not None:
+            self._check_following(act, act.follows)
         if not balance.fits(act.guarantee):
             raise refusal(act.guarantee, balance)
+
+    def _check_following(self, act: Reserved, followed: int) -> None:
+        """What is left of a plan after a look is its cost less the look's, but only once."""
+        entry = self.entry(followed)
+        if entry.dataset != act.dataset:
+            raise LedgerError(f"entry {followed} belongs to {entry.dataset!r}")
+        if followed in self._followed:
+            raise AlreadyFollowed(
+                f"entry {followed} of dataset {act.dataset!r} was followed already: what is "
+                f"measured after it once more is charged in full"
+            )
 
     def _check_settling(self, act: Settled) -> None:
         entry = self.entry(act.entry)
@@ -206,5 +229,7 @@ class Books:
             case Reserved(dataset, guarantee) as act:
                 self.balances[dataset] = self.balances[dataset].after(guarantee, act.unit)
                 self.entries[record.position] = Entry.charged(record, act)
+                if act.follows is not None:
+                    self._followed.add(act.follows)
             case Settled(_, entry, outcome, note):
                 self.entries[entry] = replace(self.entries[entry], status=outcome, note=note)

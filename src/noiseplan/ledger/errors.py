@@ -24,6 +24,10 @@ class UnknownDataset(LedgerError, LookupError):
     """The ledger has no dataset of that name."""
 
 
+class AlreadyFollowed(LedgerError):
+    """An entry was completed before at the price of what was left to pay, which holds once."""
+
+
 class BudgetExceeded(BudgetError):
     """A release does not fit in what is left of a dataset's budget; nothing was recorded.
 

@@ -146,6 +146,7 @@ class Ledger:
         purpose: str = "",
         plan_hash: str = "",
         max_rows: int = 1,
+        follows: Entry | int | None = None,
     ) -> Entry:
         """Charge a release before its noise is drawn.
 
@@ -158,6 +159,10 @@ class Ledger:
         max_rows
             How many records of one person the guarantee is the price of. All releases of a dataset
             must have the same: costs for different numbers of records do not add up.
+        follows
+            The entry that this release completes, where the guarantee is that of both together
+            less that entry's. Such a price holds once: a second charge is refused with
+            `AlreadyFollowed`.
 
         Returns
         -------
@@ -184,6 +189,7 @@ class Ledger:
             texts.note("purpose", purpose),
             texts.note("plan_hash", plan_hash),
             _checked_rows(max_rows),
+            follows.id if isinstance(follows, Entry) else follows,
         )
         return Entry.charged(self._record(act), act)
 
@@ -196,6 +202,7 @@ class Ledger:
         purpose: str = "",
         plan_hash: str = "",
         max_rows: int = 1,
+        follows: Entry | int | None = None,
     ) -> Iterator[Entry]:
         """Charge a release around the block that makes it, and record how the block ended.
 
@@ -203,8 +210,9 @@ class Ledger:
         drawn, and seen. Only the exception's type is recorded, as its message may show data.
         """
         entry = self.spend(
-            dataset, guarantee, purpose=purpose, plan_hash=plan_hash, max_rows=max_rows
-        )
+            dataset, guarantee, purpose=purpose, plan_hash=plan_hash, max_rows=max_rows,
+            follows=follows,
+        )  # fmt: skip
         try:
             yield entry
         except BaseException as error:

@@ -23,18 +23,28 @@ ROUNDING = Fraction(1, 10**9)
 
 @contextmanager
 def charged(
-    plan: Plan, ledger: Ledger | str | os.PathLike[str], dataset: str | None, purpose: str
+    plan: Plan,
+    ledger: Ledger | str | os.PathLike[str],
+    dataset: str | None,
+    purpose: str,
+    follows: str = "",
 ) -> Iterator[str]:
-    """Charge a ledger around the block that makes the release; where it is recorded."""
+    """Charge a ledger around the block that makes the release; where it is recorded.
+
+    `follows` is where the look is recorded that the release completes, if its price is that of
+    both together less the look's; the ledger sees to it that this happens once.
+    """
     from noiseplan.storage import plan_hash
 
     assert dataset is not None  # checked before the data were opened
     cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
     own = getattr(plan, "hash", None)  # of a plan of another kind
     digest = plan_hash(plan) if own is None else own()
-    charge = _opened(ledger).charge(
-        dataset, cost, purpose=purpose, plan_hash=digest, max_rows=plan.max_rows
-    )
+    book = _opened(ledger)
+    charge = book.charge(
+        dataset, cost, purpose=purpose, plan_hash=digest, max_rows=plan.max_rows,
+        follows=_entry_of(follows, book, dataset) if follows else None,
+    )  # fmt: skip
     with charge as entry:
         yield _text(entry)
 
@@ -60,6 +70,18 @@ def require_charged(
             f"the ledger and dataset of the earlier release, or release the whole plan: "
             f"plan.release(data, ledger=…, dataset={dataset!r})"
         )
+
+
+def _entry_of(recorded: str, ledger: Ledger, dataset: str) -> Entry:
+    """The last entry of a release that was made in one step or more."""
+    last = recorded.split(BETWEEN)[-1]
+    for entry in ledger.entries(dataset):
+        if _text(entry) == last:
+            return entry
+    raise PlanError(
+        f"the look is not on record in this ledger (it is {last}), and only what is left would be "
+        f"charged: nothing was measured. Use the ledger that the look was charged to"
+    )
 
 
 def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

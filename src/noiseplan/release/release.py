@@ -230,6 +230,7 @@ def make_release(
     purpose: str = "",
     randomness: Source | None = None,
     person: str | None = None,
+    follows: str = "",
 ) -> Release:
     """Open the data, record the spend, count, add noise once.
 
@@ -261,7 +262,7 @@ def make_release(
     with ExitStack() as stack:
         recorded = ""
         if ledger is not None:
-            recorded = stack.enter_context(charged(plan, ledger, dataset, purpose))
+            recorded = stack.enter_context(charged(plan, ledger, dataset, purpose, follows))
         advance = stack.enter_context(progress("counting and measuring", plan.mechanism.steps))
         measured = plan.mechanism.measure(source.marginals, sampler, advance)
     choice = getattr(source, "choice", b"")

@@ -8,6 +8,7 @@ proof).
 from __future__ import annotations
 
 from dataclasses import replace
+from math import isfinite
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from noiseplan.planning.making import allowed_cost
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Budget, Guarantee, Neighbours, PureDP, zCDP
 from noiseplan.privacy.people import person_cost, record_cost
-from noiseplan.privacy.rounding import product_down
+from noiseplan.privacy.rounding import product_down, quotient_up
 
 
 def record_budget(budget: Budget | None, max_rows: int, noise: str) -> Budget | None:
@@ -47,6 +48,16 @@ def person_price(record: Guarantee, max_rows: int) -> Guarantee:
         epsilon = person_cost(record.pure_epsilon, max_rows, pure=True)
         return Guarantee.pure(epsilon, record.neighbours)
     return Guarantee(person_cost(record.pcost, max_rows), record.law, record.neighbours)
+
+
+def record_price(person: Guarantee, max_rows: int) -> Guarantee:
+    """What one record costs at most where a person with so many pays this; rounded up."""
+    if max_rows == 1 or not isfinite(person.pcost):
+        return person
+    if person.pure_epsilon is not None:
+        return Guarantee.pure(quotient_up(person.pure_epsilon, max_rows), person.neighbours)
+    cost = quotient_up(person.pcost, max_rows**2)
+    return Guarantee(cost, person.law, person.neighbours)
 
 
 def check_people(max_rows: object, neighbours: Neighbours) -> None:

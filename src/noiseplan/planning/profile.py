@@ -27,6 +27,7 @@ from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.integers import margin
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.optimality import Unstated
+from noiseplan.planning.people import record_price
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
 
@@ -136,5 +137,5 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
         targets=None,
         design=design,
         figures=RowFigures(design, richer),
-        optimality=Unstated(workload, plan.privacy),
+        optimality=Unstated(workload, record_price(plan.privacy, plan.max_rows)),
     )

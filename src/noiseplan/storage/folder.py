@@ -32,7 +32,7 @@ from noiseplan.storage.files import (
     write_json,
 )
 from noiseplan.storage.mechanisms import check_measurements
-from noiseplan.storage.plans import defining_hash, read_plan, read_stated, write_plan
+from noiseplan.storage.plans import defining_hash, read_gap, read_plan, read_stated, write_plan
 from noiseplan.storage.tables import write_tables
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
@@ -189,7 +189,8 @@ def _read(folder: Path) -> Release:
         return cast(Release, other)  # it answers as a release does
     if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
-    plan = read_plan(saved, arrays, read_stated(content["optimality"]))
+    known = content["optimality"]
+    plan = read_plan(saved, arrays, read_stated(known), read_gap(known))
     measured = Measurements(_blocks(read_arrays(folder / MEASUREMENTS)))
     check_measurements(plan.mechanism, measured)
     return Release(plan, measured, _text(content, "noise"), recorded=_text(content, "ledger"))

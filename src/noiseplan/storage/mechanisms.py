@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.errors import StorageError
+from noiseplan.errors import PlanError, StorageError
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks
 from noiseplan.mechanisms.dense import DenseMechanism
@@ -16,7 +16,6 @@ from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
-from noiseplan.privacy import Guarantee
 from noiseplan.schema import Schema
 from noiseplan.storage.bases import floats, read_bases, write_bases
 from noiseplan.storage.cells import read_reduced, write_reduced
@@ -44,6 +43,13 @@ def write_mechanism(mechanism: Mechanism) -> tuple[Json, Arrays]:
 
 def read_mechanism(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> Mechanism:
     """Undo `write_mechanism`."""
+    try:
+        return _read(content, arrays, schema)
+    except PlanError as refused:  # such as integers that are none
+        raise StorageError(f"the plan's mechanism is none: {refused}") from None
+
+
+def _read(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> Mechanism:
     if content["kind"] == "dense":
         strategy, sigma2 = floats(arrays, "strategy", 2), float(content["sigma2"])
         if strategy.shape[1] != schema.size or not 0 < sigma2 < np.inf:
@@ -62,21 +68,6 @@ def read_mechanism(content: Mapping[str, Any], arrays: Arrays, schema: Schema) -
     if content["kind"] == "residual":
         return _read_residual(content, arrays, schema)
     raise StorageError(f"unknown mechanism {content['kind']!r}: was it saved by a newer noiseplan?")
-
-
-def check_cost(mechanism: Mechanism, guarantee: Guarantee) -> None:
-    """Refuse a guarantee that promises more than the noise can keep, as far as sums can tell."""
-    if isinstance(mechanism, ReducedMechanism):
-        mechanism = mechanism.small
-    if not isinstance(mechanism, ResidualMechanism) or guarantee.neighbours != "add-remove":
-        return
-    cost = 0.0
-    for block in mechanism.blocks:
-        with np.errstate(divide="ignore"):
-            precision = float((1.0 / block.sigma2).sum())
-        cost += precision * float(np.prod([basis.sensitivity for basis in block.bases]))
-    if cost > guarantee.pcost * (1 + 1e-9):
-        raise StorageError("the plan states a lower privacy cost than its noise has")
 
 
 def check_measurements(mechanism: Mechanism, measured: Measurements) -> None:

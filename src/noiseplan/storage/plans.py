@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noiseplan.errors import StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.product import ProductMechanism
@@ -21,11 +22,16 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.optimality import Optimality, Stated, Unstated
+from noiseplan.planning.people import record_price
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
+from noiseplan.storage.costs import check_cost
 from noiseplan.storage.files import Arrays, Json, hash_of
-from noiseplan.storage.mechanisms import check_cost, read_mechanism, write_mechanism
+from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 from noiseplan.storage.workloads import read_workload, write_workload
+
+# Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
+GIVEN = "given"
 
 
 def write_plan(plan: Plan) -> tuple[Json, Arrays]:
@@ -59,18 +65,26 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
 
 
 def read_plan(
-    content: Mapping[str, Any], arrays: Arrays, stated: tuple[float | None, bool | None]
+    content: Mapping[str, Any],
+    arrays: Arrays,
+    stated: tuple[float | None, bool | None],
+    gap: float | None = None,
 ) -> Plan:
-    """Undo `write_plan`; `stated` is what was known of its optimality when it was saved."""
+    """Undo `write_plan`; `stated` and `gap` were known of its optimality when it was saved."""
     workload = read_workload(content["workload"], arrays)
     mechanism = read_mechanism(content["mechanism"], arrays, workload.schema)
     privacy = content["privacy"]
     guarantee = _read_guarantee(privacy)
-    check_cost(mechanism, guarantee)
+    max_rows = int(content.get("max_rows", 1))
+    if max_rows < 1:
+        raise StorageError(f"the plan is for people with {max_rows} records, at least 1 is meant")
+    if content["noise"] != GIVEN:
+        check_cost(mechanism, guarantee, max_rows)
     bound, proved = stated
-    optimality: Optimality = Unstated(workload, guarantee, proved)
+    # Variances are those of one record's cost, whatever a person pays.
+    optimality: Optimality = Unstated(workload, record_price(guarantee, max_rows), proved, gap)
     if bound is not None:
-        optimality = Stated(bound, proved)
+        optimality = Stated(bound, proved, gap)
     targets = arrays.get("targets")
     design = prepare(workload, arrays.get("kinds") if targets is None else 1.0 / targets)
     return Plan(
@@ -85,7 +99,7 @@ def read_plan(
         design=design,
         figures=RowFigures(design, mechanism),
         optimality=optimality,
-        max_rows=int(content.get("max_rows", 1)),
+        max_rows=max_rows,
         loaded=True,
         seconds=0.0,
     )
@@ -165,10 +179,19 @@ def _read_objective(saved: Mapping[str, Any]) -> Objective:
 def stated_by(plan: Plan) -> Json:
     """What is already known of the plan's optimality; a bound nobody asked for is not computed."""
     bound = plan.optimality.known
-    return {"lower_bound": bound, "proved": plan.optimality.proved}
+    certified = {} if plan.gap is None else {"gap": plan.gap}
+    return {"lower_bound": bound, "proved": plan.optimality.proved, **certified}
 
 
 def read_stated(saved: Mapping[str, Any]) -> tuple[float | None, bool | None]:
     """The bound and the proof, where they were known."""
     bound, proved = saved["lower_bound"], saved["proved"]
     return None if bound is None else float(bound), None if proved is None else bool(proved)
+
+
+def read_gap(saved: Mapping[str, Any]) -> float | None:
+    """The certified gap, where there was one."""
+    gap = saved.get("gap")
+    if gap is not None and not float(gap) >= 0:
+        raise StorageError(f"a certified gap is a number from 0 on, found {gap!r}")
+    return None if gap is None else float(gap)

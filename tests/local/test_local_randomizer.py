@@ -351,8 +351,10 @@ def test_devices_load_no_planner(tmp_path: Path) -> None:
     path = nz.local.plan(one(6, nz.Prefix()), 1.0).randomizer().save(tmp_path / "device.bin")
     code = (
         "import sys\n"
-        "from noiseplan.local import load_randomizer\n"
-        f"reports = load_randomizer({str(path)!r}).reports([0, 5, 2])\n"
+        "from noiseplan.local import Memory, load_randomizer\n"
+        f"device = load_randomizer({str(path)!r})\n"
+        "reports = device.reports([0, 5, 2])\n"
+        f"Memory(device, {str(tmp_path / 'memory.json')!r}).report(3)\n"
         "heavy = ('scipy', 'noiseplan.planning.planner', 'noiseplan.local.planner', 'pandas')\n"
         "print(len(reports), [m for m in heavy if m in sys.modules])"
     )

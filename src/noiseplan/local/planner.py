@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.errors import BudgetError, PlanError
+from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.local.localplan import LocalPlan
 from noiseplan.local.search.bounds import lower_bound
 from noiseplan.local.search.portfolio import (
@@ -21,6 +21,7 @@ from noiseplan.local.search.portfolio import (
     rounded,
 )
 from noiseplan.local.splitplan import SplitPlan
+from noiseplan.local.strategies.base import Strategy
 from noiseplan.local.types import MOST_CELLS, Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.planning.threads import LARGE, one_thread_below
@@ -30,6 +31,8 @@ from noiseplan.queries import Query, Workload
 OBJECTIVES = ("worst", "average")
 ADDITIVE = ("matrix l1", "matrix l2")
 MECHANISMS = ("auto", *CLASSICAL, *ADDITIVE, "split")
+# Of queries with more entries than this it is taken on trust that they are answered.
+CHECKED_ENTRIES = 1 << 24
 # Below and above, variances would have lost too many of their digits.
 SMALLEST_EPSILON, LARGEST_EPSILON = 0.001, 16.0
 
@@ -106,6 +109,7 @@ def plan(
             task = Task(types, epsilon, weights, worst, effort, seed, backend, advance)
             found = _found(task, mechanism, options)
         bound = lower_bound(types.gram, weights, epsilon, cells if prior is None else None)
+        _check_answers(workload, types, found.strategy)
         took = time.perf_counter() - started
     chosen = found.strategy, epsilon, weights, worst
     return LocalPlan(workload, types, *chosen, bound, found.bound, took)
@@ -119,6 +123,23 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
     except TypeError as error:
         raise PlanError(f"mechanism {mechanism!r} takes other options: {error}") from None
     return best_strategy(task) if chosen is None else Found(rounded(chosen))
+
+
+def _check_answers(workload: Workload, types: Types, strategy: Strategy) -> None:
+    """Whether every query will be answered without bias: better known now than after collecting.
+
+    Queries too large to be written out are not, and `answer` would not write them out either.
+    """
+    for query in workload:
+        if query.rows * len(types.kind) > CHECKED_ENTRIES:
+            continue
+        try:
+            strategy.coefficients(types.matrix(query))
+        except UnanswerableError as error:
+            raise PlanError(
+                f"the strategy found cannot answer {query.name!r} of the workload itself: weights "
+                f"or rows differ too much in size; bring them closer, or plan the query apart"
+            ) from error
 
 
 def checked_epsilon(epsilon: object) -> float:

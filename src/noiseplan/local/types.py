@@ -12,11 +12,13 @@ Notation of this room, used in every docstring:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
@@ -121,14 +123,45 @@ def types_of(workload: Workload) -> Types:
             f"local.plan(workload, mechanism='split')"
         )
     gram = workload_gram(prepare(reduced_workload(workload, schema)))
-    kind = _alike(gram)
+    kind = np.zeros(schema.size, dtype=np.int64)
+    for query in workload:
+        kind = numbered(np.column_stack([kind, _told_apart_by(query, schema)]))
     first = np.unique(kind, return_index=True)[1]
     return Types(schema, kind, gram[np.ix_(first, first)], weighted_rows(workload))
 
 
-def _alike(gram: Array) -> IntArray:
-    """The type of each cell: W(e_i − e_j) = 0 exactly if the rows i and j of G are equal."""
-    rounded = np.round(gram / np.abs(gram).max(), 12) + 0.0
-    first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
-    place = np.argsort(np.argsort(first))  # types in the order of their first cell
+def _told_apart_by(query: Query, schema: Schema) -> IntArray:
+    """Of every cell of a schema its type if this were the only query, whatever its weight.
+
+    W(e_i − e_j) = 0 exactly if the rows i and j of WᵀW are equal; where W is written out its rows,
+    however small some are, are compared themselves.
+    """
+    alone = Workload([query])
+    own = asked_schema(alone)
+    if not query.attributes:
+        return np.zeros(schema.size, dtype=np.int64)
+    if query.joint is not None:
+        largest = np.abs(query.joint).max(axis=1, keepdims=True)
+        columns = (query.joint / np.where(largest > 0, largest, 1.0)).T
+    else:
+        gram = workload_gram(prepare(reduced_workload(alone, own)))
+        columns = gram / (np.abs(gram).max() or 1.0)
+    types = numbered(np.round(columns, 12) + 0.0)
+    return types[cells_within(schema.shape, [name in own for name in schema.names])]
+
+
+def cells_within(shape: tuple[int, ...], kept: Sequence[bool]) -> IntArray:
+    """Of every cell its cell in the table of the kept axes (all others summed over)."""
+    axes = np.unravel_index(np.arange(prod(shape)), shape)
+    cell = np.zeros(prod(shape), dtype=np.int64)
+    for axis, size, keep in zip(axes, shape, kept, strict=True):
+        if keep:
+            cell = cell * size + axis
+    return cell
+
+
+def numbered(rows: NDArray[Any]) -> IntArray:
+    """The same number for equal rows, counted in the order in which they first come."""
+    first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)[1:]
+    place = np.argsort(np.argsort(first))
     return place[kind.reshape(-1)].astype(np.int64)

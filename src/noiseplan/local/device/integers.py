@@ -76,7 +76,7 @@ def settled(
     """Columns made to sum to `whole` by moving few entries, each inside the bounds of its row."""
     table = table.copy()
     columns = np.arange(table.shape[1])
-    for _ in range(len(table)):
+    for _ in range(len(table) + 1):  # one move of every row, and a last look
         missing = whole - table.sum(axis=0)
         if table.dtype.kind == "f":
             missing[np.abs(missing) <= 1e-15] = 0

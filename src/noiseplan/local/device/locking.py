@@ -1,11 +1,11 @@
-"""One at a time: a lock that other programs on the same device respect."""
+"""Files that several programs on one device write: one at a time, and really on the disk."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 if sys.platform == "win32":
@@ -51,3 +51,16 @@ def locked(path: Path) -> Iterator[None]:
             _leave(descriptor)
     finally:
         os.close(descriptor)
+
+
+def names_to_disk(folder: Path) -> None:
+    """Wait until a folder's list of names is on the disk, where the system can say so.
+
+    The same as `noiseplan.storage.files.to_disk`, without what a device need not load.
+    """
+    with suppress(OSError):  # folders cannot be opened on some systems
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.local.device.locking import locked
+from noiseplan.local.device.locking import locked, names_to_disk
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.device.wire import TAG_BYTES, ReportError
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy.rounding import fraction_up
-from noiseplan.storage.files import to_disk
 
 
 class Memory:
@@ -158,4 +157,4 @@ class Memory:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(self._path)
-        to_disk(self._path.parent)
+        names_to_disk(self._path.parent)

@@ -99,7 +99,12 @@ class SumRandomizer(Randomizer):
         return np.asarray(((reports <= self._limit) & (reports >= -self._limit)).all(axis=1))
 
     def tally(self, reports: Reports) -> IntArray:
-        return np.asarray(reports.sum(axis=0), dtype=np.int64)
+        if len(reports) * self._limit < 2**63:
+            return np.asarray(reports.sum(axis=0), dtype=np.int64)
+        sums = reports.astype(object).sum(axis=0)  # Python's integers, which have no largest one
+        if max(map(abs, sums)) >= 2**63:
+            raise ReportError("the sums of these reports do not fit 64 bits: count fewer at a time")
+        return np.asarray(sums.astype(np.int64))
 
     def __repr__(self) -> str:
         beside = f", δ = {self.delta:g}" if self.delta else ""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, prod, sinh
+from math import exp, expm1, prod, sinh
 
 import numpy as np
 
@@ -54,7 +54,8 @@ def row_variance(cells: int, epsilon: float) -> float:
     """
     k = np.arange(1, max(cells, 2), dtype=np.float64)
     e = exp(epsilon)
-    return float((cells * (k * e * e + cells - k) / (k * e + cells - k) ** 2).max() - 1)
+    # k(n − k)(e − 1)²/(k e + n − k)², which is the same and has all its digits where ε is small.
+    return float((k * (cells - k) * expm1(epsilon) ** 2 / (k * e + cells - k) ** 2).max())
 
 
 def spread_bound(gram: Array, prior: Array, largest_variance: float) -> float:

@@ -36,6 +36,7 @@ NEW_SHARE = 0.1
 POLISHES = 10
 # Certified bounds are lowered by this share of the terms they are made of.
 ROUNDING = 1e-10
+EPS = float(np.finfo(np.float64).eps)
 # Weights below this share of the mean are left out of the strategy.
 NEGLIGIBLE = 1e-6
 
@@ -142,12 +143,19 @@ class _Problem:
         2 tr[(G^{1/2}KG^{1/2})^{1/2}] − 1ᵀν bounds the mean second moment for every K ⪰ 0 and ν with
         pᵀKp/(p·π) ≤ ν·p for all patterns. K = M.
         """
-        values = np.linalg.eigvalsh(self._root @ at.solved.curvature @ self._root)
+        curvature = (at.solved.curvature + at.solved.curvature.T) / 2  # as in pᵀKp
+        values = np.linalg.eigvalsh(self._root @ curvature @ self._root)
         # Each eigenvalue as small as rounding allows: roots make much of an error next to zero.
         trace = float(np.sqrt(np.maximum(values - NOISE_FLOOR * values[-1], 0.0)).sum())
         paid = float(at.solved.prices.sum()) + lacking
         own = float(at.prior @ np.diagonal(self.gram))
-        return 2 * trace - paid - own - ROUNDING * (2 * trace + paid)
+        # pᵀKp errs in proportion to the largest entry of K, which ε makes much larger than the sum.
+        largest = float(np.abs(curvature).max())
+        # Where rounding left K a negative part, that may have lowered tr XK ≤ 1ᵀν; tr X ≤ n e.
+        negative = max(-float(np.linalg.eigvalsh(curvature)[0]), 0.0)
+        n = len(self.gram)
+        spare = ROUNDING * (2 * trace + paid) + 8 * EPS * n**2 * largest + n * self.ratio * negative
+        return 2 * trace - paid - own - spare
 
     @cached_property
     def _root(self) -> Array:

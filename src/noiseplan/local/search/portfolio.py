@@ -84,7 +84,8 @@ class Found:
 def _table(make: Callable[..., Array], name: str) -> Callable[..., Strategy]:
     def build(task: Task, **options: Any) -> Strategy:
         n = task.types.count
-        return TableStrategy.of(make(n, task.epsilon, **options), task.epsilon, name=name)
+        chances = make(n, task.epsilon, **options)
+        return TableStrategy.of(chances, task.epsilon, task.prior, name)
 
     return build
 
@@ -96,7 +97,7 @@ def _over_cells(make: Callable[..., Array], name: str) -> Callable[..., Strategy
         types = task.types
         cells = make(len(types.kind), task.epsilon, **options)
         chances = cells if not types.merged else cells @ _means(types)
-        return TableStrategy.of(chances, task.epsilon, types.uniform, name)
+        return TableStrategy.of(chances, task.epsilon, task.prior, name)
 
     return build
 

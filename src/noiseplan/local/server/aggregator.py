@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import DataError, QueryError
+from noiseplan.errors import DataError, QueryError, UnanswerableError
 from noiseplan.local.device.wire import TAG_BYTES, Packet, packets_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
@@ -121,7 +121,7 @@ class Aggregator:
     def _count(self, valid: Reports, given: int) -> int:
         if len(valid) < given:
             self._reject(MALFORMED, given - len(valid))
-        self.tally += self.randomizer.tally(valid)
+        self.tally = _sum(self.tally, self.randomizer.tally(valid))
         self.users += len(valid)
         return len(valid)
 
@@ -131,7 +131,7 @@ class Aggregator:
 
     def merge(self, *others: Aggregator) -> Aggregator:
         """The reports of this one and the others together, as a new aggregator."""
-        total = self.tally.copy()
+        total = self.tally
         users, rejected, brands = self.users, Counter(self.rejected), {self.brand}
         for other in others:
             if other.randomizer.digest != self.randomizer.digest:
@@ -139,7 +139,7 @@ class Aggregator:
                     f"aggregators of different plans do not merge: {self.randomizer.hash[:12]} and "
                     f"{other.randomizer.hash[:12]}"
                 )
-            total += other.tally
+            total = _sum(total, other.tally)
             users += other.users
             rejected += other.rejected
             brands.add(other.brand)
@@ -181,6 +181,12 @@ class Aggregator:
     def covariance(self, query: Query, other: Query) -> Array:
         """The covariance of all rows of two queries, exact for data like the estimate."""
         made = self.reconstruction
+        if not made.tells_all_apart:
+            raise UnanswerableError(
+                "reports of this plan do not tell all types of users apart, so that covariances "
+                "cannot be estimated from them: use plan.covariance(query, other, counts) for "
+                "given counts, or variance(query, errors='worst')"
+            )
         likely = made.likely(self.tally, self.users)
         return made.covariance(query, other, likely)  # type: ignore[arg-type]
 
@@ -203,3 +209,14 @@ class Aggregator:
     def __repr__(self) -> str:
         lost = f", {self.rejected.total():,} rejected" if self.rejected else ""
         return f"Aggregator({self.users:,} reports{lost}, plan {self.randomizer.hash[:12]})"
+
+
+def _sum(counted: IntArray, more: IntArray) -> IntArray:
+    """Two tallies together, as a new array; refused where a sum would not fit 64 bits."""
+    total: IntArray = counted + more
+    if (((counted ^ total) & (more ^ total)) < 0).any():  # a sign that neither of the two had
+        raise DataError(
+            "the sums of so many reports do not fit 64 bits, and were not added: collect in "
+            "several aggregators and add up their answers"
+        )
+    return total

@@ -12,7 +12,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.server.consistency import Consistent, nearest_counts
 from noiseplan.local.server.reconstruction import Reconstruction
-from noiseplan.local.types import reduced_query, types_of
+from noiseplan.local.types import cells_within, reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 
@@ -49,19 +49,9 @@ def query_gram(part: Part, query: Query) -> Array:
     types = part.reconstruction.types
     small = types_of(Workload([reduced_query(query, types.schema)]))
     first = np.unique(types.kind, return_index=True)[1]
-    cells = _cells_within(types.schema.shape, [n in small.schema for n in types.schema.names])
+    cells = cells_within(types.schema.shape, [n in small.schema for n in types.schema.names])
     where = small.kind[cells[first]]
     return small.gram[np.ix_(where, where)] / query.weight
-
-
-def _cells_within(shape: tuple[int, ...], kept: Sequence[bool]) -> IntArray:
-    """Of every cell its cell in the table of the kept axes (all others summed over)."""
-    axes = np.unravel_index(np.arange(int(np.prod(shape))), shape)
-    chosen = [(a, n) for a, n, keep in zip(axes, shape, kept, strict=True) if keep]
-    cell = np.zeros(len(axes[0]), dtype=np.int64)
-    for axis, size in chosen:
-        cell = cell * size + axis
-    return cell
 
 
 @dataclass(frozen=True, eq=False)

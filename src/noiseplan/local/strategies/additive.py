@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import exp
+from math import exp, expm1
 from typing import final
 
 import numpy as np
@@ -82,8 +82,8 @@ class AdditiveStrategy(Strategy):
         """s² of one number."""
         if self.law == "gaussian":
             return float(self.scale)  # to double precision from σ² = 4 on
-        q = exp(-1 / float(self.scale))
-        return 2 * q / (1 - q) ** 2
+        rate = 1 / float(self.scale)
+        return 2 * exp(-rate) / expm1(-rate) ** 2
 
     @cached_property
     def _information(self) -> Array:

@@ -32,6 +32,8 @@ from noiseplan.matrices.base import Array
 
 # Eigenvalues of the information matrix below this share of the largest are rounding.
 EIGENVALUE_FLOOR = 1e-11
+# Of singular values, which have twice as many digits; up to so many types there is time for them.
+SINGULAR_FLOOR, SINGULAR_VALUES = 1e-7, 512
 # How far, relatively, a query may lie outside what is measured before it is refused.
 OUTSIDE = 1e-6
 # Tolerance of the checks on a strategy's probabilities.
@@ -168,40 +170,70 @@ class TableStrategy(Strategy):
         return (product + product.T) / 2
 
     @cached_property
-    def _deviations(self) -> tuple[Array, Array]:
-        """Eigenvalues and eigenvectors of Diag(r)(X − 11ᵀ)Diag(r), r = √π, without those at 0.
-
-        X π = 1, so 11ᵀ is all that X has in the direction of the total. The rest is of size ε²
-        where ε is small; taken from A − 1 it keeps its digits.
-        """
-        apart = np.sqrt(np.outer(self.chances @ self.prior, self.prior)) * (self.shapes - 1)
-        values, vectors = np.linalg.eigh(apart.T @ apart)
-        kept = values > EIGENVALUE_FLOOR * values[-1]
-        return values[kept], vectors[:, kept]
+    def _apart(self) -> Array:
+        """E = A − 1: what a report tells about types beyond that somebody reported."""
+        return self.shapes - 1
 
     @cached_property
-    def _inverse(self) -> Array:
-        """ππᵀ + Diag(r)(Diag(r)(X − 11ᵀ)Diag(r))⁺Diag(r), a generalised inverse of X.
+    def _deviations(self) -> tuple[Array, Array]:
+        """Eigenvalues and eigenvectors of EᵀDE between types, D = Diag(Qπ), without those at 0.
+
+        X = 11ᵀ + EᵀDE, because Aπ = 1, and the rows of W that matter beyond Wπ are differences of
+        types: so E is centred. It is of size ε where ε is small, and taken from A − 1 it keeps its
+        digits. Types are not scaled by their shares: one that is hardly expected is told apart from
+        the others as well as they are.
+        """
+        apart = np.sqrt(self.chances @ self.prior)[:, None] * self._apart
+        centred = apart - apart.mean(axis=1, keepdims=True)
+        if self.types <= SINGULAR_VALUES:
+            values, vectors = np.linalg.svd(np.linalg.qr(centred, mode="r"))[1:]
+            kept = values > SINGULAR_FLOOR * values[0]
+            squares, vectors = values[kept] ** 2, vectors[: len(values)][kept].T
+        else:
+            squares, vectors = np.linalg.eigh(centred.T @ centred)
+            kept = squares > EIGENVALUE_FLOOR * squares[-1]
+            squares, vectors = squares[kept], vectors[:, kept]
+        return squares, vectors - vectors.mean(axis=0)
+
+    @cached_property
+    def _between(self) -> Array:
+        """(EᵀDE)⁺ between types; ππᵀ + (EᵀDE)⁺ is a generalised inverse of X.
 
         Which one is taken does not matter: A k = 0 wherever X k = 0.
         """
         values, vectors = self._deviations
-        scaled = np.sqrt(self.prior)[:, None] * vectors
-        inverse: Array = (scaled / values) @ scaled.T + np.outer(self.prior, self.prior)
+        inverse: Array = (vectors / values) @ vectors.T
         return inverse
+
+    @cached_property
+    def _told(self) -> Array:
+        """A X⁺: what every report says about the number of users of each type."""
+        return self._apart @ self._between + self.prior
+
+    @cached_property
+    def _reached(self) -> Array:
+        """X⁺AᵀQ: what is estimated instead of each type; W times it is W unless there is bias."""
+        reached: Array = self._told.T @ self.chances
+        return reached
 
     @property
     def tells_all_apart(self) -> bool:
         return len(self._deviations[0]) == self.types - 1
 
     def coefficients(self, rows: Array) -> Array:
-        root = np.sqrt(self.prior)
-        scaled = rows * root
-        vectors = np.column_stack([root, self._deviations[1]])
-        missed = np.linalg.norm(scaled - (scaled @ vectors) @ vectors.T, axis=1)
-        refuse_outside(missed, np.linalg.norm(scaled, axis=1))
-        found: Array = rows @ self._inverse
+        missed = np.abs(rows @ self._reached - rows).max(axis=1)
+        refuse_outside(missed, np.abs(rows).max(axis=1))
+        between = rows @ self._between
+        # Of sum 0; what rounding leaves would be multiplied by the number of reports.
+        between -= between.mean(axis=1, keepdims=True)
+        found: Array = between + np.outer(rows @ self.prior, self.prior)
         return found
+
+    def estimate(self, tally: IntArray) -> Array:
+        evidence = self.evidence(tally)
+        between = self._between @ (evidence - evidence.mean())
+        estimate: Array = between + self.prior * float(self.prior @ evidence)
+        return estimate
 
     def information(self) -> Array:
         return self._information
@@ -219,27 +251,19 @@ class TableStrategy(Strategy):
         return np.asarray(tally @ self.shapes, dtype=np.float64)
 
     def total_moments(self, gram: Array) -> Array:
-        self._check_spans(gram)
-        scores = self.shapes @ (self._inverse @ gram @ self._inverse)
-        along: Array = np.einsum("ij,ij->i", scores, self.shapes)
-        return along @ self.chances
-
-    def _check_spans(self, gram: Array) -> None:
-        """Whether W Diag(r) lies in the space of r and the eigenvectors, in terms of G alone."""
-        root = np.sqrt(self.prior)
-        scaled = gram * np.outer(root, root)
-        vectors = np.column_stack([root, self._deviations[1]])
-        inside = float(np.einsum("ij,ij->", vectors, scaled @ vectors))
-        if np.trace(scaled) - inside > OUTSIDE**2 * np.trace(scaled):
+        missed = np.abs(gram @ self._reached - gram).max()
+        if not missed <= OUTSIDE * np.abs(gram).max():
             raise UnanswerableError(
                 f"the strategy {self.name!r} cannot answer this workload: some rows lie outside "
                 f"its row space; choose another mechanism"
             )
+        along: Array = np.einsum("ij,ij->i", self._told @ gram, self._told)
+        return along @ self.chances
 
 
 def refuse_outside(missed: Array, scale: Array) -> None:
     """Refuse rows of which more than rounding lies outside what a strategy measures."""
-    outside = missed > OUTSIDE * scale
+    outside = ~(missed <= OUTSIDE * scale)
     if outside.any():
         raise UnanswerableError(
             f"{int(outside.sum())} of {len(outside)} rows lie outside what this strategy measures; "

@@ -20,6 +20,8 @@ NUMBERS_PER_SECOND = 3e7
 FEW_RECORDS = 10**9
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
 MADE_OF_OTHERS = ("common", "combined", "extended")
+# A second line of a fact, below the first.
+BELOW = " " * 14
 
 
 def fairness_rows(plan: Plan) -> list[dict[str, object]]:
@@ -142,10 +144,8 @@ def _optimality(plan: Plan) -> str:
             f"{what} lower by more than that"
         )
     aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
-    return (
-        f"{aside}total variance {plan.total_variance:.6g}, {_within(plan.efficiency)} "
-        f"(lower bound {plan.lower_bound:.6g})"
-    )
+    figures = f"total variance {plan.total_variance:.6g}, lower bound {plan.lower_bound:.6g}"
+    return f"{aside}{figures}\n{BELOW}{_within(plan.efficiency)}"
 
 
 def _certified(plan: Plan) -> str:

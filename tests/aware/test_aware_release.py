@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.aware import answering, mechanism
+from noiseplan.aware import answering, buckets, mechanism
 from noiseplan.aware.buckets import LineWorkload, closed_gram
 from noiseplan.aware.costs import IntervalCosts
 from noiseplan.aware.mechanism import _bits_of
@@ -111,12 +111,12 @@ def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def dense_noise(release: AwareRelease, rows: np.ndarray) -> np.ndarray:
     """Standard errors of rows over the cells of the table, by dense algebra alone."""
-    buckets, order = release.measurements.buckets, release.plan.mechanism.line.order
-    widths = np.diff(buckets.edges)
+    measured, order = release.measurements.buckets, release.plan.mechanism.line.order
+    widths = np.diff(measured.edges)
     spread = np.zeros((len(order), len(widths)))
     spread[order, np.repeat(np.arange(len(widths)), widths)] = np.repeat(1 / widths, widths)
     seen = rows @ spread
-    covariance = buckets.covariance_times(np.eye(len(widths)))
+    covariance = measured.covariance_times(np.eye(len(widths)))
     return np.asarray(np.sqrt(np.einsum("rb,bc,rc->r", seen, covariance, seen)))
 
 
@@ -207,8 +207,26 @@ def test_own_rows_of_long_lines_need_no_square_of_the_cells() -> None:
     found, most = peak(LineWorkload(many, ("v",), np.arange(cells)).gram, edges)
     stand_in = closed_gram(RangesMatrix(cells), edges)
     assert stand_in is not None
-    np.testing.assert_allclose(found, stand_in, rtol=1e-4)
+    np.testing.assert_allclose(found / found[0, 0], stand_in / stand_in[0, 0], rtol=1e-4)
     assert most < 10**8
+
+
+@pytest.mark.parametrize("limit", [10**8, 10**4])
+def test_budgets_are_shared_for_own_rows_as_for_the_same_rows_by_name(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ranges, as such and as rows of one's own: the same diagonal, also by a stand-in."""
+    monkeypatch.setattr(buckets, "LIMIT", limit)
+    schema = nz.Schema({"v": nz.Ordinal(range(60))})
+    rows = np.array([[a <= c <= b for c in range(60)] for a in range(60) for b in range(a, 60)])
+    edges = np.array([0, 2, 30, 31, 60])
+    order = np.arange(60)
+    named, own = (
+        LineWorkload(nz.Workload([nz.Query(schema, {"v": factor})]), ("v",), order)
+        for factor in (nz.Ranges(), nz.Custom(rows.astype(float)))
+    )
+    np.testing.assert_allclose(own.diagonal(edges), named.diagonal(edges), rtol=1e-9)
+    np.testing.assert_allclose(own.gram(edges), named.gram(edges), rtol=1e-9)
 
 
 def test_huge_weights_count_by_their_proportion() -> None:

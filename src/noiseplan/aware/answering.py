@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.buckets import axis_matrix, expand, require_asked, summed
+from noiseplan.aware.buckets import axis_matrix, expand, require_asked, rows_in_line, summed
 from noiseplan.aware.storeys import BucketPlan
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
@@ -30,7 +30,7 @@ BY_FORMS: Final = 4096
 # Otherwise from the rows, in blocks of so many numbers, as long as all rows hold no more than so
 # many numbers; beyond, of so many rows, evenly spread, with straight lines between them.
 AT_ONCE: Final = 1 << 22
-EVERY_ROW: Final = 1 << 31
+EVERY_ROW: Final = 1 << 29
 SAMPLED: Final = 512
 
 
@@ -77,7 +77,9 @@ class Answering:
             rows = np.unique(np.linspace(0, query.rows - 1, SAMPLED).astype(np.int64))
         size = max(AT_ONCE // len(self.order), 1)
         parts = (rows[first : first + size] for first in range(0, len(rows), size))
-        found = np.concatenate([self._errors_of(self._rows(query, p)) for p in parts], axis=1)
+        found = np.concatenate(
+            [self._errors_of(rows_in_line(query, self.asked, self.order, p)) for p in parts], axis=1
+        )
         if len(rows) == query.rows:
             return found[0], found[1]
         return np.interp(everywhere, rows, found[0]), np.interp(everywhere, rows, found[1])
@@ -98,24 +100,6 @@ class Answering:
         noise = np.einsum("rb,br->r", mean, self.buckets.covariance_times(mean.T))
         bias = np.maximum(square - mean**2, 0.0) @ self.hidden
         return np.stack([noise, bias])
-
-    def _rows(self, query: Query, numbers: IntArray) -> Array:
-        """Some rows of a query, over the cells in line."""
-        if query.joint is not None:
-            sizes = [
-                size if name in query.attributes else 1
-                for name, size in zip(self.asked, self.shape, strict=True)
-            ]
-            rows = query.joint[numbers].reshape(len(numbers), *sizes)
-            rows = np.broadcast_to(rows, (len(numbers), *self.shape)).reshape(len(numbers), -1)
-            return np.asarray(rows[:, self.order])
-        matrices = [axis_matrix(query, name) for name in self.asked]
-        places = np.unravel_index(numbers, [matrix.shape[0] for matrix in matrices])
-        rows = np.ones((len(numbers), 1))
-        for matrix, place in zip(matrices, places, strict=True):
-            taken = matrix.take(place)
-            rows = (rows[:, :, None] * taken[:, None, :]).reshape(len(numbers), -1)
-        return np.asarray(rows[:, self.order])
 
     @property
     def hidden(self) -> Array:

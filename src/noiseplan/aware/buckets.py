@@ -73,16 +73,21 @@ class LineWorkload:
     def diagonal(self, edges: IntArray) -> Array:
         """The diagonal of Ĝ, for any number of buckets.
 
-        Of queries without a formula that of all ranges stands in; it only shares out a budget.
+        Of large queries without a formula all ranges stand in, which only shares out a budget.
         """
         total = np.zeros(len(edges) - 1)
         for query, weight in self._weighed():
             found = None
             if len(self.asked) == 1 and query.joint is None:
                 found = closed_diagonal(axis_matrix(query, self.asked[0]), edges)
+            if found is None and query.rows * len(self.order) <= LIMIT:
+                rows = rows_in_line(query, self.asked, self.order, np.arange(query.rows))
+                seen = np.add.reduceat(rows, edges[:-1], axis=1) / np.diff(edges)
+                found = np.asarray((seen**2).sum(axis=0))
             if found is None:
                 found = closed_diagonal(RangesMatrix(len(self.order)), edges)
-            assert found is not None  # ranges have a formula
+                assert found is not None  # ranges have a formula
+                found = self._likeness(query) * found
             total += weight * found
         return total
 
@@ -99,7 +104,7 @@ class LineWorkload:
                 return closed
         buckets, widths = len(edges) - 1, np.diff(edges)
         if len(self.order) * buckets > LIMIT:
-            return self._stand_in(edges)
+            return self._stand_in(query, edges)
         spread = np.zeros((len(self.order), buckets))
         spread[self.order, np.repeat(np.arange(buckets), widths)] = np.repeat(1 / widths, widths)
         if query.joint is not None:
@@ -111,17 +116,30 @@ class LineWorkload:
             seen = kronecker_apply(matrices, folded).reshape(-1, buckets)
             return np.asarray(seen.T @ seen)
         if max(matrix.shape[1] for matrix in matrices) ** 2 > LIMIT:
-            return self._stand_in(edges)
+            return self._stand_in(query, edges)
         # SᵀGS with G = ⊗ G_i, so that not even the rows of all ranges are made
         for axis, matrix in enumerate(matrices):
             folded = np.moveaxis(np.tensordot(matrix.gram(), folded, axes=(1, axis)), 0, axis)
         return np.asarray(spread.T @ folded.reshape(len(self.order), buckets))
 
-    def _stand_in(self, edges: IntArray) -> Array:
+    def _stand_in(self, query: Query, edges: IntArray) -> Array:
         """Where a workload would take too many numbers: as if all ranges of the line were asked."""
         found = closed_gram(RangesMatrix(len(self.order)), edges)
         assert found is not None  # ranges have a formula
-        return found
+        return self._likeness(query) * found
+
+    def _likeness(self, query: Query) -> float:
+        """How much more a query asks of one bucket of all cells than all ranges do."""
+        cells = len(self.order)
+        whole = np.full((cells, 1), 1 / cells)
+        if query.joint is not None:
+            seen = query.joint @ summed(whole, query, self.asked)
+        else:
+            matrices = [axis_matrix(query, name) for name in self.asked]
+            seen = kronecker_apply(matrices, whole.reshape(*(m.shape[1] for m in matrices), 1))
+        ranges = closed_diagonal(RangesMatrix(cells), np.array([0, cells]))
+        assert ranges is not None
+        return float((np.asarray(seen) ** 2).sum() / ranges[0])
 
 
 def axis_matrix(query: Query, attribute: str) -> Matrix:
@@ -130,6 +148,21 @@ def axis_matrix(query: Query, attribute: str) -> Matrix:
     if attribute in query.factors:
         return query.factors[attribute].matrix(described)
     return TotalMatrix(described.size)
+
+
+def rows_in_line(query: Query, asked: tuple[str, ...], order: IntArray, numbers: IntArray) -> Array:
+    """Some rows of a query, over the cells in line."""
+    count, shape = len(numbers), [query.schema[name].size for name in asked]
+    if query.joint is not None:
+        sizes = [n if name in query.attributes else 1 for name, n in zip(asked, shape, strict=True)]
+        rows = np.broadcast_to(query.joint[numbers].reshape(count, *sizes), (count, *shape))
+        return np.asarray(rows.reshape(count, -1)[:, order])
+    matrices = [axis_matrix(query, name) for name in asked]
+    places = np.unravel_index(numbers, [matrix.shape[0] for matrix in matrices])
+    rows = np.ones((count, 1))
+    for matrix, place in zip(matrices, places, strict=True):
+        rows = (rows[:, :, None] * matrix.take(place)[:, None, :]).reshape(count, -1)
+    return np.asarray(rows[:, order])
 
 
 def summed(values: Array, query: Query, asked: tuple[str, ...]) -> Array:

@@ -288,17 +288,30 @@ class TestArrays:
 
     def test_two_dimensions_are_codes(self) -> None:
         schema = Schema.from_sizes({"a": 2, "b": 2})
-        both = np.array([[0, 1], [1, 1]])
-        assert open_source(both, schema).marginals(np.array([[0, 1]])).tolist() == [
-            [[0, 1], [0, 1]]
-        ]
-        counts = open_source(CountTensor(schema, both), schema)
-        assert counts.marginals(np.array([[0, 1]])).tolist() == [[[0, 1], [1, 1]]]
+        codes = np.array([[0, 1], [1, 1], [1, 1]])
+        table = [[[0, 1], [0, 2]]]
+        assert open_source(codes, schema).marginals(np.array([[0, 1]])).tolist() == table
 
-    def test_two_dimensional_counts_are_told_to_be_wrapped(self) -> None:
+    @pytest.mark.parametrize("kind", [int, float])
+    def test_what_may_be_codes_or_counts_is_refused(self, kind: type) -> None:
+        schema = Schema.from_sizes({"a": 12, "b": 2})
+        both = np.ones((12, 2), dtype=kind)
+        with pytest.raises(
+            DataError, match=r"may hold 12 records .* CountTensor\(schema, counts\)"
+        ):
+            open_source(both, schema)
+        counts = open_source(CountTensor(schema, both), schema)
+        assert counts.marginals(np.array([[1]])).tolist() == [[12, 12]]
+        records = open_source({"a": both[:, 0], "b": both[:, 1]}, schema)
+        assert records.marginals(np.array([[1]])).tolist() == [[0, 12]]
+
+    @pytest.mark.parametrize("kind", [int, float])
+    def test_counts_of_two_attributes_and_flat_ones(self, kind: type) -> None:
         schema = Schema.from_sizes({"a": 2, "b": 3})
-        with pytest.raises(DataError, match=r"CountTensor\(schema, counts\)"):
-            open_source(np.ones((2, 3)), schema)
+        counts = np.arange(6, dtype=kind)
+        for data in (counts, counts.reshape(2, 3)):
+            source = open_source(data, schema)
+            assert source.marginals(np.array([[0, 1]])).tolist() == [[[0, 1, 2], [3, 4, 5]]]
 
     def test_codes_are_a_copy(self) -> None:
         codes = np.zeros((4, 1), dtype=np.uint8)

@@ -24,7 +24,7 @@ from noiseplan.schema import Schema
 _ACCEPTED = (
     "a path to CSV or Parquet, a pandas, Polars or PyArrow frame, a DuckDB relation, an Ibis "
     "table, a Spark DataFrame, a mapping from names to arrays, a NumPy structured array, a 2-D "
-    "integer array of codes, counts of shape schema.shape, or CountTensor(schema, counts)"
+    "integer array of codes, counts of shape schema.shape or flat, or CountTensor(schema, counts)"
 )
 
 
@@ -49,8 +49,9 @@ def open_source(
         - a DuckDB relation, an Ibis table of any database, or a Spark DataFrame;
         - a mapping from names to 1-D arrays, or a NumPy structured array;
         - a 2-D integer array of *codes*, a row per record and a column per attribute;
-        - an array of *counts* of shape ``schema.shape``. With two attributes a 2-D array is always
-          taken for codes, whatever its shape: wrap counts as ``CountTensor(schema, counts)``;
+        - an array of *counts* of shape ``schema.shape``, or flat with one count per cell. An array
+          that may be either, of shape ``(n, 2)`` for attributes of n and 2 values, is refused: wrap
+          counts as ``CountTensor(schema, counts)``, and records in a mapping or a frame;
         - a :class:`Projectable` with the same schema, which is returned as it is.
     schema
         The attributes to count; further columns of the data are not read.
@@ -174,18 +175,24 @@ def _from_array(data: NDArray[Any], schema: Schema, people: People | None) -> Pr
     if data.dtype.names is not None:
         return _from_mapping({name: data[name] for name in data.dtype.names}, schema, people)
     _refuse_people(people, "arrays of codes and of counts")
+    if data.shape == schema.shape == (data.shape[0], len(schema)):
+        raise DataError(
+            f"an array of shape {data.shape} may hold {len(data)} records of {len(schema)} codes, "
+            f"or the counts of all {schema.shape} cells; say which: CountTensor(schema, counts) "
+            f"for counts, {_as_records(schema)} for records."
+        )
     if data.ndim == 2 and data.shape[1] == len(schema) and data.dtype.kind in "iu":
         # Copies: the caller may change the array later.
         return Records(schema, [column.copy() for column in data.T])
-    if data.shape == schema.shape and data.ndim != 2:
-        return CountTensor(schema, data)
+    if data.shape in (schema.shape, (schema.size,)) and data.dtype.kind in "biuf":
+        return CountTensor(schema, data.reshape(schema.shape))
     raise DataError(
         f"cannot count an array of {data.dtype} of shape {data.shape}: integer codes have shape "
-        f"(rows, {len(schema)}), counts {schema.shape}; try {_way_out(data, schema)}."
+        f"(rows, {len(schema)}), counts {schema.shape} or ({schema.size:,},); try "
+        f"CountTensor(schema, counts) for counts, {_as_records(schema)} for records."
     )
 
 
-def _way_out(data: NDArray[Any], schema: Schema) -> str:
-    if data.shape == schema.shape:
-        return "CountTensor(schema, counts) for counts, or codes.astype(int) for codes"
-    return f"a mapping: {{{schema.names[0]!r}: values, …}}"
+def _as_records(schema: Schema) -> str:
+    columns = [f"{name!r}: codes[:, {i}]" for i, name in enumerate(schema.names[:2])]
+    return "{" + ", ".join(columns) + (", …}" if len(schema) > 2 else "}")

@@ -60,6 +60,8 @@ from noiseplan.progress import progress
 # The relative gap asked for: by name, the same where that is large, and to see if it is worth it.
 SHARP, LARGE_SHARP, ROUGH = 1e-6, 1e-4, 1e-3
 SHARP_CELLS, SHARP_ROWS = 2048, 5000
+# Rows that single variances are planned for by one matrix: minutes for so many.
+MOST_ROWS = 20_000
 # Steps of a loss that may have kinks, and never gets there.
 ROUGH_STEPS, SHARP_STEPS = 60, 300
 
@@ -101,6 +103,12 @@ def make_explicit(
     design: Design, objective: Objective, planner: str, budget: float | None, noise: str
 ) -> Made:
     """The plan by one matrix: within a budget, or at the least cost that meets the targets."""
+    if isinstance(objective, WorstVariance) and design.workload.rows > MOST_ROWS:
+        raise PlanError(
+            f"planner={planner!r} looks at every row for targets and the worst variance, at most "
+            f"{MOST_ROWS:,}, and the workload has {design.workload.rows:,}; use "
+            f"planner='residual', or TotalVariance()"
+        )
     few = not isinstance(objective, WorstVariance) or design.workload.rows <= SHARP_ROWS
     sharp = few and design.workload.schema.size <= SHARP_CELLS
     tolerance = SHARP if sharp else LARGE_SHARP

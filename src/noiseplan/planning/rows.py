@@ -89,10 +89,10 @@ def hull_rows(points: Array) -> IntArray:
     """The corners of the upper right hull of points (b, a): the rows that can be worst."""
     order = np.lexsort((points[:, 1], points[:, 0]))[::-1]  # by b, then a, descending
     corners: list[int] = []
-    for i in order:
+    heights = points[order, 1]
+    before = np.concatenate([[-np.inf], np.maximum.accumulate(heights)[:-1]])
+    for i in order[heights > before]:  # the others are dominated: smaller b and no larger a
         x, y = points[i]
-        if corners and y <= points[corners[-1]][1]:
-            continue  # dominated: smaller b and no larger a
         while len(corners) >= 2:
             (x1, y1), (x2, y2) = points[corners[-2]], points[corners[-1]]
             # The middle corner stays only if it lies strictly outside the line to the new one.

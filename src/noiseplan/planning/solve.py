@@ -30,7 +30,7 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.oblique import optimise_upright
 from noiseplan.planning.rows import all_rows, worst_rows
 from noiseplan.planning.smooth import Smooth
-from noiseplan.planning.worst import POWERS, optimise_worst
+from noiseplan.planning.worst import POWERS, optimise_worst, worth_searching
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def solve(
     if neighbours == "replace" and design.free:
         # The total is free then, which the bases planned for adding and removing do not know.
         starts.append(optimise_upright(design))
-    if design.free and isinstance(objective, WorstVariance | PNormVariance):
+    if isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
         fixed = isinstance(objective, PNormVariance)
         powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
         start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours)

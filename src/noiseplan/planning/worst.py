@@ -33,6 +33,16 @@ POWERS = (8, 64, 500, 3000)
 STEPS_PER_POWER = 80
 # Rows of one query type that are followed at a time: all of a table's rows where they are this few.
 GRID_LIMIT = 1 << 14
+# The same for long attributes: rows followed × values², the work of one look at them.
+ROW_WORK = 1 << 28
+# Work of a search at one power: long attributes, where a look is dear, get fewer steps.
+POWER_WORK = 5e10
+FEWEST_STEPS = 10
+# Beyond so many values no search: a sample of rows that a search can afford lets others run away,
+# and the bases planned for the total win in the end.
+LONGEST = 512
+# Mixtures of the two columns that rows are judged by, where not all are followed.
+MOST_ANGLES = 256
 TINY = 1e-300
 
 
@@ -55,6 +65,17 @@ class _Problem:
     def value_at(self, chart: Chart) -> Smooth:
         return lambda x: _value(self, x, chart)
 
+    @property
+    def steps(self) -> int:
+        """As many as are worth while: each multiplies rows by values × values, and inverts such."""
+        look = sum(4.0 * (len(w) + w.shape[1]) * w.shape[1] ** 2 for w in self.factors.values())
+        return int(np.clip(POWER_WORK / max(look, 1.0), FEWEST_STEPS, STEPS_PER_POWER))
+
+
+def worth_searching(design: Design) -> bool:
+    """Whether bases of their own can be found for single rows: no attribute is too long."""
+    return bool(design.free) and max(map(design.group_count, design.free)) <= LONGEST
+
 
 def optimise_worst(
     design: Design, rows: dict[int, Array], sigma2: Array, powers: tuple[float, ...] = POWERS,
@@ -71,7 +92,7 @@ def optimise_worst(
     x = np.concatenate([np.log(measured), chart.pack(rows)])
     for power in powers:
         problem = _problem(design, chart.points(x[len(sigma2) :]), power, count_rows)
-        _, x = minimise(problem.value_at(chart), x, steps=STEPS_PER_POWER, gain=1e-11)
+        _, x = minimise(problem.value_at(chart), x, steps=problem.steps, gain=1e-11)
     points = chart.points(x[len(sigma2) :])
     return {r: p.rows for r, p in points.items()}, np.exp(x[: len(sigma2)])
 
@@ -87,7 +108,8 @@ def _problem(design: Design, rows: dict[int, Point], power: float, count_rows: b
             together = [
                 sum(_is_free(design, rows, p) for p in t.pairs) for t in types if pair in t.pairs
             ]
-            limit = len(table) if count_rows else int(GRID_LIMIT ** (1 / max(together, default=1)))
+            limit = _most_rows(max(together, default=1), design.group_count(role))
+            limit = len(table) if count_rows else limit
             chosen = followed_rows(table, limit)
             first = np.unique(design.groups[role], return_index=True)[1]
             factors[pair] = design.roles.pair_matrix(pair).take(chosen)[:, first]
@@ -119,6 +141,11 @@ def _is_free(design: Design, rows: dict[int, Point], pair: int) -> bool:
     return int(design.roles.pair_role[pair]) in rows and design.grams[pair] is not None
 
 
+def _most_rows(together: int, values: int) -> int:
+    """Rows of one factor to follow: `together` of them make a grid, each over so many values."""
+    return max(min(int(GRID_LIMIT ** (1 / together)), ROW_WORK // values**2), 2)
+
+
 def followed_rows(table: Array, limit: int) -> IntArray:
     """The rows of a factor to follow: all, or those that come closest to being worst for some
     mixture of the two columns [b | a], and evenly spaced ones so that no row between them can run
@@ -126,10 +153,11 @@ def followed_rows(table: Array, limit: int) -> IntArray:
     if len(table) <= limit:
         return np.arange(len(table))
     even = np.linspace(0, len(table) - 1, max(limit // 2, 2)).round().astype(np.int64)
-    angles = np.linspace(0, np.pi / 2, 4 * limit)
-    scale = np.maximum(table.max(axis=0), 1e-300)[:, None]
-    support = table @ (np.array([np.cos(angles), np.sin(angles)]) / scale)
-    score = (support / support.max(axis=0)).max(axis=1)
+    scale = np.maximum(table.max(axis=0), 1e-300)
+    score = np.zeros(len(table))
+    for angle in np.linspace(0, np.pi / 2, min(4 * limit, MOST_ANGLES)):
+        support = table @ (np.array([np.cos(angle), np.sin(angle)]) / scale)
+        np.maximum(score, support / support.max(), out=score)
     leading = np.argsort(-score, kind="stable")[: limit - len(even)]
     return np.union1d(even, leading)
 

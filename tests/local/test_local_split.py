@@ -7,6 +7,7 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 import pytest
+from local_oracles import brute_variances
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
@@ -236,3 +237,60 @@ def test_large_domains_are_split_without_being_asked() -> None:
     assert 0 <= plan.gap < 1.5
     assert plan.worst_variance >= plan.average_variance * (1 - 1e-12) >= plan.lower_bound
     assert all(isinstance(part.reconstruction, Reconstruction) for part in plan.parts)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize(("factor", "slack"), [(nz.Identity(), 1e-6), (nz.Prefix(), 0.01)])
+def test_disjoint_tables_are_answered_as_well_as_can_be(
+    factor: nz.Factor, slack: float, epsilon: float
+) -> None:
+    """Against the best reconstruction of the whole mechanism as one explicit matrix.
+
+    That of a table planned for its worst type is not quite the best on average.
+    """
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2})
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"a": factor}),
+            nz.Query(schema, ["b"], weight=3),
+            nz.Query(schema, ["c"]),
+        ]
+    )
+    plan = plan_split(workload, epsilon, cells=4)
+    assert [len(part.names) for part in plan.parts] == [1, 1, 1]
+    rows = np.vstack([np.sqrt(query.weight) * query.dense() for query in workload])
+    best = brute_variances(explicit(plan), rows)
+    assert best.mean() * (1 - 1e-9) <= plan.average_variance <= best.mean() * (1 + slack)
+
+
+def test_errors_of_given_users_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) -> None:
+    rng = np.random.default_rng(5)
+    records = {"a": rng.integers(0, 4, 300), "b": rng.integers(0, 3, 300), "c": [1] * 300}
+    chances = explicit(plan)
+    cell = (records["a"] * 3 + records["b"]) * 2 + 1
+    x = np.bincount(cell, minlength=24).astype(float)
+    law = np.diag(chances @ x) - (chances * x) @ chances.T
+    for i, j in ((0, 0), (2, 1)):
+        left, right = plan.workload.query(i), plan.workload.query(j)
+        v, w = answering_rows(plan, left), answering_rows(plan, right)
+        assert plan.covariance(left, right, records) == pytest.approx(v @ law @ w.T, abs=1e-6)
+        exact = np.diagonal(v @ law @ v.T)
+        assert plan.variance(left, records) == pytest.approx(exact, abs=1e-6)
+        assert (exact <= plan.variance(left, users=300) * (1 + 1e-9)).all()
+    with pytest.raises(PlanError, match="records="):
+        plan.variance(plan.workload.query(0))
+
+
+def test_the_number_of_users_is_known_to_a_split(plan: nz.local.SplitPlan) -> None:
+    schema = plan.workload.schema
+    records = {"a": [0, 1, 2], "b": [0, 1, 2], "c": [0, 1, 1]}
+    total = plan.simulate(records, seed=0).answer(nz.Query(schema, []))
+    assert total.estimate.tolist() == [3.0]
+    assert total.std_error.tolist() == [0.0]
+    last = plan.simulate(records, seed=0).answer(nz.Query(schema, {"a": nz.Prefix()}))
+    assert last.estimate[-1] == 3.0
+    assert last.std_error[-1] == 0.0
+    alone = plan_split(nz.Workload([nz.Query(schema, [])]), 1.0)
+    assert alone.worst_variance == 0.0
+    answer = alone.simulate({"a": [1, 2]}, seed=0).answer(nz.Query(schema, []))
+    assert answer.estimate.tolist() == [2.0]

@@ -3,7 +3,9 @@
 Which table is drawn by the device with public chances ρ, so the whole is one ε-private mechanism
 with the strategies of the tables, scaled by ρ, on top of each other. A query is answered by every
 table that holds its attributes, with weights α of sum one; its mean second moment is
-Σ_j α_j² c_j/ρ_j with c_j that of table j alone, least at α_j ∝ ρ_j/c_j. The split then minimises
+Σ_j α_j² c_j/ρ_j with c_j that of table j alone, least at α_j ∝ ρ_j/c_j. All this is about what a
+query's rows differ by between types; their means follow from the number of users, which is known.
+The split then minimises
 
     Σ_q w_q / Σ_j (ρ_j / c_qj) ,
 
@@ -59,7 +61,8 @@ def plan_split(
             parts.append(_planned(workload, names, epsilon, effort, seed))
             advance(1)
     costs = np.array([[mean_moment(part, query) for part in parts] for query in workload])
-    shares = best_shares(costs, workload.columns.weights)
+    uncertain = costs.min(axis=1) > 0  # the others ask for nothing but the number of users
+    shares = best_shares(costs[uncertain], workload.columns.weights[uncertain])
     parts = [replace(part, share=float(s)) for part, s in zip(parts, shares, strict=True)]
     took = time.perf_counter() - started
     return SplitPlan(workload, tuple(parts), epsilon, took)
@@ -128,6 +131,8 @@ def best_shares(costs: Array, weights: Array) -> Array:
     """
     gains = 1.0 / costs
     shares = np.full(costs.shape[1], 1.0 / costs.shape[1])
+    if not len(costs):
+        return shares
     for _ in range(SHARE_STEPS):
         reached = gains @ shares
         slope = (weights / reached**2) @ gains

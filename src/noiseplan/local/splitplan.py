@@ -12,7 +12,7 @@ import numpy as np
 
 from noiseplan.local.planned import Planned
 from noiseplan.local.search.bounds import row_variance, spread_bound, structured_bound
-from noiseplan.local.server.split import Part, SplitReconstruction, query_gram
+from noiseplan.local.server.split import Part, SplitReconstruction, centred_gram, query_gram
 from noiseplan.local.types import weighted_rows
 from noiseplan.matrices.base import Array
 from noiseplan.privacy.rounding import text_up
@@ -56,7 +56,7 @@ class SplitPlan(Planned):
         for query in self.workload:
             used = self.reconstruction.used(query)
             for place, (j, part, alpha) in enumerate(used):
-                gram = query.weight * query_gram(part, query)
+                gram = query.weight * centred_gram(part, query)
                 scaled[j] += alpha**2 / part.share * gram
                 if place == 0:
                     own[j] += np.diagonal(gram)
@@ -105,9 +105,24 @@ class SplitPlan(Planned):
         """`worst_variance / lower_bound − 1`: what splitting and everything else costs at most."""
         return self.worst_variance / self.lower_bound - 1 if self.lower_bound > 0 else inf
 
-    def variance(self, query: Query, *, users: float) -> Array:
-        """The largest variance of each row that so many users can cause."""
-        return self.reconstruction.variance(query, None, users)
+    def variance(
+        self, query: Query, records: Mapping[str, Any] | None = None, *, users: float | None = None
+    ) -> Array:
+        """The variance of each row: exact for users given by columns of values, or the largest
+        that so many users can cause."""
+        counts = None if records is None else self._counts(records)
+        return self.reconstruction.variance(query, counts, users)
+
+    def covariance(self, query: Query, other: Query, records: Mapping[str, Any]) -> Array:
+        """The exact covariance of all rows of two queries, for users given by columns of values."""
+        return self.reconstruction.covariance(query, other, self._counts(records))
+
+    def _counts(self, records: Mapping[str, Any]) -> list[Array]:
+        """For each table how many of these users there are of each type."""
+        made = self.randomizer()
+        codes = made.codes_of(records)
+        types = [(table.types_from(codes), table.types) for table in made.tables]
+        return [np.bincount(kind, minlength=n).astype(np.float64) for kind, n in types]
 
     def randomizer(self) -> SplitRandomizer:
         """What runs on users' devices."""

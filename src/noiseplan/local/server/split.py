@@ -16,6 +16,9 @@ from noiseplan.local.types import cells_within, reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 
+# What is left of a table of constants, as a share of it, is rounding.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class Part:
@@ -31,17 +34,38 @@ class Part:
     def holds(self, query: Query) -> bool:
         return set(query.attributes) <= set(self.names)
 
+    def between_types(self, query: Query) -> tuple[Array, Array]:
+        """W − m1ᵀ over types, and m, the mean of each row over all cells.
+
+        How many users there are is known: m of them need no report, only what types differ by.
+        """
+        types = self.reconstruction.types
+        rows = types.matrix(query)
+        same = np.ptp(rows, axis=1) == 0
+        mean = np.where(same, rows[:, 0], rows @ types.uniform)
+        return np.where(same[:, None], 0.0, rows - mean[:, None]), mean
+
 
 def mean_moment(part: Part, query: Query) -> float:
     """c: the mean over types of the second moments of all rows; infinite if it cannot answer."""
     if not part.holds(query):
         return inf
-    gram = query_gram(part, query)
+    gram = centred_gram(part, query)
     types = part.reconstruction.types
     try:
         return float(types.uniform @ part.reconstruction.strategy.total_moments(gram))
     except UnanswerableError:
         return inf
+
+
+def centred_gram(part: Part, query: Query) -> Array:
+    """(W − Wπ1ᵀ)ᵀ(W − Wπ1ᵀ) of a query, π uniform over cells: 0 if only the total is asked."""
+    gram, uniform = query_gram(part, query), part.reconstruction.types.uniform
+    along = gram @ uniform
+    centred: Array = gram - along - along[:, None] + float(uniform @ along)
+    if np.abs(centred).max() <= ROUNDING * np.abs(gram).max():
+        return np.zeros_like(gram)
+    return centred
 
 
 def query_gram(part: Part, query: Query) -> Array:
@@ -84,6 +108,8 @@ class SplitReconstruction:
 
     def _weights(self, query: Query) -> Array:
         costs = np.array([mean_moment(part, query) for part in self.parts])
+        if not costs.all():  # nothing but the number of users is asked, which is known
+            return np.asarray(np.arange(len(costs)) == int(np.argmin(costs)), dtype=np.float64)
         gains = np.array([part.share for part in self.parts]) / costs
         if not gains.any():
             held = [list(part.names) for part in self.parts]
@@ -99,10 +125,13 @@ class SplitReconstruction:
         return [(j, part, a) for j, part, a in chosen if a > 0]
 
     def estimate(self, query: Query, tally: IntArray, users: int | None = None) -> Array:
-        pieces = self.tallies(tally)
-        total = np.zeros(query.rows)
-        for j, part, alpha in self.used(query):
-            total += alpha / part.share * part.reconstruction.estimate(query, pieces[j])
+        """m N + Σ_j α_j/ρ_j times what the reports on table j say of W − m1ᵀ."""
+        pieces, used = self.tallies(tally), self.used(query)
+        total: Array = used[0][1].between_types(query)[1] * float(tally.sum())
+        for j, part, alpha in used:
+            strategy = part.reconstruction.strategy
+            coefficients = strategy.coefficients(part.between_types(query)[0])
+            total = total + alpha / part.share * (coefficients @ strategy.evidence(pieces[j]))
         return total
 
     def likely(self, tally: IntArray, users: int) -> list[Array]:
@@ -116,13 +145,16 @@ class SplitReconstruction:
     def variance(
         self, query: Query, counts: Sequence[Array] | None, users: float | None = None
     ) -> Array:
-        """Σ_u x_u (Σ_j α_j²/ρ_j m_j[u] − W[u]²), with m_j the second moments of table j."""
+        """Σ_u x_u (Σ_j α_j²/ρ_j m_j[u] − W[u]²), with m_j the second moments of table j.
+
+        W is meant between types, without the mean of its rows.
+        """
         used = self.used(query)
         total = np.zeros(query.rows)
         for j, part, alpha in used:
-            rows = part.reconstruction.types.matrix(query)
-            second = part.reconstruction.row_variances(query) + rows**2
-            scaled = second * (alpha**2 / part.share)
+            rows, strategy = part.between_types(query)[0], part.reconstruction.strategy
+            coefficients = strategy.coefficients(rows)
+            scaled = strategy.moments(coefficients, coefficients) * (alpha**2 / part.share)
             if j == used[0][0]:  # the squared answers count once
                 scaled = scaled - rows**2
             if counts is not None:
@@ -130,10 +162,14 @@ class SplitReconstruction:
             elif users is not None:
                 total += scaled.max(axis=1) * users
             else:
-                raise PlanError("a variance depends on who the users are: give users=N")
+                raise PlanError(
+                    "a variance depends on who the users are: give records=..., a column of values "
+                    "for each attribute, or users=N for the largest that N users can cause"
+                )
         return np.maximum(total, 0.0)
 
     def covariance(self, query: Query, other: Query, counts: Sequence[Array]) -> Array:
+        """Σ_u x_u (Σ_j α_jβ_j/ρ_j m_j[u] − W[u]V[u]), as `variance` for two queries W and V."""
         both = [j for j, part in enumerate(self.parts) if part.holds(query) and part.holds(other)]
         if not both:
             raise UnanswerableError(
@@ -145,12 +181,13 @@ class SplitReconstruction:
         for j, part in enumerate(self.parts):
             if left[j] * right[j] == 0:
                 continue
-            made = part.reconstruction
-            rows = [made.strategy.coefficients(made.types.matrix(q)) for q in (query, other)]
-            moments = made.strategy.cross_moments(rows[0], rows[1], counts[j])
+            strategy = part.reconstruction.strategy
+            rows = [strategy.coefficients(part.between_types(q)[0]) for q in (query, other)]
+            moments = strategy.cross_moments(rows[0], rows[1], counts[j])
             total += left[j] * right[j] / part.share * moments
-        types = self.parts[both[0]].reconstruction.types
-        return np.asarray(total - (types.matrix(query) * counts[both[0]]) @ types.matrix(other).T)
+        part, x = self.parts[both[0]], counts[both[0]]
+        ours, theirs = part.between_types(query)[0], part.between_types(other)[0]
+        return np.asarray(total - (ours * x) @ theirs.T)
 
     def consistent(self, tally: IntArray, total: float | None) -> Consistent:
         raise UnanswerableError(

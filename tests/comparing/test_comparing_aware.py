@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -56,3 +58,22 @@ def test_valid_tables_beside_unbiased_ones() -> None:
     )  # fmt: skip
     assert found.figures["valid"].rmse < found.figures["unbiased"].rmse
     assert found.figures["valid"].bias > 0
+
+
+class Short:
+    """Answers with one number, whatever is asked."""
+
+    def answer(self, query: nz.Query) -> list[float]:
+        return [0.0]
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [(lambda r: 3, "found int, which has none"), (lambda r: Short(), "of Short has 1 numbers")],
+)
+def test_what_follows_a_release_must_answer(after: Callable[[object], object], words: str) -> None:
+    schema = nz.Schema({"v": nz.Ordinal(range(8))})
+    workload = nz.Workload([nz.Query(schema, {"v": nz.Prefix()})])
+    plan = nz.plan(workload, budget=nz.zCDP(0.5))
+    with pytest.raises(nz.NoiseplanError, match=words):
+        nz.compare([(plan, after)], np.ones(8, dtype=np.int64), runs=2)

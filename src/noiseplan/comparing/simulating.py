@@ -122,5 +122,17 @@ def estimates(release: Any, query: Query) -> Array:
         return release.plan.mechanism.answer(release.measurements, query)
     if isinstance(release, AwareRelease):
         return release.answering.estimate(query)
-    answer = release.answer(query)
-    return np.asarray(getattr(answer, "estimate", answer), dtype=np.float64).ravel()
+    ask = getattr(release, "answer", None)
+    if ask is None:
+        raise PlanError(
+            f"what follows a release has answer(query), as in (plan, lambda r: r.valid()); found "
+            f"{type(release).__name__}, which has none"
+        )
+    answer = ask(query)
+    found = np.asarray(getattr(answer, "estimate", answer), dtype=np.float64).ravel()
+    if len(found) != query.rows:
+        raise PlanError(
+            f"answer({query.name!r}) of {type(release).__name__} has {len(found):,} numbers, and "
+            f"the query {query.rows:,} rows"
+        )
+    return found

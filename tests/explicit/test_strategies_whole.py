@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 
 import noiseplan as nz
-from noiseplan.errors import DataError, PlanError
+from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.counts import integer_residuals
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
 from noiseplan.mechanisms.views import View
@@ -123,3 +126,101 @@ def test_continuous_noise_has_no_limit_on_records() -> None:
 def test_layout_in_memory_is_one() -> None:
     rows = np.asfortranarray(TENTHS)
     assert DenseMechanism(cells().schema, rows).strategy.flags.c_contiguous
+
+
+# ---------------------------------------------------------------------- what may be a strategy
+
+
+@pytest.mark.parametrize("budget", [nz.zCDP(0.5), nz.PureDP(1.0)], ids=str)
+@pytest.mark.parametrize("noise", ["discrete", "continuous"])
+def test_a_strategy_of_any_size_is_the_same(budget: nz.Budget, noise: str) -> None:
+    continuous = "laplace" if isinstance(budget, nz.PureDP) else "gaussian"
+    noise = continuous if noise == "continuous" else noise
+    rows = np.vstack([np.eye(3), np.tri(3)])
+    for weighted in (False, True):
+        totals = {
+            nz.plan(
+                cells(), budget=budget, planner=nz.Strategy(given, weighted=weighted), noise=noise
+            ).total_variance
+            for given in (rows, rows * 2.0**900, rows * 2.0**-900, sp.csr_array(rows), rows > 0)
+        }
+        assert len(totals) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nz.Strategy(np.eye(3) * 1j), "matrix of numbers.*found complex128"),
+        (lambda: nz.Strategy("rows"), "matrix of numbers"),
+        (lambda: nz.Strategy([[10**400, 1]]), "matrix of numbers"),
+        (lambda: nz.Strategy(sp.csr_array((10**5, 10**5))), "when written out"),
+        (lambda: nz.Strategy(np.eye(3), name=5), "name of a strategy is a text"),
+        (lambda: nz.Strategy(np.eye(3), weighted="no"), "weighted is True or False, found 'no'"),
+        (lambda: nz.plan(cells(), budget=nz.zCDP(1), planner=np.eye(3)), r"planner=Strategy\(rows"),
+        (lambda: nz.plan(cells(), budget=nz.PureDP(1), planner=np.eye(3)), "found ndarray"),
+    ],
+)
+def test_what_is_no_strategy(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        make()
+
+
+def test_entries_that_are_no_numbers() -> None:
+    with pytest.raises(QueryError, match="matrix of numbers"):
+        nz.Workload.from_matrix([[10**400, 1]])
+
+
+@pytest.mark.parametrize("name", ["extended", "combined", "common", "auto", "optimal"])
+def test_a_name_changes_nothing_of_what_is_said(name: str) -> None:
+    text, plain = (
+        str(nz.plan(cells(), budget=nz.zCDP(0.5), planner=nz.Strategy(np.eye(3), name=n)))
+        for n in (name, "plain")
+    )
+    assert "no data was read" in text
+    assert [line.split()[0] for line in text.splitlines() if line] == [
+        line.split()[0] for line in plain.splitlines() if line
+    ]
+
+
+def test_the_workloads_own_rows_say_what_is_in_their_way() -> None:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
+    even = nz.Workload([nz.Query(schema, ["a"]), nz.Query(schema, ["b"])])
+    plan = nz.plan(even, budget=nz.PureDP(1.0), planner="workload", noise="discrete")
+    assert np.array_equal(plan.mechanism.strategy, np.vstack([q.dense() for q in even]))
+    uneven = nz.Workload([nz.Query(schema, ["a"], weight=2.0), nz.Query(schema, ["b"])])
+    with pytest.raises(PlanError, match="give all queries one weight"):
+        nz.plan(uneven, budget=nz.PureDP(1.0), planner="workload", noise="discrete")
+    halves = nz.Workload([nz.Query(schema, {"a": nz.Custom([[0.5, 1, 1]])})])
+    with pytest.raises(PlanError, match="whole numbers in them"):
+        nz.plan(halves, budget=nz.PureDP(1.0), planner="workload", noise="discrete")
+
+
+# ---------------------------------------------------------------------- smaller domains
+
+
+def on(sizes: dict[str, int]) -> nz.Workload:
+    asked = ["a < 3 or b < 2", "a = 1 and b > 1", "b > 3", "a > 2 or b = 4"]
+    return nz.Workload.predicates(nz.Schema.from_sizes(sizes), asked)
+
+
+@pytest.mark.parametrize("planner", ["eigen", "fourier", "singular-value", "least-sensitivity"])
+def test_laplace_strategies_over_the_classes_that_queries_tell_apart(planner: str) -> None:
+    """6,000 cells of which six classes are told apart: as over any other domain with these."""
+    wide = on({"a": 6, "b": 5, "z": 200})
+    plan = nz.plan(wide, budget=nz.PureDP(1.0), planner=planner, noise="discrete")
+    assert isinstance(plan.mechanism, ReducedMechanism)
+    small = plan.mechanism.small
+    assert isinstance(small, DenseMechanism)
+    assert small.scale is not None
+    spent = Fraction(largest_change(small, 1)) / Fraction(small.scale)
+    assert spent <= Fraction(plan.privacy.pure_epsilon or 0.0) <= 1
+    other = on({"a": 6, "b": 5, "z": 300})
+    again = nz.plan(other, budget=nz.PureDP(1.0), planner=planner, noise="discrete")
+    for one, two in zip(wide, other, strict=True):
+        np.testing.assert_allclose(plan.variance(one), again.variance(two), rtol=1e-2)
+
+
+def test_free_queries_of_classes() -> None:
+    plan = nz.plan(on({"a": 6, "b": 5, "z": 200}), targets=2.0, planner="refined")
+    with pytest.raises(PlanError, match=r"classes of cells .* at most 4,096 cells, found 6,000"):
+        plan.free_queries(nz.Query(plan.schema, ["b"]))

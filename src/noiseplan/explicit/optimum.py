@@ -51,6 +51,8 @@ FARTHEST, SMALLEST_WEIGHT = 6.0, -60.0
 STEPS, CHEAP_STEPS = 300, 100_000
 # A diagonal entry is filled up if it lacks more than this.
 WORTH_FILLING = 1e-6
+# A cell that lacks more than this of what others pay is given it at the end.
+WORTH_GIVING = 1e-3
 # Where the variance of the diagonal is below this, further steps only move the rounding.
 ROUNDING = 1e-24
 # An eigenvalue is off by a few units in the last place of the largest.
@@ -115,7 +117,7 @@ def dense_optimum(
     taken = climb.run(steps or max(STEPS, CHEAP_STEPS // rank), watch)
     weights = np.zeros(len(reduction.groups))
     weights[reduction.first] = halves.spread(climb.weights)
-    strategy = reduction.widened(halves.rows(climb.best))
+    strategy = reduction.widened(_without_room(halves.rows(climb.best)))
     return Optimum(strategy, climb.value, climb.bound, weights, taken)
 
 
@@ -239,6 +241,18 @@ class _Climb:
             value += float(((part.root @ vectors) ** 2 / values).sum())
             rows.append((vectors * xp.sqrt(values)).T)
         return value, rows
+
+
+def _without_room(strategy: Array) -> Array:
+    """With a row of its own for every cell that pays clearly less than others: free of cost.
+
+    Where the prices of cells are so low that the gap does not tell, queries of theirs might starve.
+    """
+    lacks = 1.0 - np.einsum("ri,ri->i", strategy, strategy)
+    short = lacks > WORTH_GIVING
+    if not short.any():
+        return strategy
+    return np.concatenate([strategy, np.diag(np.sqrt(np.where(short, lacks, 0.0)))[short]])
 
 
 def lacking(diagonal: AnyArray) -> AnyArray:

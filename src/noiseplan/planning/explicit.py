@@ -16,7 +16,7 @@ from math import log
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.explicit.fitness import least_cost
 from noiseplan.explicit.losses import Loss, Terms, least_loss
 from noiseplan.explicit.optimum import Watch, dense_optimum
@@ -34,6 +34,7 @@ from noiseplan.planning.integer_matrix import (
     integer_strategy,
     matrix_mechanism,
     mechanism_at,
+    with_every_cell,
 )
 from noiseplan.planning.limits import (
     EXPLICIT,
@@ -238,10 +239,21 @@ class _Problem:
         largest = float(self.asked.variances(spread).max())
         return mechanism_at(schema, strategy, 1.0 / (largest * (1.0 + CLEARLY)), integer)
 
+    def _answers(self, mechanism: DenseMechanism) -> bool:
+        """Whether rounding left every query an answer."""
+        try:
+            for query in self.asked.design.workload:
+                mechanism.require(query)
+        except UnanswerableError:
+            return False
+        return True
+
     def made(self, chosen: Chosen, integer: bool) -> Made:
         """The mechanism, its figures, and how near the best it is proved to be."""
         design = self.asked.design
         mechanism, cost = self.mechanism(chosen.strategy, integer)
+        if not integer and not self._answers(mechanism):  # sizes of weights that differ very much
+            mechanism, cost = self.mechanism(with_every_cell(chosen.strategy), integer)
         law: Law = "zcdp" if integer else "gaussian"
         privacy = Guarantee(cost, law, "add-remove")
         value = self.reached(mechanism)

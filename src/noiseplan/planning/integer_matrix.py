@@ -76,7 +76,17 @@ def integer_strategy(strategy: Array) -> Array:
         mixed = (1 - FULL_RANK) * cost
         mixed[np.diag_indices(len(cost))] += FULL_RANK * np.diagonal(cost).max()
         root = np.asarray(np.linalg.cholesky(mixed).T)
-    return np.asarray(np.rint(root / np.abs(root).max() * 2**EXPLICIT_BITS))
+    rounded = np.rint(root / np.abs(root).max() * 2**EXPLICIT_BITS)
+    # Of a cell that is hardly measured something is left: the matrix stays regular.
+    every = np.diag_indices(len(rounded))
+    rounded[every] = np.maximum(rounded[every], 1.0)
+    return np.asarray(rounded)
+
+
+def with_every_cell(strategy: Array) -> Array:
+    """The same with a little of the identity, so that it determines everything."""
+    extra = np.sqrt(FULL_RANK * _largest_column(strategy)) * np.eye(strategy.shape[1])
+    return np.concatenate([np.sqrt(1 - FULL_RANK) * strategy, extra])
 
 
 def _upper_root(cost: Array) -> Array | None:

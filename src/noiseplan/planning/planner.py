@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 
 from noiseplan.aware.settings import Dawa
-from noiseplan.errors import BudgetError, PlanError
+from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Mechanism
@@ -105,6 +105,7 @@ def plan(
     """
     started = time.perf_counter()
     noise = _default_noise(budget) if noise is None else noise
+    _check_planner(planner)
     if planner == "dawa" or isinstance(planner, Dawa):
         from noiseplan.aware.planner import plan_aware
 
@@ -179,7 +180,15 @@ def require_answers(design: Design, mechanism: Mechanism) -> None:
     first = np.unique(design.roles.type_of_query, return_index=True)[1]
     step = -(-len(first) // CHECKED_TYPES)
     for number in first[::step]:
-        mechanism.require(design.workload.query(int(number)))
+        query = design.workload.query(int(number))
+        try:
+            mechanism.require(query)
+        except UnanswerableError:
+            raise UnanswerableError(
+                f"the plan does not determine {query.name!r}, which it was made for: the sizes of "
+                f"weights or of entries differ too much for double precision; bring them nearer "
+                f"to each other, or leave out what is negligible"
+            ) from None
 
 
 def _made(
@@ -259,6 +268,15 @@ def _checked_target(name: str, target: object) -> float:
     if not (np.isfinite(value) and value > 0):
         raise PlanError(f"the target of {name!r} is a positive finite variance, found {value}")
     return value
+
+
+def _check_planner(planner: object) -> None:
+    """Refuse rows in the place of a planner: arrays cannot even be compared with a name."""
+    if hasattr(planner, "shape"):
+        raise PlanError(
+            f"a planner is a name or a Strategy, found {type(planner).__name__}: write "
+            f"planner=Strategy(rows) to measure rows of your own"
+        )
 
 
 def _check_arguments(

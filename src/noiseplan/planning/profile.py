@@ -21,10 +21,12 @@ from noiseplan.errors import PlanError
 from noiseplan.explicit.profiles import Spare, compared, profile_of
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.design import prepare
 from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.integers import margin
+from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.people import record_price
@@ -106,6 +108,12 @@ def profile(plan: Plan) -> Profile:
 def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     """The plan with further measurements that fit below its cost, chosen for these queries."""
     mechanism = plan.mechanism
+    if isinstance(mechanism, ReducedMechanism):
+        raise PlanError(
+            f"the plan measures {mechanism.cells.inner.size:,} classes of cells that its queries "
+            f"tell apart, and others may not fit them: plan all queries together, or over a domain "
+            f"of at most {EXPLICIT_CELLS:,} cells, found {plan.schema.size:,}"
+        )
     if not isinstance(mechanism, DenseMechanism) or mechanism.scale is not None:
         raise PlanError(
             "free queries are for plans by one matrix over all cells, with Gaussian noise: plan "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.rounding import text_up
 
 if TYPE_CHECKING:
@@ -20,6 +20,13 @@ NUMBERS_PER_SECOND = 3e7
 FEW_RECORDS = 10**9
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
 MADE_OF_OTHERS = ("common", "combined", "extended")
+
+
+def _of_others(plan: Plan) -> bool:
+    """Whether nothing was chosen for the plan; a user's strategy may have any name."""
+    return plan.planner in MADE_OF_OTHERS and isinstance(plan.objective, Recorded)
+
+
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
@@ -70,7 +77,7 @@ def _counted(count: int, one: str, many: str) -> str:
 def _objective(plan: Plan) -> str:
     if plan.noise == "given":
         return "none: the measurements were made elsewhere"
-    if plan.planner in MADE_OF_OTHERS:
+    if _of_others(plan):
         return str(plan.objective)
     planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
     return f"{_aim(plan)}; {planned}no data was read"
@@ -128,7 +135,7 @@ def _error(plan: Plan) -> str:
 def _optimality(plan: Plan) -> str:
     if plan.noise == "given":
         return "the best linear unbiased answers from these measurements"
-    if plan.planner in MADE_OF_OTHERS:
+    if _of_others(plan):
         return f"total variance {plan.total_variance:.6g}, as the plans it comes from make it"
     if plan.optimal and plan.targets is not None:
         best = "no linear Gaussian mechanism meets these targets at a lower cost"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from noiseplan.errors import PlanError
 from noiseplan.explicit.strategies.norms import Norm, completed
 from noiseplan.explicit.strategies.realisation import least_sensitivity
 from noiseplan.explicit.strategies.weighting import weighted_rows
-from noiseplan.matrices.base import Array
+from noiseplan.matrices.base import DENSE_LIMIT, Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +21,7 @@ class Strategy:
     Parameters
     ----------
     rows
-        One measured number each; numbers × cells.
+        One measured number each; numbers × cells. An array, lists, or a SciPy sparse matrix.
     weighted
         Whether to weigh the rows as serves the workload best: they are then a *design set*.
     filled
@@ -47,13 +48,7 @@ class Strategy:
     name: str = field(default="given strategy", kw_only=True)
 
     def __post_init__(self) -> None:
-        try:
-            rows = np.array(self.rows, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise PlanError(
-                f"a strategy is a matrix of numbers, one row for each number to measure; found "
-                f"{type(self.rows).__name__}"
-            ) from None
+        rows = _numbers(self.rows)
         if rows.ndim != 2 or not rows.size:
             raise PlanError(
                 f"a strategy has two dimensions, numbers to measure × cells of the domain; found "
@@ -61,6 +56,12 @@ class Strategy:
             )
         if not np.isfinite(rows).all() or not rows.any():
             raise PlanError("a strategy has finite numbers, and not only zeros")
+        for option in ("weighted", "filled"):
+            if not isinstance(getattr(self, option), bool):
+                found = getattr(self, option)
+                raise PlanError(f"{option} is True or False, found {found!r}")
+        if not isinstance(self.name, str) or not self.name.isprintable() or not self.name:
+            raise PlanError(f"the name of a strategy is a text on one line, found {self.name!r}")
         rows.setflags(write=False)
         object.__setattr__(self, "rows", rows)
 
@@ -79,5 +80,29 @@ class Strategy:
                 f"the strategy has {self.rows.shape[1]:,} columns, and the domain has "
                 f"{len(gram):,} cells: one column for each, the last attribute fastest"
             )
-        rows = weighted_rows(self.rows, gram, norm)[0] if self.weighted else self.rows
+        # By a power of two, which rounds nothing: squares of what is huge or tiny are no numbers.
+        rows = np.ldexp(self.rows, -int(np.frexp(np.abs(self.rows).max())[1]))
+        rows = weighted_rows(rows, gram, norm)[0] if self.weighted else rows
         return completed(rows, norm) if self.filled else rows
+
+
+def _numbers(rows: object) -> Array:
+    """Rows as an array of numbers, from anything that is one, sparse or not."""
+    shape = getattr(rows, "shape", ())
+    if hasattr(rows, "toarray") and prod(shape) > DENSE_LIMIT:
+        raise PlanError(
+            f"a strategy of the shape {shape} has more than {DENSE_LIMIT:,} numbers when "
+            f"written out: measure fewer rows"
+        )
+    whole = rows.toarray() if hasattr(rows, "toarray") else rows
+    try:
+        found = np.asarray(whole)
+        if found.dtype.kind not in "biufO":
+            raise TypeError
+        return np.array(found, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        kind = getattr(rows, "dtype", type(rows).__name__)
+        raise PlanError(
+            f"a strategy is a matrix of numbers, real ones, with a row for each to measure, as in "
+            f"Strategy([[1, 1, 0], [0, 0, 1]]); found {kind}"
+        ) from None

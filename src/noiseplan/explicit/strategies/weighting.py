@@ -115,6 +115,7 @@ def weighted_rows(rows: Array, gram: Array, norm: Norm = "L2") -> tuple[Array, W
     >>> round(weighted_rows(tree, ranges)[1].value, 3)  # 2 + √3
     3.732
     """
+    rows = rows[rows.any(axis=1)]  # a row of zeros costs nothing and tells nothing
     if not supports(rows, gram):
         raise PlanError("the design set does not determine every query: add rows that do")
     loads, power = (np.abs(rows) if norm == "L1" else rows**2), POWERS[norm]

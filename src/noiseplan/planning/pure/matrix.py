@@ -21,6 +21,8 @@ from noiseplan.privacy import Guarantee
 # Domains over which one matrix is tried unasked, and made when asked for.
 SMALL_CELLS, EXPLICIT_CELLS = 256, 2048
 BITS = 14
+# Cells are one if their columns agree to so many digits.
+TOLD_DIGITS = 14
 # How much of the budget the identity has where the rows of tables are the start.
 IDENTITY_SHARE = 0.1
 
@@ -41,9 +43,15 @@ def plan_matrix(
     if planner == "workload":
         matrix = _rows(design)
         if integer and not (matrix == np.rint(matrix)).all():
+            what = (
+                "whole numbers in them"
+                if np.ptp(design.workload.columns.weights) == 0
+                else "whole numbers; times the roots of their weights they are not: give all "
+                "queries one weight"
+            )
             raise PlanError(
-                "planner='workload' measures the workload's own rows, and discrete noise needs "
-                "whole numbers in them; use planner='auto', or noise='laplace' to simulate"
+                f"planner='workload' measures the workload's own rows, and discrete noise needs "
+                f"{what}; use planner='auto', or noise='laplace' to simulate"
             )
         return made_of_matrix(design, epsilon, matrix, "workload", integer, whole=integer)
     gram = workload_gram(design)
@@ -56,7 +64,9 @@ def plan_matrix(
 def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
     """The first of the cells that no query tells apart from each other, and the group of each."""
     scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
-    rounded = np.round(gram / max(float(scale.max()), 1e-300) ** 2, 12) + 0.0
+    # Of its own size: what a light query tells apart must not vanish beside a heavy one.
+    unit = np.column_stack([gram / scale / scale[:, None], scale / scale.max()])
+    rounded = np.round(unit, TOLD_DIGITS) + 0.0
     first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
     return first, kind.reshape(-1)
 

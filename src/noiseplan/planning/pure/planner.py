@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.equivalent import better_equivalent, equivalent_plan
+from noiseplan.planning.limits import EXPLICIT_CELLS as NAMED_CELLS
 from noiseplan.planning.named import PURE_STRATEGIES
+from noiseplan.planning.named_plans import too_large
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.plan import Plan
@@ -43,7 +45,9 @@ def plan_pure(
     # A strategy may treat attributes differently that look alike.
     design = prepare(workload, share=strategy is None)
     if planner in BY_MATRIX and workload.schema.size > EXPLICIT_CELLS:
-        return _equivalent(design, budget, str(planner), noise)
+        return _equivalent(design, budget, str(planner), noise, EXPLICIT_CELLS)
+    if strategy is not None and too_large(strategy, workload.schema):
+        return _equivalent(design, budget, strategy.name, noise, NAMED_CELLS)
     with one_thread(design):
         if strategy is not None:
             made = plan_named_pure(design, budget.epsilon, strategy, noise == "discrete")
@@ -78,9 +82,9 @@ def _again(budget: PureDP, noise: str) -> Callable[..., Plan]:
     return partial(plan, budget=budget, noise=noise)
 
 
-def _equivalent(design: Design, budget: PureDP, planner: str, noise: str) -> Plan:
+def _equivalent(design: Design, budget: PureDP, planner: str, noise: str, most: int) -> Plan:
     again = _again(budget, noise)
-    return equivalent_plan(design, planner, TotalVariance(), again, False, EXPLICIT_CELLS)
+    return equivalent_plan(design, planner, TotalVariance(), again, False, most)
 
 
 def _best(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:
@@ -91,8 +95,20 @@ def _best(design: Design, epsilon: float, planner: str, integer: bool) -> PureMa
     small = asked > 1 and design.workload.schema.size <= SMALL_CELLS
     if planner == "matrix" or (planner == "auto" and small):
         matrix = plan_matrix(design, epsilon, planner, integer, tables)
-        return matrix if planner == "matrix" or matrix.value < WORTH_IT * tables.value else tables
+        if planner == "matrix":
+            return matrix
+        better = matrix.value < WORTH_IT * tables.value and _answers(design, matrix)
+        return matrix if better else tables
     return tables
+
+
+def _answers(design: Design, made: PureMade) -> bool:
+    """Whether rounding left every query an answer."""
+    try:
+        _require_answers(design, made)
+    except UnanswerableError:
+        return False
+    return True
 
 
 def _require_answers(design: Design, made: PureMade) -> None:

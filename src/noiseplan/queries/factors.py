@@ -254,7 +254,7 @@ def checked_matrix(matrix: object, where: str) -> Array:
         if found.dtype.kind not in "biufO":
             raise TypeError(f"found {found.dtype}")
         values = np.array(found, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise QueryError(f"{where} needs a matrix of numbers, as in [[1, 0, 1]]: {error}") from None
     if values.ndim != 2 or not values.size:
         raise QueryError(

@@ -75,3 +75,10 @@ def test_nothing_is_overwritten(out: Path) -> None:
     with pytest.raises(StorageError, match="too many files"):
         valid.save(out.parent / "many", tables=[("age",)] * 1001)
     assert not (out.parent / "many").exists()
+
+
+def test_a_table_names_attributes(out: Path) -> None:
+    done = CliRunner().invoke(main, ["valid", str(out), "-o", str(out / "v"), "--table", ","])
+    assert done.exit_code != 0
+    assert "names no attribute" in done.output
+    assert not (out / "v").exists()

@@ -48,6 +48,9 @@ def command(
             f"made non-negative; noiseplan answer prints them with their estimated errors"
         )
     named = [[name.strip() for name in table.split(",") if name.strip()] for table in tables]
+    for table, names in zip(tables, named, strict=True):
+        if not names:
+            raise QueryError(f'--table {table!r} names no attribute: --table "age, sex"')
     made = release.valid(tables=named or None, total=total, integers=integers)
     asked = made.names if not named else [tuple(table) for table in named]
     made.save(output, tables=asked)

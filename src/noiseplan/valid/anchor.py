@@ -20,11 +20,15 @@ from numpy.typing import NDArray
 from noiseplan.errors import DataError
 from noiseplan.matrices.base import Array
 from noiseplan.valid.family import Set, margin, spread
+from noiseplan.valid.feasible import inner_point
 
 # Cells of the joint table of public tables that share attributes.
 MOST_CELLS = 10_000_000
-ROUNDS = 5_000
+SOON, ROUNDS = 300, 5_000
+FITTED = 1e-13
 AGREE = 1e-9
+# Up to so many cells those that public margins force to zero are looked for by a linear program.
+MOST_FORCED = 200_000
 # A cell with less than this share of an even one has been fitted away: it cannot be positive.
 GONE = 1e-9
 
@@ -73,7 +77,7 @@ def make_anchor(
     totals = [float(table.sum()) for table in public.values()]
     total = totals[0] if totals else 1.0
     if total <= 0:
-        public = {}  # no records at all: every table is zero, and evenness needs no help
+        return Anchor(tuple(sizes), ())  # no records at all: every table is zero
     groups = []
     for group in _groups([s for s in (*public, *impossible) if s]):
         cells = prod(sizes[i] for i in group)
@@ -93,9 +97,43 @@ def make_anchor(
 
 
 def _fitted(shares: Array, group: Set, public: Mapping[Set, Array], called: str) -> Array:
-    """Iterative proportional fitting of shares to public margins."""
+    """Shares with the public margins, positive wherever that is possible.
+
+    Proportional fitting takes for ever where margins force a cell to be zero; such cells are found
+    by a linear program, and closed.
+    """
     even = 1.0 / shares.size
-    for _ in range(ROUNDS):
+    if not shares.sum() > 0:
+        raise DataError(
+            f"every cell of {called} was said to be impossible: there can be no records at all. "
+            f"Leave some cells open, or say so: total=0"
+        )
+    found = _proportional(shares, group, public, SOON)
+    if _missed(found, group, public) > FITTED:
+        if shares.size > MOST_FORCED:
+            found = _proportional(shares, group, public, ROUNDS)
+            if _missed(found, group, public) > AGREE:
+                raise DataError(
+                    f"a table of {called} with all the public margins and impossible cells that "
+                    f"were given was not found among {shares.size:,} cells, and perhaps there is "
+                    f"none; leave one of them out"
+                )
+        else:
+            inner = inner_point(shares > 0, group, public)
+            if inner is None:
+                raise DataError(
+                    f"no table of {called} with counts that are not negative has all the public "
+                    f"margins and impossible cells that were given; leave one of them out"
+                )
+            found = _proportional(np.where(inner > 0, shares, 0.0), group, public, ROUNDS)
+            good = _missed(found, group, public) <= AGREE
+            return np.where(inner > 0, found if good else inner, 0.0)
+    return np.where(found > GONE * even, found, 0.0)
+
+
+def _proportional(shares: Array, group: Set, public: Mapping[Set, Array], rounds: int) -> Array:
+    """Iterative proportional fitting of shares to public margins."""
+    for _ in range(rounds):
         if not shares.sum() > 0:
             break
         shares = shares / shares.sum()
@@ -105,17 +143,14 @@ def _fitted(shares: Array, group: Set, public: Mapping[Set, Array], called: str)
             missed = max(missed, float(np.abs(found - wanted).max()))
             ratio = np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
             shares = shares * spread(ratio, one, group)
-        if missed <= 1e-13:
+        if missed <= FITTED:
             break
-    short = max(
-        (float(np.abs(margin(shares, group, s) - t).max()) for s, t in public.items()), default=0.0
-    )
-    if not shares.sum() > 0 or short > AGREE:
-        raise DataError(
-            f"no table of {called} with counts that are not negative has all the public margins "
-            f"and impossible cells that were given; leave one of them out"
-        )
-    return np.where(shares > GONE * even, shares, 0.0)
+    return shares
+
+
+def _missed(shares: Array, group: Set, public: Mapping[Set, Array]) -> float:
+    apart = [float(np.abs(margin(shares, group, s) - t).max()) for s, t in public.items()]
+    return max(apart, default=0.0) if shares.sum() > 0 else np.inf
 
 
 def _groups(sets: Sequence[Set]) -> list[Set]:

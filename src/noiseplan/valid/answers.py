@@ -22,21 +22,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.server.consistency import fit_counts
-from noiseplan.matrices.base import Array
+from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices.base import Array, Matrix
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.design import prepare
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
 from noiseplan.valid.making import checked_total
+from noiseplan.valid.source import require_release
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 METHODS = ("hybrid", "nnls", "clip")
 MOST_CELLS = 4096
+# Coefficients looked at together.
+AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +83,12 @@ class ValidAnswers:
     def answer(self, query: Query | str) -> Array:
         """Wx̂ ."""
         asked = self.release.plan.query(query)
-        return np.asarray(asked.dense() @ self.counts.ravel())
+        names = self.release.schema.names
+        outside = tuple(i for i, name in enumerate(names) if name not in asked.attributes)
+        table = self.counts.sum(axis=outside)
+        if asked.joint is not None:
+            return np.asarray(asked.joint @ table.ravel())
+        return kronecker_apply(asked.matrices(), table[..., None]).ravel()
 
     def columns(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
@@ -88,7 +98,11 @@ class ValidAnswers:
         answer = self.release.answer(asked, level=level, simultaneous=simultaneous)
         columns = answer.columns()
         numbers = ("estimate", "std_error", "lower", "upper")
-        cells = {name: columns[name] for name in columns if name not in numbers}
+        cells = {
+            "valid (attribute)" if name == "valid" else name: columns[name]
+            for name in columns
+            if name not in numbers
+        }
         return cells | {"valid": self.answer(asked)} | {name: columns[name] for name in numbers}
 
     def __repr__(self) -> str:
@@ -120,6 +134,7 @@ def valid_answers(
     """
     if method not in METHODS:
         raise PlanError(f"method is one of {list(METHODS)}, found {method!r}")
+    require_release(release, "valid_answers")
     schema = release.schema
     if schema.size > MOST_CELLS:
         raise PlanError(
@@ -142,11 +157,42 @@ def valid_answers(
 
 def clipped_answer(release: Release, query: Query | str, *, level: float = 0.95) -> ClippedAnswer:
     """One unbiased answer, clipped where its coefficients allow, with simultaneous intervals."""
+    require_release(release, "clipped_answer")
     asked = release.plan.query(query)
-    rows = asked.dense()
-    least = np.where((rows >= 0).all(axis=1), 0.0, -np.inf)
-    most = np.where((rows <= 0).all(axis=1), 0.0, np.inf)
+    positive, negative = _signs(asked)
+    least, most = np.where(negative, -np.inf, 0.0), np.where(positive, np.inf, 0.0)
     return ClippedAnswer(release.answer(asked, level=level, simultaneous=True), least, most)
+
+
+Signs = NDArray[np.bool_]
+
+
+def _signs(query: Query) -> tuple[Signs, Signs]:
+    """Of every row, whether it has positive coefficients, and whether it has negative ones.
+
+    A row is a product of one row for each attribute; its coefficients are all products of theirs.
+    """
+    if query.joint is not None:
+        return _row_signs(query.joint)
+    positive, negative = np.array([True]), np.array([False])
+    for matrix in query.matrices():
+        up, down = _row_signs(matrix)
+        both = np.logical_or(np.outer(positive, up), np.outer(negative, down)).ravel()
+        negative = np.logical_or(np.outer(positive, down), np.outer(negative, up)).ravel()
+        positive = both
+    return positive, negative
+
+
+def _row_signs(matrix: Matrix | Array) -> tuple[Signs, Signs]:
+    """The same of one matrix, some rows at a time."""
+    height, width = matrix.shape
+    step = max(1, AT_ONCE // width)
+    found = np.zeros((2, height), dtype=np.bool_)
+    for start in range(0, height, step):
+        rows = np.arange(start, min(start + step, height))
+        some = matrix[rows] if isinstance(matrix, np.ndarray) else matrix.take(rows)
+        found[0, rows], found[1, rows] = (some > 0).any(axis=1), (some < 0).any(axis=1)
+    return found[0], found[1]
 
 
 def _unbiased_counts(release: Release) -> Array:

@@ -86,6 +86,8 @@ def valid_tables(
     asked = source.sets(tables)
     known = _public_tables(source, total, public, integers)
     closed = _impossible_cells(source, impossible)
+    if not known and any(mask.all() for mask in closed.values()):
+        known[()] = np.array(0.0)  # nobody can be anywhere
     unknown = [one for one in asked if not any(set(one) <= set(p) for p in known)]
     family = Family.of(source.schema.shape, unknown, known)
     _require_room(family)
@@ -104,10 +106,10 @@ def valid_tables(
         outer = next((p for p in known if set(one) <= set(p)), None)
         if outer is not None:
             found[one] = margin(known[outer], outer, one)
-    apart = _apart(family, found)
     kept: Mapping[Set, Table] = found
     if integers:
-        kept = whole_tables(found, round(float(found[()])))
+        kept = whole_tables(found, round(float(found[()])), anchor.possible)
+    apart = _apart(family, kept)
     spent = time.perf_counter() - started
     changes = _changes(source, kept, evened, apart, steps, spent)
     return ValidTables(source, kept, known, integers, changes)
@@ -176,11 +178,15 @@ def _public_tables(
     known: dict[Set, Array] = {}
     if total is not None:
         known[()] = np.array(checked_total(total))
-    for names, counts in (public or {}).items():
+    for names, counts in _mapping("public", public).items():
         one, table = _in_order(source, names, counts, "the public table")
         counts_in_order = table.astype(np.float64)
         if not np.isfinite(counts_in_order).all() or (counts_in_order < 0).any():
             raise DataError(f"the public table of {_list(names)} holds counts, none negative")
+        if one in known and (known[one] != counts_in_order).any():
+            what = f"table of {_list(names)}" if one else "total"
+            raise DataError(f"the public {what} was given twice, with different counts: once is "
+                            f"enough")  # fmt: skip
         known[one] = counts_in_order
     if integers and any((table != np.round(table)).any() for table in known.values()):
         raise DataError("integers=True needs public tables and a total in whole numbers")
@@ -189,16 +195,29 @@ def _public_tables(
 
 def checked_total(total: float) -> float:
     """A number of records."""
-    if isinstance(total, bool) or not isfinite(total) or total < 0:
-        raise DataError(f"total is a number of records, found {total!r}")
+    plain = isinstance(total, int | float | np.integer | np.floating)
+    if isinstance(total, bool) or not plain or not isfinite(total) or total < 0:
+        raise DataError(f"total is a number of records, such as total=1200, found {total!r}")
     return float(total)
 
 
+def _mapping(what: str, given: Named | None) -> Named:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"{what} says of which attributes each table is: {what}={{('age', 'sex'): table}}, "
+            f"found {type(given).__name__}"
+        )
+    return given
+
+
 def _impossible_cells(source: Source, impossible: Named | None) -> dict[Set, Mask]:
-    found = {}
-    for names, cells in (impossible or {}).items():
+    found: dict[Set, Mask] = {}
+    for names, cells in _mapping("impossible", impossible).items():
         one, mask = _in_order(source, names, cells, "impossible cells")
-        found[one] = mask.astype(bool)
+        told = mask.astype(bool)
+        found[one] = found[one] | told if one in found else told
     return found
 
 
@@ -223,12 +242,13 @@ def _list(names: Sequence[str] | str) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _apart(family: Family, found: Mapping[Set, Array]) -> float:
+def _apart(family: Family, found: Mapping[Set, Table]) -> float:
     """The most by which a table misses a margin, relative to all records."""
     worst = 0.0
     for one in family.every:
+        table = np.asarray(found[one], dtype=np.float64)
         for facet in family.facets[one]:
-            worst = max(worst, float(np.abs(margin(found[one], one, facet) - found[facet]).max()))
+            worst = max(worst, float(np.abs(margin(table, one, facet) - found[facet]).max()))
     return worst / max(float(found[()]), 1.0)
 
 

@@ -101,7 +101,9 @@ def make_microdata(
     frame
         "pandas", "polars" or "pyarrow".
     """
-    target = _checked_path(path)
+    target, seed = _checked_path(path), _checked_seed(seed)
+    if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int | np.integer)):
+        raise PlanError(f"rows is a whole number of records to make, found {rows!r}")
     source = Source.of(release)
     if tables == "auto":
         sets = telling_tables(source)
@@ -255,6 +257,15 @@ def _labelled(labels: Sequence[Any], codes: NDArray[np.integer]) -> list[Any]:
     return [plain[code] for code in codes.tolist()]
 
 
+def _checked_seed(seed: object) -> int | None:
+    if seed is None:
+        return None
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if not whole or not 0 <= int(seed) < 2**32:  # type: ignore[call-overload]
+        raise PlanError(f"a seed is a whole number from 0 to 2**32 - 1, found {seed!r}")
+    return int(seed)  # type: ignore[call-overload, no-any-return]
+
+
 def _checked_path(path: str | PathLike[str] | None) -> Path | None:
     if path is None:
         return None
@@ -264,6 +275,10 @@ def _checked_path(path: str | PathLike[str] | None) -> Path | None:
     if target.exists():
         raise StorageError(
             f"{str(target)!r} is there already and was left alone; choose a new name"
+        )
+    if not target.parent.is_dir():
+        raise StorageError(
+            f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
         )
     return target
 

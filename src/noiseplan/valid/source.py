@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 
+def require_release(made: object, call: str) -> None:
+    """Refuse what answers nothing, and what has no plan whose queries could be made valid."""
+    if not hasattr(made, "answer") or not hasattr(made, "measurements"):
+        raise QueryError(
+            f"{call} takes a release of a plan, found {type(made).__name__}: "
+            f"{call}(plan.release(data))"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A release, or the aggregator of local reports, asked for plain tables."""
@@ -27,6 +36,11 @@ class Source:
 
     @classmethod
     def of(cls, made: Release | Aggregator, schema: Schema | None = None) -> Source:
+        if not hasattr(made, "answer"):
+            raise QueryError(
+                f"valid tables are made of a release or of an aggregator of local reports, found "
+                f"{type(made).__name__}: plan.release(data).valid()"
+            )
         found = schema if schema is not None else getattr(made, "schema", None)
         if found is None:
             raise QueryError(
@@ -67,7 +81,7 @@ class Source:
                 )
             found = {self._numbers(query.attributes) for query in plan.workload}
         else:
-            found = {self.numbers(names) for names in tables}
+            found = {self.numbers(s) for s in ([tables] if isinstance(tables, str) else tables)}
         if not found:
             raise QueryError("no table was named: valid(tables=[['age', 'sex'], ['region']])")
         for one in found:

@@ -92,12 +92,22 @@ class ValidTables:
         axes = [one.index(self.schema.index(name)) for name in attributes]
         return np.transpose(table, axes)
 
-    def answer(self, query: Query) -> Table:
-        """The answer to a query about the attributes of one table, from that table."""
-        table = np.asarray(self.values(*query.attributes), dtype=np.float64)
-        if query.joint is not None:
-            return np.asarray(query.joint @ table.ravel())
-        return kronecker_apply(query.matrices(), table[..., None]).ravel()
+    def answer(self, query: Query | str) -> Table:
+        """The answer to a query about the attributes of one table, from that table.
+
+        A query of the workload may be given by its name.
+        """
+        plan = getattr(self.source.made, "plan", None)
+        asked = query if plan is None else plan.query(query)
+        if not isinstance(asked, Query):
+            raise QueryError(
+                f"an aggregator's queries have no names, found {query!r}: "
+                f"answer(nz.Query(schema, ['age']))"
+            )
+        table = np.asarray(self.values(*asked.attributes), dtype=np.float64)
+        if asked.joint is not None:
+            return np.asarray(asked.joint @ table.ravel())
+        return kronecker_apply(asked.matrices(), table[..., None]).ravel()
 
     def table(self, *attributes: str, level: float = 0.95, frame: str | None = None) -> Any:
         """A tidy frame: the cells, valid, and the unbiased estimate, std_error, lower, upper.
@@ -125,14 +135,15 @@ class ValidTables:
         from noiseplan._charts import error_bar_chart
 
         columns = self.columns(attribute, level=level)
-        cells, valid = list(columns[attribute]), self.values(attribute).astype(float).tolist()
+        own = next(iter(columns))  # another name than the attribute's where that is taken
+        cells, valid = list(columns[own]), self.values(attribute).astype(float).tolist()
         both = {
-            attribute: cells * 2,
+            own: cells * 2,
             "kind": ["unbiased"] * len(cells) + ["valid"] * len(cells),
             **{name: [*columns[name], *valid] for name in ("estimate", "lower", "upper")},
         }
         title = f"Records by {attribute}: unbiased, and valid"
-        return error_bar_chart(both, attribute, "kind", title, level, Path(path))
+        return error_bar_chart(both, own, "kind", title, level, Path(path))
 
     def save(
         self, folder: str | PathLike[str], *, tables: Iterable[tuple[str, ...]] | None = None
@@ -158,7 +169,7 @@ class ValidTables:
             f"({told.negative / max(told.cells, 1):.1%}), none is now",
             f"  moved       {told.mean_move:.2g} standard errors in the mean of all cells, at most "
             f"{told.largest_move:.2g} ({told.largest_at})",
-            f"  agree       on every common margin, to {max(told.apart, 1e-16):.0e} of all records",
+            f"  agree       {self._agreement()}",
         ]
         if self.public:
             named = ["total" if not s else " × ".join(self._called(s)) for s in self.public]
@@ -166,11 +177,18 @@ class ValidTables:
         if told.evened >= 5e-5:
             lines.append(f"  evened out  {told.evened:.2%} of all records")
         if self.integers:
-            wide = "; wider ones are rounded each for itself, with the right total"
-            wider = wide if any(len(s) > 2 for s in self.tables) else ""
-            lines.append(f"  rounded     tables of up to two attributes agree{wider}")
+            lines.append("  rounded     to whole numbers")
         lines.append("  biased      intervals are those of the unbiased estimates beside them")
         return "\n".join(lines)
+
+    def _agreement(self) -> str:
+        told = self.changes
+        if self.integers and any(len(s) > 2 for s in self.tables):
+            return (
+                f"tables of up to two attributes; wider ones are rounded each for itself, and miss "
+                f"margins by at most {told.apart * max(self.total, 1.0):,.0f}"
+            )
+        return f"on every common margin, to {max(told.apart, 1e-16):.0e} of all records"
 
     def _called(self, one: Set) -> list[str]:
         return [self.schema.names[i] for i in one]

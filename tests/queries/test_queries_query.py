@@ -218,7 +218,7 @@ def test_a_matrix_over_one_attribute_is_a_factor() -> None:
         ({"three": Prefix()}, np.eye(3), r"either factors or a matrix.*\['three'\]"),
         ({"three": Total()}, np.eye(3), "either factors or a matrix"),
         (["one", "three"], np.eye(5), r"5 columns, but the table of .* has 2 × 3 = 6 cells"),
-        (["three"], np.eye(2), "Custom on 'three' has 2 columns, but 'three' has 3 values"),
+        (["three"], np.eye(2), "the matrix has 2 columns, but 'three' has 3 values"),
         (["one", "two"], [1, 2, 3, 4], r"matrix= needs a matrix .* found shape \(4,\)"),
         (["one", "two"], [[1, 2, 3, np.nan]], "finite"),
         (["one", "two"], [[0, 0, 0, 0]], "only zeros"),

@@ -332,9 +332,10 @@ def test_a_name_that_is_unknown() -> None:
     with pytest.raises(QueryError) as caught:
         Workload.marginals(SCHEMA, k=1)["wage"]
     assert str(caught.value) == (
-        "no query is called 'wage'; the workload has 'age', 'sex', 'region', 'one'"
+        "no query is called 'wage'; the workload has 'age', 'sex', 'region', 'one'; "
+        "did you mean 'age'?"
     )
-    with pytest.raises(QueryError, match=r"'sex × region' …$"):
+    with pytest.raises(QueryError, match=r"'sex × region' …; did you mean 'age'"):
         Workload.marginals(SCHEMA, up_to=2).subset([0, 1, 2, 3, 4, 5, 6, 8, 9])["wage"]
     with pytest.raises(QueryError, match="no query is called 'age × sex'"):
         Workload.marginals(SCHEMA, k=1)["age × sex"]

@@ -22,6 +22,8 @@ from noiseplan.schema import Attribute, Binned, Ordinal
 from noiseplan.schema.labels import Label, number_text
 
 Mask = NDArray[np.bool_]
+# Declared values among which one that was mistyped is looked for.
+MOST_COMPARED: Final = 5000
 
 _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
@@ -70,7 +72,10 @@ def _code(name: str, attribute: Attribute, literal: Literal) -> int:
     consecutive = _consecutive(attribute)
     if consecutive is not None and _is_number(literal.value) and literal.value in consecutive:
         return int(literal.value) - consecutive.start
-    same = [i for i, label in enumerate(attribute.labels) if _is(label, literal.value)]
+    value = literal.value
+    if isinstance(attribute, Binned) and isinstance(value, str):
+        value = _bin_label(value)
+    same = [i for i, label in enumerate(attribute.labels) if _is(label, value)]
     if same:
         return same[0]
     if isinstance(attribute, Binned) and not isinstance(literal.value, str):
@@ -80,6 +85,12 @@ def _code(name: str, attribute: Attribute, literal: Literal) -> int:
             f"'{attribute.labels[0]}', or ask for a range between edges",
         )
     raise _At(literal.at, _unknown(name, attribute, literal.value))
+
+
+def _bin_label(text: str) -> str:
+    """A bin as it is called: '[20000, inf)' is '[20000, inf]', which nothing tells apart."""
+    text = text.strip()
+    return text[:-1] + "]" if text.endswith("inf)") else text
 
 
 def _is(label: Label, value: Value) -> bool:
@@ -98,16 +109,23 @@ def _as_time(text: str, label: date) -> date | None:
 
 
 def _unknown(name: str, attribute: Attribute, value: Value) -> str:
-    labels = attribute.labels
-    written = [_written(label) for label in labels]
-    twin = next(
-        (w for w, label in zip(written, labels, strict=True) if str(label) == str(value)), ""
-    )
-    if not twin:
-        near = get_close_matches(str(value), [str(label) for label in labels], n=1)
-        twin = next((w for w, x in zip(written, labels, strict=True) if [str(x)] == near), "")
-    meant = f"; did you mean {twin}?" if twin else ""
+    twin = _twin(attribute, value)
+    meant = "" if twin is None else f"; did you mean {_written(twin)}?"
     return f"{_written(value)} is no value of {name!r}, which is {attribute.describe()}{meant}"
+
+
+def _twin(attribute: Attribute, value: Value) -> Label | None:
+    """The declared value that was probably meant: spelled the same, or, of texts, nearly so."""
+    if attribute.size > MOST_COMPARED:
+        return None
+    spelled = {str(label): label for label in reversed(attribute.labels)}
+    if str(value) in spelled or not isinstance(value, str):
+        return spelled.get(str(value))
+    folded = {text.strip().casefold(): label for text, label in spelled.items()}
+    if value.strip().casefold() in folded:
+        return folded[value.strip().casefold()]
+    near = get_close_matches(value, list(spelled), n=1)
+    return spelled[near[0]] if near else None
 
 
 def _written(value: Value | Label) -> str:
@@ -219,11 +237,26 @@ def _cut(sign: str, end: float, name: str, attribute: Binned, bin_: int) -> str:
     if end in attribute.edges[1:-1]:
         other = {"<=": "<", ">": ">="}[sign]
         return f"{cuts}, which begins with {_number(end)}: write {name} {other} {_number(end)}"
+    outer = _outer(end, attribute, bin_)
+    if outer:
+        return f"{cuts}, {outer}"
     kept = "<" if sign in ("<", "<=") else ">="
     inner = [edge for edge in attribute.edges[bin_ : bin_ + 2] if edge in attribute.edges[1:-1]]
     near = " or ".join(f"{name} {kept} {_number(edge)}" for edge in inner)
     instead = f"write {near}, or declare" if near else "declare"
     return f"{cuts}: {instead} {_number(end)} as an edge"
+
+
+def _outer(end: float, attribute: Binned, bin_: int) -> str:
+    """Why an outer edge tells nothing apart: numbers beyond it, or on it, are in the end bin."""
+    if end not in (attribute.edges[0], attribute.edges[-1]):
+        return ""
+    further = "declare a further edge to tell them apart"
+    if attribute.clip:
+        side = "below" if bin_ == 0 and end == attribute.edges[0] else "beyond"
+        return f"which also holds the numbers {side} {_number(end)} (clip=True): {further}"
+    last = "is the last one and " if end == attribute.edges[-1] else ""
+    return f"which {last}also holds {_number(end)} itself: {further}"
 
 
 def _number(value: float) -> str:

@@ -40,6 +40,16 @@ _KEYWORDS: Final = ("and", "or", "not", "in", "between", "true", "false")
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _SAME_SIGN: Final = {"==": "=", "<>": "!="}
 
+# What people write, and what it is written here.
+_TURNED: Final = ("=>", "=<")
+_MEANT: Final = {"=>": ">=", "=<": "<=", "≥": ">=", "≤": "<=", "≠": "!="}
+_CURLY: Final = "‘’‚‛“”„‟«»"
+_UNSUPPORTED: Final = {
+    "is": "is null is not supported: declare a category for missing values, and ask for {} = 'it'",
+    "like": "patterns are not supported; name the values: {} in ('a', 'b')",
+}
+_UNSUPPORTED_ALIKE: Final = {"ilike": "like", "glob": "like", "regexp": "like", "similar": "like"}
+
 Value: TypeAlias = str | int | float | bool
 
 
@@ -109,7 +119,7 @@ def parse(text: str) -> Condition:
     reader = _Reader(text, list(_tokens(text)))
     tree = reader.condition(0)
     if reader.kind != "end":
-        reader.fail("expected and, or, or the end")
+        reader.fail(reader.grouped_digits() or "expected and, or, or the end")
     return tree
 
 
@@ -157,8 +167,8 @@ def _tokens(text: str) -> Iterator[_Token]:
             at += 1
             continue
         found = _TOKEN.match(text, at)
-        if found is None:
-            raise error_at(text, at, _unreadable(text[at]))
+        if found is None or text.startswith(_TURNED, at):
+            raise error_at(text, at, _unreadable(text, at))
         kind = str(found.lastgroup)
         word = found[kind]
         if kind == "word" and word.lower() in _KEYWORDS:
@@ -168,14 +178,30 @@ def _tokens(text: str) -> Iterator[_Token]:
     yield _Token("end", "", len(text))
 
 
-def _unreadable(letter: str) -> str:
+def _unreadable(text: str, at: int) -> str:
+    """What to write instead of what stands there."""
+    letter = text[at]
+    for written, meant in _MEANT.items():
+        if text.startswith(written, at):
+            return f"{written} is written {meant}"
     if letter in "'\"`":
         return f"the quote {letter} is not closed; inside one it is written twice"
+    if letter in _CURLY:
+        return "quotes are written straight: 'text'"
+    if letter in "[]{}":
+        return "brackets are round: in (1, 2)"
     if letter in "&|!":
         return "write and, or, not as words"
+    grouped = re.match(r"\d+(?:_\d+)+", text[at:])
+    if grouped:
+        return f"numbers are written without marks between their digits: {_digits(grouped[0])}"
     if letter.isdigit():
         return "a number is followed by letters; a name that starts with a digit needs quotes"
     return f"{letter!r} has no meaning here; a name with other characters needs double quotes"
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"\D", "", text)
 
 
 class _Reader:
@@ -195,6 +221,16 @@ class _Reader:
     def fail(self, message: str) -> NoReturn:
         """Nothing that begins here makes sense."""
         raise error_at(self.text, self.token.at, message)
+
+    def grouped_digits(self) -> str:
+        """What to say of 20,000: a comma between two numbers, where no list is."""
+        around = self.tokens[max(self.position - 1, 0) : self.position + 2]
+        if [token.kind for token in around] != ["number", "sign", "number"]:
+            return ""
+        low, comma, high = (token.text for token in around)
+        if comma != "," or len(high) != 3:
+            return ""
+        return f"numbers are written without marks between their digits: {low}{high}"
 
     def taken(self, *words: str) -> bool:
         """Whether the next token is one of these signs or keywords; it is then read."""
@@ -238,13 +274,22 @@ class _Reader:
         if truth or self.kind in ("number", "text"):
             return self.mirrored(start)
         name = self.name()
+        self.refuse_unsupported(name)
         negated = self.taken("not")
+        self.refuse_unsupported(name)
         tree = self.member(name, start) or self.between(name, start)
         if tree is not None:
             return Not(tree) if negated else tree
         if negated:
             self.fail("expected in or between after not")
         return Comparison(name, self.sign(name), (self.value(),), start)
+
+    def refuse_unsupported(self, name: str) -> None:
+        """Words of SQL that have no meaning for declared values."""
+        word = self.token.text.lower() if self.kind == "word" else ""
+        word = _UNSUPPORTED_ALIKE.get(word, word)
+        if word in _UNSUPPORTED:
+            self.fail(_UNSUPPORTED[word].format(written_name(name)))
 
     def mirrored(self, start: int) -> Condition:
         """`18 <= age`, or `18 <= age < 65`."""
@@ -293,7 +338,9 @@ class _Reader:
         if self.taken("true", "false"):
             return Literal(token.text == "true", token.at)
         if token.kind == "word":
-            self.fail(f"a text is written in quotes: '{token.text}'")
+            self.fail(
+                f"a text is written in quotes, '{token.text}'; two attributes cannot be compared"
+            )
         if token.kind not in ("number", "text", "quoted"):
             self.fail("a value is missing, a number or a 'text'")
         self.position += 1

@@ -33,7 +33,7 @@ class Query:
         named are summed over.
     matrix
         Instead of factors: any matrix with one column per cell of the table of the named
-        attributes (in the order they are named, the last fastest).
+        attributes (in the order they are named, the last fastest); of all of them if none is named.
     weight
         Multiplies the variance of each row in the objective.
     name
@@ -59,7 +59,7 @@ class Query:
     def __init__(
         self,
         schema: Schema,
-        factors: Mapping[str, Factor] | Sequence[str],
+        factors: Mapping[str, Factor] | Sequence[str] | None = None,
         *,
         matrix: object = None,
         weight: float = 1.0,
@@ -70,14 +70,15 @@ class Query:
                 f"a query starts with its schema, found {type(schema).__name__}; "
                 f"write Query(schema, ['age', 'sex'])"
             )
+        if factors is None and matrix is not None:
+            factors = schema.names
         chosen = _as_mapping(factors)
         joint: Array | None = None
         if matrix is not None:
             _check_plain(chosen)
+            joint = _joint(schema, list(chosen), matrix)
             if len(chosen) == 1:  # a matrix over one attribute is a factor
-                chosen = {attribute: Custom(matrix) for attribute in chosen}
-            else:
-                joint = _joint(schema, list(chosen), matrix)
+                chosen, joint = {attribute: Custom(joint) for attribute in chosen}, None
         ordered = {n: chosen[n] for n in sorted(chosen, key=schema.index)}
         for attribute, factor in ordered.items():
             check_factor(schema, attribute, factor)
@@ -122,7 +123,9 @@ class Query:
     def row_labels(self) -> dict[str, list[Hashable]]:
         """Of each attribute, the label of every row (in row order)."""
         if self.joint is not None:
-            return {"row": list(range(len(self.joint)))}
+            rows: list[Hashable] = list(range(len(self.joint)))
+            # A single row, such as a condition, is called what the query is called.
+            return {"row": [self.named] if self.named and len(rows) == 1 else rows}
         per_axis = [f.row_labels(self.schema[n]) for n, f in self.factors.items()]
         cells = list(product(*per_axis))
         return {n: [cell[i] for cell in cells] for i, n in enumerate(self.factors)}
@@ -210,6 +213,11 @@ def _checked_name(name: str | None) -> str | None:
 def _as_mapping(factors: object) -> dict[str, Factor]:
     if isinstance(factors, Mapping):
         return dict(factors)
+    if isinstance(factors, str) and any(sign in factors for sign in "<>=( "):
+        raise QueryError(
+            f"a condition is asked as Workload.predicates(schema, [{factors!r}]); "
+            f"Query(schema, …) takes a list of attributes"
+        )
     if isinstance(factors, str):
         raise QueryError(f"attributes come as a list or a mapping: write [{factors!r}]")
     if not isinstance(factors, Iterable):
@@ -246,10 +254,10 @@ def _joint(schema: Schema, names: list[str], matrix: object) -> Array:
     values = checked_matrix(matrix, "matrix=")
     sizes = [schema[n].size for n in names]
     if values.shape[1] != prod(sizes):
-        raise QueryError(
-            f"the matrix has {values.shape[1]} columns, but the table of {names} has "
-            f"{SEPARATOR.join(map(str, sizes))} = {prod(sizes)} cells"
-        )
+        cells = f"the table of {names} has {SEPARATOR.join(map(str, sizes))} = {prod(sizes)} cells"
+        if len(names) == 1:
+            cells = f"{names[0]!r} has {sizes[0]} values"
+        raise QueryError(f"the matrix has {values.shape[1]} columns, but {cells}")
     order = sorted(range(len(names)), key=lambda i: schema.index(names[i]))
     cube = values.reshape(len(values), *sizes).transpose(0, *(1 + i for i in order))
     joint = np.ascontiguousarray(cube).reshape(len(values), -1)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
+from numbers import Real
 from typing import SupportsIndex, final
 
 import numpy as np
@@ -22,13 +24,14 @@ from noiseplan.queries.columns import (
     padded,
     without_totals,
 )
-from noiseplan.queries.factors import Factor, Identity, Total
+from noiseplan.queries.factors import Factor, Identity, Total, checked_matrix
 from noiseplan.queries.making import WorkloadMakers
 from noiseplan.queries.names import positions_of_made_name
 from noiseplan.queries.query import Query, check_factor, checked_weight
 from noiseplan.schema import Schema
 
 _SHOWN = 12
+_COMPARED = 1000  # names among which one that was mistyped is looked for
 _WEIGHTINGS = {"rows": 0.0, "tables": 1.0, "sqrt": 0.5}
 
 
@@ -133,12 +136,20 @@ class Workload(WorkloadMakers):
         >>> Workload.from_matrix([[1, 1, 0], [0, 1, 1]])
         Workload(1 query, 2 rows)
         """
+        if isinstance(matrix, Schema):  # from_matrix(schema, matrix), as queries are made
+            matrix, schema = schema, matrix
+        if schema is not None and not isinstance(schema, Schema):
+            raise QueryError(
+                f"from_matrix takes a matrix and a Schema, found {type(schema).__name__}; write "
+                f"Workload.from_matrix(matrix, schema)"
+            )
+        if schema is None and _is_one_row(matrix):
+            matrix = [matrix]
+        rows = checked_matrix(matrix, "Workload.from_matrix")
         if schema is None:
-            if getattr(matrix, "ndim", 2) != 2 or not hasattr(matrix, "shape"):
-                matrix = np.atleast_2d(np.asarray(matrix))
-            schema = Schema.from_sizes({"cell": int(matrix.shape[1])})
+            schema = Schema.from_sizes({"cell": rows.shape[1]})
         attributes = list(schema.names)
-        return cls([Query(schema, attributes, matrix=matrix, weight=weight, name=name)])
+        return cls([Query(schema, attributes, matrix=rows, weight=weight, name=name)])
 
     def __add__(self, other: Workload | Query) -> Workload:
         if isinstance(other, Query):
@@ -193,10 +204,11 @@ class Workload(WorkloadMakers):
                 f"{len(found)} queries are called {name!r}: give them names of their own, "
                 f"Query(..., name=...)"
             )
-        known = ", ".join(repr(self.query(i).name) for i in range(min(8, len(self))))
-        raise QueryError(
-            f"no query is called {name!r}; the workload has {known}{' …' * (len(self) > 8)}"
-        )
+        names = [self.query(i).name for i in range(min(_COMPARED, len(self)))]
+        known = ", ".join(map(repr, names[:8])) + " …" * (len(self) > 8)
+        near = get_close_matches(str(name), names, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise QueryError(f"no query is called {name!r}; the workload has {known}{meant}")
 
     @cached_property
     def sizes(self) -> IntArray:
@@ -277,6 +289,12 @@ class Workload(WorkloadMakers):
         if len(self) > _SHOWN:
             lines.append(f"  … and {len(self) - _SHOWN:,} more")
         return "\n".join(lines)
+
+
+def _is_one_row(matrix: object) -> bool:
+    if isinstance(matrix, np.ndarray):
+        return matrix.ndim == 1
+    return isinstance(matrix, list | tuple) and all(isinstance(x, Real) for x in matrix)
 
 
 def _counted(count: int, one: str, many: str) -> str:

@@ -1,0 +1,113 @@
+"""Slips of those who write their first conditions and matrices: each is told what to write."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.errors import QueryError
+from noiseplan.queries.predicates import predicate_query
+
+SCHEMA = nz.Schema(
+    {
+        "age": nz.Ordinal(range(100)),
+        "sex": nz.Categorical(["F", "M"]),
+        "income": nz.Binned([0, 20_000, 100_000]),
+        "wealth": nz.Binned([0, 20_000, 100_000], clip=True),
+        "debt": nz.Binned([0, 20_000, float("inf")]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("age < income", "two attributes cannot be compared"),
+        ("age => 18", "=> is written >="),
+        ("age =< 18", "=< is written <="),
+        ("age ≥ 18", "≥ is written >="),
+        ("age ≠ 18", "≠ is written !="),
+        ("sex = ‘F’", "quotes are written straight"),
+        ("sex = “F”", "quotes are written straight"),
+        ("age in [1, 2]", r"brackets are round: in \(1, 2\)"),
+        ("income < 20,000", "without marks between their digits: 20000"),
+        ("income < 20_000", "without marks between their digits: 20000"),
+        ("age is null", "is null is not supported"),
+        ("age is not null", "is null is not supported"),
+        ("sex like 'F%'", "patterns are not supported"),
+        ("sex not like 'F%'", "patterns are not supported"),
+        ("sex = 'f'", "did you mean 'F'"),
+        ("income >= 100000", "last one and also holds 100000 itself: declare a further edge"),
+        ("income < 100000", "last one and also holds 100000 itself: declare a further edge"),
+        ("wealth < 0", r"also holds the numbers below 0 \(clip=True\): declare a further edge"),
+        ("wealth > 100000", r"the numbers beyond 100000 \(clip=True\): declare a further edge"),
+        ("income < 30000", "declare 30000 as an edge"),
+    ],
+)
+def test_slips_of_conditions(text: str, said: str) -> None:
+    with pytest.raises(QueryError, match=said):
+        predicate_query(SCHEMA, text)
+
+
+def test_no_number_is_suggested_for_another() -> None:
+    with pytest.raises(QueryError, match=r"17\.5 is no value of 'age'") as caught:
+        predicate_query(SCHEMA, "age = 17.5")
+    assert "did you mean" not in str(caught.value)
+
+
+def test_lists_of_numbers_keep_their_commas() -> None:
+    query = predicate_query(SCHEMA, "age in (20,45)")
+    assert query.row_labels() == {"age": ["20 + 45"]}
+
+
+@pytest.mark.parametrize("label", ["[20000, inf)", "[20000, inf]"])
+def test_open_ends_of_bins(label: str) -> None:
+    assert predicate_query(SCHEMA, f"debt = '{label}'").dense().sum() == SCHEMA.size / 2
+
+
+def test_one_row_is_called_what_the_query_is_called() -> None:
+    both = "age < 18 or sex = 'F'"
+    workload = nz.Workload.predicates(SCHEMA, [both])
+    assert workload[0].row_labels() == {"row": [both]}
+    workload = nz.Workload.predicates(SCHEMA, {"women and children": both})
+    assert workload[0].row_labels() == {"row": ["women and children"]}
+
+
+def test_conditions_are_no_attributes() -> None:
+    with pytest.raises(QueryError, match=r"Workload.predicates\(schema, \['age < 18'\]\)"):
+        nz.Query(SCHEMA, "age < 18")
+
+
+def test_matrices_in_either_order() -> None:
+    schema = nz.Schema.from_sizes({"a": 2, "b": 2})
+    matrix = [[1, 0, 1, 1], [0, 1, 0, 2]]
+    for workload in (
+        nz.Workload.from_matrix(matrix, schema),
+        nz.Workload.from_matrix(schema, matrix),
+        nz.Workload([nz.Query(schema, matrix=matrix)]),
+    ):
+        assert np.array_equal(workload[0].dense(), matrix)
+    assert nz.Workload.from_matrix([1, 0, 2])[0].dense().tolist() == [[1, 0, 2]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (([[1, 0], [1]],), "Workload.from_matrix needs a matrix of numbers"),
+        (([["a", "b"]],), "Workload.from_matrix needs a matrix of numbers"),
+        (([[1, 0]], [[1, 0]]), r"takes a matrix and a Schema, found list; write"),
+        (([[1, 0]], nz.Schema.from_sizes({"x": 3})), r"the matrix has 2 columns, .* has 3 values"),
+    ],
+)
+def test_slips_of_matrices(arguments: tuple[object, ...], said: str) -> None:
+    with pytest.raises(QueryError, match=said):
+        nz.Workload.from_matrix(*arguments)
+
+
+def test_names_that_are_nearly_right() -> None:
+    workload = nz.Workload.marginals(SCHEMA, k=2)
+    with pytest.raises(QueryError, match="did you mean 'age × sex'"):
+        workload["age x sex"]
+    with pytest.raises(QueryError, match="attributes come as a list"):
+        nz.Query(SCHEMA)

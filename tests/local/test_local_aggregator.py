@@ -122,7 +122,7 @@ def test_damage_never_costs_the_reports_of_other_packets(seed: int) -> None:
     damaged = bytearray(packets[1])
     damaged[rng.integers(len(damaged))] ^= 1 << int(rng.integers(8))
     cut = bytes(damaged[: int(rng.integers(len(damaged) + 1))])
-    found = list(packets_of(io.BytesIO(packets[0] + cut + packets[2])))
+    found = list(packets_of(io.BytesIO(packets[0] + cut + packets[2]), digest, 2))
     whole = [p for p in found if p.payloads is not None and p.digest == digest]
     good = [p.payloads.tobytes() for p in whole]
     assert good[0] == packets[0][-40:]
@@ -146,12 +146,12 @@ def test_streams_that_cannot_go_back(table: nz.local.LocalPlan) -> None:
 
 
 def test_rubbish_is_no_packet() -> None:
-    assert [p.payloads for p in packets_of(io.BytesIO(b""))] == []
-    assert [p.payloads for p in packets_of(io.BytesIO(b"hello" * 100))] == [None]
+    assert [p.payloads for p in packets_of(io.BytesIO(b""), bytes(32), 1)] == []
+    assert [p.payloads for p in packets_of(io.BytesIO(b"hello" * 100), bytes(32), 1)] == [None]
     huge = to_packet(np.zeros((1, 1), np.uint8), bytes(32))
     lying = bytearray(huge)
     lying[39:47] = (2**62).to_bytes(8, "little")  # claims more reports than any file holds
-    assert [p.payloads for p in packets_of(io.BytesIO(bytes(lying)))] == [None]
+    assert [p.payloads for p in packets_of(io.BytesIO(bytes(lying)), bytes(32), 1)] == [None]
 
 
 @given(st.lists(st.integers(0, 2**40), min_size=1), st.integers(6, 8))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.local.planned import Planned
+from noiseplan.local.planned import Planned, checked_users
 from noiseplan.local.report import describe, short_number
 from noiseplan.local.search.bounds import LowerBound
 from noiseplan.local.server.reconstruction import Reconstruction
@@ -92,7 +92,8 @@ class LocalPlan(Planned):
 
     def variance(self, query: Query, counts: Any = None, *, users: float | None = None) -> Array:
         """The variance of each row: exact for given counts, or the largest for so many users."""
-        return self.reconstruction.variance(query, _counts(self, counts), users)
+        most = None if users is None else checked_users(users)
+        return self.reconstruction.variance(query, _counts(self, counts), most)
 
     def covariance(self, query: Query, other: Query, counts: Any) -> Array:
         """The exact covariance of all rows of two queries for given counts of cells."""
@@ -128,4 +129,4 @@ class LocalPlan(Planned):
 
 
 def _counts(plan: LocalPlan, counts: Any) -> Any:
-    return None if counts is None else plan.types.counts(counts)
+    return None if counts is None else plan.types.users(counts)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from math import ceil
+from math import ceil, inf
+from numbers import Real
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from noiseplan.errors import PlanError
 
@@ -75,10 +78,18 @@ class Planned(ABC):
         }
         if case not in per_user:
             raise PlanError(f"case is one of {list(per_user)}, found {case!r}")
-        if not variance > 0:
-            raise PlanError(f"a target variance is positive, found {variance!r}")
+        if not (isinstance(variance, (Real, np.number)) and 0 < variance < inf):
+            raise PlanError(f"a target variance is positive and finite, found {variance!r}")
         return per_user[case] / (self.rows * variance)
 
     def users_needed(self, variance: float = 0.01) -> int:
         """Users needed, of whatever types, for this mean variance of the rows as shares."""
         return ceil(self.samples(variance) * (1 - 1e-12))
+
+
+def checked_users(users: object) -> float:
+    """A number of users to state a variance for."""
+    number = isinstance(users, (Real, np.number)) and not isinstance(users, bool)
+    if not number or not 0 <= float(users) < inf:  # type: ignore[arg-type]
+        raise PlanError(f"users is a number of users, at least 0 and finite; found {users!r}")
+    return float(users)  # type: ignore[arg-type]

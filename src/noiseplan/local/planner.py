@@ -12,6 +12,7 @@ import numpy as np
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.local.localplan import LocalPlan
 from noiseplan.local.search.bounds import lower_bound
+from noiseplan.local.search.namespace import to_backend
 from noiseplan.local.search.portfolio import (
     CLASSICAL,
     Found,
@@ -31,6 +32,7 @@ from noiseplan.queries import Query, Workload
 OBJECTIVES = ("worst", "average")
 ADDITIVE = ("matrix l1", "matrix l2")
 MECHANISMS = ("auto", *CLASSICAL, *ADDITIVE, "split")
+DELTA = ("matrix l2", "delta")
 # Of queries with more entries than this it is taken on trust that they are answered.
 CHECKED_ENTRIES = 1 << 24
 # Below and above, variances would have lost too many of their digits.
@@ -89,6 +91,9 @@ def plan(
     """
     workload = Workload([workload]) if isinstance(workload, Query) else workload
     _check(workload, mechanism, objective, effort, seed)
+    if not isinstance(backend, str):
+        raise PlanError(f"backend is 'numpy', 'torch' or 'torch:cuda', found {backend!r}")
+    to_backend(np.zeros(1), backend)  # refused now rather than after a search
     epsilon = checked_epsilon(epsilon)
     cells = asked_schema(workload).size
     # Of a split no matrix is large.
@@ -96,11 +101,18 @@ def plan(
         if mechanism in ADDITIVE:
             from noiseplan.local.strategies.additive import plan_additive
 
-            return plan_additive(workload, epsilon, mechanism, **options)
+            refuse(mechanism, prior=prior, backend=None if backend == "numpy" else backend)
+            refuse(mechanism, **{o: v for o, v in options.items() if (mechanism, o) != DELTA})
+            worst = objective == "worst"
+            return plan_additive(workload, epsilon, mechanism, worst=worst, **options)
         if mechanism == "split" or (mechanism == "auto" and cells > MOST_CELLS):
             from noiseplan.local.split import plan_split
 
-            return plan_split(workload, epsilon, effort=effort, seed=seed, **options)
+            refuse("split", prior=prior, objective=None if objective == "worst" else objective)
+            refuse("split", **{o: v for o, v in options.items() if o != "cells"})
+            return plan_split(
+                workload, epsilon, effort=effort, seed=seed, backend=backend, **options
+            )
         started = time.perf_counter()
         types = types_of(workload)
         weights = types.uniform if prior is None else _checked_prior(types, prior)
@@ -109,7 +121,7 @@ def plan(
             task = Task(types, epsilon, weights, worst, effort, seed, backend, advance)
             found = _found(task, mechanism, options)
         bound = lower_bound(types.gram, weights, epsilon, cells if prior is None else None)
-        _check_answers(workload, types, found.strategy)
+        _check_answers(workload, types, found.strategy, mechanism)
         took = time.perf_counter() - started
     chosen = found.strategy, epsilon, weights, worst
     return LocalPlan(workload, types, *chosen, bound, found.bound, took)
@@ -118,6 +130,9 @@ def plan(
 def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
     if mechanism == "auto" and options:
         raise PlanError(f"options {sorted(options)} belong to a mechanism: name it, mechanism=...")
+    # One type of users has nothing to hide: every mechanism is the constant one.
+    if task.types.count == 1 and mechanism != "subset selection":
+        return best_strategy(task)
     try:
         chosen = None if mechanism == "auto" else CLASSICAL[mechanism](task, **options)
     except TypeError as error:
@@ -125,7 +140,17 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
     return best_strategy(task) if chosen is None else Found(rounded(chosen))
 
 
-def _check_answers(workload: Workload, types: Types, strategy: Strategy) -> None:
+def refuse(mechanism: str, **unused: Any) -> None:
+    """Refuse arguments that a mechanism would not use; those that are None were not given."""
+    given = sorted(name for name, value in unused.items() if value is not None)
+    if given:
+        raise PlanError(
+            f"mechanism {mechanism!r} has no use for {given}: leave them out, or choose another "
+            f"mechanism (domains of more than {MOST_CELLS:,} cells are always split)"
+        )
+
+
+def _check_answers(workload: Workload, types: Types, strategy: Strategy, mechanism: str) -> None:
     """Whether every query will be answered without bias: better known now than after collecting.
 
     Queries too large to be written out are not, and `answer` would not write them out either.
@@ -136,9 +161,11 @@ def _check_answers(workload: Workload, types: Types, strategy: Strategy) -> None
         try:
             strategy.coefficients(types.matrix(query))
         except UnanswerableError as error:
+            found = "the strategy found" if mechanism == "auto" else f"mechanism {mechanism!r}"
             raise PlanError(
-                f"the strategy found cannot answer {query.name!r} of the workload itself: weights "
-                f"or rows differ too much in size; bring them closer, or plan the query apart"
+                f"{found} cannot answer {query.name!r} of the workload itself: it does not measure "
+                f"all that is asked, or weights and rows differ too much in size; choose another "
+                f"mechanism, bring weights closer, or plan the query apart"
             ) from error
 
 
@@ -173,7 +200,14 @@ def _check(
 
 
 def _checked_prior(types: Types, prior: Any) -> Array:
-    weights = types.counts(np.asarray(prior, dtype=np.float64))
+    try:
+        shares = np.asarray(prior, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise PlanError(
+            f"prior is an array of shares, one for each cell of {list(types.schema.names)}; found "
+            f"{prior!r}"
+        ) from None
+    weights = types.counts(shares)
     if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
         raise PlanError("prior holds shares of at least 0, not all 0")
     # A type that is not expected at all would be left unprotected from any error.

@@ -45,12 +45,15 @@ def plan_split(
     effort: float = 1.0,
     seed: int = 0,
     cells: int | None = None,
+    backend: str = "numpy",
 ) -> SplitPlan:
     """Choose tables, plan each, and split the users so that the workload's error is least.
 
     `cells` is how large a table may grow by merging smaller ones.
     """
     started = time.perf_counter()
+    if cells is not None and (isinstance(cells, bool) or not isinstance(cells, int) or cells < 1):
+        raise PlanError(f"cells is how large a table may grow, at least 1; found {cells!r}")
     schema = asked_schema(workload)
     workload = reduced_workload(workload, schema)
     limit = _limit(workload) if cells is None else cells
@@ -58,7 +61,7 @@ def plan_split(
     with progress("planning tables", len(tables)) as advance:
         parts = []
         for names in tables:
-            parts.append(_planned(workload, names, epsilon, effort, seed))
+            parts.append(_planned(workload, names, epsilon, effort, seed, backend))
             advance(1)
     costs = np.array([[mean_moment(part, query) for part in parts] for query in workload])
     uncertain = costs.min(axis=1) > 0  # the others ask for nothing but the number of users
@@ -106,7 +109,9 @@ def _cells(schema: Schema, names: Names) -> int:
     return prod(schema[name].size for name in names)
 
 
-def _planned(workload: Workload, names: Names, epsilon: float, effort: float, seed: int) -> Part:
+def _planned(
+    workload: Workload, names: Names, epsilon: float, effort: float, seed: int, backend: str
+) -> Part:
     """One table, planned for the queries it can answer."""
     inside = [q for q, query in enumerate(workload) if set(query.attributes) <= names]
     types = types_of(workload.subset(inside))
@@ -117,7 +122,7 @@ def _planned(workload: Workload, names: Names, epsilon: float, effort: float, se
         True,
         effort,
         seed,
-        "numpy",
+        backend,
         lambda steps: None,
         numbered=True,
     )

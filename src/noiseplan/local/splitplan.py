@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.local.planned import Planned
+from noiseplan.local.planned import Planned, checked_users
 from noiseplan.local.search.bounds import row_variance, spread_bound, structured_bound
 from noiseplan.local.server.split import Part, SplitReconstruction, centred_gram, query_gram
 from noiseplan.local.types import weighted_rows
@@ -111,7 +111,8 @@ class SplitPlan(Planned):
         """The variance of each row: exact for users given by columns of values, or the largest
         that so many users can cause."""
         counts = None if records is None else self._counts(records)
-        return self.reconstruction.variance(query, counts, users)
+        most = None if users is None else checked_users(users)
+        return self.reconstruction.variance(query, counts, most)
 
     def covariance(self, query: Query, other: Query, records: Mapping[str, Any]) -> Array:
         """The exact covariance of all rows of two queries, for users given by columns of values."""

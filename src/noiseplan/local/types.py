@@ -80,6 +80,19 @@ class Types:
             )
         return np.bincount(self.kind, weights=flat, minlength=self.count).astype(np.float64)
 
+    def users(self, cells: Any) -> Array:
+        """x from counts of users, which are finite and at least 0."""
+        try:
+            found = np.asarray(cells, dtype=np.float64)
+        except (TypeError, ValueError):
+            found = np.full(1, np.nan)
+        if not np.isfinite(found).all() or (found < 0).any():
+            raise PlanError(
+                "counts are numbers of users in each cell, finite and at least 0 each, and "
+                "whole numbers where users are simulated"
+            )
+        return self.counts(found)
+
 
 def asked_schema(workload: Workload) -> Schema:
     """The attributes that some query of the workload does not sum over."""

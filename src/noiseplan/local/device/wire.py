@@ -14,6 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import SEEK_END
 from typing import BinaryIO
 
 import numpy as np
@@ -25,7 +26,7 @@ MAGIC = b"NZRP"
 VERSION = 1
 TAG_BYTES = 4
 _HEADER = struct.Struct("<4sB32sHQI")
-_PIECE = 1 << 20
+_FIRST_LOOK, _PIECE = 1 << 8, 1 << 20
 # Bytes of payload in one packet; more is taken for damage.
 LARGEST = 1 << 30
 
@@ -38,7 +39,7 @@ class ReportError(NoiseplanError, ValueError):
 
 @dataclass(frozen=True)
 class Packet:
-    """What a packet says of itself, and its payloads; None where it is damaged or cut short."""
+    """What a packet says of itself, and its payloads; None where it is foreign or damaged."""
 
     digest: bytes
     width: int
@@ -78,26 +79,35 @@ def to_packet(payloads: Payloads, digest: bytes) -> bytes:
     return _HEADER.pack(*head) + body
 
 
-def packets_of(stream: BinaryIO) -> Iterator[Packet]:
-    """The packets of a stream, in order; what lies between packets counts as one damaged packet."""
+def packets_of(stream: BinaryIO, digest: bytes, width: int) -> Iterator[Packet]:
+    """The packets of a stream, in order; what lies between packets counts as one damaged packet.
+
+    The bodies of packets of another plan or width, or longer than what is left, are not read: a
+    stream of headers that promise much costs no more than its length.
+    """
+    begin = stream.tell()
+    end = stream.seek(0, SEEK_END)
+    stream.seek(begin)
     while True:
         begin = stream.tell()
         head = stream.read(_HEADER.size)
         if not head:
             return
-        packet = _packet(stream, head)
+        packet = _packet(stream, head, digest, width, end - begin - len(head))
         yield packet
         # The length itself may be damaged: the next packet is looked for right behind the word.
         if packet.payloads is None and not _find_next(stream, begin + 1):
             return
 
 
-def _packet(stream: BinaryIO, head: bytes) -> Packet:
+def _packet(stream: BinaryIO, head: bytes, own: bytes, own_width: int, left: int) -> Packet:
     if len(head) < _HEADER.size or head[:4] != MAGIC or head[4] != VERSION:
         return Packet(b"", 0, 1, None)
     _, _, digest, width, count, checksum = _HEADER.unpack(head)
-    if width == 0 or width * count > LARGEST:
+    if width == 0 or width * count > min(LARGEST, left):
         return Packet(digest, width, 1, None)
+    if digest != own or width != own_width:
+        return Packet(digest, width, count, None)
     body = _read(stream, width * count)
     if len(body) < width * count or zlib.crc32(body) != checksum:
         return Packet(digest, width, count if len(body) == width * count else 1, None)
@@ -119,8 +129,9 @@ def _read(stream: BinaryIO, size: int) -> bytes:
 def _find_next(stream: BinaryIO, start: int) -> bool:
     """Move to the first magic word from `start` on; False if there is none."""
     stream.seek(start)
-    tail = b""
-    while piece := stream.read(_PIECE):
+    tail, size = b"", _FIRST_LOOK
+    while piece := stream.read(size):
+        size = min(2 * size, _PIECE)  # what is near is found without reading far
         text = tail + piece
         at = text.find(MAGIC)
         if at >= 0:

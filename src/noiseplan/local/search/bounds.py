@@ -65,9 +65,9 @@ def spread_bound(gram: Array, prior: Array, largest_variance: float) -> float:
     # Without what rounding may have made up: dropping directions only lowers the bound.
     nuclear = float(np.sqrt(values[values > NOISE_FLOOR * values[-1]]).sum())
     own = float(prior @ np.diagonal(gram))
+    spread = nuclear**2 / largest_variance if largest_variance > 0 else 0.0  # 0 for one cell alone
     # Subtracting what rounding may have added only lowers the bound.
-    spare = ROUNDING * (mean + nuclear**2 / largest_variance + own)
-    return mean + nuclear**2 / largest_variance - own - spare
+    return mean + spread - own - ROUNDING * (mean + spread + own)
 
 
 def structured_bound(workload: Workload, epsilon: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, QueryError, UnanswerableError
+from noiseplan.intervals import half_width_factor
 from noiseplan.local.device.wire import TAG_BYTES, Packet, packets_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
@@ -31,6 +32,16 @@ FOREIGN, MALFORMED = "foreign", "malformed"
 ERRORS = ("estimated", "worst")
 # Reports counted at a time: what they need stays small.
 PIECE = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class BrandedAnswer(Answer):
+    """An answer from reports of no real users: it says so wherever it is printed."""
+
+    brand: str = ""
+
+    def text(self, most: int | None = None) -> str:
+        return f"{super().text(most)}; {self.brand}"
 
 
 @dataclass(eq=False, repr=False)
@@ -57,6 +68,9 @@ class Aggregator:
 
     def add(self, report: bytes) -> bool:
         """One report with its tag; False if it was rejected."""
+        if not isinstance(report, (bytes, bytearray, memoryview)):
+            return self._reject(MALFORMED, 1)
+        report = bytes(report)
         tag, payload = report[:TAG_BYTES], report[TAG_BYTES:]
         if tag != self.randomizer.tag:
             return self._reject(FOREIGN if len(report) > TAG_BYTES else MALFORMED, 1)
@@ -67,6 +81,13 @@ class Aggregator:
     def add_many(self, reports: Reports | Iterable[bytes]) -> int:
         """Many reports, as `Randomizer.reports` returns them or as bytes with tags; how many were
         good."""
+        if isinstance(reports, (bytes, bytearray, memoryview, str)) or not hasattr(
+            reports, "__iter__"
+        ):
+            raise DataError(
+                f"add_many takes an array of reports or several of them as bytes, found "
+                f"{type(reports).__name__}; for one report use add(report), for packets add_packet"
+            )
         if not isinstance(reports, np.ndarray):
             return sum(self.add(report) for report in reports)
         like = self.randomizer.no_reports
@@ -87,6 +108,8 @@ class Aggregator:
     def add_packet(self, packet: bytes) -> int:
         """Packets made by `Randomizer.packet`, one or several in a row; how many reports were
         good."""
+        if not isinstance(packet, (bytes, bytearray, memoryview)):
+            raise DataError(f"a packet is made of bytes, found {type(packet).__name__}")
         return self.read(BytesIO(packet))
 
     def read(self, source: str | Path | BinaryIO) -> int:
@@ -99,17 +122,15 @@ class Aggregator:
                 copyfileobj(source, held)
                 held.seek(0)
                 return self.read(held)
-        return sum(self._add_one(packet) for packet in packets_of(source))
+        return sum(self._add_one(packet) for packet in self._packets(source))
+
+    def _packets(self, source: BinaryIO) -> Iterator[Packet]:
+        return packets_of(source, self.randomizer.digest, self.randomizer.payload_bytes)
 
     def _add_one(self, packet: Packet) -> int:
         if packet.payloads is None:
-            self._reject(MALFORMED, packet.count)
-            return 0
-        if packet.digest != self.randomizer.digest:
-            self._reject(FOREIGN, packet.count)
-            return 0
-        if packet.width != self.randomizer.payload_bytes:
-            self._reject(MALFORMED, packet.count)
+            foreign = packet.digest not in (b"", self.randomizer.digest)
+            self._reject(FOREIGN if foreign else MALFORMED, packet.count)
             return 0
         pieces = range(0, packet.count, PIECE)
         return sum(self._add_payloads(packet.payloads[s : s + PIECE]) for s in pieces)
@@ -134,6 +155,8 @@ class Aggregator:
         total = self.tally
         users, rejected, brands = self.users, Counter(self.rejected), {self.brand}
         for other in others:
+            if not isinstance(other, Aggregator):
+                raise DataError(f"aggregators merge with others, found {type(other).__name__}")
             if other.randomizer.digest != self.randomizer.digest:
                 raise DataError(
                     f"aggregators of different plans do not merge: {self.randomizer.hash[:12]} and "
@@ -165,12 +188,16 @@ class Aggregator:
         exact standard error for data like the estimate (counts made non-negative that add up to
         the number of users), "worst" the largest that any so many users could cause.
         """
+        half_width_factor(level, 1)  # refuses what is no level
+        _check_query(query)
         estimate = self.reconstruction.estimate(query, self.tally, self.users)
         variance = self.variance(query, errors=errors)
-        return Answer(query, estimate, np.sqrt(variance), level, simultaneous)
+        found = query, estimate, np.sqrt(variance), level, simultaneous
+        return BrandedAnswer(*found, brand=self.brand) if self.brand else Answer(*found)
 
     def variance(self, query: Query, *, errors: str = "estimated") -> Array:
         """The variance of each row; see `answer`."""
+        _check_query(query)
         if errors not in ERRORS:
             raise QueryError(f"errors is one of {list(ERRORS)}, found {errors!r}")
         made = self.reconstruction
@@ -180,6 +207,8 @@ class Aggregator:
 
     def covariance(self, query: Query, other: Query) -> Array:
         """The covariance of all rows of two queries, exact for data like the estimate."""
+        _check_query(query)
+        _check_query(other)
         made = self.reconstruction
         if not made.tells_all_apart:
             raise UnanswerableError(
@@ -208,7 +237,16 @@ class Aggregator:
 
     def __repr__(self) -> str:
         lost = f", {self.rejected.total():,} rejected" if self.rejected else ""
-        return f"Aggregator({self.users:,} reports{lost}, plan {self.randomizer.hash[:12]})"
+        brand = f", {self.brand}" if self.brand else ""
+        return f"Aggregator({self.users:,} reports{lost}, plan {self.randomizer.hash[:12]}{brand})"
+
+
+def _check_query(query: object) -> None:
+    if not isinstance(query, Query):
+        raise QueryError(
+            f"an aggregator answers queries, as in answer(Query(schema, ['age'])); found "
+            f"{type(query).__name__}"
+        )
 
 
 def _sum(counted: IntArray, more: IntArray) -> IntArray:

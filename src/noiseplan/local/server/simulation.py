@@ -31,10 +31,10 @@ def simulate_records(plan: SplitPlan, records: Mapping[str, Any], seed: int | No
 
 def simulate(plan: LocalPlan, counts: Any, seed: int | None) -> Aggregator:
     """The reports of `counts` users per cell; with a seed the same ones every time."""
-    x = plan.types.counts(counts)
+    x = plan.types.users(counts)  # how many users there are of each type
     whole = np.round(x).astype(np.int64)
-    if (x < 0).any() or not np.allclose(x, whole, atol=1e-9):
-        raise PlanError("counts are whole numbers of users, at least 0 each")
+    if not np.allclose(x, whole, atol=1e-9):
+        raise PlanError("counts are whole numbers of users, finite and at least 0 each")
     made = Aggregator.empty(plan)
     made.brand = "simulated" if seed is None else f"simulated from seed {seed}"
     if isinstance(plan.strategy, TableStrategy) and whole.sum() > PIECE:

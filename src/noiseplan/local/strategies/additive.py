@@ -25,6 +25,7 @@ from typing import final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError
 from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.explicit.pidentity import best_p_identity
 from noiseplan.local.device.sums import largest_distance
@@ -113,11 +114,19 @@ class AdditiveStrategy(Strategy):
 
 
 def plan_additive(
-    workload: Workload, epsilon: float, mechanism: str, delta: float = 1e-6
+    workload: Workload, epsilon: float, mechanism: str, delta: float = 1e-6, *, worst: bool = True
 ) -> LocalPlan:
-    """The matrix mechanism with the best strategy found, for Laplace or Gaussian noise."""
+    """The matrix mechanism with the best strategy found, for Laplace or Gaussian noise.
+
+    All types have the same variance, so that the worst is the mean.
+    """
     started = time.perf_counter()
     types = types_of(workload)
+    if types.count == 1:
+        raise PlanError(
+            f"mechanism {mechanism!r} adds noise to what types of users differ by, and the "
+            f"workload asks for nothing but their number, which is public: leave mechanism out"
+        )
     laplace = mechanism == "matrix l1"
     weights = p_identity(types.gram) if laplace else dense_optimum(types.gram).strategy
     rows = np.round(weights * (GRID / np.abs(weights).max())).astype(np.int64)
@@ -132,7 +141,7 @@ def plan_additive(
     law = "laplace" if laplace else "gaussian"
     strategy = AdditiveStrategy(rows, scale, law, epsilon, 0.0 if laplace else delta, mechanism)
     took = time.perf_counter() - started
-    return LocalPlan(workload, types, strategy, epsilon, types.uniform, True, bound, None, took)
+    return LocalPlan(workload, types, strategy, epsilon, types.uniform, worst, bound, None, took)
 
 
 def p_identity(gram: Array) -> Array:

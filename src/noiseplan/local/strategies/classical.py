@@ -84,6 +84,8 @@ def hierarchical(
 def fourier(types: int, epsilon: float, order: int | None = None) -> Array:
     """A character of at most `order` bits drawn evenly, the empty one too; its sign randomized."""
     bits = binary_digits(types)
+    if order is not None and (isinstance(order, bool) or not isinstance(order, int) or order < 0):
+        raise PlanError(f"order is an integer of at least 0, found {order!r}")
     sizes = np.array([s.bit_count() for s in range(types)])
     chosen = np.flatnonzero(sizes <= (bits if order is None else order))
     return _characters(types, epsilon, chosen, np.full(len(chosen), 1 / len(chosen)))

@@ -280,9 +280,8 @@ def first_steps(quick: bool) -> Table:
             "(errors are exact for each): drawn buckets at a share of a tenth; the published first "
             "step at a quarter, with its clamp (not private) and without; no buckets, with the "
             "same second step, and with plain Laplace noise on every cell (Identity). Drawn "
-            f"buckets do not pay on Search Logs beside this library's own second step (up to "
-            f"{moderate:.2f} of the best without data), nor for single cells of HepPh "
-            f"({alone:.2f})."
+            f"buckets have up to {moderate:.2f} of the best error without data on Search Logs, and "
+            f"{alone:.2f} of it for single cells of HepPh."
         ),
         source=(
             "the dissertation's section 6.5.2: the other workloads are like uniform intervals, "

@@ -353,6 +353,23 @@ def test_questions_that_cannot_be_answered(out: Path) -> None:
     assert "between 0 and 1" in said("answer", out, "age", "--level", 2, code=1)
 
 
+def test_conditions_and_questions_are_told_apart(out: Path) -> None:
+    assert '--where "age < 3"' in said("answer", out, "age < 3", code=1)
+    assert "not both" in said("answer", out, "age", "--where", "age < 3", code=2)
+    assert "a condition" in said("answer", out, code=2)
+
+
+def test_show_suggests_what_can_be_answered(folder: Path) -> None:
+    start = STUDY[: STUDY.index("[[tables]]")]
+    asked = "[[predicates]]\nwhere = \"age < 3 or sex = 'F'\"\n[budget]\nzcdp = 0.5\n"
+    (folder / "study.toml").write_text(start + asked, encoding="utf-8")
+    run("release", folder / "study.toml", folder / "people.csv", "-o", folder / "out")
+    text = said("show", folder / "out")
+    assert text.endswith("out \"age < 3 or sex = 'F'\"\n")
+    answer = said("answer", folder / "out", "age < 3 or sex = 'F'")
+    assert answer.splitlines()[2].lstrip().startswith("age < 3 or sex = 'F'  ")
+
+
 def test_damaged_releases_have_an_exit_code_of_their_own(out: Path) -> None:
     path = out / "measurements.npz"
     path.write_bytes(path.read_bytes()[:-1])

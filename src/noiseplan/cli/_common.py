@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +93,11 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 def clean(text: str) -> str:
     """Text that can be shown: whoever wrote a release cannot rewrite the reader's screen."""
     return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
+def quoted(text: str) -> str:
+    """An argument of a command, in double quotes where these do."""
+    return shlex.quote(text) if any(c in text for c in '"$`\\!') else f'"{text}"'
 
 
 def print_json(content: object) -> None:

@@ -15,10 +15,13 @@ from noiseplan.cli._common import (
     json_option,
     open_release,
     print_json,
+    quoted,
     release_argument,
 )
+from noiseplan.errors import NoiseplanError, QueryError
 
 if TYPE_CHECKING:
+    from noiseplan.queries import Query, Workload
     from noiseplan.release.answer import Answer
 
 
@@ -55,9 +58,10 @@ def command(
     condition is asked as --where "age < 18 and sex = 'F'".
     """
     from noiseplan.queries.predicates import predicate_query
-    from noiseplan.study import read_question
 
-    if (question is None) == (where is None):
+    if question is not None and where is not None:
+        raise click.UsageError("give a QUESTION or a condition, --where, not both")
+    if question is None and where is None:
         raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
@@ -66,7 +70,7 @@ def command(
     if where is not None:
         query = predicate_query(workload.schema, where)
     else:
-        query = read_question(question or "", workload.schema, workload)
+        query = _asked(question or "", workload)
     answer = release.answer(query, level=level, simultaneous=simultaneous)
     if as_json:
         print_json(answer_json(answer))
@@ -75,6 +79,23 @@ def command(
     else:
         text = answer.text(None if everything else 20)
         click.echo(clean(f"{query.name}\n{text}"))
+
+
+def _asked(question: str, workload: Workload) -> Query:
+    """The query of a question; of what is none but reads as a condition, where that is asked."""
+    from noiseplan.queries.parsing import parse
+    from noiseplan.study import read_question
+
+    try:
+        return read_question(question, workload.schema, workload)
+    except NoiseplanError as error:
+        try:
+            parse(question)
+        except QueryError:
+            raise error from None
+        raise QueryError(
+            f"{question} is a condition, and asked as one: --where {quoted(question)}"
+        ) from None
 
 
 def _columns(answer: Answer) -> dict[str, list[Any]]:

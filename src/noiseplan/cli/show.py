@@ -14,6 +14,7 @@ from noiseplan.cli._common import (
     json_option,
     open_release,
     print_json,
+    quoted,
     release_argument,
 )
 
@@ -52,8 +53,15 @@ def command(folder: Path, everything: bool, as_json: bool) -> None:
         lines.append(f"{table['table']:<{wide}}  {numbers}  {first}")
     if shown < count:
         lines.append(f"… {count - shown:,} more; --all prints them")
-    lines.append(f'Next: noiseplan answer {folder} "{release.plan.workload.schema.names[0]}"')
+    lines.append(f"Next: noiseplan answer {folder} {quoted(_answerable(release))}")
     click.echo(clean("\n".join(lines)))
+
+
+def _answerable(release: Release) -> str:
+    """A question that this release was made for: its first table that is more than the total."""
+    workload = release.plan.workload
+    first = [workload.query(position) for position in range(min(len(workload), SHOWN))]
+    return next((query for query in first if query.attributes), first[0]).name
 
 
 def described(release: Release, position: int) -> dict[str, Any]:

@@ -128,6 +128,25 @@ def test_one_source_for_both() -> None:
         left.release(visits(), seed=2)
 
 
+def test_records_chosen_in_another_way_are_refused(tmp_path: Path) -> None:
+    import polars as pl
+
+    people = visits() | {"household": np.repeat(np.arange(20), 40)}
+    earlier = exact(1, 1e4, 2).release(people, person="id", seed=1)
+    left = exact(2, 1e8, 2).given(earlier)
+    others = "these data would show others"
+    with pytest.raises(PlanError, match=others):  # another column
+        left.release(people, person="household", seed=2)
+    path = tmp_path / "visits.parquet"
+    pl.DataFrame(people).write_parquet(path)
+    with pytest.raises(PlanError, match=others):  # chosen by a database, not by place
+        left.release(path, person="id", seed=2)
+    one = exact(1, 1e4, 2).release(open_source(people, SCHEMA, person="id", cap=1), seed=1)
+    with pytest.raises(PlanError, match=others):  # another number of records
+        exact(2, 1e8, 2).given(one).release(people, person="id", seed=2)
+    assert counted(left.release(people, person="id", seed=2)) == counted(earlier)
+
+
 def test_other_records_than_the_earlier_ones_are_refused(tmp_path: Path) -> None:
     whole = exact(1, 1e4, 1).release(visits(), seed=1)
     left = exact(2, 1e8, 1).given(whole)

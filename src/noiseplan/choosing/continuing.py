@@ -9,6 +9,7 @@ from typing import Unpack
 from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import Family, family_for
 from noiseplan.counting import Projectable
+from noiseplan.counting.people import People
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
@@ -134,14 +135,15 @@ class Continuation:
     def _same_records(self, data: object, person: str | None) -> Projectable:
         """The data opened as for the earlier release; refused where other records would count."""
         chosen = self.earlier.choice
-        source = opened(self.plan, data, person, chosen or None)
+        key = People.key_of(chosen) if chosen else None
+        source = opened(self.plan, data, person, key)
         if getattr(source, "choice", b"") == chosen:
             return source
         if chosen:
             raise PlanError(
                 "the earlier release counted some records of each person, chosen at random, and "
-                "these data would show others: give it the same source, or the same data with the "
-                "same person="
+                "these data would show others: give it the same source, or the same data, of the "
+                "same kind (a file, a frame), with the same person= and number of records"
             )
         raise PlanError(
             "person= would choose among the records of each person, and the earlier release "

@@ -64,6 +64,19 @@ class People:
             raise DataError(f"person: {column!r} is no name of a column; try {call}.")
         return People(column, rows) if key is None else People(column, rows, key)
 
+    def choice(self, how: str) -> bytes:
+        """What says which records are counted: the key, and a digest of all else it depends on.
+
+        `how` names the way in which records are chosen, which differs between kinds of data.
+        """
+        told = "\0".join([self.column, str(self.cap), how])
+        return self.key + hashlib.sha256(told.encode()).digest()
+
+    @staticmethod
+    def key_of(choice: bytes) -> bytes:
+        """The key of a choice, to make it again."""
+        return choice[: -hashlib.sha256().digest_size]
+
     @staticmethod
     def most(people: People | None) -> int:
         """The most records of one person: the cap, or the one that everybody has."""

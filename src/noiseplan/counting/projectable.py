@@ -60,7 +60,7 @@ class Countable(ABC):
     once: bool = False
     """Whether the data can be passed over a single time only."""
     choice: bytes = b""
-    """What the choice among the records of each person was derived from, where there was one."""
+    """Which records of each person are counted, where not all: what that was derived from."""
 
     @abstractmethod
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:

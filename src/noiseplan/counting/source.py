@@ -88,8 +88,15 @@ def open_source(
     people = People.declared(person, cap, key)
     source = _opened(data, schema, people)
     if people is not None:
-        object.__setattr__(source, "choice", people.key)  # some sources are frozen
+        choice = people.choice(_way_of_choosing(data, source))
+        object.__setattr__(source, "choice", choice)  # some sources are frozen
     return source
+
+
+def _way_of_choosing(data: object, source: Projectable) -> str:
+    """Records of a file are chosen by a database, those of a frame by their place in it."""
+    kind = "file" if isinstance(data, str | os.PathLike) else "data"
+    return f"{kind} as {type(source).__name__}"
 
 
 def _opened(data: object, schema: Schema, people: People | None) -> Projectable:

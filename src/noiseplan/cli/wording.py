@@ -44,6 +44,7 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
         "[output] tables = […] in the study, or none: tables = []",
     ),
     (r"\(budget=zCDP\(0\.5\)\)", "([budget] zcdp = 0.5)"),
+    (r"a budget of at least zCDP\(([^)]*)\)", r"at least [budget] zcdp = \1"),
     (r"\(targets=\{\.\.\.\}\)", "([targets])"),
     (r"Other files: duckdb\.sql\(.*?\) and pass that\.", "Convert other files to one of these."),
     (

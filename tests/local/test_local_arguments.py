@@ -12,8 +12,9 @@ import pytest
 from local_oracles import one
 
 import noiseplan as nz
-from noiseplan.errors import DataError, NoiseplanError, PlanError, QueryError
+from noiseplan.errors import DataError, NoiseplanError, PlanError, QueryError, StorageError
 from noiseplan.local.device.wire import packets_of, to_packet
+from noiseplan.storage.files import read_arrays, write_arrays
 
 QUERY = nz.Query(nz.Schema.from_sizes({"v": 4}), ["v"])
 
@@ -71,6 +72,13 @@ def test_the_number_of_users_needs_no_reports(mechanism: str) -> None:
     assert made.simulate([1, 2, 3, 4], seed=0).answer(total).estimate.tolist() == [10.0]
 
 
+@pytest.mark.parametrize("mechanism", ["auto", "split", "matrix l1"])
+def test_weights_beyond_all_measure_are_refused(mechanism: str) -> None:
+    heavy = nz.Query(QUERY.schema, {"v": nz.Prefix()}, weight=1e300)
+    with pytest.raises(PlanError, match="divide the weights"):
+        nz.local.plan(heavy, 1.0, mechanism=mechanism)
+
+
 def test_a_domain_of_one_value() -> None:
     made = nz.local.plan(one(1, nz.Identity()), 1.0)
     assert made.worst_variance == 0.0
@@ -110,9 +118,34 @@ def test_aggregators_say_what_they_take(plan: nz.local.LocalPlan, tmp_path: Path
             changed[place] ^= 1 << bit
             path.write_bytes(changed)
             try:
-                nz.local.load_aggregator(path)
-            except NoiseplanError:
-                continue
+                found = nz.local.load_aggregator(path)
+            except NoiseplanError as error:
+                assert "pickle" not in str(error)
+            else:  # a time of day, say, which means nothing
+                assert found.tally.tolist() == made.tally.tolist()
+                assert found.users == made.users
+    randomizer = plan.randomizer().save(tmp_path / "device")
+    with pytest.raises(StorageError, match="load_randomizer"):
+        nz.local.load_aggregator(randomizer)
+
+
+def test_a_change_that_makes_sense_is_found_too(plan: nz.local.LocalPlan, tmp_path: Path) -> None:
+    path = plan.simulate([5] * 4, seed=3).save(tmp_path / "kept")
+    arrays = read_arrays(path)
+    write_arrays(path, arrays)
+    assert nz.local.load_aggregator(path).users == 20
+    write_arrays(path, arrays | {"tally": arrays["tally"] + 1})
+    with pytest.raises(StorageError, match="hash"):
+        nz.local.load_aggregator(path)
+
+
+def test_shards_add_up_by_sum(plan: nz.local.LocalPlan) -> None:
+    shards = [plan.simulate([k] * 4, seed=k) for k in (1, 2, 3)]
+    assert sum(shards).users == 24
+    with pytest.raises(DataError, match="found int"):
+        shards[0] + 1
+    with pytest.raises(DataError, match="found int"):
+        1 + shards[0]
 
 
 def test_one_bad_report_does_not_stop_the_others(plan: nz.local.LocalPlan) -> None:

@@ -207,6 +207,11 @@ def _checked_prior(types: Types, prior: Any) -> Array:
             f"prior is an array of shares, one for each cell of {list(types.schema.names)}; found "
             f"{prior!r}"
         ) from None
+    if shares.size != len(types.kind):
+        raise PlanError(
+            f"prior has {shares.size:,} shares, but the table of {list(types.schema.names)} has "
+            f"{len(types.kind):,} cells ({' × '.join(map(str, types.schema.shape))})"
+        )
     weights = types.counts(shares)
     if not np.isfinite(weights).all() or (weights < 0).any() or weights.sum() <= 0:
         raise PlanError("prior holds shares of at least 0, not all 0")

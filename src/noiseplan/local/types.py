@@ -30,6 +30,8 @@ from noiseplan.schema import Schema
 
 # Beyond this many cells one strategy matrix is out of reach, and users are split over tables.
 MOST_CELLS = 4096
+# Squares of squares are taken on the way.
+LARGEST_SQUARE = 1e60
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +138,11 @@ def types_of(workload: Workload) -> Types:
             f"local.plan(workload, mechanism='split')"
         )
     gram = workload_gram(prepare(reduced_workload(workload, schema)))
+    if not np.abs(gram).max() <= LARGEST_SQUARE:
+        raise PlanError(
+            f"weights times squared rows of the workload reach {np.abs(gram).max():.3g}, and "
+            f"beyond {LARGEST_SQUARE:g} nothing is planned: divide the weights by a common number"
+        )
     kind = np.zeros(schema.size, dtype=np.int64)
     for query in workload:
         kind = numbered(np.column_stack([kind, _told_apart_by(query, schema)]))

@@ -158,7 +158,10 @@ class Randomizer(ABC):
         names = self.schema.names
         columns = values if isinstance(values, Mapping) else {names[0]: values}
         if not isinstance(values, Mapping) and len(names) > 1:
-            raise ReportError(f"values map each of {list(names)} to a column of values")
+            raise ReportError(
+                f"values map each of {list(names)} to a column of values: pass a dict such as "
+                f"{{{names[0]!r}: [...], {names[1]!r}: [...]}}"
+            )
         missing = [name for name in names if name not in columns]
         if missing:
             raise ReportError(f"no values of {missing}; a report needs all of {list(names)}")
@@ -212,7 +215,10 @@ class Randomizer(ABC):
         """The value of one user as columns of length one."""
         row = value if isinstance(value, Mapping) else {self.schema.names[0]: value}
         if not isinstance(value, Mapping) and len(self.schema.names) > 1:
-            raise ReportError(f"a value maps each of {list(self.schema.names)} to its value")
+            raise ReportError(
+                f"a value maps each of {list(self.schema.names)} to its value: pass a dict such as "
+                f"{{{self.schema.names[0]!r}: ..., {self.schema.names[1]!r}: ...}}"
+            )
         return {name: [one] for name, one in row.items()}
 
     def packet(self, reports: Reports) -> bytes:

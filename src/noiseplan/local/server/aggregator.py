@@ -79,8 +79,11 @@ class Aggregator:
         return self._add_payloads(np.frombuffer(payload, np.uint8).reshape(1, -1)) == 1
 
     def add_many(self, reports: Reports | Iterable[bytes]) -> int:
-        """Many reports, as `Randomizer.reports` returns them or as bytes with tags; how many were
-        good."""
+        """Many reports, as `Randomizer.reports` returns them or as bytes with tags.
+
+        Returns how many were good. Arrays carry no tag: that they are of this plan is taken on
+        trust, where bytes and packets of another plan are told and left out.
+        """
         if isinstance(reports, (bytes, bytearray, memoryview, str)) or not hasattr(
             reports, "__iter__"
         ):
@@ -171,6 +174,12 @@ class Aggregator:
 
     def __add__(self, other: Aggregator) -> Aggregator:
         return self.merge(other)
+
+    def __radd__(self, other: object) -> Aggregator:
+        """What `sum(aggregators)` starts from is 0."""
+        if isinstance(other, int) and other == 0:
+            return self.merge()
+        raise DataError(f"aggregators merge with others, found {type(other).__name__}")
 
     # ------------------------------------------------------------------ answers
 

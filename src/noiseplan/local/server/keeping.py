@@ -12,7 +12,7 @@ import numpy as np
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.local.device.integers import WHOLE
 from noiseplan.local.device.making import strategy_behind
-from noiseplan.local.device.randomizer import Randomizer, randomizer_from_bytes
+from noiseplan.local.device.randomizer import MAGIC, Randomizer, randomizer_from_bytes
 from noiseplan.local.device.split import SplitRandomizer
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.local.server.reconstruction import Reconstruction
@@ -20,9 +20,10 @@ from noiseplan.local.server.split import Part, SplitReconstruction
 from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.local.types import Types
 from noiseplan.matrices.base import Array
-from noiseplan.storage.files import Arrays, canonical, read_arrays, to_disk, write_arrays
+from noiseplan.storage.files import Arrays, canonical, hash_of, read_arrays, to_disk, write_arrays
 
 FORMAT = "noiseplan local aggregator 1"
+HASH = "sha256"  # of everything else in the file
 
 
 def save_aggregator(aggregator: Aggregator, path: Path) -> Path:
@@ -46,6 +47,7 @@ def save_aggregator(aggregator: Aggregator, path: Path) -> Path:
         arrays[f"gram_{j}"] = table.types.gram
         if isinstance(table.strategy, TableStrategy):
             arrays[f"prior_{j}"] = table.strategy.prior
+    arrays[HASH] = np.frombuffer(bytes.fromhex(hash_of({}, arrays)), np.uint8)
     beside = path.with_name(path.name + ".new")
     write_arrays(beside, arrays)
     to_disk(beside)
@@ -57,11 +59,19 @@ def save_aggregator(aggregator: Aggregator, path: Path) -> Path:
 def load_aggregator(path: str | Path) -> Aggregator:
     """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
     path = Path(path)
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head != b"PK\x03\x04":
+        hint = "; load_randomizer reads randomizers" if head == MAGIC else ""
+        raise StorageError(f"{path.name} is no aggregator's file, or damaged{hint}")
     try:
         arrays = read_arrays(path)
     except (NotImplementedError, RuntimeError) as error:  # a changed bit that asks for more of ZIP
         raise StorageError(f"{path.name} is damaged: {error}") from None
     try:
+        kept = arrays.pop(HASH).tobytes().hex()
+        if kept != hash_of({}, arrays):
+            raise StorageError(f"{path.name} is damaged: its hash does not fit what it holds")
         facts: dict[str, Any] = json.loads(arrays["facts"].tobytes())
         if facts["format"] != FORMAT:
             raise StorageError(f"{path.name} has the format {facts['format']!r}, not {FORMAT!r}")

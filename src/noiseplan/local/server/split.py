@@ -191,6 +191,6 @@ class SplitReconstruction:
 
     def consistent(self, tally: IntArray, total: float | None) -> Consistent:
         raise UnanswerableError(
-            "users were split over tables, and one table of counts for all of them would be too "
-            "large; use answer(query)"
+            "users were split over tables, and no table of counts over all attributes is made from "
+            "their reports; use answer(query)"
         )

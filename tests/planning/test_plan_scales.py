@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.errors import UnanswerableError
+from noiseplan.errors import BudgetError, PlanError, QueryError, UnanswerableError
 from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.planning.design import prepare
+from noiseplan.planning.integer_matrix import integer_strategy
 from noiseplan.planning.planner import require_answers
 
 
@@ -138,3 +139,52 @@ def test_a_plan_that_lost_a_query_says_why() -> None:
     mechanism = DenseMechanism(workload.schema, np.ones((1, 12)))
     with pytest.raises(UnanswerableError, match="sizes of weights or of entries differ too much"):
         require_answers(prepare(workload), mechanism)
+
+
+# ---------------------------------------------------------------------- cells that are one
+
+
+def test_cells_that_nothing_tells_apart_are_measured_together() -> None:
+    """One predicate over 200 cells is one number, not two hundred, in integers too."""
+    schema = nz.Schema.from_sizes({"a": 10, "b": 20})
+    workload = nz.Workload.predicates(schema, ["a < 3 or b < 5"])
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner="optimal", noise="discrete")
+    assert plan.measured_numbers <= 2
+    assert plan.total_variance == pytest.approx(1.0, rel=1e-4)
+    # What nobody asked for is refused, not answered with an error of thousands.
+    with pytest.raises(UnanswerableError, match="not determined by what the plan measures"):
+        plan.variance(nz.Query(schema, []))
+
+
+def test_integers_keep_equal_columns_equal_and_zeros_zero() -> None:
+    rng = np.random.default_rng(2)
+    few = rng.standard_normal((3, 4))
+    wide = np.concatenate([few, few[:, :2], np.zeros((3, 2))], axis=1)
+    rounded = integer_strategy(wide)
+    assert np.array_equal(rounded[:, :2], rounded[:, 4:6])
+    assert not rounded[:, 6:].any()
+    scale = np.abs(rounded.T @ rounded).max() / np.abs(wide.T @ wide).max()
+    np.testing.assert_allclose(rounded.T @ rounded / scale, wide.T @ wide, atol=1e-3)
+
+
+# ---------------------------------------------------------------------- the ends of the range
+
+
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
+@pytest.mark.parametrize("planner", ["auto", "optimal", "identity", "eigen"])
+def test_budgets_below_any_number(planner: str, noise: str) -> None:
+    with pytest.raises(BudgetError, match="so little that variances are no numbers"):
+        nz.plan(uneven(1.0), budget=nz.zCDP(1e-320), planner=planner, noise=noise)
+
+
+def test_conditions_on_very_many_values() -> None:
+    schema = nz.Schema({"x": nz.Ordinal(range(5_000_000))})
+    with pytest.raises(QueryError, match=r"x has 5,000,000 values.*Binned"):
+        nz.Workload.predicates(schema, ["x < 5"])
+
+
+def test_free_queries_are_queries() -> None:
+    plan = nz.plan(uneven(1.0), targets=2.0, planner="refined", noise="gaussian")
+    for wrong in ("light", ["light"], 3):
+        with pytest.raises(PlanError, match="a Query or a Workload, found"):
+            plan.free_queries(wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noiseplan.errors import PlanError
+from noiseplan.explicit.reduction import Reduction
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.noise.discrete import LARGEST_VARIANCE
@@ -65,11 +66,15 @@ def _largest_column(strategy: Array) -> float:
 
 
 def integer_strategy(strategy: Array) -> Array:
-    """An integer matrix for almost the same cost matrix, with a row for every cell.
+    """An integer matrix for almost the same cost matrix, with a row for every cell told apart.
 
-    Rounding would tilt a row space that is not everything, and queries would fall out of it; so
+    Cells with equal columns stay together, and cells that are not measured stay out. Among the rest
+    rounding would tilt a row space that is not everything, and queries would fall out of it; so
     where the cost matrix is nearly singular a little of the identity is mixed in first.
     """
+    told = Reduction.of_columns(strategy)
+    if not told.trivial:
+        return told.widened(integer_strategy(told.columns(strategy)))
     cost = strategy.T @ strategy
     root = _upper_root(cost)
     if root is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import BudgetError, PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
@@ -23,6 +23,8 @@ from noiseplan.queries import Workload
 
 # How near the least cost that meets targets is found, and in how many steps at most.
 LEAST_GAP, LEAST_STEPS = 1e-6, 60
+# Variances go as one over the cost, and their squares must be numbers too.
+LEAST_COST = 1e-120
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +45,13 @@ class Made:
 
 def allowed_cost(budget: Budget, noise: str) -> float:
     """The privacy cost a budget allows: by zCDP for discrete noise, exactly for continuous."""
-    if noise == "discrete":
-        return product_down(2.0, budget.zcdp_rho())
-    return budget.gaussian_pcost()
+    cost = product_down(2.0, budget.zcdp_rho()) if noise == "discrete" else budget.gaussian_pcost()
+    if 0 < cost < LEAST_COST:
+        raise BudgetError(
+            f"{budget} is so little that variances are no numbers: give a budget of at least "
+            f"zCDP({LEAST_COST:g})"
+        )
+    return cost
 
 
 def make_residual(

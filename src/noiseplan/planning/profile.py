@@ -120,6 +120,11 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
             "with planner='optimal' or planner='refined'"
         )
     wanted = Workload([queries]) if isinstance(queries, Query) else queries
+    if not isinstance(wanted, Workload):
+        raise PlanError(
+            f"free queries are a Query or a Workload, found {type(queries).__name__}: write "
+            f"plan.free_queries(Query(schema, ['age']))"
+        )
     spare = Spare.of(mechanism.strategy)
     if not spare.room.any():
         raise PlanError(

@@ -174,6 +174,12 @@ def _masks(tree: Condition, schema: Schema, text: str) -> dict[Comparison, Mask]
             attribute = schema[comparison.name]
         except SchemaError as error:
             raise error_at(text, comparison.at, str(error)) from None
+        if attribute.size > MOST_CELLS:
+            raise QueryError(
+                f"{text.strip()}: {comparison.name} has {attribute.size:,} values, and conditions "
+                f"are kept as a row of numbers over at most {MOST_CELLS:,}; declare fewer values, "
+                f"as bins: Binned([0, 5, 20, 100])"
+            )
         masks[comparison] = values_where(comparison, attribute, text)
     return masks
 

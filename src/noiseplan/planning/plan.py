@@ -17,8 +17,8 @@ from noiseplan.planning.design import Design
 from noiseplan.planning.figures import Figures
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.optimality import Optimality
-from noiseplan.planning.report import describe, fairness_rows
-from noiseplan.privacy import Guarantee
+from noiseplan.planning.report import counted, describe, fairness_rows
+from noiseplan.privacy import Budget, Guarantee
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -51,6 +51,7 @@ class Plan:
     optimality: Optimality
     seconds: float
     max_rows: int = 1  # records of one person that `privacy` is the price of
+    budget: Budget | None = None  # what was asked for, in its own currency; not saved
     loaded: bool = False  # read from a folder, so that its noise and cost are hearsay
 
     # ------------------------------------------------------------------ errors over the workload
@@ -135,6 +136,11 @@ class Plan:
         """A query as it is, or one of the workload by its name."""
         if isinstance(query, str):
             return self.workload[query]
+        if isinstance(query, Workload | list | tuple):
+            raise QueryError(
+                "queries are asked one by one: {q.name: release.answer(q) for q in workload}, or "
+                "all of the workload by release.answers()"
+            )
         if not isinstance(query, Query):
             raise QueryError(
                 f"a query is a Query, or the name of one in the workload; found {query!r}. Write "
@@ -199,8 +205,8 @@ class Plan:
         return 8 * self.measured_numbers
 
     def __repr__(self) -> str:
-        queries, rho = len(self.workload), self.privacy.rho
-        return f"Plan({queries:,} queries, rmse {self.rmse:.4g}, ρ = {rho:.6g})"
+        queries, rho = counted(len(self.workload), "query", "queries"), self.privacy.rho
+        return f"Plan({queries}, rmse {self.rmse:.4g}, ρ = {rho:.6g})"
 
     def __str__(self) -> str:
         return describe(self)

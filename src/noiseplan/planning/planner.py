@@ -103,6 +103,18 @@ def plan(
     >>> round(p.rmse, 4), p.privacy.rho <= 0.5
     (1.2493, True)
     """
+    made = _planned(
+        workload, budget, targets, objective, planner, neighbours, noise, max_rows
+    )  # fmt: skip
+    return replace(made, budget=budget) if isinstance(made, Plan) else made
+
+
+def _planned(
+    workload: Workload, budget: Budget | None, targets: Mapping[str, float] | float | None,
+    objective: Objective | None, planner: str | Strategy | Dawa, neighbours: Neighbours,
+    noise: str | None, max_rows: int,
+) -> Plan:  # fmt: skip
+    """The plan itself, by the planner that was asked for."""
     started = time.perf_counter()
     noise = _default_noise(budget) if noise is None else noise
     _check_planner(planner)

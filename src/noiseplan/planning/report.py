@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noiseplan.planning.objectives import Recorded, TotalVariance
+from noiseplan.privacy import ApproxDP, Budget
 from noiseplan.privacy.rounding import text_up
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ def describe(plan: Plan) -> str:
         ("measures", _measures(plan)),
         ("noise", _noise(plan)),
     ]
-    rows = _counted(plan.workload.rows, "row", "rows")
-    head = f"Plan for {_counted(len(plan.workload), 'query', 'queries')}, {rows}"
+    rows = counted(plan.workload.rows, "row", "rows")
+    head = f"Plan for {counted(len(plan.workload), 'query', 'queries')}, {rows}"
     lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_table(plan)]
     return "\n".join(lines)
 
 
-def _counted(count: int, one: str, many: str) -> str:
+def counted(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
@@ -103,7 +104,15 @@ def _privacy(plan: Plan) -> str:
     if g.pure_epsilon is not None:
         return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
     gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
-    return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
+    spent = f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
+    return asked_for(plan.budget) + spent
+
+
+def asked_for(budget: Budget | None) -> str:
+    """The budget in its own currency, where the figures that follow are in others."""
+    if not isinstance(budget, ApproxDP):
+        return ""
+    return f"within ε = {budget.epsilon:g} at δ = {budget.delta:g} as asked: "
 
 
 def _noise(plan: Plan) -> str:
@@ -167,7 +176,10 @@ def _certified(plan: Plan) -> str:
 def _within(efficiency: float) -> str:
     if not efficiency > 0:
         return "no bound known"
-    return f"within {percent_up(1 / efficiency - 1)}% of the best any mechanism of this kind can do"
+    best = "the best any mechanism of this kind can do"
+    if efficiency < 0.1:
+        return f"within {math.ceil(1 / efficiency)} times {best}"
+    return f"within {percent_up(1 / efficiency - 1)}% of {best}"
 
 
 def percent_up(share: float) -> str:

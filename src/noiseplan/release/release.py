@@ -27,9 +27,10 @@ from noiseplan.noise import (
     SystemSource,
 )
 from noiseplan.planning.plan import Plan
+from noiseplan.planning.report import asked_for, counted
 from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
-from noiseplan.queries import Query
+from noiseplan.queries import Identity, Query
 from noiseplan.release.answer import Answer
 from noiseplan.release.opening import opened, refuse_too_many
 from noiseplan.release.recording import charged
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from noiseplan.valid import ValidTables
     from noiseplan.valid.microdata import Microdata
 
+# Queries among which an example of what can be asked is looked for.
+LOOKED_AT = 100
 # What draws the noise of a plan, by its name there.
 AnySampler = DiscreteSampler | DiscreteLaplaceSampler | NormalSampler | LaplaceSampler
 DISCRETE: dict[str, type[DiscreteSampler | DiscreteLaplaceSampler]] = {
@@ -189,19 +192,33 @@ class Release:
         save(self, folder, list(chosen))
 
     def __repr__(self) -> str:
-        return f"Release({len(self.plan.workload):,} queries; {self.brand})"
+        queries = counted(len(self.plan.workload), "query", "queries")
+        return f"Release({queries}; {self.brand})"
 
     def __str__(self) -> str:
         plan = self.plan
         return "\n".join(
             [
-                f"Release of {len(plan.workload):,} queries, {plan.workload.rows:,} rows",
-                f"  privacy  {_promise(plan.privacy)}",
+                f"Release of {counted(len(plan.workload), 'query', 'queries')}, "
+                f"{counted(plan.workload.rows, 'row', 'rows')}",
+                f"  privacy  {asked_for(plan.budget)}{_promise(plan.privacy)}",
                 f"  noise    {self.brand}",
                 f"  holds    {plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
-                "  ask      .table('age', 'sex'), .answer(query), .covariance(query, other)",
+                f"  ask      {_example(plan)}, .answer(query), .covariance(query, other)",
             ]
         )
+
+
+def _example(plan: Plan) -> str:
+    """A call that this release answers: a table of two attributes, of one, or what was asked."""
+    workload = plan.workload
+    asked = [workload.query(position) for position in range(min(len(workload), LOOKED_AT))]
+    plain = [q for q in asked if q.joint is None and set(q.factors.values()) == {Identity()}]
+    for count in (2, 1):
+        for query in plain:
+            if len(query.attributes) == count:
+                return f".table({', '.join(map(repr, query.attributes))})"
+    return f".answer({asked[0].name!r})"
 
 
 def _promise(privacy: Guarantee) -> str:

@@ -1,0 +1,61 @@
+"""What plans and releases say of themselves: the budget asked for, examples that can be asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.errors import QueryError
+
+SCHEMA = nz.Schema.from_sizes({"a": 4, "b": 3})
+COUNTS = np.arange(12).reshape(4, 3)
+
+
+def test_a_budget_is_shown_in_its_own_currency() -> None:
+    plan = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.ApproxDP(1.0, 1e-6))
+    assert plan.budget == nz.ApproxDP(1.0, 1e-6)
+    assert "privacy     within ε = 1 at δ = 1e-06 as asked: ρ = 0.02" in str(plan)
+    assert "privacy  within ε = 1 at δ = 1e-06 as asked: " in str(plan.release(COUNTS, seed=1))
+
+
+@pytest.mark.parametrize("budget", [nz.zCDP(0.5), nz.PureDP(1.0)])
+def test_a_budget_that_is_shown_anyway_is_shown_once(budget: nz.zCDP | nz.PureDP) -> None:
+    plan = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=budget)
+    assert plan.budget == budget
+    assert "as asked" not in str(plan)
+
+
+def test_a_person_has_the_budget() -> None:
+    workload = nz.Workload.marginals(SCHEMA, k=1)
+    assert nz.plan(workload, budget=nz.zCDP(0.5), max_rows=2).budget == nz.zCDP(0.5)
+    assert nz.plan(workload, targets=4.0).budget is None
+
+
+def test_examples_name_what_there_is() -> None:
+    budget = nz.zCDP(0.5)
+    tables = nz.plan(nz.Workload.marginals(SCHEMA, up_to=2), budget=budget).release(COUNTS, seed=1)
+    assert "ask      .table('a', 'b'), .answer(query)" in str(tables)
+    ones = nz.plan(nz.Workload.marginals(SCHEMA, up_to=1), budget=budget).release(COUNTS, seed=1)
+    assert "ask      .table('a'), .answer(query)" in str(ones)
+    condition = nz.Workload.predicates(SCHEMA, ["a < 2 or b = 1"])
+    release = nz.plan(condition, budget=budget).release(COUNTS, seed=1)
+    assert "Release of 1 query, 1 row\n" in str(release)
+    assert "ask      .answer('a < 2 or b = 1'), " in str(release)
+    assert "a < 2 or b = 1" in str(release.answer("a < 2 or b = 1"))
+    assert repr(release).startswith("Release(1 query; ")
+
+
+def test_several_queries_are_asked_one_by_one() -> None:
+    workload = nz.Workload.marginals(SCHEMA, k=1)
+    release = nz.plan(workload, budget=nz.zCDP(0.5)).release(COUNTS, seed=1)
+    for several in (workload, ["a", "b"]):
+        with pytest.raises(QueryError, match="asked one by one"):
+            release.answer(several)  # type: ignore[arg-type]
+
+
+def test_far_from_the_best_is_said_in_times() -> None:
+    from noiseplan.planning.report import _within
+
+    assert _within(1 / 287.4) == "within 288 times the best any mechanism of this kind can do"
+    assert _within(0.5) == "within 100.0% of the best any mechanism of this kind can do"

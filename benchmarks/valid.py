@@ -6,7 +6,7 @@ The records are made up, from twenty latent classes with skewed attributes, as m
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -121,7 +121,7 @@ def resources(figures: dict[str, Any]) -> Table:
         ("least cell", f"{figures['least']:g}", "≥ 0", "–", figures["least"] >= 0),
         ("tables apart, of all records", f"{figures['apart']:.1e}", f"≤ {AGREE:g}", "–",
          figures["apart"] <= AGREE),
-        ("evened out, of all records", f"{figures['evened']:.2%}", "–", "–", True),
+        ("evened out, of all records", f"{figures['evened']:.2%}", "–", "–", "–"),
     )  # fmt: skip
     return Table(
         title="Valid tables of Adult's domain",
@@ -133,8 +133,13 @@ def resources(figures: dict[str, Any]) -> Table:
         source="the bars of the project.",
         columns="what | measured | must show | ratio | verdict",
         rows=rows,
-        claims=(all_rows("within time and memory, not negative, consistent", rows),),
+        claims=(all_rows("within time and memory, not negative, consistent", _judged(rows)),),
     )
+
+
+def _judged(rows: Iterable[tuple[Cell, ...]]) -> list[tuple[Cell, ...]]:
+    """The rows that have a bar to meet."""
+    return [row for row in rows if isinstance(row[-1], bool)]
 
 
 def errors(figures: dict[str, Any]) -> Table:
@@ -142,11 +147,12 @@ def errors(figures: dict[str, Any]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for width, told in figures["widths"].items():
         ratio = told["valid"] / told["unbiased"]
-        wanted = "< 1" if int(width) >= 2 else "–"
+        judged = int(width) >= 2
         rows.append(
             (
                 width, f"{told['tables']:,}", f"{told['unbiased']:.2f}", f"{told['valid']:.2f}",
-                f"{told['median']:.3f}", wanted, f"{ratio:.3f}", ratio < 1 or int(width) < 2,
+                f"{told['median']:.3f}", "< 1" if judged else "–", f"{ratio:.3f}",
+                ratio < 1 if judged else "–",
             )
         )  # fmt: skip
     return Table(
@@ -160,7 +166,7 @@ def errors(figures: dict[str, Any]) -> Table:
             "attributes | tables | unbiased | valid | median ratio | must show | ratio | verdict"
         ),
         rows=tuple(rows),
-        claims=(all_rows("a smaller error on the sparse tables", rows),),
+        claims=(all_rows("a smaller error on the sparse tables", _judged(rows)),),
     )
 
 

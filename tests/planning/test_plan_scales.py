@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -188,3 +189,18 @@ def test_free_queries_are_queries() -> None:
     for wrong in ("light", ["light"], 3):
         with pytest.raises(PlanError, match="a Query or a Workload, found"):
             plan.free_queries(wrong)
+
+
+def test_room_that_only_rounding_leaves_is_none() -> None:
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3})
+    prefix = nz.Workload([nz.Query(schema, {"a": nz.Prefix()})])
+    for noise in ("discrete", "gaussian"):
+        plan = nz.plan(prefix, budget=nz.zCDP(0.5), planner="optimal", noise=noise)
+        with pytest.raises(PlanError, match="pays the full cost already"):
+            plan.free_queries(nz.Query(schema, ["a"]))
+
+
+@pytest.mark.parametrize("budget", [nz.zCDP, nz.PureDP], ids=str)
+def test_a_plan_says_that_it_protects_nobody(budget: Callable[[float], nz.Budget]) -> None:
+    assert "protects nobody" in str(nz.plan(uneven(1.0), budget=budget(5000.0)))
+    assert "protects nobody" not in str(nz.plan(uneven(1.0), budget=budget(1.0)))

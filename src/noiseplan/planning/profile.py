@@ -41,6 +41,8 @@ EXTENDED = "extended"
 ALIKE = 2.0**-30
 # How much of a cell's room is left empty, against rounding.
 UNUSED = 1e-9
+# Room below this share of the cost is left by the optimiser's tolerance, and serves nobody.
+LEAST_ROOM = 1e-4
 
 
 @final
@@ -126,7 +128,7 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
             f"plan.free_queries(Query(schema, ['age']))"
         )
     spare = Spare.of(mechanism.strategy)
-    if not spare.room.any():
+    if spare.room.max() <= LEAST_ROOM * profile_of(mechanism.strategy).max():
         raise PlanError(
             "every cell pays the full cost already, so nothing more is free; planner='refined' "
             "leaves as much room as the targets allow"

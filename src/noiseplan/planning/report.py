@@ -19,6 +19,8 @@ SHOWN_KINDS = 12
 NUMBERS_PER_SECOND = 3e7
 # A limit on records that is worth a word.
 FEW_RECORDS = 10**9
+# From this ε on, what is released is as good as exact.
+NO_PROTECTION = 100.0
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
 MADE_OF_OTHERS = ("common", "combined", "extended")
 
@@ -60,7 +62,7 @@ def fairness_rows(plan: Plan) -> list[dict[str, object]]:
 def describe(plan: Plan) -> str:
     facts = [
         ("objective", _objective(plan)),
-        ("privacy", _privacy(plan)),
+        ("privacy", _privacy(plan) + _no_protection(plan)),
         ("neighbours", _neighbours(plan)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
@@ -113,6 +115,15 @@ def asked_for(budget: Budget | None) -> str:
     if not isinstance(budget, ApproxDP):
         return ""
     return f"within ε = {budget.epsilon:g} at δ = {budget.delta:g} as asked: "
+
+
+def _no_protection(plan: Plan) -> str:
+    """A word where targets or budgets leave nothing of privacy but the name."""
+    g = plan.privacy
+    if not math.isfinite(g.pcost):
+        return ""
+    epsilon = g.epsilon(1e-9) if g.pure_epsilon is None else g.pure_epsilon
+    return "; this protects nobody" if epsilon > NO_PROTECTION else ""
 
 
 def _noise(plan: Plan) -> str:

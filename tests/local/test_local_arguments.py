@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,16 @@ import pytest
 from local_oracles import one
 
 import noiseplan as nz
-from noiseplan.errors import DataError, NoiseplanError, PlanError, QueryError, StorageError
+from noiseplan.errors import (
+    BudgetError,
+    DataError,
+    NoiseplanError,
+    PlanError,
+    QueryError,
+    StorageError,
+)
 from noiseplan.local.device.wire import packets_of, to_packet
+from noiseplan.local.search.bounds import LowerBound
 from noiseplan.storage.files import read_arrays, write_arrays
 
 QUERY = nz.Query(nz.Schema.from_sizes({"v": 4}), ["v"])
@@ -47,6 +56,24 @@ def plan() -> nz.local.LocalPlan:
 def test_options_are_used_or_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         nz.local.plan(QUERY, 1.0, **options)
+
+
+def test_local_plans_have_no_budget() -> None:
+    with pytest.raises(BudgetError, match="take epsilon="):
+        nz.local.plan(QUERY, budget=nz.PureDP(1.0))
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [(0.0, "no useful bound"), (1e-4, "no useful bound"), (0.4, "2.5 times the lower bound")],
+)
+def test_weak_bounds_are_not_printed_as_percentages(
+    plan: nz.local.LocalPlan, share: float, said: str
+) -> None:
+    weak = LowerBound(share * plan.value, share * plan.value)
+    printed = str(replace(plan, bound=weak, certified=None))
+    assert said in printed
+    assert "e+0" not in printed
 
 
 def test_large_domains_refuse_what_splits_do_not_use() -> None:

@@ -91,6 +91,11 @@ def plan(
     """
     workload = Workload([workload]) if isinstance(workload, Query) else workload
     _check(workload, mechanism, objective, effort, seed)
+    if "budget" in options:
+        raise BudgetError(
+            "local plans take epsilon=, the ε of one report, and no budget: "
+            "local.plan(workload, epsilon=1.0)"
+        )
     if not isinstance(backend, str):
         raise PlanError(f"backend is 'numpy', 'torch' or 'torch:cuda', found {backend!r}")
     to_backend(np.zeros(1), backend)  # refused now rather than after a search

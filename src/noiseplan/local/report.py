@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from noiseplan.privacy.rounding import text_up
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 # Targets shown: the root mean squared error of a row, as a share of all users.
 SHOWN_ERRORS = (0.1, 0.03, 0.01, 0.003)
+# A bound that much below says nothing.
+LARGEST_GAP = 100.0
 
 
 def describe(plan: LocalPlan) -> str:
@@ -67,8 +70,10 @@ def _optimality(plan: LocalPlan) -> str:
     kind = "worst" if plan.worst else "average"
     if plan.gap < 1e-6:
         return f"proved: no unbiased mechanism has a lower {kind} variance"
-    if plan.gap > 1e6:
-        return f"no bound is known on the {kind} variance at this ε"
+    if plan.gap > LARGEST_GAP:
+        return f"no useful bound is known on the {kind} variance at this ε"
+    if plan.gap > 1:
+        return f"{kind} variance at most {1 + plan.gap:.2g} times the lower bound"
     return (
         f"{kind} variance at most {100 * plan.gap:.2g}% above the lower bound "
         f"{plan.lower_bound / plan.types.rows:.4g}"
@@ -86,6 +91,6 @@ def _users(plan: LocalPlan) -> list[str]:
     lines = ["  " + "  ".join(f"{name:>17}" for name in names)]
     for error in SHOWN_ERRORS:
         cases = [plan.samples(error**2, case=c) for c in ("worst", "average", "bound")]
-        cells = [f"{error:.1%}", *(f"{case:,.0f}" for case in cases)]
+        cells = [f"{error:.1%}", *(f"{ceil(case * (1 - 1e-12)):,}" for case in cases)]
         lines.append("  " + "  ".join(f"{cell:>17}" for cell in cells))
     return [*lines, "  errors are root mean squares over the rows, as shares of all users"]

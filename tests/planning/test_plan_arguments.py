@@ -91,3 +91,36 @@ def test_a_covariance_of_too_many_rows() -> None:
         plan.covariance(query, query)
     one = nz.Query(schema, {"a": nz.Custom(np.eye(1, 100))})
     assert plan.covariance(one, query).shape == (1, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("planner", "said"),
+    [
+        ("tree", r"planner='tree' is for Laplace noise, budget=PureDP\(1.0\), only"),
+        ("privelet", "is for Laplace noise"),
+        ("least-sensitivity", "is for Laplace noise"),
+        ("optimall", r"choose from auto, .*, dawa, or with a number.*did you mean 'optimal'\?"),
+        ("hierarchical4", r"did you mean 'hierarchical-4'\?"),
+    ],
+)
+def test_planners_that_are_not_there(planner: str, said: str) -> None:
+    workload = nz.Workload.marginals(nz.Schema.from_sizes({"a": 4}), k=1)
+    with pytest.raises(PlanError, match=said):
+        nz.plan(workload, budget=nz.zCDP(0.5), planner=planner)
+
+
+def test_a_bare_matrix_is_no_planner() -> None:
+    workload = nz.Workload.marginals(nz.Schema.from_sizes({"a": 4}), k=1)
+    with pytest.raises(PlanError, match="Strategy"):
+        nz.plan(workload, budget=nz.zCDP(0.5), planner=np.eye(4))  # type: ignore[arg-type]
+
+
+def test_nobody_expects_fewer_than_none() -> None:
+    with pytest.raises(PlanError, match="expected counts are 0 or more, found -2"):
+        nz.RelativeError(expected=[3, -2])
+
+
+def test_names_of_targets_that_are_nearly_right() -> None:
+    workload = nz.Workload.marginals(nz.Schema.from_sizes({"age": 4, "sex": 2}), k=1)
+    with pytest.raises(QueryError, match="did you mean 'age'"):
+        nz.plan(workload, targets={"agge": 4.0})

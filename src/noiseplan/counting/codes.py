@@ -175,4 +175,8 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
             "Widen the edges, or send numbers beyond them to the end bins: "
             "Binned([...], clip=True). Text must be turned into numbers first."
         )
-    return "Declare them: Ordinal([...]), in their order."
+    return (
+        "Declare them, Ordinal([...]) in their order, if they are possible; values that are "
+        "mistakes are mended beforehand, or caught: numbers by Binned([...], clip=True), others by "
+        "Categorical([...], other='other')."
+    )

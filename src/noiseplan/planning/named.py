@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Final
 
 import numpy as np
@@ -150,6 +151,32 @@ PURE_STRATEGIES: Final = ("hierarchical", "privelet", *list(BUILDERS)[1:])
 NUMBERED: Final = (
     "hierarchical", "weighted-hierarchical", "eigen-separated", "eigen-principal",
 )  # fmt: skip
+
+
+# Planners for Laplace noise only.
+LAPLACE_ONLY: Final = ("least-sensitivity", "privelet", "matrix", "p-identity", "tree")
+
+
+def unknown_planner(planner: object, known: tuple[str, ...]) -> str:
+    """What to say of a planner that is none, or none for Gaussian noise.
+
+    Examples
+    --------
+    >>> unknown_planner("tree", ("auto",))
+    "planner='tree' is for Laplace noise, budget=PureDP(1.0), only; choose from auto, dawa"
+    >>> unknown_planner("atuo", ("auto",))
+    "unknown planner 'atuo'; choose from auto, dawa; did you mean 'auto'?"
+    """
+    listed = [*known, "dawa"]
+    numbered = [f"{name}-4" for name in NUMBERED if name in known]
+    choice = f"choose from {', '.join(listed)}"
+    if numbered:
+        choice += f", or with a number, as in {', '.join(numbered)}"
+    if planner in LAPLACE_ONLY:
+        return f"planner={planner!r} is for Laplace noise, budget=PureDP(1.0), only; {choice}"
+    near = get_close_matches(str(planner), listed + numbered, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown planner {planner!r}; {choice}{meant}"
 
 
 def asked_by(planner: object, names: tuple[str, ...] = STRATEGIES) -> StrategyName | None:

@@ -153,6 +153,11 @@ class RelativeError(Objective):
             counts = np.asarray(expected, dtype=np.float64).ravel()
             if not counts.size or not np.isfinite(counts).all():
                 raise PlanError("RelativeError: expected counts are finite numbers, one per cell")
+            if (counts < 0).any():
+                raise PlanError(
+                    f"RelativeError: expected counts are 0 or more, found {counts.min():g}; for an "
+                    f"earlier release, write np.maximum(counts, 0)"
+                )
         if isinstance(floor, bool) or not (np.isfinite(floor) and floor > 0):
             raise PlanError(f"RelativeError: a floor is a positive number, found {floor!r}")
         object.__setattr__(self, "expected", counts)

@@ -28,7 +28,7 @@ from noiseplan.planning.explicit import (
 )
 from noiseplan.planning.limits import EXPLICIT, EXPLICIT_CELLS
 from noiseplan.planning.making import Made, allowed_cost, make_residual
-from noiseplan.planning.named import STRATEGIES, named_strategy
+from noiseplan.planning.named import STRATEGIES, named_strategy, unknown_planner
 from noiseplan.planning.named_plans import plan_named, too_large
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
@@ -318,7 +318,7 @@ def _check_arguments(
     if targets is not None and objective is not None:
         raise PlanError("targets are an objective of their own: give one or the other")
     if not (planner in PLANNERS or named_strategy(planner) or isinstance(budget, PureDP)):
-        raise PlanError(f"unknown planner {planner!r}; choose from {', '.join(PLANNERS)}")
+        raise PlanError(unknown_planner(planner, PLANNERS))
     if neighbours not in ("add-remove", "replace"):
         raise PlanError(f"neighbours are 'add-remove' or 'replace', found {neighbours!r}")
     if noise not in NOISES:

@@ -337,3 +337,14 @@ def test_terms_far_apart_are_chosen_without_huge_integers() -> None:
     tiny = [1.0, 1.0], [-100, 0]
     assert _choose_exactly(*tiny, 0, Recorded(bytes(8))) == 0
     assert _choose_exactly(*tiny, 0, Recorded((1 << 40).to_bytes(8, "little"))) == 1
+
+
+def test_valid_tables_are_refused_in_words() -> None:
+    """Its answers agree already; what can be done instead is said."""
+    schema = nz.Schema({"income": nz.Ordinal(range(16))})
+    workload = nz.Workload([nz.Query(schema, {"income": nz.Prefix()})])
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), planner="dawa")
+    release = plan.release(np.arange(16), seed=1)
+    for refused in (release.valid, release.microdata):
+        with pytest.raises(nz.NoiseplanError, match=r"release\.counts"):
+            refused(total=3)

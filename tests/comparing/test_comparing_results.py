@@ -57,6 +57,11 @@ def test_the_printed_comparison(plans: list[nz.Plan]) -> None:
     assert "± one Monte Carlo standard error over 20 simulated runs" in text
     assert "lowest rmse: plain" in text
     assert "do not promise" not in text
+    error = comparison.figures["halved"].rmse_error
+    shown = float(text.split(" ± ")[1].split()[0])
+    assert shown == pytest.approx(error, rel=0.05)  # two digits
+    assert "few runs" not in text
+    assert "few runs" in str(nz.compare([plans[0], (plans[0], halved)], COUNTS, runs=4))
     size = np.sqrt(np.mean(np.concatenate([q.dense() @ np.arange(24) for q in ASKED]) ** 2))
     assert comparison.size == pytest.approx(size)
     assert f"true answers {size:.4g}" in text

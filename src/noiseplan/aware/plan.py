@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from noiseplan.noise import Source
 
 DEPENDS: Final = (
-    'the error of planner="dawa" depends on the data, so no plan knows it. After a release, '
-    "release.answer(query).estimated_error estimates it; before, "
-    "nz.compare([plan, …], example_data) simulates it on public data"
+    'the error of planner="dawa" depends on the data, so it is not known. '
+    "release.answer(query).estimated_error estimates it from a release; "
+    "nz.compare([plan, …], example_data) simulates it before, on public data"
 )
 _UNKNOWN: Final = (
     "rmse", "total_variance", "worst_variance", "lower_bound", "efficiency", "optimal", "figures",

@@ -16,7 +16,7 @@ from noiseplan.aware.answering import Answering
 from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.report import privacy_words, what_is_asked
-from noiseplan.errors import QueryError
+from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.noise import Source
 from noiseplan.queries import Query
@@ -25,6 +25,12 @@ from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
+
+NOT_MADE_VALID = (
+    "a data-aware release is not made valid, and no records are made up from it: its answers come "
+    "from one line of cells, release.counts, and agree already; numpy.maximum(release.counts, 0) "
+    "has no negative cells. Release tables by a plan that looks at no data for release.valid()"
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,6 +126,14 @@ class AwareRelease:
     def covariance(self, query: Query | str, other: Query | str) -> NoReturn:
         """Refused: it depends on the data."""
         self.plan.covariance(query, other)
+
+    def valid(self, **options: object) -> NoReturn:
+        """Refused: its tables come from one line of cells, and agree already."""
+        raise PlanError(NOT_MADE_VALID)
+
+    def microdata(self, **options: object) -> NoReturn:
+        """Refused, as `valid` is."""
+        raise PlanError(NOT_MADE_VALID)
 
     def save(
         self, folder: str | os.PathLike[str], *, tables: Sequence[Query | str] | None = None

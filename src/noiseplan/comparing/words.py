@@ -9,6 +9,8 @@ from noiseplan.comparing.errors_of import Figure
 # differ by less than this share are as good as each other.
 APART = 2.0
 ALIKE = 0.005
+# Standard errors from fewer runs are themselves far off.
+FEW_RUNS = 20
 
 
 def described(comparison: Comparison) -> str:
@@ -37,7 +39,7 @@ def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
         bias = f"{figure.bias:.3g}" if figure.bias_seen else f"< {figure.bias:.2g}"
     return (
         each.name,
-        f"{figure.rmse:.4g}" + (f" ± {_one_digit(figure.rmse_error)}" if each.simulated else ""),
+        f"{figure.rmse:.4g}" + (f" ± {_two_digits(figure.rmse_error)}" if each.simulated else ""),
         f"{figure.worst:.4g}",
         bias,
         f"{each.planned:.2g} s",
@@ -46,9 +48,9 @@ def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
     )
 
 
-def _one_digit(value: float) -> str:
-    """One significant digit, 20 and not 2e+01."""
-    return f"{float(f'{value:.1g}'):g}"
+def _two_digits(value: float) -> str:
+    """Two significant digits, 23 and not 2.3e+01."""
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def _head(comparison: Comparison) -> list[str]:
@@ -73,6 +75,8 @@ def _notes(comparison: Comparison) -> list[str]:
             f"example data;",
             "  on other data these errors are others. Those without ± are exact, for any data",
         ]
+        if comparison.runs < FEW_RUNS:
+            notes.append(f"  so few runs may mislead, ± included: runs={5 * FEW_RUNS} tells more")
     else:
         notes.append("  all errors are exact, for any data")
     if not comparison.same_privacy:

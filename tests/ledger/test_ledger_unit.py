@@ -139,6 +139,11 @@ class TestFollowing:
             ledger.spend("visits", discrete(0.1), follows=first)
         with pytest.raises(LedgerError, match="no entry 99"):
             ledger.spend("census", discrete(0.1), follows=99)
+        before = ledger.head()
+        for wrong in (True, float(first.id), str(first.id)):
+            with pytest.raises(LedgerError, match="follows is an entry or its number"):
+                ledger.spend("census", discrete(0.1), follows=wrong)  # type: ignore[arg-type]
+        assert ledger.head() == before
 
 
 @pytest.mark.parametrize("wrong", [0, -3, 1.0, True, "2", None])

@@ -189,7 +189,7 @@ class Ledger:
             texts.note("purpose", purpose),
             texts.note("plan_hash", plan_hash),
             _checked_rows(max_rows),
-            follows.id if isinstance(follows, Entry) else follows,
+            _checked_entry(follows),
         )
         return Entry.charged(self._record(act), act)
 
@@ -325,6 +325,13 @@ class Ledger:
             return books, records
         name = books.balance(texts.known("dataset", dataset)).dataset
         return books, tuple(record for record in records if record.dataset == name)
+
+
+def _checked_entry(follows: object) -> int | None:
+    number = follows.id if isinstance(follows, Entry) else follows
+    if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+        raise LedgerError(f"follows is an entry or its number, as in entry.id; got {follows!r}")
+    return number
 
 
 def _checked_rows(max_rows: object) -> int:

@@ -124,3 +124,15 @@ def test_names_of_targets_that_are_nearly_right() -> None:
     workload = nz.Workload.marginals(nz.Schema.from_sizes({"age": 4, "sex": 2}), k=1)
     with pytest.raises(QueryError, match="did you mean 'age'"):
         nz.plan(workload, targets={"agge": 4.0})
+
+
+@pytest.mark.parametrize("targets", [[1.0, 2.0], {"matrix": [1.0, 2.0]}, np.ones(2)])
+def test_targets_of_single_rows_are_queries_of_their_own(targets: object) -> None:
+    rows = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])
+    with pytest.raises(PlanError, match="one variance for all of its rows, found several; to give"):
+        nz.plan(nz.Workload.from_matrix(rows), targets=targets)  # type: ignore[arg-type]
+    schema = nz.Schema.from_sizes({"cell": 3})
+    queries = [nz.Query(schema, matrix=[row], name=f"row {i}") for i, row in enumerate(rows)]
+    plan = nz.plan(nz.Workload(queries), targets={"row 0": 1.0, "row 1": 4.0})
+    assert plan.variance("row 0")[0] <= 1.0 + 1e-9
+    assert plan.variance("row 1")[0] <= 4.0 + 1e-9

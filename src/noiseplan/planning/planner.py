@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from numbers import Real
@@ -274,6 +274,12 @@ def _targeted(workload: Workload, targets: Mapping[str, float] | float) -> tuple
 
 
 def _checked_target(name: str, target: object) -> float:
+    if isinstance(target, Iterable) and not isinstance(target, str):
+        raise PlanError(
+            f"the target of {name!r} is one variance for all of its rows, found several; to give "
+            f"each row its own, make it a query with a name, Query(schema, matrix=[row], "
+            f"name='row 0'), and write targets={{'row 0': 4.0, …}}"
+        )
     if isinstance(target, bool) or not isinstance(target, (Real, np.number)):
         raise PlanError(f"the target of {name!r} is a variance, found {target!r}")
     value = float(target)

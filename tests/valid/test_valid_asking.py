@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.errors import PlanError, QueryError, StorageError
+from noiseplan.errors import DataError, PlanError, QueryError, StorageError
 from noiseplan.valid import ValidAnswers, clipped_answer, valid_answers, valid_tables
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 2})
@@ -115,3 +116,21 @@ def test_made_up_records_are_refused_before_they_are_fitted(
     monkeypatch.setattr("noiseplan.valid.microdata._modelling", never)
     with pytest.raises(error, match=what):
         release().microdata(**asked)
+
+
+def test_files_say_what_they_are_made_of(tmp_path: Path) -> None:
+    valid = release().valid(total=20)
+    valid.save(tmp_path / "v", tables=["a"])
+    told = json.loads((tmp_path / "v" / "changes.json").read_text(encoding="utf-8"))
+    assert (told["biased"], told["total"], told["public"]) == (True, 20.0, [[]])
+    assert [path.suffix for path in sorted((tmp_path / "v").glob("1-*"))] == [".csv", ".parquet"]
+    with pytest.raises(StorageError, match="there is no folder"):
+        valid.draw("a", tmp_path / "missing" / "a.svg")
+
+
+def test_cells_are_impossible_or_not() -> None:
+    halves = np.full((3, 2), 0.5)
+    with pytest.raises(DataError, match="true, or 1, where no record can be"):
+        release().valid(impossible={("a", "b"): halves})
+    found = release().valid(total=20, impossible={("a", "b"): [[1.0, 0.0]] * 3})
+    assert not found.values("a", "b")[:, 0].any()

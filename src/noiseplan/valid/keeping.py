@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 def save_tables(
-    valid: ValidTables, folder: str | PathLike[str], names: Iterable[tuple[str, ...]]
+    valid: ValidTables, folder: str | PathLike[str], names: Iterable[Sequence[str] | str]
 ) -> None:
     """Write tables into a new folder, which appears whole or not at all."""
-    target, chosen = Path(folder), list(names)
+    target = Path(folder)
+    chosen = [(one,) if isinstance(one, str) else tuple(one) for one in names]
     if target.exists():
         raise StorageError(
             f"{str(folder)!r} is there already and was left alone; choose a new name"
@@ -61,4 +62,10 @@ def _write(valid: ValidTables, folder: Path, chosen: list[tuple[str, ...]]) -> N
             files.append(stem)
             titles.append(title)
     write_csv(folder / "index.csv", {"file": files, "table": titles})
-    write_json(folder / "changes.json", asdict(valid.changes) | {"integers": valid.integers})
+    told = {
+        "integers": valid.integers,
+        "biased": True,
+        "total": valid.total,
+        "public": [[valid.schema.names[i] for i in one] for one in valid.public],
+    }
+    write_json(folder / "changes.json", asdict(valid.changes) | told)

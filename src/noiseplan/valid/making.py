@@ -217,6 +217,11 @@ def _impossible_cells(source: Source, impossible: Named | None) -> dict[Set, Mas
     for names, cells in _mapping("impossible", impossible).items():
         one, mask = _in_order(source, names, cells, "impossible cells")
         told = mask.astype(bool)
+        if (mask != told).any():
+            raise DataError(
+                f"impossible cells of {_list(names)} are true, or 1, where no record can be, and "
+                f"false, or 0, elsewhere; found other numbers"
+            )
         found[one] = found[one] | told if one in found else told
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, StorageError
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
@@ -134,6 +134,11 @@ class ValidTables:
         """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""
         from noiseplan._charts import error_bar_chart
 
+        target = Path(path)
+        if not target.parent.is_dir():
+            raise StorageError(
+                f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
+            )
         columns = self.columns(attribute, level=level)
         own = next(iter(columns))  # another name than the attribute's where that is taken
         cells, valid = list(columns[own]), self.values(attribute).astype(float).tolist()
@@ -143,10 +148,10 @@ class ValidTables:
             **{name: [*columns[name], *valid] for name in ("estimate", "lower", "upper")},
         }
         title = f"Records by {attribute}: unbiased, and valid"
-        return error_bar_chart(both, own, "kind", title, level, Path(path))
+        return error_bar_chart(both, own, "kind", title, level, target)
 
     def save(
-        self, folder: str | PathLike[str], *, tables: Iterable[tuple[str, ...]] | None = None
+        self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None
     ) -> None:
         """Write the tables, or some, to a new folder as CSV and Parquet."""
         from noiseplan.valid.keeping import save_tables

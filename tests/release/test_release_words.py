@@ -15,8 +15,13 @@ COUNTS = np.arange(12).reshape(4, 3)
 def test_a_budget_is_shown_in_its_own_currency() -> None:
     plan = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.ApproxDP(1.0, 1e-6))
     assert plan.budget == nz.ApproxDP(1.0, 1e-6)
-    assert "privacy     within ε = 1 at δ = 1e-06 as asked: ρ = 0.02" in str(plan)
-    assert "privacy  within ε = 1 at δ = 1e-06 as asked: " in str(plan.release(COUNTS, seed=1))
+    assert "  privacy     within ε = 1 at δ = 1e-06, as asked:\n              ρ = 0.02" in str(plan)
+    release = str(plan.release(COUNTS, seed=1))
+    assert ", within ε = 1 at δ = 1e-06, as asked, spent once\n" in release
+    # The δ that is shown anyway needs no second line.
+    usual = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.ApproxDP(1.0, 1e-9))
+    assert "as asked" not in str(usual)
+    assert "ε = 1 at δ = 1e-9" in str(usual)
 
 
 @pytest.mark.parametrize("budget", [nz.zCDP(0.5), nz.PureDP(1.0)])

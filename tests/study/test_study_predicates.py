@@ -113,7 +113,7 @@ def test_conditions_on_the_command_line(tmp_path: Path) -> None:
     assert row["std_error"] == pytest.approx(expected.std_error[0])
     for arguments, message in [
         ([], "ask a QUESTION"),
-        (["age", "--where", where], "ask a QUESTION"),
+        (["age", "--where", where], "not both"),
         (["--where", "age <"], "a value is missing"),
     ]:
         failed = run(main, ["answer", str(tmp_path / "out"), *arguments])

@@ -30,6 +30,8 @@ def _of_others(plan: Plan) -> bool:
     return plan.planner in MADE_OF_OTHERS and isinstance(plan.objective, Recorded)
 
 
+# The δ at which ε is shown, whatever was asked for.
+SHOWN_DELTA = 1e-9
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
@@ -106,15 +108,17 @@ def _privacy(plan: Plan) -> str:
     if g.pure_epsilon is not None:
         return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
     gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
-    spent = f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {text_up(g.epsilon(1e-9), 4)} at δ = 1e-9"
-    return asked_for(plan.budget) + spent
+    epsilon = text_up(g.epsilon(SHOWN_DELTA), 4)
+    spent = f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = 1e-9"
+    asked = asked_for(plan.budget)
+    return f"{asked}:\n{BELOW}{spent}" if asked else spent
 
 
 def asked_for(budget: Budget | None) -> str:
-    """The budget in its own currency, where the figures that follow are in others."""
-    if not isinstance(budget, ApproxDP):
+    """The budget in its own currency, where what is shown besides is in others."""
+    if not isinstance(budget, ApproxDP) or budget.delta == SHOWN_DELTA:
         return ""
-    return f"within ε = {budget.epsilon:g} at δ = {budget.delta:g} as asked: "
+    return f"within ε = {budget.epsilon:g} at δ = {budget.delta:g}, as asked"
 
 
 def _no_protection(plan: Plan) -> str:

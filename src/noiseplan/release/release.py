@@ -201,7 +201,7 @@ class Release:
             [
                 f"Release of {counted(len(plan.workload), 'query', 'queries')}, "
                 f"{counted(plan.workload.rows, 'row', 'rows')}",
-                f"  privacy  {asked_for(plan.budget)}{_promise(plan.privacy)}",
+                f"  privacy  {_promise(plan.privacy, asked_for(plan.budget))}",
                 f"  noise    {self.brand}",
                 f"  holds    {plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
                 f"  ask      {_example(plan)}, .answer(query), .covariance(query, other)",
@@ -221,10 +221,10 @@ def _example(plan: Plan) -> str:
     return f".answer({asked[0].name!r})"
 
 
-def _promise(privacy: Guarantee) -> str:
+def _promise(privacy: Guarantee, asked: str) -> str:
     if not math.isfinite(privacy.pcost):
         return "not known here: the measurements were made elsewhere"
-    return f"{privacy.describe().splitlines()[0]}, spent once"
+    return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}spent once"
 
 
 class ReleaseOptions(TypedDict, total=False):

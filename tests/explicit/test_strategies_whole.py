@@ -118,6 +118,16 @@ def test_too_many_records_are_refused_before_anything_is_spent(
             assert ledger.balance("d").spent.pcost > 0.0
 
 
+@pytest.mark.parametrize("entry", [1, 3, 2**22, 2**30 - 1, 2**46])
+def test_as_many_records_as_are_promised_can_be_measured(entry: int) -> None:
+    """Else they would be refused after the charge."""
+    mechanism = DenseMechanism(cells(2).schema, np.diag([entry, 1.0]), 1.0, integer=True)
+    assert mechanism.records is not None
+    assert measured(mechanism, [mechanism.records, 0]).tolist() == [entry * mechanism.records, 0]
+    with pytest.raises(DataError, match="do not fit the 64-bit"):
+        measured(mechanism, [2**62 // entry + 1, 0])
+
+
 def test_continuous_noise_has_no_limit_on_records() -> None:
     plan = nz.plan(cells(), budget=nz.zCDP(0.5), planner="optimal", noise="gaussian")
     assert plan.mechanism.records is None

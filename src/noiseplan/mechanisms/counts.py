@@ -24,6 +24,8 @@ from noiseplan.matrices.base import Array
 EXACT: Final = 2**53
 # Residuals stay below this, and so does the noise: their sum fits 64 bits.
 LARGEST: Final = 2**62
+# One part in so many is kept free of it, against rounding.
+ROOM: Final = 10**9
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:
@@ -66,7 +68,8 @@ def _whole(u: Array | Matrix) -> bool:
 
 def most_records(entries: Sequence[int]) -> int:
     """How many records fit 64 bits if each changes a number by these much at most."""
-    return (LARGEST - 1) // max([1, *entries])
+    # A little fewer than fit: measuring allows for the rounding of sums.
+    return LARGEST * ROOM // ((ROOM + 2) * max([1, *entries]))
 
 
 def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]) -> IntArray:
@@ -83,7 +86,7 @@ def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]
             "so a source must count records, as a file or a frame does"
         )
     people = np.abs(tensor).reshape(-1, len(counts)).sum(axis=0).max(initial=0.0)
-    reach = entry * people * (1 + 1e-9)  # above the truth: the sum is right to 10⁻¹⁰ and better
+    reach = entry * people * (1 + 1 / ROOM)  # above the truth: the sum is right to 10⁻¹⁰ and better
     if reach < EXACT:
         return kronecker_apply(rows, tensor).astype(np.int64)
     if not reach < LARGEST:  # also where a count is not a number

@@ -124,6 +124,8 @@ def test_files_say_what_they_are_made_of(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "v" / "changes.json").read_text(encoding="utf-8"))
     assert (told["biased"], told["total"], told["public"]) == (True, 20.0, [[]])
     assert [path.suffix for path in sorted((tmp_path / "v").glob("1-*"))] == [".csv", ".parquet"]
+    with pytest.raises(StorageError, match="these are valid tables"):
+        nz.load(tmp_path / "v")
     with pytest.raises(StorageError, match="there is no folder"):
         valid.draw("a", tmp_path / "missing" / "a.svg")
 

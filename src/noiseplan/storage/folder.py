@@ -155,6 +155,11 @@ def _write(release: Any, folder: Path, queries: Sequence[Query], contents: Conte
 
 def _check_files(folder: Path) -> None:
     missing = [name for name in (*NEEDED, SUMS) if not (folder / name).is_file()]
+    if missing and (folder / "changes.json").is_file() and (folder / "index.csv").is_file():
+        raise StorageError(
+            "these are valid tables, which are files to publish and not a release: read the CSV or "
+            "Parquet files that index.csv lists, or load the release they were made of"
+        )
     if missing:
         raise StorageError(
             f"{', '.join(missing)} missing: the folder is incomplete; copy it again from its source"

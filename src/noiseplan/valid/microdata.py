@@ -67,7 +67,8 @@ class Microdata:
             lines.append(f"  {told.mean:7.2f}  {told.largest:7.2f}  {told.cells:9,}  {name}")
         if len(worst) > 12:
             lines.append(f"  … and {len(worst) - 12:,} tables that are nearer")
-        lines.append("noise alone deviates by 0.80 in the mean")
+        lines.append("noise alone deviates by 0.80 in the mean: at that or below, they are as near")
+        lines.append("to the tables as noise allows; .fidelity has all tables")
         return "\n".join(lines)
 
 

@@ -60,7 +60,7 @@ def plan_named(
     privacy = Guarantee(made.cost, law, neighbours)
     if not privacy.within(budget):  # fail closed
         raise PlanError(f"the plan would cost {made.cost}, above {budget}: this is a bug")
-    _require_answers(design, made)
+    _require_answers(design, made.mechanism)
     return Plan(
         workload=workload,
         mechanism=made.mechanism,
@@ -105,10 +105,10 @@ class _Made:
     loss: float
 
 
-def _require_answers(design: Design, made: _Made) -> None:
+def _require_answers(design: Design, mechanism: Mechanism) -> None:
     from noiseplan.planning.planner import require_answers
 
-    require_answers(design, made.mechanism)
+    require_answers(design, mechanism)
 
 
 def _made(design: Design, planner: StrategyName | Strategy, allowed: float, integer: bool) -> _Made:
@@ -130,6 +130,7 @@ def _made(design: Design, planner: StrategyName | Strategy, allowed: float, inte
     gram = workload_gram(design)
     strategy = strategy_matrix(planner, schema, gram, "L2")
     mechanism, cost = matrix_mechanism(schema, strategy, allowed, integer)
+    _require_answers(design, mechanism)
     figures = RowFigures(design, mechanism)
     ideal = total_error(strategy, gram) / allowed
     return _Made(mechanism, cost, figures, float(design.type_weight @ figures.sums()) / ideal - 1)

@@ -109,10 +109,17 @@ def made_of_matrix(
         require_drawable(scales)
     scale = float(scales[0])
     mechanism = DenseMechanism(design.workload.schema, matrix, 2 * scale**2, integer, scale)
+    _require_answers(design, mechanism)
     figures = RowFigures(design, mechanism)
     value = float(design.type_weight @ figures.sums())
     cost = Guarantee.pure(cost_of([norm], [1], scales))
     return PureMade(design, mechanism, cost, figures, value, name, value / ideal - 1.0)
+
+
+def _require_answers(design: Design, mechanism: DenseMechanism) -> None:
+    from noiseplan.planning.planner import require_answers
+
+    require_answers(design, mechanism)
 
 
 def _value(design: Design, epsilon: float, matrix: Array) -> float:

@@ -94,21 +94,14 @@ def _best(design: Design, epsilon: float, planner: str, integer: bool) -> PureMa
     asked = int((design.roles.of_attribute >= 0).sum())
     small = asked > 1 and design.workload.schema.size <= SMALL_CELLS
     if planner == "matrix" or (planner == "auto" and small):
-        matrix = plan_matrix(design, epsilon, planner, integer, tables)
-        if planner == "matrix":
-            return matrix
-        better = matrix.value < WORTH_IT * tables.value and _answers(design, matrix)
-        return matrix if better else tables
+        try:
+            matrix = plan_matrix(design, epsilon, planner, integer, tables)
+        except UnanswerableError:  # sizes of weights that differ too much for one matrix
+            if planner == "matrix":
+                raise
+            return tables
+        return matrix if planner == "matrix" or matrix.value < WORTH_IT * tables.value else tables
     return tables
-
-
-def _answers(design: Design, made: PureMade) -> bool:
-    """Whether rounding left every query an answer."""
-    try:
-        _require_answers(design, made)
-    except UnanswerableError:
-        return False
-    return True
 
 
 def _require_answers(design: Design, made: PureMade) -> None:

@@ -51,10 +51,13 @@ steady = everyone.consistent().answer(upto)  # counts of a real population: none
 for share in (0.5, 0.9, 0.99):
     place = int(np.searchsorted(steady, share * everyone.users))
     error = answer.std_error[place] / everyone.users
-    print(f"{share:.0%} of the users start within {edges[place + 1]} s (± {error:.2%} of users)")
+    within = f"within {edges[place + 1]} s" if place + 2 < len(edges) else "in any time at all"
+    print(f"{share:.0%} of the users start {within} (± {error:.2%} of users)")
 
 # 5. A phone that is asked again every week answers with the report it gave first.
-memory = nz.local.Memory(device, folder / "my-reports.json")
+kept = folder / "my-reports.json"
+kept.unlink(missing_ok=True)  # of an earlier run of this example, and perhaps of another plan
+memory = nz.local.Memory(device, kept)
 weekly = {memory.report(1.3) for _ in range(52)}
 print(f"a year of weekly reports: {len(weekly)} different one, ε = {memory.spent:g} spent")
 

@@ -61,6 +61,14 @@ def test_options_are_used_or_refused(options: dict[str, Any], message: str) -> N
 def test_local_plans_have_no_budget() -> None:
     with pytest.raises(BudgetError, match="take epsilon="):
         nz.local.plan(QUERY, budget=nz.PureDP(1.0))
+    with pytest.raises(BudgetError, match="how private"):
+        nz.local.plan(QUERY)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    device = nz.local.plan(QUERY, 1.0, mechanism="randomized response").randomizer()
+    with pytest.raises(nz.NoiseplanError, match=r"nowhere.*cannot be written"):
+        device.save(tmp_path / "nowhere" / "a.randomizer")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ SMALLEST_EPSILON, LARGEST_EPSILON = 0.001, 16.0
 
 def plan(
     workload: Workload | Query,
-    epsilon: float = 1.0,
+    epsilon: float | None = None,
     *,
     mechanism: str = "auto",
     objective: str = "worst",
@@ -96,6 +96,8 @@ def plan(
             "local plans take epsilon=, the ε of one report, and no budget: "
             "local.plan(workload, epsilon=1.0)"
         )
+    if epsilon is None:
+        raise BudgetError("say how private one report is: local.plan(workload, epsilon=1.0)")
     if not isinstance(backend, str):
         raise PlanError(f"backend is 'numpy', 'torch' or 'torch:cuda', found {backend!r}")
     to_backend(np.zeros(1), backend)  # refused now rather than after a search

@@ -272,7 +272,10 @@ class Randomizer(ABC):
     def save(self, path: str | Path) -> Path:
         """Write the file; `load_randomizer` reads it."""
         path = Path(path)
-        path.write_bytes(self.to_bytes())
+        try:
+            path.write_bytes(self.to_bytes())
+        except OSError as error:
+            raise ReportError(f"{str(path)!r} cannot be written: {error}") from None
         return path
 
     def __repr__(self) -> str:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy import ApproxDP, Budget
 from noiseplan.privacy.rounding import text_up
@@ -42,12 +44,23 @@ def fairness_rows(plan: Plan) -> list[dict[str, object]]:
     An objective that adds up variances favours large tables; this is where to see what it costs the
     small ones.
     """
-    design = plan.design
+    return _kinds(plan, np.argsort(-_mean_variances(plan), kind="stable"))
+
+
+def _shown_rows(plan: Plan) -> list[dict[str, object]]:
+    """The same by the digits that are shown: equal ones in the workload's order, on any machine."""
+    first = np.unique(plan.design.roles.type_of_query, return_index=True)[1]
+    shown = [float(f"{error:.4g}") for error in np.sqrt(_mean_variances(plan))]
+    return _kinds(plan, np.lexsort((first, -np.array(shown))))
+
+
+def _mean_variances(plan: Plan) -> Array:
+    return np.asarray(plan.type_variances / plan.design.type_rows)
+
+
+def _kinds(plan: Plan, order: IntArray) -> list[dict[str, object]]:
+    design, mean = plan.design, _mean_variances(plan)
     first = np.unique(design.roles.type_of_query, return_index=True)[1]
-    mean = plan.type_variances / design.type_rows
-    # By the digits that are shown: equal errors stand in the workload's order on every machine.
-    shown = [float(f"{error:.4g}") for error in np.sqrt(mean)]
-    order = np.lexsort((first, -np.array(shown)))
     return [
         {
             "table": plan.workload.query(int(first[t])).name,
@@ -231,7 +244,7 @@ def _bytes(count: int) -> str:
 
 
 def _table(plan: Plan) -> list[str]:
-    rows = fairness_rows(plan)
+    rows = _shown_rows(plan)
     half, hidden = SHOWN_KINDS // 2, len(rows) - SHOWN_KINDS
     shown = rows if hidden <= 1 else rows[:half] + rows[-half:]
     names = [_shortened(str(r["table"]), 40) + " and alike" * (r["tables"] != 1) for r in shown]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from noiseplan.aware.mechanism import AwareMechanism
 from noiseplan.aware.report import describe
 from noiseplan.aware.settings import Dawa
-from noiseplan.errors import PlanError, QueryError
+from noiseplan.errors import PlanError
 from noiseplan.privacy import Budget, Guarantee
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -55,14 +55,7 @@ class AwarePlan:
 
     def query(self, query: Query | str) -> Query:
         """A query as it is, or one of the workload by its name."""
-        if isinstance(query, str):
-            return self.workload[query]
-        if not isinstance(query, Query):
-            raise QueryError(
-                f"a query is a Query, or the name of one in the workload; found {query!r}. Write "
-                f"Query(schema, ['age'])"
-            )
-        return query
+        return self.workload.asked(query)
 
     # ------------------------------------------------------------------ what nobody knows yet
 

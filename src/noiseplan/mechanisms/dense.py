@@ -20,7 +20,7 @@ from noiseplan.mechanisms.counts import (
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.rows import QueryMatrix
-from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
+from noiseplan.noise.moments import number_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -53,11 +53,7 @@ class DenseMechanism:
     @property
     def _noise(self) -> float:
         """The variance of the noise on a row."""
-        if not self.integer:
-            return self.sigma2
-        if self.scale is not None:
-            return float(discrete_laplace_variance(np.array([self.scale]))[0])
-        return float(discrete_gaussian_variance(np.array([self.sigma2]))[0])
+        return number_variance(self.sigma2, self.scale, self.integer)
 
     @property
     def numbers(self) -> int:

@@ -29,7 +29,7 @@ from noiseplan.matrices import (
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.counts import batch_last, integer_residuals, most_records
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
-from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
+from noiseplan.noise.moments import number_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -53,11 +53,7 @@ class ProductMechanism:
     @property
     def _noise(self) -> float:
         """The variance of the noise on a number."""
-        if not self.integer:
-            return self.sigma2
-        if self.scale is not None:
-            return float(discrete_laplace_variance(np.array([self.scale]))[0])
-        return float(discrete_gaussian_variance(np.array([self.sigma2]))[0])
+        return number_variance(self.sigma2, self.scale, self.integer)
 
     @property
     def _shape(self) -> tuple[int, ...]:

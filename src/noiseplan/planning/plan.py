@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.errors import QueryError
 from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Mechanism
@@ -134,19 +133,7 @@ class Plan:
 
     def query(self, query: Query | str) -> Query:
         """A query as it is, or one of the workload by its name."""
-        if isinstance(query, str):
-            return self.workload[query]
-        if isinstance(query, Workload | list | tuple):
-            raise QueryError(
-                "queries are asked one by one: {q.name: release.answer(q) for q in workload}, or "
-                "all of the workload by release.answers()"
-            )
-        if not isinstance(query, Query):
-            raise QueryError(
-                f"a query is a Query, or the name of one in the workload; found {query!r}. Write "
-                f"Query(schema, ['age', 'sex'])"
-            )
-        return query
+        return self.workload.asked(query)
 
     def variance(self, query: Query | str) -> Array:
         """The exact variance of every row of a query the plan can answer."""

@@ -210,6 +210,22 @@ class Workload(WorkloadMakers):
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise QueryError(f"no query is called {name!r}; the workload has {known}{meant}")
 
+    def asked(self, query: object) -> Query:
+        """A query as it is, or the one of that name; anything else is refused in words."""
+        if isinstance(query, str):
+            return self[query]
+        if isinstance(query, Workload | list | tuple):
+            raise QueryError(
+                "queries are asked one by one: {q.name: release.answer(q) for q in workload}, or "
+                "all of the workload by release.answers()"
+            )
+        if not isinstance(query, Query):
+            raise QueryError(
+                f"a query is a Query, or the name of one in the workload; found {query!r}. Write "
+                f"Query(schema, {list(self.schema.names[:2])!r})"
+            )
+        return query
+
     @cached_property
     def sizes(self) -> IntArray:
         """Rows of each query."""

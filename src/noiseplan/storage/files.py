@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,31 @@ Arrays = dict[str, NDArray[Any]]
 # What a saved array may hold; never objects, which NumPy would have to unpickle.
 _KINDS = "biuf"
 _BLOCK = 1 << 20
+
+
+@contextmanager
+def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
+    """A folder to fill, which takes its name when it is complete; where it fails nothing is left.
+
+    An empty folder of that name gives way to it.
+    """
+    target = Path(folder)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
+    try:
+        yield part
+        part.chmod(0o755)  # mkdtemp's folders are for the owner alone
+        if target.exists():
+            target.rmdir()
+        part.rename(target)
+        to_disk(target.parent)
+    except (OSError, TypeError) as error:
+        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -10,8 +10,6 @@ SHA256SUMS                          of every file
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -28,6 +26,7 @@ from noiseplan.storage.files import (
     read_arrays,
     read_json,
     to_disk,
+    whole_folder,
     write_arrays,
     write_json,
 )
@@ -59,22 +58,8 @@ def save(
             f"{str(folder)!r} is there already and not an empty folder; nothing was written. "
             f"Choose a new name: a release is never overwritten"
         )
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
-    try:
+    with whole_folder(target) as part:
         _write(release, part, tables, contents or release_contents)
-        part.chmod(0o755)  # mkdtemp's folders are for the owner alone
-        if target.exists():
-            target.rmdir()
-        part.rename(target)
-        to_disk(target.parent)
-    except (OSError, TypeError) as error:
-        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def load(folder: str | os.PathLike[str]) -> Release:

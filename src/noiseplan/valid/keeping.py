@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from os import PathLike
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from noiseplan.errors import StorageError
-from noiseplan.storage.files import write_json
+from noiseplan.storage.files import whole_folder, write_json
 from noiseplan.storage.tables import MOST_TABLES, file_name, write_csv, write_parquet
 
 if TYPE_CHECKING:
@@ -33,19 +31,8 @@ def save_tables(
             f"{len(chosen):,} tables are too many files, above the limit of {MOST_TABLES:,}; "
             f"choose some: save(folder, tables=[('age', 'sex'), …])"
         )
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
-    try:
+    with whole_folder(target) as part:
         _write(valid, part, chosen)
-        part.chmod(0o755)  # mkdtemp's folders are for the owner alone
-        part.rename(target)
-    except OSError as error:
-        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _write(valid: ValidTables, folder: Path, chosen: list[tuple[str, ...]]) -> None:

@@ -1,0 +1,267 @@
+"""Workloads: how queries are found, weighted, chosen, printed and kept."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from math import comb
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noiseplan.errors import QueryError
+from noiseplan.queries import (
+    Custom,
+    Identity,
+    Prefix,
+    Query,
+    Ranges,
+    Workload,
+)
+from noiseplan.schema import Schema
+
+SIZES = {"age": 10, "sex": 2, "region": 4, "one": 1}
+SCHEMA = Schema.from_sizes(SIZES)
+
+
+def names(workload: Workload) -> list[str]:
+    return [query.name for query in workload]
+
+
+def weights(workload: Workload) -> dict[str, float]:
+    return {query.name: query.weight for query in workload}
+
+
+# ---------------------------------------------------------------- finding
+
+
+def test_by_position() -> None:
+    workload = Workload.marginals(SCHEMA, k=1)
+    assert [workload[i].name for i in range(4)] == list(SIZES)
+    assert [workload[np.int64(i)].name for i in (-1, -4)] == ["one", "age"]
+    assert [query.name for query in workload] == list(SIZES)
+    named = workload + Query(SCHEMA, ["age", "sex"], name="last")
+    assert (named[-1].name, named[4].name) == ("last", "last")
+    for position in (4, -5):
+        with pytest.raises(QueryError, match=f"no query at position {position}: .* has 4"):
+            workload[position]
+    for wrong in (1.0, slice(2), ("age", "sex"), None):
+        with pytest.raises(QueryError, match=r"by name or by position.*subset"):
+            workload[wrong]  # type: ignore[index]
+
+
+def test_by_name() -> None:
+    workload = (
+        Workload.marginals(SCHEMA, up_to=2)
+        + Workload.marginals(SCHEMA, k=2, factors={"age": Prefix(), "sex": Custom([[1, 1]])})
+        + Query(SCHEMA, ["age", "sex"], matrix=np.ones((1, 20)))
+        + Query(SCHEMA, {"age": Ranges()}, name="all ages")
+    )
+    for position, query in enumerate(workload):
+        assert workload.position(query.name) == position
+        assert workload[query.name].attributes == query.attributes
+        assert workload[query.name].factors == query.factors
+    assert workload["all ages"].factors == {"age": Ranges()}
+    with pytest.raises(QueryError, match=r"ranges\(age\)"):
+        workload["ranges(age)"]  # it has another name
+
+
+def test_a_name_that_is_unknown() -> None:
+    with pytest.raises(QueryError) as caught:
+        Workload.marginals(SCHEMA, k=1)["wage"]
+    assert str(caught.value) == (
+        "no query is called 'wage'; the workload has 'age', 'sex', 'region', 'one'; "
+        "did you mean 'age'?"
+    )
+    with pytest.raises(QueryError, match=r"'sex × region' …; did you mean 'age'"):
+        Workload.marginals(SCHEMA, up_to=2).subset([0, 1, 2, 3, 4, 5, 6, 8, 9])["wage"]
+    with pytest.raises(QueryError, match="no query is called 'age × sex'"):
+        Workload.marginals(SCHEMA, k=1)["age × sex"]
+    for near in ("age × ", " × age", "sex × age", "age×sex", "age × age", "", "AGE"):
+        with pytest.raises(QueryError, match="no query is called"):
+            Workload.marginals(SCHEMA, up_to=2)[near]
+
+
+def test_names_that_are_not_unique() -> None:
+    workload = Workload(
+        [Query(SCHEMA, {"sex": Custom([[1, 0]])}), Query(SCHEMA, {"sex": Custom([[0, 1]])})]
+    )
+    with pytest.raises(QueryError, match=r"2 queries are called 'custom\[1 row\]\(sex\)'"):
+        workload["custom[1 row](sex)"]
+    odd = Schema.from_sizes({"a": 2, "b": 2, "a × b": 2, "total": 2})
+    tables = Workload.marginals(odd, up_to=2)
+    for name in ("a × b", "total"):
+        with pytest.raises(QueryError, match=f"2 queries are called '{name}'"):
+            tables[name]
+    assert tables["b × a × b"].attributes == ("b", "a × b")
+
+
+def test_given_names_go_first() -> None:
+    workload = Workload([Query(SCHEMA, ["age"]), Query(SCHEMA, {"age": Prefix()}, name="age")])
+    assert workload.position("age") == 1
+
+
+def test_finding_by_name_among_many_is_quick() -> None:
+    schema = Schema.from_sizes({f"a{i}": 10 for i in range(100)})
+    workload = Workload.marginals(schema, up_to=3)
+    start = time.process_time()
+    assert workload["a3 × a50 × a99"].attributes == ("a3", "a50", "a99")
+    assert time.process_time() - start < 0.5
+
+
+# ---------------------------------------------------------------- weights and subsets
+
+
+def test_weighting_schemes() -> None:
+    workload = Workload.marginals(SCHEMA, k=1, weight=3) + Query(SCHEMA, ["age", "sex"])
+    base, sizes = np.array([3.0, 3, 3, 3, 1]), np.array([10.0, 2, 4, 1, 20])
+    for scheme, expected in [
+        ("rows", base),
+        ("tables", base / sizes),
+        ("sqrt", base / np.sqrt(sizes)),
+    ]:
+        found = workload.weighted(scheme)
+        np.testing.assert_allclose(found.columns.weights, expected, rtol=1e-15)
+        assert names(found) == names(workload)
+    assert weights(workload)["age"] == 3.0
+    with pytest.raises(QueryError, match=r"'cells'; choose from \['rows', 'tables', 'sqrt'\]"):
+        workload.weighted("cells")
+
+
+def test_subsets() -> None:
+    workload = Workload(
+        [
+            Query(SCHEMA, ["age"], name="x"),
+            Query(SCHEMA, ["sex"], weight=2),
+            Query(SCHEMA, ["region"], name="z"),
+            Query(SCHEMA, ["sex", "region"], matrix=np.arange(1.0, 9.0)[None], name="m"),
+        ]
+    )
+    some = workload.subset([3, 0, 1])
+    assert weights(some) == {"m": 1.0, "x": 1.0, "sex": 2.0}
+    assert names(some) == ["m", "x", "sex"]
+    assert some.position("x") == 1
+    assert some.rows == 1 + 10 + 2
+    np.testing.assert_array_equal(some["m"].dense(), workload["m"].dense())
+    assert names(workload.subset([-1, -2])) == ["m", "z"]
+    assert names(workload.subset(np.array([True, False, True, False]))) == ["x", "z"]
+    assert names(workload.subset(range(2))) == ["x", "sex"]
+
+
+@pytest.mark.parametrize(
+    ("positions", "message"),
+    [
+        ([], "at least one query"),
+        ([4], "positions are 0 to 3"),
+        ([-5], "positions are 0 to 3"),
+        ([1, 1], "different positions"),
+        ([1, -3], "different positions"),
+        ([0.5], "positions are 0 to 3"),
+        ([[0, 1]], "list of different positions"),
+        ([False] * 4, "at least one"),
+        ([True], "positions are 0 to 3"),
+    ],
+)
+def test_what_is_no_subset(positions: Any, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
+        Workload.marginals(SCHEMA, k=1).subset(positions)
+
+
+def test_pairs_are_what_is_asked_of_each_attribute() -> None:
+    workload = Workload.marginals(SCHEMA, k=2, factors={"age": Prefix()}) + Query(SCHEMA, ["age"])
+    kinds = workload.columns.distinct
+    asked = {(SCHEMA.names[a], kinds[f].label) for a, f in workload.pairs()}
+    assert asked == {("age", "prefix"), ("age", ""), ("sex", ""), ("region", ""), ("one", "")}
+    for a, f in workload.pairs():
+        assert workload.matrix(a, f).shape == kinds[f].matrix(SCHEMA.attributes[a]).shape
+
+
+def test_columns_hold_what_the_queries_say() -> None:
+    """The layout planners read: ascending attributes and their factors, padded with −1."""
+    workload = Workload(
+        [Query(SCHEMA, {"region": Identity(), "age": Prefix()}), Query(SCHEMA, ["sex"])]
+    ) + Query(SCHEMA, ["sex", "age"], matrix=np.ones((2, 20)), weight=5)
+    c = workload.columns
+    assert c.attributes.tolist() == [[0, 2], [1, -1], [0, 1]]
+    assert [[c.distinct[f] for f in row if f >= 0] for row in c.factors[:2]] == [
+        [Prefix(), Identity()],
+        [Identity()],
+    ]
+    assert c.factors[1, 1] == -1
+    assert c.weights.tolist() == [1, 1, 5]
+    assert c.joint.tolist() == [-1, -1, 0]
+    assert c.matrices[0].shape == (2, 20)
+
+
+# ---------------------------------------------------------------- printing, saving, size
+
+
+def test_str() -> None:
+    workload = (
+        Workload.marginals(SCHEMA, k=0)
+        + Workload([Query(SCHEMA, {"age": Ranges(), "sex": Identity()}, weight=4)])
+        + Query(SCHEMA, ["age", "sex", "region"], name="everything", weight=0.5)
+    )
+    assert str(workload) == (
+        "3 queries, 191 rows, over age, sex, region, one\n"
+        "  total                1 row\n"
+        "  ranges(age) × sex  110 rows  weight 4\n"
+        "  everything          80 rows  weight 0.5"
+    )
+    assert repr(workload) == "Workload(3 queries, 191 rows)"
+    assert repr(workload.subset([0])) == "Workload(1 query, 1 row)"
+
+
+def test_str_of_a_large_workload() -> None:
+    schema = Schema.from_sizes({f"a{i}": 100 for i in range(100)})
+    lines = str(Workload.marginals(schema, up_to=2)).splitlines()
+    assert lines[0] == "5,051 queries, 49,510,001 rows, over a0, a1, a2, …, a99"
+    assert lines[1:3] == ["  total    1 row", "  a0     100 rows"]
+    assert lines[-1] == "  … and 5,039 more"
+    assert len(lines) == 14
+
+
+def test_workloads_do_not_change() -> None:
+    workload = Workload.marginals(SCHEMA, k=1)
+    with pytest.raises(AttributeError):
+        workload.schema = SCHEMA  # type: ignore[misc]
+
+
+def test_pickled_and_back() -> None:
+    workload = Workload.marginals(SCHEMA, up_to=2) + Query(SCHEMA, {"age": Prefix()}, name="p")
+    copy = pickle.loads(pickle.dumps(workload))
+    assert str(copy) == str(workload)
+    assert copy.schema == SCHEMA
+
+
+def test_rows_beyond_64_bits() -> None:
+    schema = Schema.from_sizes({f"a{i}": 2 for i in range(80)})
+    largest = Workload([Query(schema, schema.names[:61])])
+    assert largest.rows == 2**61
+    many = [Query(schema, schema.names[i : i + 61]) for i in range(16)]
+    assert Workload(many).rows == 16 * 2**61
+    with pytest.raises(QueryError, match=r"query 1 .* about 10\^24 rows"):
+        _ = Workload([Query(schema, ["a0"]), Query(schema, schema.names)]).rows
+
+
+def test_a_hundred_attributes_up_to_three_way() -> None:
+    schema = Schema.from_sizes({f"a{i}": 10 for i in range(100)})
+    start = time.process_time()
+    workload = Workload.marginals(schema, up_to=3)
+    rows = workload.rows
+    assert time.process_time() - start < 0.5
+    assert len(workload) == 166_751
+    assert rows == sum(comb(100, k) * 10**k for k in range(4))
+
+
+def test_adding_a_hundred_thousand_wide_tables() -> None:
+    """Thirteen attributes and factors do not fit one 64-bit key; the merge is still exact."""
+    schema = Schema.from_sizes({f"a{i}": 3 for i in range(20)})
+    one = Workload.marginals(schema, k=13)
+    two = Workload.marginals(schema, k=14, factors={"a0": Prefix()})
+    start = time.process_time()
+    both = one + two + two
+    assert time.process_time() - start < 1.0
+    assert len(both) == comb(20, 13) + comb(20, 14)
+    assert np.bincount(both.columns.weights.astype(int)).tolist() == [0, len(one), len(two)]

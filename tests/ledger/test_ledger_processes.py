@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is 
 
 from benchmarks.ledger import Costs, crowd, kill
 
-from noiseplan.ledger import BudgetExceeded, Ledger, LedgerBusy
+from noiseplan.ledger import BudgetExceeded, Ledger, LedgerBusy, LedgerDamaged, LedgerError
+from noiseplan.ledger.storage import Storage
 from noiseplan.ledger.tables import PRAGMAS
 from noiseplan.privacy import zCDP
 
@@ -190,3 +191,29 @@ def test_a_crash_amid_a_commit_is_undone_by_the_next_reader(folder: Path) -> Non
     (folder / "crashed.ledger-journal").write_bytes(log)
     assert torn != ledger.path.read_bytes()
     assert Ledger(crashed).verify() == head
+
+
+def test_a_change_half_written_by_another_is_not_damage(tmp_path: Path) -> None:
+    """Opening looks at the file without a lock, in the middle of another process's change.
+
+    Here the file has lost its last page, as if it had not grown yet: what is seen without a lock
+    is malformed. Only the transaction that follows, with locks, may call that damage.
+    """
+    path = tmp_path / "a.ledger"
+    Ledger(path, create=True).open_dataset("d", zCDP(1.0))
+    whole = path.read_bytes()
+    storage = Storage.at(path, 1.0)
+    path.write_bytes(whole[: len(whole) - 4096])
+    storage.identify()  # it starts as a ledger does
+    with pytest.raises(LedgerDamaged):
+        Ledger(path)  # and nobody is writing: the damage is real
+    path.write_bytes(b"\0" * 100 + whole[100:])
+    with pytest.raises(LedgerError):
+        storage.identify()
+    other = bytearray(whole[: len(whole) - 4096])
+    other[68:72] = b"else"
+    path.write_bytes(bytes(other))
+    with pytest.raises(LedgerError):
+        storage.identify()
+    path.write_bytes(whole)
+    assert Ledger(path).balance("d").budget == zCDP(1.0)

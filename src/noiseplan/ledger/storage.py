@@ -92,12 +92,34 @@ class Storage:
     def identify(self) -> None:
         """Refuse what is no ledger, without touching it.
 
-        A transaction would finish or undo what another program left half-done in its database.
+        A transaction would finish or undo what another program left half-done in its database. So
+        this looks without a lock, and may see the pages of a change that another process is just
+        writing. What then looks damaged but starts as a ledger does is left to the transactions,
+        which have locks, to judge.
         """
         self._require_file()
         address = f"{self.path.as_uri()}?mode=ro&immutable=1"
-        with self._turn(), self._explaining(), closing(_connect(address)) as connection:
-            self._require_version(connection)
+        with self._turn():
+            try:
+                with self._explaining(), closing(_connect(address)) as connection:
+                    self._require_version(connection)
+            except LedgerDamaged:
+                if not self._starts_as_a_ledger():
+                    raise
+
+    def _starts_as_a_ledger(self) -> bool:
+        """Whether SQLite's header, at the start of the file, names a ledger of this version.
+
+        These bytes are the same in every state of a ledger, so no half-written change hides them.
+        """
+        with self.path.open("rb") as file:  # in our turn: no transaction of ours has locks to lose
+            header = file.read(100)
+        version, application = header[60:64], header[68:72]
+        return (
+            header.startswith(b"SQLite format 3\0")
+            and int.from_bytes(version, "big") == tables.VERSION
+            and int.from_bytes(application, "big") == tables.APPLICATION
+        )
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[sqlite3.Connection]:

@@ -22,9 +22,9 @@ import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.errors import PlanError
 from noiseplan.matrices import Matrix
+from noiseplan.mechanisms import replacing
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.planning import making
-from noiseplan.planning import neighbours as neighbours_room
 from oracles import cost_of, probe, replace_cost
 from workloads import ANY, random_workload
 
@@ -298,7 +298,7 @@ def test_replaced_records_by_patterns_where_only_a_bound_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More patterns than are listed: never above the stated cost, whatever the pattern."""
-    monkeypatch.setattr(neighbours_room, "PATTERN_LIMIT", 10)
+    monkeypatch.setattr(replacing, "PATTERN_LIMIT", 10)
     schema = nz.Schema.from_sizes({f"x{i}": n for i, n in enumerate([2, 3, 4, 5, 6])})
     asked = nz.Workload.marginals(schema, up_to=3)
     plan = nz.plan(asked, budget=BUDGET, neighbours="replace", noise="discrete")

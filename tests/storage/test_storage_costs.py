@@ -11,10 +11,10 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import StorageError
+from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.planning import named_plans
 from noiseplan.privacy import Guarantee
-from noiseplan.storage.costs import gaussian_cost, laplace_cost
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 
 SMALL = nz.Schema({"a": nz.Ordinal(range(4)), "b": nz.Categorical(["x", "y"])})
@@ -90,8 +90,12 @@ def test_what_is_known_of_a_plan_comes_back(
 def test_costs_are_those_of_the_columns() -> None:
     rows = np.array([[1.0, -2.0], [3.0, 1.0]])
     schema = nz.Schema.from_sizes({"a": 2})
-    assert gaussian_cost(DenseMechanism(schema, rows, 4.0)) == 10 / 4
-    assert laplace_cost(DenseMechanism(schema, rows, 8.0, scale=2.0)) == 4 / 2
+    gaussian = cost_of([DenseMechanism(schema, rows, 4.0)], "add-remove")
+    laplace = cost_of([DenseMechanism(schema, rows, 8.0, scale=2.0)], "add-remove")
+    assert gaussian.pcost == pytest.approx(10 / 4, rel=1e-11)
+    assert gaussian.pcost >= 10 / 4
+    assert laplace.pure_epsilon == pytest.approx(4 / 2, rel=1e-11)
+    assert laplace.pure_epsilon >= 4 / 2
 
 
 def test_the_law_must_be_that_of_the_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

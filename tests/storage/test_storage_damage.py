@@ -194,7 +194,7 @@ EDITS = [
     ("plan.npz", shorter("basis_0_centre"), "basis"),
     ("plan.npz", filled("basis_0_recover", 0.0), "does not undo what it measures"),
     ("plan.npz", filled("basis_0_measure", 0.0), "does not undo what it measures"),
-    ("plan.npz", filled("block_1_sigma2", 0.0), "lower privacy cost than its noise has"),
+    ("plan.npz", filled("block_1_sigma2", 0.0), "measured without noise"),
     ("plan.npz", filled("block_1_sigma2", 1e-6), "lower privacy cost than its noise has"),
     ("measurements.npz", other_type("block_1", "?"), "not the kind of numbers"),
     ("measurements.npz", shorter("block_1"), "shapes"),

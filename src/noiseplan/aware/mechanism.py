@@ -16,7 +16,7 @@ from noiseplan.aware.settings import Spending
 from noiseplan.aware.storeys import BucketPlan
 from noiseplan.mechanisms.mechanism import Marginals, Measurements
 from noiseplan.noise import SeededSource, Source, SystemSource
-from noiseplan.privacy import PureDP
+from noiseplan.privacy import Guarantee, PureDP
 from noiseplan.queries import Query
 from noiseplan.seeds import derived_seed
 
@@ -41,6 +41,11 @@ class AwareMechanism:
     spending: Spending
     noise: str
     second: str
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What all steps cost one record together, whatever partition is drawn."""
+        return self.spending.privacy
 
     @property
     def sets(self) -> list[IntArray]:

@@ -82,7 +82,14 @@ class Spending:
     selector: Selector
     gauge: Storey | None
     second: PureDP | zCDP
-    privacy: Guarantee
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What all steps cost together, whatever partition is drawn."""
+        second, pure = self.second, isinstance(self.second, PureDP)
+        last = Guarantee.pure(second.epsilon) if isinstance(second, PureDP) else _of_rho(second)
+        gauge = [] if self.gauge is None else [self.gauge.privacy]
+        return last.compose(_draw_cost(self.selector, pure), *gauge)
 
     @classmethod
     def of(
@@ -104,12 +111,10 @@ class Spending:
         if settings.error_share:
             gauge = storey_within(part_of(whole, settings.error_share), noise)
         costs = [_draw_cost(selector, pure)] + ([] if gauge is None else [gauge.privacy])
-        second = _rest(whole, costs)
-        last = Guarantee.pure(second.epsilon) if isinstance(second, PureDP) else _of_rho(second)
-        privacy = last.compose(*costs)
-        if not privacy.within(whole):  # fail closed
+        made = cls(selector, gauge, _rest(whole, costs))
+        if not made.privacy.within(whole):  # fail closed
             raise PlanError(f"the steps together would cost more than {budget}: this is a bug")
-        return cls(selector, gauge, second, privacy)
+        return made
 
 
 def _draw_cost(selector: Selector, pure: bool) -> Guarantee:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.price import require_price
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
@@ -96,6 +97,7 @@ class BucketPlan:
 
     def measure(self, counts: IntArray, sample: Any) -> tuple[NDArray[Any], ...]:
         """Noisy numbers for counts of the cells in line: of the storeys, then those of the top."""
+        require_price(self.top.mechanism, self.top.privacy)
         totals = np.add.reduceat(counts, self.edges[:-1])
         found = []
         for storey, edges in zip(self.storeys, self.groups, strict=True):

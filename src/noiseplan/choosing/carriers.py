@@ -14,8 +14,7 @@ from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Measurements, Mechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.planning.integers import FINE_BITS, margin, round_up
-from noiseplan.privacy.rounding import product_up
+from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.schema import Schema
 
 EXPLICIT_CELLS: Final = 1024
@@ -43,12 +42,6 @@ def carry(schema: Schema, cost: Array, integer: bool, room: Array | None = None)
         return DenseMechanism(schema, np.ascontiguousarray((vectors * np.sqrt(values)).T), 1.0)
     rows, sigma2 = _integer_rows(cost, room)
     return DenseMechanism(schema, rows, sigma2, integer=True)
-
-
-def stated_cost(mechanism: DenseMechanism) -> float:
-    """The largest diagonal of what is really measured, rounded up."""
-    largest = float(np.max(np.einsum("ri,ri->i", mechanism.strategy, mechanism.strategy)))
-    return product_up(largest / mechanism.sigma2, 1 + margin(len(mechanism.strategy)))
 
 
 def rest_cost(target: Array, have: Array, negligible: float) -> Array:

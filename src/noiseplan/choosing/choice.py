@@ -12,6 +12,7 @@ from noiseplan.choosing.describing import Union, described, guarantee_of, requir
 from noiseplan.choosing.families import ByMatrices, ByPrecisions, Family, family_for
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.price import NOTHING
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
@@ -89,7 +90,7 @@ class Choice:
             for mechanism in mechanisms:
                 family.rest(mechanism, common)
         asked = Union.of(plans)
-        stated = guarantee_of(common, asked, plans[0])
+        stated = guarantee_of(common, plans[0])
         # It is below every plan, and so is its cost, whatever was rounded up on the way.
         cheapest = min(plan.privacy.pcost for plan in plans)
         privacy = replace(stated, pcost=min(stated.pcost, cheapest))
@@ -166,7 +167,8 @@ class Choice:
         from noiseplan.choosing.look import Circumstances, Look
 
         around = Circumstances.of(data, self, how)
-        return Look(self, around.release(self.common, "look"), around)
+        paid = NOTHING.and_for(self.common.mechanism, self.common.privacy)
+        return Look(self, around.release(self.common, "look"), around, paid)
 
     def __repr__(self) -> str:
         return f"Choice({len(self.plans)} plans; the look is {self.common!r})"
@@ -223,6 +225,11 @@ def _checked(plans: object) -> tuple[Plan, ...]:
                         f"found {plans!r}")  # fmt: skip
     if len({id(plan) for plan in listed}) < len(listed):
         raise PlanError("the same plan is there twice: give different ones")
-    for plan in listed:
+    for number, plan in enumerate(listed):
         require_alike(plan, listed[0])
+        if plan.privacy.pcost == 0:
+            raise PlanError(
+                f"plan {number} costs nothing, so there is nothing to save by looking first: "
+                f"release it as it is, and choose among the others"
+            )
     return listed

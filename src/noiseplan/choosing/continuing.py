@@ -76,7 +76,7 @@ class Continuation:
         )
         if mechanism is None:
             return cls(plan, earlier, None, family)
-        privacy = guarantee_of(mechanism, Union.of([plan]), plan)
+        privacy = guarantee_of(mechanism, plan)
         return cls(plan, earlier, replace(plan, mechanism=mechanism, privacy=privacy), family)
 
     @property
@@ -93,7 +93,8 @@ class Continuation:
     @property
     def saved(self) -> float:
         """The share of the plan's privacy cost that need not be spent again."""
-        return 1.0 - self.privacy.pcost / self.plan.privacy.pcost
+        whole = self.plan.privacy.pcost
+        return 1.0 - self.privacy.pcost / whole if whole else 0.0
 
     def release(self, data: object, **how: Unpack[ReleaseOptions]) -> Release:
         """Measure what is left, and put it together with the earlier release.
@@ -115,6 +116,11 @@ class Continuation:
         ledger = how.get("ledger")
         if ledger is not None:
             require_charged(self.earlier, ledger, how.get("dataset"))
+        elif self.earlier.recorded and self.rest is not None:
+            raise PlanError(
+                f"the earlier release is on a ledger ({self.earlier.recorded}), and what is left "
+                f"would be measured beside it: add ledger=, dataset="
+            )
         person = how.pop("person", None)
         parts = [self.earlier]
         if self.rest is not None:

@@ -6,35 +6,26 @@ the same errors only if all those plans treat them alike; so kinds are split unt
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
-from noiseplan.choosing.carriers import stated_cost
 from noiseplan.choosing.cells import answered
-from noiseplan.choosing.precisions import Places
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.planning.allocation import spend
 from noiseplan.planning.design import Design, prepare
 from noiseplan.planning.figures import RowFigures
-from noiseplan.planning.integers import margin
-from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.optimality import Stated
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.roles import find_roles
-from noiseplan.privacy import Guarantee, Law, Neighbours
-from noiseplan.privacy.people import person_cost
-from noiseplan.privacy.rounding import product_up
+from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
 from noiseplan.queries.columns import QueryColumns, joined, merged
 
@@ -152,71 +143,18 @@ def _measured(mechanism: Mechanism) -> Union:
     return Union(listed.subset(keep), np.arange(1.0, keep.sum() + 1.0))
 
 
-def guarantee_of(mechanism: Mechanism, asked: Union, like: Plan) -> Guarantee:
-    """What a mechanism costs, recomputed from what it measures and rounded up.
-
-    All sets of attributes that it measures occur in queries that are asked. Noise, neighbours and
-    records of a person are as in the plan `like`.
-    """
-    law: Law = "zcdp" if like.noise == "discrete" else "gaussian"
-    cost = _record_cost(mechanism, asked, like.privacy.neighbours)
-    return Guarantee(person_cost(cost, like.max_rows), law, like.privacy.neighbours)
-
-
-def _record_cost(mechanism: Mechanism, asked: Union, neighbours: Neighbours) -> float:
-    if isinstance(mechanism, DenseMechanism):
-        return stated_cost(mechanism)
-    assert isinstance(mechanism, ResidualMechanism)
-    if neighbours == "add-remove":
-        return _added_cost(mechanism)
-    sigma2, bases = _noise_of_types(asked.design, mechanism)
-    cost = spend(privacy_rows(asked.design, bases, neighbours), sigma2)
-    return product_up(cost, 1 + margin(len(sigma2)))
-
-
-def _added_cost(mechanism: ResidualMechanism) -> float:
-    """Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one record attains every maximum."""
-    cost = sum(
-        math.prod(basis.sensitivity for basis in block.bases) * float((1.0 / block.sigma2).sum())
-        for block in mechanism.blocks
-    )
-    return product_up(cost, 1 + margin(len(mechanism.blocks)))
-
-
-def _noise_of_types(design: Design, mechanism: ResidualMechanism) -> tuple[Array, dict[int, Basis]]:
-    """σ² of each subset type, from one set of each; and the basis of each role."""
-    roles, blocks = design.roles.roles, mechanism.blocks
-    bases: dict[int, Basis] = {}
-    for r, role in enumerate(roles):
-        number = blocks.basis_of[role.members[0]]
-        bases[r] = blocks.bases[number] if number >= 0 else _nothing(role.size)
-    subsets = design.terms.subset_roles
-    sigma2 = np.full(len(subsets), np.inf)
-    width = (subsets >= 0).sum(axis=1)
-    for k in np.unique(width):
-        chosen = np.flatnonzero(width == k)
-        examples = np.array([_example(design, subsets[t]) for t in chosen]).reshape(len(chosen), k)
-        sigma2[chosen] = Places.of(mechanism, examples.astype(np.int64)).sigma2
-    return sigma2, bases
-
-
-def _nothing(size: int) -> Basis:
-    """The basis of an attribute that is not measured."""
-    return MatrixBasis(np.zeros((0, size)), np.full(size, 1.0 / size), np.zeros((size, 0)))
-
-
-def _example(design: Design, subset: IntArray) -> list[int]:
-    """One set of attributes with these roles, ascending."""
-    taken: dict[int, int] = {}
-    found = []
-    for role in subset[subset >= 0].tolist():
-        found.append(int(design.roles.roles[role].members[taken.get(role, 0)]))
-        taken[role] = taken.get(role, 0) + 1
-    return sorted(found)
+def guarantee_of(mechanism: Mechanism, like: Plan) -> Guarantee:
+    """What a mechanism costs, with neighbours and records of a person as in the plan `like`."""
+    return cost_of([mechanism], like.privacy.neighbours, like.max_rows)
 
 
 def require_alike(plan: Plan, other: Plan) -> None:
     """Refuse plans that nothing can be compared of: other noise, neighbours, persons, schemas."""
+    if plan.loaded:
+        raise PlanError(
+            "a plan that was read from a folder is there to answer queries, and never measured "
+            "with: plan again, nz.plan(release.plan.workload, …)"
+        )
     if plan.noise not in PLANNED:
         raise PlanError(
             f"what plans have in common is found for Gaussian noise, and one has the noise "

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from noiseplan.choosing.choice import Choice, remaining
 from noiseplan.choosing.continuing import completed, rest_of
-from noiseplan.choosing.describing import Union, guarantee_of
+from noiseplan.choosing.describing import guarantee_of
 from noiseplan.counting import Projectable, count_tables
 from noiseplan.counting.records import Records
 from noiseplan.counting.tables import Tables
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query
@@ -61,7 +62,7 @@ class Circumstances:
             return len(source.stretches) <= 1 or isinstance(source.source, Records)
         return isinstance(source, Records | CountTensor)
 
-    def release(self, plan: Plan, what: str, follows: str = "") -> Release:
+    def release(self, plan: Plan, what: str, follows: str = "", before: Paid = NOTHING) -> Release:
         """Charge, count and measure."""
         how = self.how.copy()
         if how.get("ledger") is not None:
@@ -70,7 +71,7 @@ class Circumstances:
         seed = how.get("seed")
         if seed is not None and self.step:
             how["seed"] = derived_seed(seed, self.step)
-        return make_release(plan, self.source, follows=follows, **how)
+        return make_release(plan, self.source, follows=follows, before=before, **how)
 
     def next(self) -> Circumstances:
         return replace(self, step=self.step + 1)
@@ -93,6 +94,7 @@ class Look:
     choice: Choice
     release: Release
     _around: Circumstances
+    _paid: Paid  # all that was measured to get here
     _followed: list[str] = field(default_factory=list)
     _process: int = field(default_factory=os.getpid)
 
@@ -169,7 +171,7 @@ class Look:
             plan = plan.number
         number = self.choice.number(plan)
         target = self.choice.plans[number]
-        return self._followed_by(target, f"plan {number} after the look")
+        return self._followed_by(target, f"plan {number} after the look")[0]
 
     def without(self, plan: Plan | int) -> Look:
         """Pass a plan over, and look closer at what the others have in common.
@@ -177,8 +179,8 @@ class Look:
         Measures what is missing; whichever plan is chosen later, nothing of it is wasted.
         """
         left = self.choice.without(plan)
-        release = self._followed_by(left.common, f"look at {len(left.plans)} plans")
-        return Look(left, release, self._around.next())
+        release, paid = self._followed_by(left.common, f"look at {len(left.plans)} plans")
+        return Look(left, release, self._around.next(), paid)
 
     def follow(self, rule: Rule) -> Release:
         """Do what a rule recommends until it has chosen: that plan's release, or the look's own
@@ -190,7 +192,8 @@ class Look:
             return self.without(advice.number).follow(rule)
         return self.choose(advice)
 
-    def _followed_by(self, target: Plan, what: str) -> Release:
+    def _followed_by(self, target: Plan, what: str) -> tuple[Release, Paid]:
+        """The target's release, and what was measured and paid to get there."""
         if os.getpid() != self._process:
             raise self._no_copy("followed in a process forked from the one that made it")
         with _CLAIMING:  # before measuring, or two threads could both follow one look
@@ -203,13 +206,15 @@ class Look:
         try:
             family, left = self.choice.family, remaining(target.privacy, self.privacy)
             rest = rest_of(family, target, self.plan, left)
-            parts = [self.release]
+            parts, paid = [self.release], self._paid
             if rest is not None:
-                parts.append(self._measured(rest, what))
+                last = self._measured(rest, what)
+                parts.append(last)
+                paid = paid.and_for(rest.mechanism, last.plan.privacy)
         except BaseException:  # refused or broken off: it may be tried again, and is charged again
             self._followed.clear()
             raise
-        return completed(family, target, parts)
+        return completed(family, target, parts), paid
 
     def _measured(self, rest: Plan, what: str) -> Release:
         """What is left, at the price of the difference where that is right, else at its own."""
@@ -218,10 +223,10 @@ class Look:
         around = self._around.next()
         if around.counted:
             try:
-                return around.release(rest, what, follows=self.release.recorded)
+                return around.release(rest, what, self.release.recorded, self._paid)
             except AlreadyFollowed:
                 pass
-        alone = guarantee_of(rest.mechanism, Union.of([rest]), rest)
+        alone = guarantee_of(rest.mechanism, rest)
         return around.release(replace(rest, privacy=alone), what)
 
     def __copy__(self) -> Look:

@@ -9,8 +9,8 @@ from noiseplan.explicit.reduction import Reduction
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.noise.discrete import LARGEST_VARIANCE
-from noiseplan.planning.integers import FINE_BITS, margin, round_up
-from noiseplan.privacy.rounding import product_up
+from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.schema import Schema
 
 # Entries of an integer matrix. Rounding changes a variance by about 2^−bits; where the identity was

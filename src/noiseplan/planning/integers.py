@@ -32,6 +32,7 @@ from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import Objective, PNormVariance, WorstVariance
 from noiseplan.planning.rows import all_rows, worst_rows
 from noiseplan.planning.solve import Solution, group_inverses, type_matrix
+from noiseplan.privacy.rounding import margin
 
 BITS: Final = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
 # Rounding U may raise the objective by this much; the next number of bits is tried beyond it.
@@ -196,11 +197,6 @@ def _records(design: Design, bases: dict[int, Basis], sigma2: Array) -> float:
     ]
     powers = design.terms.privacy_powers @ np.log(np.maximum(entries, 1.0))
     return float(LARGEST / np.exp(np.max(powers[np.isfinite(sigma2)], initial=0.0)))
-
-
-def margin(count: int) -> float:
-    """A relative error that a sum of `count` products of a few rounded numbers cannot exceed."""
-    return 1e-12 + 4 * np.finfo(float).eps * count
 
 
 def round_up(values: Array, bits: int) -> Array:

@@ -13,12 +13,12 @@ from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import assemble
 from noiseplan.planning.design import Design
 from noiseplan.planning.figures import Figures, ResidualFigures
-from noiseplan.planning.integers import BITS, IntegerPlan, margin, to_integers
+from noiseplan.planning.integers import BITS, IntegerPlan, to_integers
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.optimality import Optimality, Unstated
 from noiseplan.planning.solve import Solution
 from noiseplan.privacy import Budget, Guarantee, Neighbours
-from noiseplan.privacy.rounding import product_down, product_up
+from noiseplan.privacy.rounding import margin, product_down, product_up
 from noiseplan.queries import Workload
 
 # How near the least cost that meets targets is found, and in how many steps at most.

@@ -25,12 +25,12 @@ from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.design import prepare
 from noiseplan.planning.figures import RowFigures
-from noiseplan.planning.integers import margin
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.people import record_price
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import margin
 from noiseplan.queries import Query, Workload
 
 if TYPE_CHECKING:

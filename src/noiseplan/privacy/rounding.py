@@ -141,6 +141,11 @@ def sqrt_up(x: float) -> float:
     return up(nearest)
 
 
+def margin(count: int) -> float:
+    """A relative error that a sum of `count` products of a few rounded numbers cannot exceed."""
+    return 1e-12 + 4 * sys.float_info.epsilon * count
+
+
 def text_up(x: float, digits: int = 6) -> str:
     """`x` for reading: at most `digits` significant digits, rounded up.
 

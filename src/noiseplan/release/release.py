@@ -17,6 +17,7 @@ from noiseplan.counting import count_tables
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.price import NOTHING, Paid, require_price
 from noiseplan.noise import (
     DiscreteLaplaceSampler,
     DiscreteSampler,
@@ -248,6 +249,7 @@ def make_release(
     randomness: Source | None = None,
     person: str | None = None,
     follows: str = "",
+    before: Paid = NOTHING,
 ) -> Release:
     """Open the data, record the spend, count, add noise once.
 
@@ -272,6 +274,7 @@ def make_release(
             f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
             f"with the default noise and leave out seed= to publish, or ledger= to test"
         )
+    require_price(plan.mechanism, plan.privacy, plan.max_rows, before)
     source = opened(plan, data, person)
     # Counted here: files and databases are checked as they are counted, in one pass.
     source = count_tables(source, plan.mechanism.sets)

@@ -10,6 +10,7 @@ import numpy as np
 from noiseplan.errors import StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.price import require_price
 from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.planning.design import prepare
@@ -25,7 +26,6 @@ from noiseplan.planning.optimality import Optimality, Stated, Unstated
 from noiseplan.planning.people import record_price
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
-from noiseplan.storage.costs import check_cost
 from noiseplan.storage.files import Arrays, Json, hash_of
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 from noiseplan.storage.workloads import read_workload, write_workload
@@ -79,7 +79,7 @@ def read_plan(
     if max_rows < 1:
         raise StorageError(f"the plan is for people with {max_rows} records, at least 1 is meant")
     if content["noise"] != GIVEN:
-        check_cost(mechanism, guarantee, max_rows)
+        require_price(mechanism, guarantee, max_rows)
     bound, proved = stated
     # Variances are those of one record's cost, whatever a person pays.
     optimality: Optimality = Unstated(workload, record_price(guarantee, max_rows), proved, gap)

@@ -1,0 +1,89 @@
+"""The last question before data are measured: does the price cover all that is measured?
+
+Every way to data leads through here, whoever made the plan and however: planned, looked, chosen,
+chosen again, continued. Nothing is believed of what a plan says about itself but what it is
+charged; what it costs is computed from its mechanism, and over small domains found a second time by
+measuring every possible record (:mod:`noiseplan.mechanisms.probing`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from noiseplan.errors import PlanError
+from noiseplan.mechanisms.cost import SelfPriced, cost_of
+from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.probing import can_probe, probed_cost
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.people import person_cost
+
+# Prices are rounded up where they are computed; costs computed in another order differ by less.
+ROUNDING: Final = Fraction(1, 10**9)
+PROMISES: Final = {
+    "pure": "the pure DP of Laplace noise",
+    "gaussian": "the exact curve of continuous Gaussian noise",
+    "zcdp": "the zCDP of discrete Gaussian noise",
+}
+# Discrete noise is not known to have the curve of the continuous one.
+TOO_MUCH: Final = ("zcdp", "gaussian")
+
+
+@dataclass(frozen=True, eq=False)
+class Paid:
+    """What was measured of the same records before, and what was charged for all of it.
+
+    A measurement that completes another is charged what both cost together less what is paid: alone
+    it may cost more, for other records than those that paid most for the first.
+    """
+
+    mechanisms: tuple[Mechanism, ...] = ()
+    price: Fraction = Fraction(0)
+
+    def and_for(self, mechanism: Mechanism, price: Guarantee) -> Paid:
+        """After this mechanism was measured too, at this price."""
+        return Paid((*self.mechanisms, mechanism), self.price + _amount(price))
+
+
+NOTHING: Final = Paid()
+
+
+def require_price(
+    mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
+) -> None:
+    """Refuse to measure for less than it costs: fail closed.
+
+    Parameters
+    ----------
+    mechanism
+        What is about to be measured.
+    stated
+        Its price, for a person with up to `max_rows` records.
+    before
+        What that price is only the rest of, if it is.
+    """
+    mechanisms = (*before.mechanisms, mechanism)
+    price = before.price + _amount(stated)
+    cost = cost_of(mechanisms, stated.neighbours, max_rows)
+    laplace = cost.pure_epsilon is not None
+    if laplace != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
+        raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
+    _require(_amount(cost), price)
+    if not isinstance(mechanism, SelfPriced) and can_probe(mechanisms):
+        record = probed_cost(mechanisms, stated.neighbours, laplace)
+        _require(Fraction(person_cost(record, max_rows, pure=laplace)), price)
+
+
+def _amount(guarantee: Guarantee) -> Fraction:
+    """What adds up: ε of pure DP, else 2ρ."""
+    epsilon = guarantee.pure_epsilon
+    return Fraction(guarantee.pcost if epsilon is None else epsilon)
+
+
+def _require(cost: Fraction, price: Fraction) -> None:
+    if cost > price * (1 + ROUNDING):
+        raise PlanError(
+            f"the plan states a lower privacy cost than its noise has: {float(price):.6g}, and "
+            f"what it measures costs {float(cost):.6g}"
+        )

@@ -1,0 +1,224 @@
+"""What it costs to replace one record by another, for residuals measured on sets of attributes.
+
+If two records agree on the attributes E, the set A of attributes adds
+
+    1/σ²_A · 2 (∏_{i∈A} β_i − ∏_{i∈A∩E} β_i ∏_{i∈A∖E} γ_i)
+
+at most, β_i the largest diagonal entry of U_iᵀU_i and γ_i its smallest entry; exactly this where
+the columns of U_i have equal length. The cost is the largest sum over all E. No entry of U_iᵀU_i
+lies outside [γ_i, β_i], and the sum is linear in each, so it is largest at ends of their ranges:
+some E. The total (A = ∅) costs nothing, since it does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from math import comb
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.blocks import Block
+
+# Agreement patterns listed one by one; beyond that a bound over all of them is used.
+PATTERN_LIMIT: Final = 20_000
+# Attributes whose 2^d patterns are all looked at, whatever is measured of them.
+EVERY_PATTERN: Final = 18
+
+
+def replaced_cost(blocks: Sequence[Block]) -> float:
+    """The largest cost over all pairs of records, of everything these blocks measure."""
+    ranges = _ranges(blocks)
+    if not ranges:
+        return 0.0
+    attributes = np.array(sorted(ranges))
+    reach = np.array([ranges[int(a)] for a in attributes])  # γ and β of each attribute
+    if len(attributes) <= EVERY_PATTERN:
+        return _over_every_pattern(blocks, attributes, reach)
+    return _over_classes(blocks, attributes, reach)
+
+
+def _ranges(blocks: Sequence[Block]) -> dict[int, tuple[float, float]]:
+    """γ and β of every attribute that is measured."""
+    found: dict[int, tuple[float, float]] = {}
+    for block in blocks:
+        for place, basis in enumerate(block.bases):
+            for attribute in np.unique(block.sets[:, place]):
+                found[int(attribute)] = (basis.lowest, basis.sensitivity)
+    return found
+
+
+def _over_every_pattern(blocks: Sequence[Block], attributes: IntArray, reach: Array) -> float:
+    """f(E) = Σ_A σ_A⁻² ∏_{i∈A∩E} β_i ∏_{i∈A∖E} γ_i for all E at once, one attribute at a time."""
+    many = len(attributes)
+    sums = np.zeros(1 << many)
+    for block in blocks:
+        if block.bases:
+            bits = 1 << np.searchsorted(attributes, block.sets)
+            np.add.at(sums, bits.sum(axis=1), 1.0 / block.sigma2)
+    for place, (low, high) in enumerate(reach):
+        halves = sums.reshape(-1, 2, 1 << place)
+        without, within = halves[:, 0].copy(), halves[:, 1]
+        halves[:, 0], halves[:, 1] = without + low * within, without + high * within
+    rounding = 4 * many * np.finfo(float).eps * abs(sums[-1])
+    return float(2.0 * (sums[-1] - sums.min() + rounding))
+
+
+# ---------------------------------------------------------------------- attributes that are alike
+
+
+def pattern_costs(counts: IntArray, members: IntArray, reach: Array) -> Array | None:
+    """Patterns × kinds of sets: what each kind adds, times σ², if records agree like this.
+
+    Parameters
+    ----------
+    counts
+        Kinds × classes: how many attributes of each class a set has; all such sets are measured.
+    members
+        How many attributes each class has; a pattern is how many of them agree.
+    reach
+        γ and β of each class.
+
+    Returns
+    -------
+    Nothing where the patterns are too many to be listed.
+    """
+    if not few_patterns(members):
+        return None
+    tables = [_overlaps(n, a, *r) for n, a, r in zip(members, counts.T, reach, strict=True)]
+    everything = _shared(tables, counts, members)
+    rows = [
+        2.0 * np.maximum(everything - _shared(tables, counts, pattern), 0.0)
+        for pattern in product(*(range(n + 1) for n in members.tolist()))
+        if list(pattern) != members.tolist()  # equal records are no neighbours
+    ]
+    return np.array(rows) if rows else np.zeros((1, len(counts)))
+
+
+def few_patterns(members: Sequence[int] | IntArray) -> bool:
+    """Whether all patterns of agreement are looked at, so that a cost is no mere upper bound."""
+    return bool(np.prod([n + 1.0 for n in members]) <= PATTERN_LIMIT)
+
+
+def pattern_bound(counts: Array, added: Array, reach: Array) -> Array:
+    """2 p_A (1 + max |γ|/β): since |γ_i| ≤ β_i, no product falls below −p_A max |γ_i|/β_i."""
+    ratio = np.maximum(0.0, -reach[:, 0]) / np.where(reach[:, 1] > 0, reach[:, 1], 1.0)
+    worst = np.max(np.where(counts > 0, ratio[None, :], 0.0), axis=1, initial=0.0)
+    return np.where(counts.any(axis=1), 2.0 * added * (1.0 + worst), 0.0)
+
+
+def _overlaps(members: int, counts: IntArray, low: float, high: float) -> Array:
+    """Σ_j C(e, j) C(n − e, a − j) β^j γ^{a−j}: all ways to place a attributes where e agree."""
+    table = np.zeros((members + 1, counts.max(initial=0) + 1))
+    for agree, a in product(range(members + 1), range(table.shape[1])):
+        table[agree, a] = sum(
+            comb(agree, j) * comb(members - agree, a - j) * high**j * low ** (a - j)
+            for j in range(a + 1)
+        )
+    return table
+
+
+def _shared(tables: Sequence[Array], counts: IntArray, pattern: Sequence[int] | IntArray) -> Array:
+    found = np.ones(len(counts))
+    for number, table in enumerate(tables):
+        found *= table[pattern[number], counts[:, number]]
+    return found
+
+
+def _over_classes(blocks: Sequence[Block], attributes: IntArray, reach: Array) -> float:
+    """By classes of attributes that are measured alike, found in the sets themselves.
+
+    Every set of a kind counts as if it had the most precise noise of its kind, and as if all of
+    them were measured: never below what is measured, and exactly that where they are.
+    """
+    sets = _as_places(blocks, attributes)
+    precision = np.concatenate([1.0 / block.sigma2 for block in blocks if block.bases])
+    colour = _classes(sets, precision, np.unique(reach, axis=0, return_inverse=True)[1].ravel())
+    members = np.bincount(colour)
+    first = np.unique(colour, return_index=True)[1]
+    kinds, kind = _kinds(sets, colour, len(members))
+    most = np.zeros(len(kinds))
+    np.maximum.at(most, kind, precision)
+    rows = pattern_costs(kinds, members, reach[first])
+    if rows is None:
+        high = np.append(reach[:, 1], 1.0)  # the last for the padding
+        each = np.zeros((len(sets), len(attributes) + 1))
+        np.put_along_axis(each, sets, 1.0, axis=1)
+        added = high[sets].prod(axis=1)
+        return float(pattern_bound(each[:, :-1], added, reach) @ precision)
+    return float(np.max(rows @ most))
+
+
+def _as_places(blocks: Sequence[Block], attributes: IntArray) -> IntArray:
+    """The sets as places in `attributes`, padded by its length."""
+    wide = max(block.sets.shape[1] for block in blocks)
+    parts = []
+    for block in blocks:
+        if block.bases:
+            padded = np.full((len(block), wide), len(attributes))
+            padded[:, : block.sets.shape[1]] = np.searchsorted(attributes, block.sets)
+            parts.append(padded)
+    return np.concatenate(parts)
+
+
+def _kinds(sets: IntArray, colour: IntArray, classes: int) -> tuple[IntArray, IntArray]:
+    """How many attributes of each class every kind of set has, and the kind of each set."""
+    coloured = np.append(colour, classes)[sets]
+    counts = np.zeros((len(sets), classes + 1), dtype=np.int64)
+    np.add.at(counts, (np.arange(len(sets))[:, None], coloured), 1)
+    first, kind = unique_rows(counts)
+    return counts[first][:, :-1], kind
+
+
+def _classes(sets: IntArray, precision: Array, colour: IntArray) -> IntArray:
+    """Classes such that all sets of a kind are measured, with the same noise.
+
+    Colours are told apart by the sets their attributes occur in; where a kind is incomplete or
+    uneven all the same, every attribute in it becomes a class of its own.
+    """
+    noise = np.unique(precision, return_inverse=True)[1].ravel()
+    while True:
+        colour = _refined(sets, noise, colour)
+        members = np.bincount(colour)
+        kinds, kind = _kinds(sets, colour, len(members))
+        whole = np.array([_ways(members, counts) for counts in kinds])
+        order = np.lexsort((noise, kind))
+        changes = (np.diff(noise[order]) != 0) & (np.diff(kind[order]) == 0)
+        broken = np.bincount(kind, minlength=len(kinds)) != whole
+        broken[kind[order][1:][changes]] = True
+        split = (kinds[broken] > 0).any(axis=0) & (members > 1)
+        if not split.any():
+            return colour
+        mine = np.flatnonzero(split[colour])
+        colour = colour.copy()
+        colour[mine] = len(members) + np.arange(len(mine))
+        colour = np.unique(colour, return_inverse=True)[1].ravel()
+
+
+def _ways(members: IntArray, counts: IntArray) -> int:
+    found = 1
+    for n, a in zip(members.tolist(), counts.tolist(), strict=True):
+        found *= comb(n, a)
+    return found
+
+
+def _refined(sets: IntArray, noise: IntArray, colour: IntArray) -> IntArray:
+    """Colours split by how often their attributes occur in sets of each kind and noise."""
+    while True:
+        classes = int(colour.max()) + 1
+        coloured = np.sort(np.append(colour, classes)[sets], axis=1)
+        kind = unique_rows(np.column_stack([coloured, noise]))[1]
+        own = np.column_stack([sets.ravel(), np.repeat(kind, sets.shape[1])])
+        own = own[own[:, 0] < len(colour)]
+        pairs, often = np.unique(own, axis=0, return_counts=True)
+        told = [[c] for c in colour.tolist()]
+        for (place, number), times in zip(pairs.tolist(), often.tolist(), strict=True):
+            told[place] += [number, times]
+        names: dict[tuple[int, ...], int] = {}
+        found = np.array([names.setdefault(tuple(t), len(names)) for t in told])
+        if len(names) == classes:
+            return colour
+        colour = found

@@ -105,9 +105,13 @@ def few_patterns(members: Sequence[int] | IntArray) -> bool:
 
 def pattern_bound(counts: Array, added: Array, reach: Array) -> Array:
     """2 p_A (1 + max |γ|/β): since |γ_i| ≤ β_i, no product falls below −p_A max |γ_i|/β_i."""
-    ratio = np.maximum(0.0, -reach[:, 0]) / np.where(reach[:, 1] > 0, reach[:, 1], 1.0)
-    worst = np.max(np.where(counts > 0, ratio[None, :], 0.0), axis=1, initial=0.0)
+    worst = np.where(counts > 0, _negative_share(reach)[None, :], 0.0).max(axis=1, initial=0.0)
     return np.where(counts.any(axis=1), 2.0 * added * (1.0 + worst), 0.0)
+
+
+def _negative_share(reach: Array) -> Array:
+    """|γ|/β of each class, zero where γ is not negative."""
+    return np.maximum(0.0, -reach[:, 0]) / np.where(reach[:, 1] > 0, reach[:, 1], 1.0)
 
 
 def _overlaps(members: int, counts: IntArray, low: float, high: float) -> Array:
@@ -129,27 +133,37 @@ def _shared(tables: Sequence[Array], counts: IntArray, pattern: Sequence[int] | 
 
 
 def _over_classes(blocks: Sequence[Block], attributes: IntArray, reach: Array) -> float:
-    """By classes of attributes that are measured alike, found in the sets themselves.
+    """By classes of attributes that are measured alike; where they have too many patterns, by
+    those that have the same rows, or by a bound over all patterns."""
+    every = _as_places(blocks, attributes)
+    each = np.concatenate([1.0 / block.sigma2 for block in blocks if block.bases])
+    first, same = unique_rows(every)
+    sets, precision = every[first], np.asarray(np.bincount(same, each), dtype=np.float64)
+    rows = np.unique(reach, axis=0, return_inverse=True)[1].ravel()
+    exact = _by_classes(sets, precision, _classes(sets, precision, rows), reach)
+    if np.isfinite(exact):
+        return exact
+    return min(_by_classes(sets, precision, rows, reach), _bound(sets, precision, reach))
 
-    Every set of a kind counts as if it had the most precise noise of its kind, and as if all of
-    them were measured: never below what is measured, and exactly that where they are.
+
+def _by_classes(sets: IntArray, precision: Array, colour: IntArray, reach: Array) -> float:
+    """As if every set of a kind were measured, with the most precise noise of its kind.
+
+    Infinite where there are too many patterns.
     """
-    sets = _as_places(blocks, attributes)
-    precision = np.concatenate([1.0 / block.sigma2 for block in blocks if block.bases])
-    colour = _classes(sets, precision, np.unique(reach, axis=0, return_inverse=True)[1].ravel())
-    members = np.bincount(colour)
-    first = np.unique(colour, return_index=True)[1]
+    members, first = np.bincount(colour), np.unique(colour, return_index=True)[1]
     kinds, kind = _kinds(sets, colour, len(members))
     most = np.zeros(len(kinds))
     np.maximum.at(most, kind, precision)
     rows = pattern_costs(kinds, members, reach[first])
-    if rows is None:
-        high = np.append(reach[:, 1], 1.0)  # the last for the padding
-        each = np.zeros((len(sets), len(attributes) + 1))
-        np.put_along_axis(each, sets, 1.0, axis=1)
-        added = high[sets].prod(axis=1)
-        return float(pattern_bound(each[:, :-1], added, reach) @ precision)
-    return float(np.max(rows @ most))
+    return np.inf if rows is None else float(np.max(rows @ most))
+
+
+def _bound(sets: IntArray, precision: Array, reach: Array) -> float:
+    """Σ_A 2p_A/σ²_A (1 + max |γ|/β), whatever the pattern."""
+    added = np.append(reach[:, 1], 1.0)[sets].prod(axis=1)  # the last for the padding
+    worst = np.append(_negative_share(reach), 0.0)[sets].max(axis=1)
+    return float((2.0 * added * (1.0 + worst)) @ precision)
 
 
 def _as_places(blocks: Sequence[Block], attributes: IntArray) -> IntArray:

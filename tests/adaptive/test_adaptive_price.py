@@ -1,0 +1,234 @@
+"""What is charged covers what is measured, on every way to data: all pairs of records, exactly.
+
+Attributes have equal sizes, so that the sets that are measured look alike; and plans overlap in
+some of them only, so that some of a kind were measured before and others not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from integer_oracles import Measured
+from noiseplan.counting import CountTensor
+from noiseplan.errors import PlanError, StorageError
+from noiseplan.noise import Source, SystemSource
+from noiseplan.planning.plan import Plan
+from noiseplan.storage.files import read_arrays
+from noiseplan.storage.plans import defining_hash
+
+BOTH = ["add-remove", "replace"]
+EQUAL = nz.Schema.from_sizes({"x0": 3, "x1": 3, "x2": 3})
+ONES = CountTensor(EQUAL, np.ones(EQUAL.shape, dtype=int))
+
+
+def plan_of(workload: nz.Workload, rho: float, neighbours: str, **options: object) -> Plan:
+    budget = nz.zCDP(rho)
+    return nz.plan(workload, budget=budget, neighbours=neighbours, noise="discrete", **options)  # type: ignore[arg-type]
+
+
+def random_plan(rng: np.random.Generator, schema: nz.Schema, neighbours: str) -> Plan:
+    """Some tables of attributes that look alike, perhaps with one factor and a few weights."""
+    names = schema.names
+    wanted = [c for k in (1, 2) for c in combinations(names, k) if rng.random() < 0.5]
+    kind = nz.Prefix() if rng.random() < 0.3 else nz.Identity()
+    queries = [
+        nz.Query(schema, dict.fromkeys(one, kind), weight=float(rng.choice([1.0, 1.0, 4.0])))
+        for one in wanted or [names[:1]]
+    ]
+    return plan_of(nz.Workload(queries), float(rng.choice([0.2, 0.9, 2.0])), neighbours)
+
+
+def random_pair(seed: int, neighbours: str) -> tuple[Plan, Plan]:
+    rng = np.random.default_rng(seed)
+    many, size = int(rng.integers(2, 5)), int(rng.integers(2, 4))
+    schema = nz.Schema.from_sizes({f"x{i}": size for i in range(many)})
+    return random_plan(rng, schema, neighbours), random_plan(rng, schema, neighbours)
+
+
+def joint_rho(plans: list[Plan], neighbours: str) -> Fraction:
+    """ρ of all plans measured with independent noise on the same records."""
+    parts = [Measured.of(plan) for plan in plans]
+    rows = [row for part in parts for row in part.rows]
+    return Fraction(Measured(rows, [s for p in parts for s in p.sigma2]).rho(neighbours))
+
+
+def table(plan: Plan) -> CountTensor:
+    return CountTensor(plan.schema, np.ones(plan.schema.shape, dtype=int))
+
+
+# ---------------------------------------------------------------------- what is left of a plan
+
+
+def test_a_set_that_was_measured_does_not_stand_for_those_that_look_like_it() -> None:
+    first = plan_of(nz.Workload([nz.Query(EQUAL, ["x0"])]), 2.0, "replace")
+    wanted = plan_of(nz.Workload.marginals(EQUAL, k=1), 0.9, "replace")
+    left = wanted.given(first.release(ONES))
+    assert left.rest is not None
+    exact = Fraction(Measured.of(left.rest).rho("replace"))
+    assert exact == pytest.approx(0.6, rel=1e-6)
+    assert exact <= Fraction(left.privacy.rho) <= exact * (1 + Fraction(1, 10**9))
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_left_is_charged_in_full(seed: int, neighbours: str) -> None:
+    first, second = random_pair(seed, neighbours)
+    try:
+        left = second.given(first.release(table(first)))
+    except PlanError as error:  # plans by different rows are not compared for these neighbours
+        assert "explicit matrices" in str(error)
+        return
+    if left.rest is None:
+        assert left.privacy.pcost == 0.0
+        return
+    assert Measured.of(left.rest).rho(neighbours) <= Fraction(left.privacy.rho)
+    assert joint_rho([first, left.rest], neighbours) <= Fraction(left.total.rho)
+
+
+# ---------------------------------------------------------------------- looking and choosing
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_look_and_a_choice_cost_what_is_charged(
+    seed: int, neighbours: str, measured_plans: list[Plan]
+) -> None:
+    plans = random_pair(seed, neighbours)
+    try:
+        choice = nz.adaptive(plans)
+    except PlanError as error:
+        assert any(
+            words in str(error) for words in ("nothing in common", "explicit matrices", "nothing")
+        )
+        return
+    number = seed % 2
+    choice.look(table(plans[0])).choose(number)
+    charged = sum((Fraction(plan.privacy.rho) for plan in measured_plans), Fraction(0))
+    assert joint_rho(measured_plans, neighbours) <= charged
+    assert charged <= Fraction(plans[number].privacy.rho) * (1 + Fraction(1, 10**9))
+
+
+class Flaky(Source):
+    """The operating system's bits, until they fail."""
+
+    fail = False
+    brand = "bits that may fail"
+    private = True
+
+    def read(self, count: int) -> bytes:
+        if self.fail:
+            raise OSError("generator gone")
+        return SystemSource().read(count)
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("neighbours", BOTH)
+def test_a_choice_made_again_is_charged_all_it_costs(
+    seed: int, neighbours: str, tmp_path: Path, measured_plans: list[Plan]
+) -> None:
+    first, second = random_pair(seed, neighbours)
+    try:
+        choice = nz.adaptive([first, second])
+    except PlanError:
+        return
+    book = nz.Ledger(tmp_path / "l", create=True)
+    book.open_dataset("d", nz.zCDP(50.0), neighbours=neighbours)
+    bits = Flaky()
+    look = choice.look(table(first), ledger=book, dataset="d", randomness=bits)
+    bits.fail = True
+    try:
+        look.choose(second)
+    except OSError:
+        bits.fail = False
+        look.choose(second)
+    else:  # nothing was left to measure
+        return
+    *_, last = book.entries("d")
+    seen, broken, refused, again = measured_plans  # the third was followed already: not measured
+    assert refused.mechanism is again.mechanism
+    assert Measured.of(again).rho(neighbours) <= Fraction(last.guarantee.rho)
+    assert joint_rho([seen, broken, again], neighbours) <= Fraction(book.balance("d").spent.rho)
+
+
+def test_a_plan_that_costs_nothing_is_not_looked_at_first() -> None:
+    total = plan_of(nz.Workload([nz.Query(EQUAL, {})]), 0.1, "replace")
+    tables = plan_of(nz.Workload.marginals(EQUAL, up_to=1), 0.1, "replace")
+    assert total.privacy.pcost == 0.0
+    with pytest.raises(PlanError, match="plan 0 costs nothing"):
+        nz.adaptive([total, tables])
+    assert total.given(tables.release(ONES)).saved == 0.0
+
+
+# ---------------------------------------------------------------------- plans from folders
+
+
+def forged(folder: Path, pcost: str) -> None:
+    """Another cost written into a saved plan, with hashes that fit."""
+    plan, certificate = folder / "plan.json", folder / "certificate.json"
+    content = json.loads(plan.read_text())
+    content["privacy"]["pcost"] = pcost
+    plan.write_text(json.dumps(content))
+    stated = json.loads(certificate.read_text())
+    stated["plan_sha256"] = defining_hash(content, read_arrays(folder / "plan.npz"))
+    certificate.write_text(json.dumps(stated))
+    names = [line.split("  ")[1] for line in (folder / "SHA256SUMS").read_text().splitlines()]
+    sums = [f"{hashlib.sha256((folder / n).read_bytes()).hexdigest()}  {n}\n" for n in names]
+    (folder / "SHA256SUMS").write_text("".join(sums))
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+def test_a_folder_that_understates_its_cost_is_refused(neighbours: str, tmp_path: Path) -> None:
+    plan_of(nz.Workload.marginals(EQUAL, k=1), 0.5, neighbours).release(ONES).save(tmp_path / "a")
+    forged(tmp_path / "a", "1e-12")
+    with pytest.raises(StorageError, match="lower privacy cost than its noise has"):
+        nz.load(tmp_path / "a")
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+def test_a_loaded_plan_is_measured_through_no_door(neighbours: str, tmp_path: Path) -> None:
+    mine = plan_of(nz.Workload.marginals(EQUAL, k=1), 0.5, neighbours)
+    other = plan_of(nz.Workload.marginals(EQUAL, k=2), 0.5, neighbours)
+    mine.release(ONES).save(tmp_path / "a")
+    earlier = nz.load(tmp_path / "a")
+    loaded = earlier.plan
+    for plans in ([loaded, other], [other, loaded]):
+        for options in ({}, {"sequential": True}, {"common_rows": True}):
+            with pytest.raises(PlanError, match="read from a folder"):
+                nz.adaptive(plans, **options)
+    with pytest.raises(PlanError, match="read from a folder"):
+        loaded.release(ONES)
+    with pytest.raises(PlanError, match="read from a folder"):
+        loaded.given(other.release(ONES))
+    # What it says of what was measured serves to answer, and to spare another plan that.
+    assert other.given(earlier).privacy.pcost < other.privacy.pcost
+
+
+# ---------------------------------------------------------------------- beside the ledger
+
+
+def test_what_is_left_of_a_charged_release_is_charged_too(tmp_path: Path) -> None:
+    book = nz.Ledger(tmp_path / "l", create=True)
+    book.open_dataset("d", nz.zCDP(0.6))
+    tables = nz.Workload.marginals(EQUAL, k=1)
+    one, more = (plan_of(tables, rho, "add-remove") for rho in (0.01, 0.5))
+    earlier = one.release(ONES, ledger=book, dataset="d")
+    earlier.save(tmp_path / "out")
+    for release in (earlier, nz.load(tmp_path / "out")):
+        with pytest.raises(PlanError, match="measured beside it: add ledger="):
+            more.given(release).release(ONES)
+    assert len(book.entries("d")) == 1
+    both = more.given(earlier).release(ONES, ledger=book, dataset="d")
+    entries = book.entries("d")
+    assert sum(e.guarantee.rho for e in entries) == pytest.approx(0.5, rel=1e-6)
+    assert all(f"entry {e.id} " in both.recorded for e in entries)
+    # Nothing is left to measure: nothing is charged, and no ledger is needed.
+    again = one.given(both).release(ONES)
+    assert (again.recorded, len(book.entries("d"))) == (both.recorded, 2)

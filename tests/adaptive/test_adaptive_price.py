@@ -211,6 +211,29 @@ def test_a_loaded_plan_is_measured_through_no_door(neighbours: str, tmp_path: Pa
     assert other.given(earlier).privacy.pcost < other.privacy.pcost
 
 
+@pytest.mark.parametrize("rho", [0.5, 5.0, 50.0, 500.0])
+@pytest.mark.parametrize("neighbours", BOTH)
+def test_what_was_paid_for_in_two_steps_is_read_back(
+    neighbours: str, rho: float, tmp_path: Path
+) -> None:
+    """Of noise below one count the variance is far below the parameter, which the cost is made of:
+    releases put together state variances, and were refused as if they had understated their cost.
+    """
+    one = plan_of(nz.Workload.marginals(EQUAL, k=1), rho, neighbours)
+    two = plan_of(nz.Workload.marginals(EQUAL, k=2), 2 * rho, neighbours)
+    chosen = nz.adaptive([one, two]).look(ONES).choose(two)
+    continued = two.given(one.release(ONES)).release(ONES)
+    for number, release in enumerate((chosen, continued)):
+        release.save(tmp_path / str(number))
+        again = nz.load(tmp_path / str(number))
+        assert again.plan.privacy == release.plan.privacy
+        for query in two.workload:
+            assert np.array_equal(again.answer(query).estimate, release.answer(query).estimate)
+        forged(tmp_path / str(number), repr(release.plan.privacy.pcost / 2))
+        with pytest.raises(StorageError, match="lower privacy cost"):
+            nz.load(tmp_path / str(number))
+
+
 # ---------------------------------------------------------------------- beside the ledger
 
 

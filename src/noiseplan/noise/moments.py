@@ -9,6 +9,8 @@ from noiseplan.matrices.base import Array
 # From here on the variance equals the parameter to double precision: the gap is below
 # 8π²σ⁴e^{−2π²σ²} (Poisson summation).
 LARGE = 4.0
+# Below this parameter the variance is no number but zero.
+LEAST = 1e-4
 
 
 def discrete_gaussian_variance(parameter: Array) -> Array:
@@ -24,6 +26,25 @@ def discrete_gaussian_variance(parameter: Array) -> Array:
     if small.any():  # few of them differ, and most parameters are large
         values, which = np.unique(result[small], return_inverse=True)
         result[small] = _variance(values)[which]
+    return result
+
+
+def discrete_gaussian_parameter(variance: Array) -> Array:
+    """σ² of the discrete Gaussian with each variance, rounded up; infinity stays.
+
+    Examples
+    --------
+    >>> discrete_gaussian_parameter(np.array([0.215013, 1.0, 100.0])).round(5).tolist()
+    [0.25, 1.0, 100.0]
+    """
+    result = np.array(variance, dtype=np.float64)
+    small = result < LARGE
+    below, above = np.full(small.sum(), LEAST), np.full(small.sum(), LARGE)
+    while (above > below * (1 + 1e-13)).any():
+        middle = np.sqrt(below * above)
+        less = _variance(middle) < result[small]
+        below, above = np.where(less, middle, below), np.where(less, above, middle)
+    result[small] = above
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ import numpy as np
 from noiseplan.errors import StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.price import require_price
 from noiseplan.mechanisms.product import ProductMechanism
+from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
+from noiseplan.noise.moments import discrete_gaussian_parameter
 from noiseplan.planning.design import prepare
 from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.objectives import (
@@ -32,6 +36,8 @@ from noiseplan.storage.workloads import read_workload, write_workload
 
 # Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
 GIVEN = "given"
+# Noise of several releases together: variances are known, and they are below the parameters.
+COMBINED = "combined"
 
 
 def write_plan(plan: Plan) -> tuple[Json, Arrays]:
@@ -79,7 +85,8 @@ def read_plan(
     if max_rows < 1:
         raise StorageError(f"the plan is for people with {max_rows} records, at least 1 is meant")
     if content["noise"] != GIVEN:
-        require_price(mechanism, guarantee, max_rows)
+        known = mechanism if content["noise"] != COMBINED else _as_parameters(mechanism, guarantee)
+        require_price(known, guarantee, max_rows)
     bound, proved = stated
     # Variances are those of one record's cost, whatever a person pays.
     optimality: Optimality = Unstated(workload, record_price(guarantee, max_rows), proved, gap)
@@ -103,6 +110,22 @@ def read_plan(
         loaded=True,
         seconds=0.0,
     )
+
+
+def _as_parameters(mechanism: Mechanism, guarantee: Guarantee) -> Mechanism:
+    """With the parameters σ² of discrete noise that has its variances, or a little larger ones.
+
+    Parts of parameters σ_j² that are put together with weights σ²/σ_j², where 1/σ² = Σ 1/σ_j²,
+    have the variance Σ (σ²/σ_j²)² v(σ_j²) ≥ v(σ²), since v(s)/s grows with s. So σ² is at most the
+    parameter of that variance, and what it costs is not overstated.
+    """
+    if guarantee.law != "zcdp" or not isinstance(mechanism, ResidualMechanism):
+        return mechanism
+    blocks = [
+        replace(block, sigma2=discrete_gaussian_parameter(block.sigma2))
+        for block in mechanism.blocks
+    ]
+    return replace(mechanism, blocks=replace(mechanism.blocks, blocks=tuple(blocks)))
 
 
 def _pure(guarantee: Guarantee) -> Json:

@@ -172,7 +172,12 @@ class Case:
         return self.draw.choice(kinds)
 
     def workload(self, plain: bool = False) -> nz.Workload:
+        """All tables of some width, in which attributes look alike; or any tables."""
         names, draw = self.schema.names, self.draw
+        if draw.random() < 0.5:
+            kind = nz.Identity() if plain else self.factor()
+            width = draw.randint(1, min(len(names), 3))
+            return nz.Workload.marginals(self.schema, k=width, factors=dict.fromkeys(names, kind))
         shared = dict.fromkeys(names, nz.Identity()) if plain else {n: self.factor() for n in names}
         most = min(len(names), 3)
         wanted = [c for k in range(most + 1) for c in combinations(names, k) if draw.random() < 0.4]
@@ -270,8 +275,9 @@ def _common_rows(trial: Trial) -> None:
 
 
 def _passed_over(trial: Trial) -> None:
-    plans = [trial.case.plan(plain=True) for _ in range(3)]
-    look = nz.adaptive(plans).look(trial.case.data(), **trial.charge)
+    mixed = trial.case.draw.random() < 0.5  # the first by other rows than those that are left
+    plans = [trial.case.plan(plain=not mixed or number > 0) for number in range(3)]
+    look = nz.adaptive(plans, sequential=True).look(trial.case.data(), **trial.charge)
     look.without(0).choose(plans[trial.case.draw.randrange(1, 3)])
 
 

@@ -75,11 +75,15 @@ class Choice:
 
     @classmethod
     def of(
-        cls, plans: Sequence[Plan], sequential: bool, originals: Sequence[Plan] | None = None
+        cls,
+        plans: Sequence[Plan],
+        sequential: bool,
+        originals: Sequence[Plan] | None = None,
+        family: Family | None = None,
     ) -> Choice:
         mechanisms = [plan.mechanism for plan in plans]
         integer = plans[0].noise == "discrete"
-        family = family_for(mechanisms, plans[0].privacy.neighbours, integer)
+        family = family or family_for(mechanisms, plans[0].privacy.neighbours, integer)
         common = family.common(mechanisms, sequential)
         if not common.numbers:
             raise PlanError(
@@ -148,7 +152,8 @@ class Choice:
             )
         keep = [i for i in range(len(self.plans)) if i != gone]
         plans, originals = [self.plans[i] for i in keep], [self.originals[i] for i in keep]
-        return Choice.of(plans, self.sequential, originals)
+        # The same family, though those left may have rows in common: it knows what was measured.
+        return Choice.of(plans, self.sequential, originals, self.family)
 
     # ------------------------------------------------------------------ looking
 

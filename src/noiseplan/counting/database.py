@@ -16,6 +16,7 @@ from noiseplan.counting.expressions import Column, literal, quoted
 from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.people import People
 from noiseplan.counting.streams import Block, Stream
+from noiseplan.engine import engine
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -56,10 +57,10 @@ def stream_from_file(
         return connection.read_parquet(name, union_by_name=True)
 
     def blocks() -> Iterator[Block]:
-        with _connection() as connection, _refusals(name):
+        with engine() as connection, _refusals(name):
             yield from _blocks(lambda: read(connection), schema, people, spelled, name)
 
-    with _connection() as connection, _refusals(name):
+    with engine() as connection, _refusals(name):
         _check_columns(read(connection), schema, people, spelled)
     return Stream(schema, blocks, max_rows=People.most(people))
 
@@ -82,15 +83,6 @@ def stream_from_relation(
     with _refusals("the relation"):
         _check_columns(relation, schema, people)
     return Stream(schema, blocks, max_rows=People.most(people))
-
-
-@contextmanager
-def _connection() -> Iterator[DuckDBPyConnection]:
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")  # it would write to standard output
-        yield connection
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noiseplan.engine import engine
 from noiseplan.errors import StorageError
 from noiseplan.storage.files import whole_folder, write_json
 from noiseplan.storage.tables import MOST_TABLES, file_name, write_csv, write_parquet
@@ -36,10 +37,8 @@ def save_tables(
 
 
 def _write(valid: ValidTables, folder: Path, chosen: list[tuple[str, ...]]) -> None:
-    import duckdb
-
     files, titles = [], []
-    with duckdb.connect() as connection:
+    with engine() as connection:
         for number, names in enumerate(chosen, 1):
             title = " × ".join(names) or "total"
             stem = f"{number:0{len(str(len(chosen)))}d}-{file_name(title)}"

@@ -33,6 +33,17 @@ def visible(text: str) -> str:
     return "".join(c if _has_shape(c) else repr(c)[1:-1] for c in text)
 
 
+def visible_name(text: str) -> str:
+    """The same for a name or a label, which stays on its line.
+
+    Examples
+    --------
+    >>> print(visible_name("a\\nb"))
+    a\\nb
+    """
+    return visible(text).replace("\n", "\\n")
+
+
 def visible_json(text: str) -> str:
     """The same for JSON, as JSON writes such characters: whoever reads it gets them back.
 
@@ -52,6 +63,19 @@ def _has_shape(character: str) -> bool:
 def _json_escape(character: str) -> str:
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(rf"\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
+
+
+def unwritable(text: str) -> str:
+    """The first sign of a text that files cannot hold, as messages show it; empty if there is none.
+
+    Half a character (a lone surrogate) is not UTF-8, and NUL ends a text for many programs.
+
+    Examples
+    --------
+    >>> unwritable("a\\ud800"), unwritable("é")
+    ("'\\\\ud800'", '')
+    """
+    return next((repr(c) for c in text if c == "\0" or unicodedata.category(c) == "Cs"), "")
 
 
 def cell(value: object) -> object:
@@ -80,9 +104,7 @@ def from_cell(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
-def write_csv_rows(
-    file: TextIO, rows: Iterable[Iterable[object]], line_end: str = "\r\n"
-) -> None:
+def write_csv_rows(file: TextIO, rows: Iterable[Iterable[object]], line_end: str = "\r\n") -> None:
     """Write CSV, the only way in which this package does: no cell of it is a formula."""
     writer = csv.writer(file, lineterminator=line_end)
     writer.writerows([cell(value) for value in row] for row in rows)

@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from shutil import rmtree
@@ -69,14 +69,15 @@ def engine() -> Iterator[DuckDBPyConnection]:
     """
     import duckdb
 
-    with private_folder() as folder:
-        with duckdb.connect(config={**_SETTINGS, "temp_directory": str(folder)}) as connection:
-            for name, value in _WHERE_KNOWN.items():
-                with suppress(duckdb.CatalogException):  # an older DuckDB without the setting
-                    connection.execute(f"SET {name} = {value}")
-            connection.execute("SET enable_progress_bar = false")  # on standard output
-            connection.execute("SET lock_configuration = true")
-            yield connection
+    with ExitStack() as stack:
+        settings = {**_SETTINGS, "temp_directory": str(stack.enter_context(private_folder()))}
+        connection = stack.enter_context(duckdb.connect(config=settings))
+        for name, value in _WHERE_KNOWN.items():
+            with suppress(duckdb.CatalogException):  # an older DuckDB without the setting
+                connection.execute(f"SET {name} = {value}")
+        connection.execute("SET enable_progress_bar = false")  # on standard output
+        connection.execute("SET lock_configuration = true")
+        yield connection
 
 
 @contextmanager
@@ -89,9 +90,7 @@ def private_folder() -> Iterator[Path]:
     """
     place = Path(tempfile.gettempdir())
     _remove_left_behind(place)
-    with tempfile.TemporaryDirectory(
-        prefix=PREFIX, dir=place, ignore_cleanup_errors=True
-    ) as name:
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         descriptor = os.open(folder / f"{_MARK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:

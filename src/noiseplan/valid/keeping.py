@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from noiseplan.engine import engine
 from noiseplan.errors import StorageError
+from noiseplan.paths import checked_path
 from noiseplan.storage.files import whole_folder, write_json
 from noiseplan.storage.tables import MOST_TABLES, file_name, write_csv, write_parquet
 
@@ -21,7 +22,7 @@ def save_tables(
     valid: ValidTables, folder: str | PathLike[str], names: Iterable[Sequence[str] | str]
 ) -> None:
     """Write tables into a new folder, which appears whole or not at all."""
-    target = Path(folder)
+    target = checked_path(folder, StorageError)
     chosen = [(one,) if isinstance(one, str) else tuple(one) for one in names]
     if target.exists():
         raise StorageError(

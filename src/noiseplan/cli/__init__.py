@@ -24,7 +24,7 @@ from typing import Any, Final, cast
 import click
 
 from noiseplan import __version__
-from noiseplan.cli._console import plain_complaints, say
+from noiseplan.console import plain_complaints, say
 from noiseplan.errors import NoiseplanError, StorageError
 
 # Name → what it does, in the order of a first visit. Help does not load the modules.

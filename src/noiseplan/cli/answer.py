@@ -15,7 +15,7 @@ from noiseplan.cli._common import (
     quoted,
     release_argument,
 )
-from noiseplan.cli._console import print_json, say
+from noiseplan.console import print_json, say
 from noiseplan.errors import NoiseplanError, QueryError
 from noiseplan.escaping import write_csv_rows
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
-from noiseplan.cli._console import print_json, say
+from noiseplan.console import print_json, say
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:

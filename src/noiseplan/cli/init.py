@@ -10,7 +10,7 @@ from shlex import quote
 import click
 
 from noiseplan.cli._common import CONTEXT
-from noiseplan.cli._console import say
+from noiseplan.console import say
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
 from noiseplan.study import StudyError
 from noiseplan.study.template import Column, read_column, study_text, unknown_column

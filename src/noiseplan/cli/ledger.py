@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from noiseplan.cli import InOrder
-from noiseplan.cli._console import print_json, say, say_json
+from noiseplan.console import print_json, say, say_json
 from noiseplan.ledger import Balance, Entry, Ledger, LedgerError
 from noiseplan.ledger.export import balance_json, entry_json
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP

@@ -15,7 +15,7 @@ from noiseplan.cli._common import (
     plan_figures,
     study_argument,
 )
-from noiseplan.cli._console import print_json, say
+from noiseplan.console import print_json, say
 from noiseplan.planning.report import NO_DATA
 from noiseplan.study import read_study
 

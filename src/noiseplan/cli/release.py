@@ -15,7 +15,7 @@ import click
 
 from noiseplan.cli import INTERRUPTED
 from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
-from noiseplan.cli._console import print_json, say
+from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.paths import checked_path
 from noiseplan.study import Study, read_study

@@ -15,7 +15,7 @@ from noiseplan.cli._common import (
     quoted,
     release_argument,
 )
-from noiseplan.cli._console import print_json, say
+from noiseplan.console import print_json, say
 from noiseplan.escaping import from_cell, visible_name
 
 if TYPE_CHECKING:

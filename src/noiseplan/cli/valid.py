@@ -14,7 +14,7 @@ from noiseplan.cli._common import (
     open_release,
     release_argument,
 )
-from noiseplan.cli._console import print_json, say
+from noiseplan.console import print_json, say
 from noiseplan.errors import QueryError
 
 

@@ -3,15 +3,15 @@
 To add a command, write `noiseplan/cli/NAME.py` with a click command called `command`, and one line
 in `COMMANDS`. Errors of noiseplan become one message and an exit code; nothing needs to catch them.
 
-==  ==========================================================
+==  ==============================================================
 0   done
 1   an error: the message says what was found and what to do
 2   the command was not called as it should be
 3   refused: the budget does not admit it, and nothing was spent
 4   a ledger or a saved release is damaged, or not the one expected
 5   others held the ledger too long; try again
-130 interrupted: nothing was written; what was recorded counts
-==  ==========================================================
+130 interrupted: nothing was written but what was paid for; what was recorded counts
+==  ==============================================================
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import numpy as np
 
 import noiseplan as nz
 from noiseplan._charts import ForestRow, MissingExtraError, error_bar_chart, forest_chart
+from noiseplan.console import say
 from noiseplan.counting import Projectable, open_source
 from noiseplan.data import cpssw8_path, cpssw8_schema
 from noiseplan.matrices.base import Array
@@ -39,36 +40,36 @@ def main(seed: int | None, out: Path, kind: str) -> None:
     """Plan and release tables of a survey of 61,395 workers."""
     schema = cpssw8_schema()
     _heading("1  Declare what is public", "a survey of US workers, March 2005")
-    click.echo(schema)
+    say(schema)
 
     workload = labour_workload(schema)
     _heading("2  Say what people want to know", "every table counts the same, whatever its size")
-    click.echo(workload)
+    say(workload)
 
     plan = nz.plan(workload.weighted("tables"), budget=BUDGET)
     _heading("3  Plan the noise", "every error is known before any data is read")
-    click.echo(plan)
+    say(plan)
 
     started = perf_counter()
     release = plan.release(cpssw8_path(), seed=seed)
     took = f"{perf_counter() - started:.2f} s"
     _heading("4  Release", f"counted by DuckDB in {cpssw8_path().name}, noise added once: {took}")
-    click.echo(release)
+    say(release)
 
     earnings = release.answer(nz.Query(schema, ["gender", "earnings"]), level=LEVEL)
     _heading("5  Read a table", f"workers by dollars an hour, ± half the {LEVEL:.0%} interval")
-    click.echo(earnings_table(earnings))
+    say(earnings_table(earnings))
 
     _heading("6  Ask something else", "no further privacy is spent, and the error is exact")
-    click.echo(_sentence(release.answer(young_women_above_twenty(schema), level=LEVEL)))
+    say(_sentence(release.answer(young_women_above_twenty(schema), level=LEVEL)))
 
     _heading("7  Check", "against the true counts too, since this survey is public")
-    click.echo(check_sums(release))
-    click.echo(check_intervals(release, open_source(cpssw8_path(), schema)))
+    say(check_sums(release))
+    say(check_intervals(release, open_source(cpssw8_path(), schema)))
 
     _heading("8  Look", "the pictures")
     for line in draw(release, out, kind):
-        click.echo(f"  {line}")
+        say(f"  {line}")
 
 
 def labour_workload(schema: nz.Schema) -> nz.Workload:

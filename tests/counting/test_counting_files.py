@@ -55,6 +55,47 @@ class TestFiles:
         path.write_bytes(gzip.compress(b"n,code\n1,007\n"))
         assert open_source(path, self.schema).marginals(np.array([[1]])).tolist() == [[0, 1, 0]]
 
+    def test_compressed_by_zstandard(self, tmp_path: Path) -> None:
+        path = tmp_path / "people.csv.zst"
+        duckdb.sql(
+            f"COPY (SELECT 1 AS n, '007' AS code) TO '{path}' (FORMAT csv, COMPRESSION zstd)"
+        )
+        assert open_source(path, self.schema).marginals(np.array([[1]])).tolist() == [[0, 1, 0]]
+
+    @pytest.mark.parametrize("mark", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize("end", ["\n", "\r\n"])
+    @pytest.mark.parametrize("part", ["alone", "second part", "declared"])
+    def test_a_line_break_in_a_heading_loses_no_records(
+        self, tmp_path: Path, mark: str, end: str, part: str
+    ) -> None:
+        broken = f"a{mark}b"
+        schema = Schema({broken if part == "declared" else "n": Ordinal(range(3))})
+        text = f'n,"{broken}"{end}' + f"1,1{end}" * 9
+        (tmp_path / "part2.csv").write_bytes(text.encode())
+        if part == "second part":
+            self.write(tmp_path, "n,code\n1,7\n", "part1.csv")
+        with pytest.raises(DataError, match=r"part2\.csv: the header has a line break within a"):
+            open_source(tmp_path / "part*.csv", schema)
+
+    @pytest.mark.parametrize("blank", ["\n", "\r\n"])
+    def test_a_blank_first_line_adds_no_record(self, tmp_path: Path, blank: str) -> None:
+        schema = Schema({"code": Categorical(["7"], other="other")})
+        self.write(tmp_path, "code,n\n7,1\n", "part1.csv")
+        (tmp_path / "part2.csv").write_bytes(f"{blank}code,n{blank}7,1{blank}".encode())
+        for name in ("part2.csv", "part*.csv"):
+            with pytest.raises(DataError, match=r"part2\.csv: its first line is blank"):
+                open_source(tmp_path / name, schema)
+
+    def test_text_made_safe_for_spreadsheets_is_what_it_was(self, tmp_path: Path) -> None:
+        schema = Schema({"=a": Categorical(["=x", "'=x", "-5", "'y"], other="other")})
+        path = self.write(tmp_path, "'=a,n\n'=x,1\n=x,1\n''=x,1\n-5,1\n'y,1\n'-5,1\n")
+        found = open_source(path, schema).marginals(np.array([[0]]))
+        # '=x is declared itself, so it is not taken for =x.
+        assert found.tolist() == [[1, 2, 1, 1, 1]]
+        plain = Schema({"=a": Categorical(["=x", "y"])})
+        path = self.write(tmp_path, "'=a\n'=x\n=x\ny\n", "plain.csv")
+        assert open_source(path, plain).marginals(np.array([[0]])).tolist() == [[2, 1]]
+
     def test_text_that_is_no_number_is_shown(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, "x,n\nmuch,1\n3,one\n")
         with pytest.raises(DataError, match=r"column 'x': 1 of 2 rows .*'much'"):
@@ -151,3 +192,9 @@ def test_a_name_that_is_a_file_is_that_file(tmp_path: Path, name: str) -> None:
 def test_addresses_are_not_fetched() -> None:
     with pytest.raises(DataError, match="is an address, and only files here are read"):
         open_source("https://example.org/people.csv", Schema.from_sizes({"a": 2}))
+
+
+@pytest.mark.parametrize("name", ["a\0b.csv", "a\0b.parquet", "\ud800.csv", "x" * 300 + ".csv"])
+def test_paths_that_no_system_has(name: str) -> None:
+    with pytest.raises(DataError):
+        open_source(name, Schema({"n": Ordinal(range(3))}))

@@ -88,7 +88,7 @@ def test_csv_has_a_line_per_row(folder: Path) -> None:
     assert [line["hash"] for line in lines] == [row.hash for row in ledger.history()]
 
 
-@pytest.mark.parametrize("purpose", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1"])
+@pytest.mark.parametrize("purpose", ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\n=1", "'=1"])
 def test_csv_holds_no_formulas(ledger: Ledger, purpose: str) -> None:
     ledger.spend("census", discrete(0.1), purpose=purpose)
     (*_, line) = csv.DictReader(io.StringIO(ledger.export("csv")))

@@ -173,7 +173,7 @@ def test_levels_are_equal_if_their_groups_are() -> None:
         Levels(2, 4),
         Levels(["x", "y"]),
         Levels({"F": 1, "M": 2}),
-        Levels([("F", 1), ("M", 2)]),  # two values in groups called ("F", 1) and ("M", 2)
+        Levels([1, 2]),
     ]
     assert len(set(different)) == len(different)
 
@@ -186,8 +186,9 @@ def test_levels_are_equal_if_their_groups_are() -> None:
         ((2.5,), r"a width, a mapping .*found 2\.5"),
         ((0,), "at least 1"),
         ((-3,), "level of -3 values"),
-        (([["x"], ["y"]],), "a group is a text or a number: unhashable"),
-        (({"F": ["x"]},), "a group is a text or a number: unhashable"),
+        (([["x"], ["y"]],), r"a group is a text or a number: .*\['x'\] is a list"),
+        (({"F": ["x"]},), r"a group is a text or a number: .*\['x'\] is a list"),
+        (([("F", 1), ("M", 2)],), r"a group is a text or a number: .*\('F', 1\) is a tuple"),
     ],
 )
 def test_what_is_no_level(levels: tuple[Any, ...], message: str) -> None:

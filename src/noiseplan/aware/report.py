@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noiseplan.escaping import visible_name
 from noiseplan.privacy import PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 
@@ -20,7 +21,7 @@ def describe(plan: AwarePlan) -> str:
     lengths = "powers of two" if plan.settings.lengths == "powers" else "any length"
     lines = [
         f"Data-aware plan for {what_is_asked(plan)}",
-        f"  cells        {cells:,} of {' × '.join(line.asked)}{along}",
+        f"  cells        {cells:,} of {visible_name(' × '.join(line.asked))}{along}",
         f"  privacy      {privacy_words(plan)}",
         f"  neighbours   {_neighbours(plan)}",
         f"  first        buckets of {lengths}, at most {longest:,} cells, drawn by the exponential "

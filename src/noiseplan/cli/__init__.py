@@ -3,15 +3,15 @@
 To add a command, write `noiseplan/cli/NAME.py` with a click command called `command`, and one line
 in `COMMANDS`. Errors of noiseplan become one message and an exit code; nothing needs to catch them.
 
-==  ==========================================================
+==  ==============================================================
 0   done
 1   an error: the message says what was found and what to do
 2   the command was not called as it should be
 3   refused: the budget does not admit it, and nothing was spent
 4   a ledger or a saved release is damaged, or not the one expected
 5   others held the ledger too long; try again
-130 interrupted: nothing was written; what was recorded counts
-==  ==========================================================
+130 interrupted: nothing was written but what was paid for; what was recorded counts
+==  ==============================================================
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any, Final, cast
 import click
 
 from noiseplan import __version__
+from noiseplan.console import plain_complaints, say
 from noiseplan.errors import NoiseplanError, StorageError
 
 # Name → what it does, in the order of a first visit. Help does not load the modules.
@@ -58,18 +59,23 @@ class Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with plain_complaints():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with plain_complaints():
+                return super().invoke(ctx)
         except BrokenPipeError:  # the reader has seen enough, which click knows to be no error
             raise
         except (NoiseplanError, OSError) as error:
             from noiseplan.cli.wording import in_words
 
-            click.echo(f"Error: {in_words(str(error))}", err=True)
+            say(f"Error: {in_words(str(error))}", err=True)
             ctx.exit(exit_code(error))
         except KeyboardInterrupt:
-            click.echo("Interrupted: nothing was written.", err=True)
+            say("Interrupted: nothing was written.", err=True)
             ctx.exit(INTERRUPTED)
 
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from noiseplan.escaping import visible_name
+
 MOST_BARS: Final = 24
 WIDEST: Final = 100  # columns, where the terminal has more
 NARROWEST: Final = 8  # columns of a bar
@@ -48,7 +50,7 @@ def draw_errors(console: Console, rows: Sequence[dict[str, Any]], rmse: float) -
 
 def _name(row: dict[str, Any]) -> str:
     alike = f" and {row['tables'] - 1:,} alike" if row["tables"] > 1 else ""
-    return f"{row['table']}{alike}"
+    return f"{visible_name(row['table'])}{alike}"
 
 
 def bar(share: float, width: int, ascii_only: bool) -> str:

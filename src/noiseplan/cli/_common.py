@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 from collections.abc import Iterator
@@ -22,6 +21,11 @@ if TYPE_CHECKING:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 study_argument = click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
+outside_option = click.option(
+    "--allow-outside",
+    is_flag=True,
+    help="Let the study name code lists, and an output folder, outside its own folder.",
+)
 release_argument = click.argument("folder", metavar="RELEASE", type=click.Path(path_type=Path))
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -90,16 +94,6 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def clean(text: str) -> str:
-    """Text that can be shown: whoever wrote a release cannot rewrite the reader's screen."""
-    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
-
-
 def quoted(text: str) -> str:
     """An argument of a command, in double quotes where these do."""
     return shlex.quote(text) if any(c in text for c in '"$`\\!') else f'"{text}"'
-
-
-def print_json(content: object) -> None:
-    """JSON with the letters as they are; dates as text."""
-    click.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=str))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,14 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    clean,
     json_option,
     open_release,
-    print_json,
     quoted,
     release_argument,
 )
+from noiseplan.console import print_json, say
 from noiseplan.errors import NoiseplanError, QueryError
+from noiseplan.escaping import write_csv_rows
 
 if TYPE_CHECKING:
     from noiseplan.queries import Query, Workload
@@ -75,10 +74,10 @@ def command(
     if as_json:
         print_json(answer_json(answer))
     elif as_csv:
-        click.echo(answer_csv(answer), nl=False)
+        say(answer_csv(answer), nl=False)
     else:
         text = answer.text(None if everything else 20)
-        click.echo(clean(f"{query.name}\n{text}"))
+        say(f"{query.name}\n{text}")
 
 
 def _asked(question: str, workload: Workload) -> Query:
@@ -124,7 +123,5 @@ def answer_csv(answer: Answer) -> str:
     """An answer for spreadsheets."""
     columns = _columns(answer)
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    write_csv_rows(text, [columns, *zip(*columns.values(), strict=True)], line_end="\n")
     return text.getvalue()

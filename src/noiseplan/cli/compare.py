@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noiseplan.cli._common import CONTEXT, calm_threads, json_option, print_json, study_argument
+from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
+from noiseplan.console import print_json, say
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="The same figures every time.")
 @click.option("--chart", type=click.Path(path_type=Path), help="Draw them: .svg, .png or .html.")
+@outside_option
 @json_option
 def command(
     study: Path,
@@ -43,6 +45,7 @@ def command(
     runs: int,
     seed: int,
     chart: Path | None,
+    allow_outside: bool,
     as_json: bool,
 ) -> None:
     """Compare the errors of several planners for STUDY. Spends nothing.
@@ -51,7 +54,7 @@ def command(
     of it are printed. Only planners whose errors depend on the data, such as dawa, need it; never
     give the confidential data.
     """
-    read = read_study(study)
+    read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema):
         found = compared(read, example, planners, runs, seed)
         text = str(found)
@@ -59,9 +62,9 @@ def command(
     if as_json:
         print_json({"study": str(study), "runs": runs, "plans": plain_rows(found)})
         return
-    click.echo(text)
+    say(text)
     if drawn is not None:
-        click.echo(f"wrote {drawn}")
+        say(f"wrote {drawn}")
 
 
 def compared(

@@ -10,6 +10,7 @@ from shlex import quote
 import click
 
 from noiseplan.cli._common import CONTEXT
+from noiseplan.console import say
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
 from noiseplan.study import StudyError
 from noiseplan.study.template import Column, read_column, study_text, unknown_column
@@ -70,17 +71,17 @@ def command(
     write_new(study, study_text(chosen, title))
     missing = [column.name for column in chosen if column.note]
     if missing:
-        click.echo(f"wrote {study}; fill in what these may hold: {', '.join(missing)}")
-        click.echo(f"Numbers go into bins, as in --column {quote(missing[0])}=bins:0,10,20,50")
+        say(f"wrote {study}; fill in what these may hold: {', '.join(missing)}")
+        say(f"Numbers go into bins, as in --column {quote(missing[0])}=bins:0,10,20,50")
     else:
-        click.echo(f"wrote {study}")
+        say(f"wrote {study}")
     for column in chosen:
         if column.values > MANY_VALUES:
-            click.echo(
+            say(
                 f"{column.name} has {column.values:,} values; if ranges of them will do, their "
                 f"counts are more precise: --column {quote(column.name)}=bins:{column.bins}"
             )
-    click.echo(f"Next: noiseplan plan {study}")
+    say(f"Next: noiseplan plan {study}")
 
 
 def header_of(path: Path) -> list[str]:
@@ -123,5 +124,5 @@ def write_example(name: str) -> None:
 
         write_population(data, Path("places.csv"))
     write_new(study, example_study(name).read_text(encoding="utf-8"))
-    click.echo(f"wrote {study} and {data}: {EXAMPLES[name]}")
-    click.echo(f"Next: noiseplan plan {study}")
+    say(f"wrote {study} and {data}: {EXAMPLES[name]}")
+    say(f"Next: noiseplan plan {study}")

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from noiseplan.cli import InOrder
+from noiseplan.console import print_json, say, say_json
 from noiseplan.ledger import Balance, Entry, Ledger, LedgerError
 from noiseplan.ledger.export import balance_json, entry_json
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
@@ -69,7 +70,7 @@ def init(path: Path) -> None:
             f"noiseplan ledger show {path}"
         )
     Ledger(path, create=True)
-    click.echo(f"made {path}. Next: noiseplan ledger open {path} DATASET --zcdp RHO")
+    say(f"made {path}. Next: noiseplan ledger open {path} DATASET --zcdp RHO")
 
 
 @command.command("open")
@@ -140,9 +141,9 @@ def spend(
         cost = Guarantee(product_up(GDP(gdp).mu, gdp), "gaussian", neighbours)  # μ²
     entry = ledger.spend(dataset, cost, purpose=purpose, max_rows=max_rows)
     if as_json:
-        click.echo(json.dumps(entry_json(entry)))
+        say_json(json.dumps(entry_json(entry)))
     else:
-        click.echo(f"charged ρ = {text_up(cost.rho)} as entry {entry.id}")
+        say(f"charged ρ = {text_up(cost.rho)} as entry {entry.id}")
 
 
 @command.command()
@@ -154,7 +155,7 @@ def settle(path: Path, entry: int, outcome: str, note: str) -> None:
     """Note how ENTRY ended, if a crash left it open. It stays charged either way."""
     ledger = Ledger(path)
     (ledger.mark_released if outcome == "released" else ledger.mark_failed)(entry, note=note)
-    click.echo(f"entry {entry} is {outcome}; it stays charged")
+    say(f"entry {entry} is {outcome}; it stays charged")
 
 
 @command.command()
@@ -173,15 +174,15 @@ def show(path: Path, dataset: str | None, everything: bool, as_json: bool) -> No
             "datasets": [balance_json(balance) for balance in balances],
             "entries": [entry_json(entry) for entry in entries],
         }
-        click.echo(json.dumps(content, indent=2))
+        print_json(content)
         return
     for balance in balances:
-        click.echo(str(balance))
+        say(str(balance))
         own = [entry for entry in entries if entry.dataset == balance.dataset]
         for line in entry_lines(own, len(own) if everything else SHOWN):
-            click.echo(line)
+            say(line)
     if not balances:
-        click.echo(f"no datasets yet. Next: noiseplan ledger open {path} DATASET --zcdp RHO")
+        say(f"no datasets yet. Next: noiseplan ledger open {path} DATASET --zcdp RHO")
 
 
 @command.command()
@@ -196,12 +197,12 @@ def verify(path: Path, expected: str | None, as_json: bool) -> None:
     """
     head = Ledger(path).verify(expected)
     if as_json:
-        click.echo(json.dumps({"head": str(head), "rows": head.count, "verified": True}))
+        say_json(json.dumps({"head": str(head), "rows": head.count, "verified": True}))
         return
-    click.echo(f"{head.count} rows, every one as it was written" + (
+    say(f"{head.count} rows, every one as it was written" + (
         ", and the head that was given is among them" if expected else ""
     ))  # fmt: skip
-    click.echo(f"head {head}")
+    say(f"head {head}")
 
 
 @command.command()
@@ -219,12 +220,18 @@ def verify(path: Path, expected: str | None, as_json: bool) -> None:
 def export(path: Path, kind: Any, dataset: str | None, output: Any) -> None:
     """Write the ledger for other programs, to the screen or to a file."""
     text = Ledger(path).export(kind, dataset)
-    output.write(text)  # the file is made here, and not before there is something to write
+    if output.name == "-":
+        say(text, nl=False) if kind == "csv" else say_json(text)
+    else:
+        output.write(text)  # the file is made here, and not before there is something to write
 
 
 def print_balance(balance: Balance, as_json: bool) -> None:
     """A balance, for people or programs."""
-    click.echo(json.dumps(balance_json(balance)) if as_json else str(balance))
+    if as_json:
+        say_json(json.dumps(balance_json(balance)))
+    else:
+        say(str(balance))
 
 
 def entry_lines(entries: list[Entry], shown: int) -> list[str]:

@@ -11,23 +11,31 @@ from noiseplan.cli._common import (
     calm_threads,
     is_aware,
     json_option,
+    outside_option,
     plan_figures,
-    print_json,
     study_argument,
 )
+from noiseplan.console import print_json, say
+from noiseplan.planning.report import NO_DATA
 from noiseplan.study import read_study
 
 
 @click.command(context_settings=CONTEXT)
 @study_argument
+@outside_option
 @json_option
-def command(study: Path, as_json: bool) -> None:
-    """Print and draw the errors that STUDY will have. Reads no data and spends nothing."""
-    read = read_study(study)
+def command(study: Path, allow_outside: bool, as_json: bool) -> None:
+    """Print and draw the errors that STUDY will have. Spends nothing.
+
+    Reads no data: only STUDY, and the code lists that it names.
+    """
+    read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema):
         plan = read.plan()
         if as_json:
-            print_json({"study": str(study), "title": read.title, **plan_figures(plan)})
+            lists = [str(path) for path in read.code_lists]
+            about = {"study": str(study), "title": read.title, "code_lists": lists}
+            print_json({**about, **plan_figures(plan)})
             return
         facts = str(plan).partition("\n\n")[0]  # the tables are drawn instead
     from rich.console import Console
@@ -35,15 +43,20 @@ def command(study: Path, as_json: bool) -> None:
     from noiseplan.cli._chart import draw_errors
 
     if read.title:
-        click.echo(click.style(read.title, bold=True))
-    click.echo(facts)
+        say(read.title, bold=True)
+    wide = 13 if is_aware(plan) else 12
+    if read.code_lists:
+        facts = facts.replace(NO_DATA, "nothing was read but its code lists")
+    say(facts)
+    if read.code_lists:
+        names = ", ".join(path.name for path in read.code_lists)
+        say(f"  {'code lists':<{wide}}{names}: what they hold is taken to be public")
     if read.people is not None:
         rows = read.people.max_rows
         counted = "one record counts" if rows == 1 else f"at most {rows} records count"
-        wide = 13 if is_aware(plan) else 12
-        click.echo(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a person")
+        say(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a person")
     if is_aware(plan):
-        click.echo(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
+        say(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
         return
-    click.echo()
+    say()
     draw_errors(Console(highlight=False), plan.fairness(), plan.rmse)

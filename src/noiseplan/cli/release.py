@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from noiseplan.cli import INTERRUPTED
-from noiseplan.cli._common import CONTEXT, calm_threads, json_option, print_json, study_argument
+from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
+from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
+from noiseplan.paths import checked_path
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
     from noiseplan.queries import Query
     from noiseplan.release.release import Release
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 @click.command(context_settings=CONTEXT)
@@ -33,60 +38,72 @@ if TYPE_CHECKING:
     help="A new folder for the release. By default the study's own: [output] folder.",
 )
 @click.option("--seed", type=int, help="The same noise every time: for tests, and not private.")
+@outside_option
 @json_option
-def command(study: Path, data: str, output: Path | None, seed: int | None, as_json: bool) -> None:
+def command(
+    study: Path,
+    data: str,
+    output: Path | None,
+    seed: int | None,
+    allow_outside: bool,
+    as_json: bool,
+) -> None:
     """Count DATA, add noise, and write the tables of STUDY. Spends the budget once.
 
     DATA is a CSV or Parquet file, or a pattern of several, as in 'year=*/*.parquet'. Where the
     study names a ledger, the cost is recorded there before any noise is drawn; a release that
     does not fit is refused, and nothing is spent.
     """
-    read = read_study(study)
-    folder = output or read.folder
+    read = read_study(study, allow_outside=allow_outside)
+    folder = output or read.new_folder()
     if folder is None:
         raise click.UsageError('name a new folder: -o out, or [output] folder = "out" in the study')
     require_new(folder)
     with calm_threads(read.schema):
         plan = read.plan()
     tables, note = chosen_tables(read, plan)
+    require_writable(folder, tables)
     with stopped_by_signals():
         made: Release | None = None
         try:
             made = read.release(plan, data, seed)
             made.save(folder, tables=tables)
         except KeyboardInterrupt:
-            click.echo(interrupted(read, made, folder), err=True)
+            say(interrupted(read, made, folder), err=True)
             raise SystemExit(INTERRUPTED) from None
-        except StorageError as error:
-            raise StorageError(f"{error}. {lost(made)}" if made else str(error)) from None
+        except Exception as error:
+            if made is None:
+                raise
+            raise StorageError(f"{str(error).rstrip('.')}. {kept(made, folder, tables)}") from error
     if as_json:
         print_json(summary(folder, tables))
         return
-    click.echo(str(made).rpartition("\n")[0])  # without how to ask in Python
-    click.echo(f"  ledger   {made.recorded or 'not recorded: the study names no ledger'}")
-    click.echo(f"  folder   {folder}")
+    say(str(made).rpartition("\n")[0])  # without how to ask in Python
+    say(f"  ledger   {made.recorded or 'not recorded: the study names no ledger'}")
+    say(f"  folder   {folder}")
     if note:
-        click.echo(note)
-    click.echo(f"Next: noiseplan show {folder}   ·   noiseplan report {folder}")
+        say(note)
+    say(f"Next: noiseplan show {folder}   ·   noiseplan report {folder}")
 
 
 def require_new(folder: Path) -> None:
-    """Refuse, before anything is spent, a folder that is there or cannot be written."""
+    """Refuse, before anything is planned, a folder that is there."""
+    checked_path(folder, StorageError)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StorageError(
             f"{str(folder)!r} is there already and was left alone; nothing was spent. Choose a "
             f"new name: -o {folder}-2"
         )
-    parent = folder.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
+
+
+def require_writable(folder: Path, tables: Sequence[Query]) -> None:
+    """Rehearse the saving, so that what would fail after the spending fails before it."""
+    from noiseplan.storage.folder import rehearse_saving
+
     try:
-        with tempfile.TemporaryFile(dir=parent):
-            pass
-    except OSError as error:
-        raise StorageError(
-            f"{str(folder)!r} cannot be written ({error.strerror}); nothing was spent"
-        ) from None
+        rehearse_saving(folder, tables)
+    except StorageError as error:
+        raise StorageError(f"{error}; nothing was spent") from None
 
 
 def chosen_tables(study: Study, plan: Plan) -> tuple[Sequence[Query], str]:
@@ -121,17 +138,56 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 def interrupted(study: Study, made: Release | None, folder: Path) -> str:
-    """What an interruption left behind."""
+    """What an interruption left behind; a release that was made is kept, without table files."""
     where = ""
     if study.ledger is not None:
         where = f" See whether it was charged: noiseplan ledger show {study.ledger.path}"
-    return f"Interrupted: {str(folder)!r} was not written.{' ' + lost(made) if made else where}"
+    with uninterrupted():
+        left = f" {kept(made, folder, [])}" if made else where
+    return f"Interrupted: {str(folder)!r} was not written.{left}"
 
 
-def lost(made: Release) -> str:
-    """What to say when noise was drawn and could not be kept."""
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A moment in which nothing stops the process but force: what was paid for is being kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = [(kind, signal.signal(kind, signal.SIG_IGN)) for kind in STOPS]
+    try:
+        yield
+    finally:
+        for kind, handler in before:
+            signal.signal(kind, handler)
+
+
+def kept(made: Release, folder: Path, tables: Sequence[Query]) -> str:
+    """Keep a release that was paid for where it can be kept, and say where.
+
+    Beside the folder that was asked for; among the temporary files; at home. Where its tables
+    cannot be written as files, without them: it answers every one of them later.
+    """
     recorded = made.recorded or "it was not recorded in a ledger"
+    for place in spare_places(folder):
+        for some in [tables, []] if tables else [[]]:
+            with suppress(Exception):  # the next place may do, whatever is wrong with this one
+                made.save(place, tables=some)
+                without = "" if some or not tables else ", without its tables as files"
+                return (
+                    f"The release was made, its cost counts ({recorded}), and it is kept{without} "
+                    f"in {str(place)!r}: move it from there"
+                )
     return f"The release was made and is lost; its cost counts all the same ({recorded})"
+
+
+def spare_places(folder: Path) -> Iterator[Path]:
+    """Folders that are not there yet, with names of their own."""
+    name = f"noiseplan-release-{secrets.token_hex(4)}"
+    yield folder.absolute().parent / name
+    with suppress(OSError):
+        yield Path(tempfile.mkdtemp(prefix="noiseplan-kept-")) / name
+    with suppress(RuntimeError):  # of a user without a home
+        yield Path.home() / name
 
 
 def summary(folder: Path, tables: Sequence[Query]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from noiseplan.cli._common import (
     calm_threads,
     json_option,
     open_release,
-    print_json,
     release_argument,
 )
+from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 
 
@@ -50,7 +50,7 @@ def command(folder: Path, output: Path | None, title: str, level: float, as_json
     if as_json:
         print_json({"page": str(target), "bytes": len(page.encode())})
     else:
-        click.echo(f"wrote {target}, {len(page.encode()) / 1000:,.0f} kB; open it in a browser")
+        say(f"wrote {target}, {len(page.encode()) / 1000:,.0f} kB; open it in a browser")
 
 
 def replace_file(path: Path, content: str) -> None:

@@ -10,13 +10,13 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    clean,
     json_option,
     open_release,
-    print_json,
     quoted,
     release_argument,
 )
+from noiseplan.console import print_json, say
+from noiseplan.escaping import from_cell, visible_name
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
@@ -42,19 +42,19 @@ def command(folder: Path, everything: bool, as_json: bool) -> None:
         print_json({"certificate": certificate, "tables": tables, "files": table_files(folder)})
         return
     lines = [certificate_words(release, certificate)]
-    wide = max(len("table"), *(len(table["table"]) for table in tables))
+    names = [visible_name(table["table"]) for table in tables]
+    wide = max(len("table"), *map(len, names))
     error = {"standard error": "std. error", "estimated error": "est. error"}[tables[0]["error"]]
     lines.append(f"{'table':<{wide}}  {'rows':>9}  {error:>10}  first estimate ± {error}")
-    for table in tables:
-        first = (
-            f"{table['first_cell']}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}"
-        )
+    for name, table in zip(names, tables, strict=True):
+        cell = visible_name(table["first_cell"])
+        first = f"{cell}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}"
         numbers = f"{table['rows']:>9,}  {table['std_error']:>10.4g}"
-        lines.append(f"{table['table']:<{wide}}  {numbers}  {first}")
+        lines.append(f"{name:<{wide}}  {numbers}  {first}")
     if shown < count:
         lines.append(f"… {count - shown:,} more; --all prints them")
     lines.append(f"Next: noiseplan answer {folder} {quoted(_answerable(release))}")
-    click.echo(clean("\n".join(lines)))
+    say("\n".join(lines))
 
 
 def _answerable(release: Release) -> str:
@@ -90,4 +90,5 @@ def table_files(folder: Path) -> list[dict[str, str]]:
     if not index.is_file():
         return []
     with index.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+        rows = csv.DictReader(file)
+        return [{key: from_cell(text) for key, text in row.items()} for row in rows]

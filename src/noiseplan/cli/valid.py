@@ -9,13 +9,12 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    clean,
     is_aware,
     json_option,
     open_release,
-    print_json,
     release_argument,
 )
+from noiseplan.console import print_json, say
 from noiseplan.errors import QueryError
 
 
@@ -57,5 +56,5 @@ def command(
     if as_json:
         print_json(asdict(made.changes) | {"folder": str(output), "tables": len(asked)})
         return
-    click.echo(clean(str(made)))
-    click.echo(f"  folder      {output}")
+    say(str(made))
+    say(f"  folder      {output}")

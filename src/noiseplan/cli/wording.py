@@ -27,6 +27,7 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"Plan with max_rows=(\d+)", r"Write [people] max_rows = \1 in the study"),
     (r"Plan it with neighbours='([^']*)'", r'Write [plan] neighbours = "\1" in the study'),
     (r"state the budget as zCDP\(rho=…\)", "state the budget in zCDP: --zcdp RHO"),
+    (r"read_study\(path, allow_outside=True\)", "--allow-outside"),
     # what a column may hold
     (r"Categorical\(\[\.\.\.\], other='other'\)", '{ categorical = [...], other = "other" }'),
     (r"Categorical\(\[\.\.\.\], other=([^)]*)\)", r"{ categorical = [...], other = \1 }"),

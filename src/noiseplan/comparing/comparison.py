@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from noiseplan.comparing.errors_of import Errors, Figure
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.paths import checked_path
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.people import unit_text
 from noiseplan.privacy.rounding import text_up
@@ -137,11 +137,11 @@ class Comparison:
             A file to write, ending in .svg, .png or .html; its path is returned.
         """
         from noiseplan._charts.comparison import comparison_spec
-        from noiseplan._charts.figure import write
+        from noiseplan._charts.figure import ChartError, write
 
         spec = comparison_spec(self.columns(), self.columns("query"), self.runs)
         if path is not None:
-            return write(spec, Path(path))
+            return write(spec, checked_path(path, ChartError))
         from noiseplan.report.notebook import altair_chart
 
         return altair_chart(spec)

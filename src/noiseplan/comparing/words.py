@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from noiseplan.comparing.comparison import Comparison, Contender, privacy_text
 from noiseplan.comparing.errors_of import Figure
+from noiseplan.escaping import visible
 
 # Plans whose errors are fewer Monte Carlo standard errors apart are not told apart, and those that
 # differ by less than this share are as good as each other.
@@ -22,7 +23,7 @@ def described(comparison: Comparison) -> str:
     ]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     shown = ["  " + "  ".join(_aligned(line, widths)).rstrip() for line in lines]
-    return "\n".join([*_head(comparison), "", *shown, "", *_notes(comparison)])
+    return visible("\n".join([*_head(comparison), "", *shown, "", *_notes(comparison)]))
 
 
 def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:

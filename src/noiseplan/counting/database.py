@@ -16,7 +16,9 @@ from noiseplan.counting.expressions import Column, literal, quoted
 from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.people import People
 from noiseplan.counting.streams import Block, Stream
+from noiseplan.engine import engine
 from noiseplan.errors import DataError
+from noiseplan.paths import checked_path
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def stream_from_file(
             f"{name!r} is an address, and only files here are read: download it first, or open it "
             f"with another library and pass the frame"
         )
-    if Path(name).is_file():
+    if checked_path(name, DataError).is_file():
         name = glob.escape(name)
     spelled = _suffix(name) not in _PARQUET
     wanted = [*schema.names, *([people.column] if people is not None else [])]
@@ -56,12 +58,22 @@ def stream_from_file(
         return connection.read_parquet(name, union_by_name=True)
 
     def blocks() -> Iterator[Block]:
-        with _connection() as connection, _refusals(name):
+        with engine() as connection, _refusals(name):
             yield from _blocks(lambda: read(connection), schema, people, spelled, name)
 
-    with _connection() as connection, _refusals(name):
+    with engine() as connection, _refusals(name):
         _check_columns(read(connection), schema, people, spelled)
     return Stream(schema, blocks, max_rows=People.most(people))
+
+
+def files_of(path: str | os.PathLike[str]) -> list[Path]:
+    """The files that a path or a pattern stands for, as the engine finds them."""
+    found = checked_path(path, DataError)
+    if found.is_file():
+        return [found]
+    with engine() as connection, _refusals(str(path)):
+        names = connection.execute("SELECT file FROM glob(?)", [os.fspath(path)]).fetchall()
+    return [Path(name) for (name,) in names]
 
 
 def is_relation(data: object) -> TypeGuard[DuckDBPyRelation]:
@@ -82,15 +94,6 @@ def stream_from_relation(
     with _refusals("the relation"):
         _check_columns(relation, schema, people)
     return Stream(schema, blocks, max_rows=People.most(people))
-
-
-@contextmanager
-def _connection() -> Iterator[DuckDBPyConnection]:
-    import duckdb
-
-    with duckdb.connect() as connection:
-        connection.execute("SET enable_progress_bar = false")  # it would write to standard output
-        yield connection
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import Final, final
 
 import numpy as np
 
+from noiseplan.escaping import cell
 from noiseplan.schema import Attribute, Binned, Label
 
 _INTEGER: Final = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BOOLEAN")
@@ -175,12 +176,15 @@ def _from_spelling(text: str, codes: Mapping[Label, int], otherwise: str) -> str
     for label, truth in codes.items():
         if isinstance(label, bool):
             spelled.setdefault(str(label).lower(), truth)
+    for label, code in codes.items():
+        # As CSV that is safe for spreadsheets spells it, ours among them.
+        spelled.setdefault(str(cell(str(label))), code)
     moment = f"epoch_us(TRY_CAST(trim({text}) AS TIMESTAMP))"
-    code = _from_integer(moment, _moments(codes, zoned=False), otherwise)
+    rest = _from_integer(moment, _moments(codes, zoned=False), otherwise)
     if any(not isinstance(number, bool) for number in _numbers(codes)):
-        code = _from_double(_spelled_number(text), _numbers(codes), code)
+        rest = _from_double(_spelled_number(text), _numbers(codes), rest)
     # An empty field is null to the reader.
-    return _from_text(f"coalesce({text}, '')" if "" in spelled else text, spelled, code)
+    return _from_text(f"coalesce({text}, '')" if "" in spelled else text, spelled, rest)
 
 
 def _spelled_number(text: str) -> str:

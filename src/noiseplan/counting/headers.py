@@ -10,15 +10,19 @@ import csv
 import glob
 import gzip
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Final, TextIO, final
 
+from noiseplan.engine import engine
 from noiseplan.errors import DataError
+from noiseplan.escaping import from_cell
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _LONGEST: Final = 1 << 20
+_LINES: Final = 100  # a header with so many line breaks is refused for the first of them
 
 
 @final
@@ -31,44 +35,97 @@ class Header:
 
 
 def read_header(name: str, wanted: Iterable[str]) -> Header | None:
-    """Return the header, or None where only the engine can open the file.
+    """Return the header, or None where there is no file.
+
+    The header of every file is looked at: the engine takes a blank first line, or a line break
+    within a name, for something else, and loses or adds records without a word.
 
     Raises
     ------
     DataError
-        When the file is a folder, is empty, is no UTF-8, or names a wanted column twice.
+        When the first file is a folder or is empty, or any is no UTF-8, names a wanted column
+        twice, or has a first line that is blank or a name with a line break.
     """
     files = [name] if Path(name).exists() else _matching(name)
     if not files:
         return None
-    first = files[0]
+    first, names = files[0], list(wanted)
+    start = _start(first)
+    if not start.strip():
+        raise DataError(f"cannot read {first}: it is empty; the first line must name the columns.")
+    mark, fields = _split(start, names, first)
+    for other in files[1:]:
+        _split(_start(other), names, other)
+    alone = len(files) == 1 and len(set(fields)) == len(fields)
+    return Header(mark, fields if alone else None)
+
+
+def _split(start: str, names: Sequence[str], file: str) -> tuple[str, list[str]]:
+    """The separator that finds most of the names, and the columns; refused where they mislead."""
     try:
-        with _opened(first) as lines:
-            start = lines.read(_LONGEST)
+        headers = {mark: _fields(start, mark, names) for mark in _SEPARATORS}
+    except csv.Error as error:
+        raise DataError(f"cannot read {file}: its first line is no header ({error}).") from None
+    mark = max(_SEPARATORS, key=lambda m: (len({*names} & {*headers[m]}), len(headers[m])))
+    fields = headers[mark]
+    if start.strip() and not fields:
+        raise DataError(
+            f"cannot read {file}: its first line is blank; it must name the columns. Remove the "
+            f"blank lines before the header."
+        )
+    broken = [field for field in fields if "\n" in field or "\r" in field]
+    if broken:
+        raise DataError(
+            f"cannot read {file}: the header has a line break within a name, {broken[0]!r}; take "
+            f"it out there, and in the schema if it is declared."
+        )
+    repeated = [field for field, n in Counter(fields).items() if n > 1 and field in names]
+    if repeated:
+        raise DataError(
+            f"{file} has several columns named {repeated[0]!r}; rename all but one in the header "
+            f"line."
+        )
+    return mark, fields
+
+
+def _start(file: str) -> str:
+    """The beginning of a file, which holds its header."""
+    try:
+        if file.lower().endswith(".zst"):
+            return _start_by_engine(file)
+        with _opened(file) as lines:
+            return lines.read(_LONGEST)
     except UnicodeDecodeError as error:
         raise DataError(
-            f"cannot read {first}: it is not UTF-8 text ({error.reason} at byte {error.start}); "
+            f"cannot read {file}: it is not UTF-8 text ({error.reason} at byte {error.start}); "
             f"convert it first: iconv -f LATIN1 -t UTF-8 old.csv > new.csv."
         ) from error
     except (OSError, EOFError) as error:  # EOFError: a compressed file that was cut
-        raise DataError(f"cannot read {first}: {error}") from error
-    if not start.strip():
-        raise DataError(f"cannot read {first}: it is empty; the first line must name the columns.")
-    headers = {mark: _fields(start, mark) for mark in _SEPARATORS}
-    names = set(wanted)
-    found = max(_SEPARATORS, key=lambda mark: (len(names & set(headers[mark])), len(headers[mark])))
-    repeated = [field for field, n in Counter(headers[found]).items() if n > 1 and field in names]
-    if repeated:
+        raise DataError(f"cannot read {file}: {error}") from error
+
+
+def _start_by_engine(file: str) -> str:
+    """The first lines of a file that Python cannot unpack, each as one field."""
+    import duckdb
+
+    options = "auto_detect = false, header = false, delim = '\x01', quote = '', escape = ''"
+    query = f"FROM read_csv(?, {options}, columns = {{'line': 'VARCHAR'}}) LIMIT {_LINES}"
+    try:
+        with engine() as connection:
+            lines = connection.execute(query, [glob.escape(file)]).fetchall()
+    except duckdb.Error as error:
+        reason = str(error).split("Possible ")[0].strip()
         raise DataError(
-            f"{first} has several columns named {repeated[0]!r}; rename all but one in the header "
-            f"line."
-        )
-    alone = len(files) == 1 and len(set(headers[found])) == len(headers[found])
-    return Header(found, headers[found] if alone else None)
+            f"cannot read {file}: {reason} (This message may quote private records: do not "
+            f"publish it.)"
+        ) from error
+    return "\n".join(line or "" for (line,) in lines).removeprefix("\ufeff")
 
 
-def _fields(start: str, mark: str) -> list[str]:
-    return next(csv.reader(start.splitlines(keepends=True), delimiter=mark), [])
+def _fields(start: str, mark: str, names: Sequence[str]) -> list[str]:
+    """The columns, by the names that were meant where CSV was made safe for spreadsheets."""
+    found = next(csv.reader(StringIO(start, newline=""), delimiter=mark), [])
+    return [from_cell(n) if n not in names and from_cell(n) in names else n for n in found]
 
 
 def _matching(name: str) -> list[str]:

@@ -103,7 +103,7 @@ def write_population(
     data: Path, places: Path, persons: int = DEFAULT_PERSONS, seed: int = 1
 ) -> None:
     """Write the people as Parquet, and the places with their regions as CSV, a public code list."""
-    import duckdb
+    from noiseplan.engine import engine
 
     with places.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -111,7 +111,7 @@ def write_population(
         writer.writerows([name, name.partition("-")[0]] for name in place_names())
     people = population(persons, seed)  # noqa: F841 (DuckDB reads it below)
     target = str(data).replace("'", "''")
-    with duckdb.connect() as connection:
+    with engine() as connection:
         connection.execute(f"COPY (SELECT * FROM people) TO '{target}' (FORMAT parquet)")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import math
@@ -11,6 +10,7 @@ from fractions import Fraction
 from importlib import import_module
 from typing import Any, Final, Literal, get_args
 
+from noiseplan.escaping import write_csv_rows
 from noiseplan.ledger.acts import Json, Reserved, budget_json
 from noiseplan.ledger.balance import Balance
 from noiseplan.ledger.books import Books, Entry
@@ -61,8 +61,7 @@ def to_json(head: Head, balances: Iterable[Balance], records: Iterable[Record]) 
 def to_csv(records: Iterable[Record]) -> str:
     """One line per row of the history; `entry` numbers the release that a line belongs to."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    rows: list[list[object]] = [list(COLUMNS)]
     for record in records:
         row = {**record.json(), "hash": record.hash}
         if isinstance(record.act, Reserved):
@@ -70,7 +69,8 @@ def to_csv(records: Iterable[Record]) -> str:
             row |= {"entry": record.position, "rho": act.guarantee.rho, "max_rows": act.unit}
         if "budget" in row:
             row["budget"] = json.dumps(row["budget"])
-        writer.writerow({name: _not_a_formula(value) for name, value in row.items()})
+        rows.append([row.get(name, "") for name in COLUMNS])
+    write_csv_rows(text, rows, line_end="\n")
     return text.getvalue()
 
 
@@ -164,9 +164,3 @@ def entry_json(entry: Entry) -> Json:
 
 def _dumped(content: Json) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _not_a_formula(value: object) -> object:
-    # Spreadsheets run a cell that starts like a formula; an apostrophe makes it a text.
-    dangerous = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t"))
-    return f"'{value}" if dangerous else value

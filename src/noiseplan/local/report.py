@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
+from noiseplan.escaping import visible
 from noiseplan.privacy.rounding import text_up
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def describe(plan: LocalPlan) -> str:
     ]
     head = "Local plan: every user randomizes, nobody is trusted"
     lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_users(plan)]
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def _asks(plan: LocalPlan) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy import ApproxDP, Budget
@@ -32,6 +33,8 @@ def _of_others(plan: Plan) -> bool:
     return plan.planner in MADE_OF_OTHERS and isinstance(plan.objective, Recorded)
 
 
+# What is said of a plan, which is made from what is declared.
+NO_DATA = "no data was read"
 # The δ at which ε is shown, whatever was asked for.
 SHOWN_DELTA = 1e-9
 # A second line of a fact, below the first.
@@ -87,7 +90,7 @@ def describe(plan: Plan) -> str:
     rows = counted(plan.workload.rows, "row", "rows")
     head = f"Plan for {counted(len(plan.workload), 'query', 'queries')}, {rows}"
     lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_table(plan)]
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -100,7 +103,7 @@ def _objective(plan: Plan) -> str:
     if _of_others(plan):
         return str(plan.objective)
     planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
-    return f"{_aim(plan)}; {planned}no data was read"
+    return f"{_aim(plan)}; {planned}{NO_DATA}"
 
 
 def _aim(plan: Plan) -> str:
@@ -247,7 +250,10 @@ def _table(plan: Plan) -> list[str]:
     rows = _shown_rows(plan)
     half, hidden = SHOWN_KINDS // 2, len(rows) - SHOWN_KINDS
     shown = rows if hidden <= 1 else rows[:half] + rows[-half:]
-    names = [_shortened(str(r["table"]), 40) + " and alike" * (r["tables"] != 1) for r in shown]
+    names = [
+        _shortened(visible_name(str(r["table"])), 40) + " and alike" * (r["tables"] != 1)
+        for r in shown
+    ]
     width = max(len("table"), *map(len, names))
     columns = ("tables", "rows each", "std. error", "largest")
     lines = [f"  {'table':<{width}}  " + "  ".join(f"{name:>10}" for name in columns)]

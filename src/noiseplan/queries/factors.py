@@ -8,13 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from math import prod
 from typing import ClassVar, Final, final
 
 import numpy as np
 
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, SchemaError
+from noiseplan.escaping import unwritable
 from noiseplan.matrices import (
     DenseMatrix,
     IdentityMatrix,
@@ -24,7 +24,8 @@ from noiseplan.matrices import (
     TotalMatrix,
 )
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.schema import Attribute
+from noiseplan.schema import Attribute, Label
+from noiseplan.schema.labels import checked_label
 
 # Beyond these, squares and products of a few entries would leave the range of doubles.
 SMALLEST: Final = 1e-30
@@ -190,6 +191,8 @@ class Custom(Factor):
         values = checked_matrix(matrix, "Custom")
         if name is not None and (not isinstance(name, str) or not name.strip()):
             raise QueryError(f"Custom: a name is a text that is not empty, found {name!r}")
+        if name is not None and (found := unwritable(name)):
+            raise QueryError(f"Custom: the name {name!r} holds {found}, which no file of text can")
         rows = "1 row" if len(values) == 1 else f"{len(values)} rows"
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "name", name or f"custom[{rows}]")
@@ -231,9 +234,16 @@ def _checked_row_labels(labels: object, rows: int) -> tuple[Hashable, ...]:
         return tuple(f"row {i}" for i in range(rows))
     if isinstance(labels, str) or not isinstance(labels, Sequence) or len(labels) != rows:
         raise QueryError(f"Custom: labels is a list of {rows}, one per row, found {labels!r}")
-    if not all(isinstance(label, str | int | float | date) for label in labels):
-        raise QueryError(f"Custom: a label is a text, a number or a date, found {labels!r}")
-    return tuple(labels)
+    allowed = "Custom: a label is a text, a number or a date"
+    return tuple(checked_row_label(label, "Custom", allowed) for label in labels)
+
+
+def checked_row_label(label: object, call: str, allowed: str) -> Label:
+    """What a row may be called: what a value may be, so that it can be saved."""
+    try:
+        return checked_label(label, call)
+    except SchemaError as error:
+        raise QueryError(f"{allowed}: {error}") from None
 
 
 def checked_matrix(matrix: object, where: str) -> Array:

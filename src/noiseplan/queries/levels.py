@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
 import numpy as np
 
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, SchemaError
 from noiseplan.matrices import DenseMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
 from noiseplan.matrices.base import Array
-from noiseplan.queries.factors import Factor, check_ordered
+from noiseplan.queries.factors import Factor, check_ordered, checked_row_label
 from noiseplan.schema import Attribute
+from noiseplan.schema.labels import checked_label
 
 # A width, the group of each value in order, or the (value, group) items of a mapping.
 _Level: TypeAlias = int | tuple[Hashable, ...] | frozenset[tuple[Hashable, Hashable]]
@@ -102,16 +104,22 @@ def _frozen_level(level: object) -> _Level:
         if level < 1:
             raise QueryError(f"a level of {level} values per group: the width must be at least 1")
         return int(level)
-    try:
-        if isinstance(level, Mapping):
-            return frozenset(level.items())
-        if isinstance(level, Iterable):
-            groups = tuple(level)
-            hash(groups)
-            return groups
-    except TypeError as error:
-        raise QueryError(f"{_ALLOWED}; a group is a text or a number: {error}") from None
+    if isinstance(level, Mapping):
+        return frozenset((value, _group(group)) for value, group in _of_values(level))
+    if isinstance(level, Iterable):
+        return tuple(_group(group) for group in level)
     raise QueryError(f"{_ALLOWED}; found {level!r}")
+
+
+def _of_values(level: Mapping[Hashable, Hashable]) -> Iterator[tuple[Hashable, Hashable]]:
+    """The items of a mapping, those left out whose key no attribute can have."""
+    for value, group in level.items():
+        with suppress(SchemaError):
+            yield checked_label(value, "Levels"), group
+
+
+def _group(group: object) -> Hashable:
+    return checked_row_label(group, "Levels", f"{_ALLOWED}; a group is a text or a number")
 
 
 def _grouped(level: _Level, attribute: Attribute, where: str) -> tuple[list[Hashable], list[int]]:

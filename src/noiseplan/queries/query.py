@@ -13,6 +13,7 @@ from typing import final
 import numpy as np
 
 from noiseplan.errors import QueryError
+from noiseplan.escaping import unwritable
 from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
@@ -207,6 +208,8 @@ def check_factor(schema: Schema, attribute: str, factor: object) -> None:
 def _checked_name(name: str | None) -> str | None:
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise QueryError(f"a query's name is a text that is not empty, found {name!r}")
+    if name is not None and (found := unwritable(name)):
+        raise QueryError(f"the name {name!r} holds {found}, which no file of text can")
     return name
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, combination_rows
 from noiseplan.errors import QueryError
+from noiseplan.escaping import visible_name
 from noiseplan.matrices import Matrix
 from noiseplan.queries.columns import (
     QueryColumns,
@@ -291,17 +292,18 @@ class Workload(WorkloadMakers):
         return f"{_counted(len(self), 'query', 'queries')}, {_counted(self.rows, 'row', 'rows')}"
 
     def __str__(self) -> str:
-        names = self.schema.names
+        names = [visible_name(name) for name in self.schema.names]
         if len(names) > 8:
-            names = (*names[:3], "…", names[-1])
+            names = [*names[:3], "…", names[-1]]
         lines = [f"{self._counts()}, over {', '.join(names)}"]
         queries = [self.query(i) for i in range(min(_SHOWN, len(self)))]
-        wide = max(len(query.name) for query in queries)
+        called = [visible_name(query.name) for query in queries]
+        wide = max(map(len, called))
         far = max(len(f"{query.rows:,}") for query in queries)
-        for query in queries:
+        for name, query in zip(called, queries, strict=True):
             rows = "row " if query.rows == 1 else "rows"
             weight = f"  weight {query.weight:g}" if query.weight != 1 else ""
-            lines.append(f"  {query.name:<{wide}}  {query.rows:>{far},} {rows}{weight}".rstrip())
+            lines.append(f"  {name:<{wide}}  {query.rows:>{far},} {rows}{weight}".rstrip())
         if len(self) > _SHOWN:
             lines.append(f"  … and {len(self) - _SHOWN:,} more")
         return "\n".join(lines)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import QueryError
+from noiseplan.escaping import visible_name
 from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
@@ -92,7 +93,7 @@ def aligned(
     """Lines of text: the headings, then the first rows or all of them."""
     shown = rows if most is None else min(most, rows)
     text = {
-        name: [f"{v:,.1f}" if isinstance(v, float) else str(v) for v in list(values)[:shown]]
+        visible_name(name): [_shown(value) for value in list(values)[:shown]]
         for name, values in columns.items()
     }
     widths = {name: max(len(name), *map(len, cells)) for name, cells in text.items()}
@@ -101,6 +102,10 @@ def aligned(
         cells = zip(row, widths.values(), strict=True)
         lines.append("  ".join(f"{cell:>{w}}" for cell, w in cells))
     return lines + ([f"… {rows - shown:,} more rows"] if rows > shown else [])
+
+
+def _shown(value: Hashable) -> str:
+    return f"{value:,.1f}" if isinstance(value, float) else visible_name(str(value))
 
 
 def tidy_frame(columns: Mapping[str, Any], library: str) -> Any:

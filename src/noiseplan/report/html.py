@@ -9,6 +9,8 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
+from noiseplan.escaping import visible
+
 
 @dataclass(frozen=True)
 class Markup:
@@ -20,9 +22,14 @@ class Markup:
         return self.text
 
 
+def _escaped(value: object) -> str:
+    """A text of others: neither a tag, nor a mark that turns the direction of what follows."""
+    return escape(visible(str(value)))
+
+
 def text(value: object) -> str:
     """Anything as HTML: escaped, unless it is markup already."""
-    return str(value) if isinstance(value, Markup) else escape(str(value))
+    return str(value) if isinstance(value, Markup) else _escaped(value)
 
 
 def element(tag: str, *children: object, **attributes: object) -> Markup:
@@ -35,7 +42,7 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     """
     written = "".join(
         f" {name.rstrip('_').replace('_', '-')}"
-        + ("" if value is True else f'="{escape(str(value))}"')
+        + ("" if value is True else f'="{_escaped(value)}"')
         for name, value in attributes.items()
         if value is not None and value is not False
     )
@@ -104,7 +111,7 @@ def page(title: str, body: Markup) -> str:
 <meta http-equiv="Content-Security-Policy" content="{policy}; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
+<title>{_escaped(title)}</title>
 <style>{style}</style>
 </head>
 <body>

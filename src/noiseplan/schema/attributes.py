@@ -19,6 +19,7 @@ from noiseplan.schema.labels import (
     Label,
     checked_edges,
     checked_labels,
+    checked_range,
     label_from_json,
     label_to_json,
     number_text,
@@ -195,7 +196,9 @@ class Ordinal(Attribute):
     ordered: ClassVar[bool] = True
 
     def __init__(self, values: Iterable[object]) -> None:
-        if not (isinstance(values, range) and values and values.step == 1):
+        if isinstance(values, range) and values and values.step == 1:
+            values = checked_range(values)
+        else:
             values = _as_range(checked_labels(values, "Ordinal"))
         object.__setattr__(self, "values", values)
 

@@ -12,10 +12,13 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from noiseplan.errors import SchemaError
+from noiseplan.escaping import unwritable
 
 Label: TypeAlias = str | int | float | bool | date | datetime
 
 _SHOWN: Final = 6
+_DIGITS: Final = 1000  # Python writes no number of more than 4300
+_LARGEST: Final = 10**_DIGITS
 
 
 def checked_labels(values: Iterable[object], call: str) -> tuple[Label, ...]:
@@ -36,14 +39,15 @@ def checked_labels(values: Iterable[object], call: str) -> tuple[Label, ...]:
             else f"{call}(['low', 'high'])"
         )
         raise SchemaError(f"{call}: values must be a list, got {found}; try {call_that_works}.")
-    labels = tuple(_checked_label(value, call) for value in values)
+    labels = tuple(checked_label(value, call) for value in values)
     if not labels:
         raise SchemaError(f"{call}: no values declared; at least one is needed, as in {call}([0]).")
     _refuse_duplicates(labels, call)
     return labels
 
 
-def _checked_label(value: object, call: str) -> Label:
+def checked_label(value: object, call: str) -> Label:
+    """Return one declared value as a plain Python object, or say what is wrong with it."""
     if isinstance(value, np.datetime64):
         # Nanoseconds have no Python counterpart: `item` would return an integer.
         day = value.dtype == np.dtype("M8[D]")
@@ -60,7 +64,41 @@ def _checked_label(value: object, call: str) -> Label:
             f"{call}: {value!r} is a {type(value).__name__}; a value must be a str, int, float, "
             f"bool, date or datetime, as in {call}([{str(value)!r}])."
         )
+    _check_writable(value, call)
     return value
+
+
+def _check_writable(value: Label, call: str) -> None:
+    """Refuse a value that could be counted, but never saved."""
+    if isinstance(value, str) and (found := unwritable(value)):
+        raise SchemaError(
+            f"{call}: the value {value!r} holds {found}, which no file of text can; write it "
+            f"without, as in {call}([{_without(value)!r}])."
+        )
+    if isinstance(value, int) and abs(value) >= _LARGEST:
+        raise SchemaError(
+            f"{call}: a value is a whole number of more than {_DIGITS:,} digits; numbers so large "
+            f"are declared as text, or by bins."
+        )
+
+
+def _without(text: str) -> str:
+    return "".join(c for c in text if not unwritable(c)) or "low"
+
+
+def check_name(name: str) -> None:
+    """Refuse the name of an attribute that could be planned for, but never saved."""
+    if found := unwritable(name):
+        raise SchemaError(
+            f"Schema: the name {name!r} holds {found}, which no file of text can; write it without."
+        )
+
+
+def checked_range(values: range) -> range:
+    """The whole numbers themselves, if they can be saved."""
+    for end in (values[0], values[-1]):
+        _check_writable(end, "Ordinal")
+    return values
 
 
 def _refuse_duplicates(labels: Sequence[Label], call: str) -> None:

@@ -6,10 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.errors import StorageError
+from noiseplan.paths import checked_path
 
 Json = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -32,10 +34,11 @@ def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
     An empty folder of that name gives way to it.
     """
-    target = Path(folder)
+    target = checked_path(folder, StorageError)
+    _require_replaceable(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        part = Path(tempfile.mkdtemp(prefix=".noiseplan-", dir=target.parent))
     except OSError as error:
         raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
     try:
@@ -49,6 +52,48 @@ def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
         raise StorageError(f"{str(folder)!r} cannot be written: {error}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def rehearse(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
+    """Do once, with empty files of these names, what :func:`whole_folder` will do, and undo it.
+
+    What cannot be written is found while nothing is lost. An empty folder that is there stays.
+    """
+    target = checked_path(folder, StorageError)
+    mode = target.stat().st_mode if target.is_dir() else None
+    made = [parent for parent in target.absolute().parents if not parent.exists()]
+    try:
+        with whole_folder(target) as part:
+            for name in names:
+                (part / name).parent.mkdir(exist_ok=True)
+                (part / name).touch()
+        shutil.rmtree(target)
+        if mode is not None:
+            target.mkdir()
+            target.chmod(stat.S_IMODE(mode))
+    except OSError as error:
+        raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None
+    finally:
+        for parent in made:
+            with suppress(OSError):
+                parent.rmdir()
+
+
+def _require_replaceable(target: Path) -> None:
+    """Refuse names that a finished folder could not take."""
+    try:
+        str(target).encode()
+    except UnicodeEncodeError:
+        raise StorageError(
+            f"{str(target)!r} is not written in UTF-8, and some of the files could not be; choose "
+            f"another name"
+        ) from None
+    for odd, what in ((target.is_symlink(), "a link"), (target.is_mount(), "a mounted disk")):
+        if odd:
+            raise StorageError(
+                f"{str(target)!r} is {what}, which a new folder cannot replace; name a folder in "
+                f"it: {str(target / 'out')!r}"
+            )
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from noiseplan.errors import NoiseplanError, StorageError
+from noiseplan.escaping import visible
 from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.paths import checked_path
 from noiseplan.queries import Query
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import FORMAT, certificate, in_words
@@ -25,6 +27,7 @@ from noiseplan.storage.files import (
     file_hash,
     read_arrays,
     read_json,
+    rehearse,
     to_disk,
     whole_folder,
     write_arrays,
@@ -32,7 +35,7 @@ from noiseplan.storage.files import (
 )
 from noiseplan.storage.mechanisms import check_measurements
 from noiseplan.storage.plans import defining_hash, read_gap, read_plan, read_stated, write_plan
-from noiseplan.storage.tables import write_tables
+from noiseplan.storage.tables import require_few, table_stems, write_tables
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
@@ -52,14 +55,28 @@ def save(
 
     `contents` says what to write of a release of another kind.
     """
-    target = Path(folder)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StorageError(
-            f"{str(folder)!r} is there already and not an empty folder; nothing was written. "
-            f"Choose a new name: a release is never overwritten"
-        )
+    target = checked_path(folder, StorageError)
+    _require_new(target)
     with whole_folder(target) as part:
         _write(release, part, tables, contents or release_contents)
+
+
+def rehearse_saving(folder: str | os.PathLike[str], tables: Sequence[Query]) -> None:
+    """Find out, before anything is spent, whether :func:`save` could write here."""
+    target = checked_path(folder, StorageError)
+    _require_new(target)
+    require_few(tables)
+    longest = max(table_stems(tables), key=len, default="")
+    names = [f"tables/{longest}.parquet", "tables/index.csv"] if tables else []
+    rehearse(target, [*NEEDED, SUMS, "certificate.txt", *names])
+
+
+def _require_new(target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StorageError(
+            f"{str(target)!r} is there already and not an empty folder; nothing was written. "
+            f"Choose a new name: a release is never overwritten"
+        )
 
 
 def load(folder: str | os.PathLike[str]) -> Release:
@@ -83,9 +100,7 @@ def load(folder: str | os.PathLike[str]) -> Release:
     >>> bool((again.answer(query).estimate == release.answer(query).estimate).all())
     True
     """
-    if not isinstance(folder, str | os.PathLike):
-        raise StorageError(f"load() takes the path of a folder, found {folder!r}")
-    source = Path(folder)
+    source = checked_path(folder, StorageError)
     if not source.is_dir():
         raise StorageError(f"{str(folder)!r} is not a folder: name one that release.save() wrote")
     try:
@@ -128,7 +143,7 @@ def _write(release: Any, folder: Path, queries: Sequence[Query], contents: Conte
     write_arrays(folder / PLAN_ARRAYS, arrays)
     write_arrays(folder / MEASUREMENTS, measured)
     write_json(folder / CERTIFICATE, content)
-    (folder / "certificate.txt").write_text(words, encoding="utf-8")
+    (folder / "certificate.txt").write_text(visible(words), encoding="utf-8")
     if queries:
         write_tables(folder / "tables", release, queries)
     files = sorted(path for path in folder.rglob("*") if path.is_file())

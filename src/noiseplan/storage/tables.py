@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
@@ -11,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noiseplan.engine import engine
 from noiseplan.errors import StorageError
+from noiseplan.escaping import write_csv_rows
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Query
@@ -28,19 +29,11 @@ Columns = Mapping[str, Sequence[Hashable] | Array]
 
 def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> None:
     """One CSV and one Parquet file per query, and an index of them."""
-    if len(queries) > MOST_TABLES:
-        raise StorageError(
-            f"{len(queries):,} tables would be {2 * len(queries):,} files, above the limit of "
-            f"{MOST_TABLES:,} tables. Choose some: save(folder, tables=[query, …]), or none: "
-            f"tables=[]; a saved release answers any of them later"
-        )
-    import duckdb
-
+    require_few(queries)
     folder.mkdir()
     index: list[tuple[str, str, int]] = []
-    with progress("writing tables", len(queries)) as advance, duckdb.connect() as connection:
-        for number, query in enumerate(queries, 1):
-            stem = f"{number:0{len(str(len(queries)))}d}-{file_name(query.name)}"
+    with progress("writing tables", len(queries)) as advance, engine() as connection:
+        for stem, query in zip(table_stems(queries), queries, strict=True):
             columns = release.answer(query).columns()
             write_csv(folder / f"{stem}.csv", columns)
             write_parquet(folder / f"{stem}.parquet", columns, connection)
@@ -50,18 +43,55 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
     write_csv(folder / "index.csv", {"file": files, "query": names, "rows": rows})
 
 
+def require_few(queries: Sequence[Query]) -> None:
+    """Refuse more tables than are written as files."""
+    if len(queries) > MOST_TABLES:
+        raise StorageError(
+            f"{len(queries):,} tables would be {2 * len(queries):,} files, above the limit of "
+            f"{MOST_TABLES:,} tables. Choose some: save(folder, tables=[query, …]), or none: "
+            f"tables=[]; a saved release answers any of them later"
+        )
+
+
+def table_stems(queries: Sequence[Query]) -> list[str]:
+    """The names of the files of some tables, without their endings: numbered, so all differ."""
+    digits = len(str(len(queries)))
+    return [f"{n:0{digits}d}-{file_name(query.name)}" for n, query in enumerate(queries, 1)]
+
+
 def write_csv(path: Path, columns: Columns) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*(_plain(values) for values in columns.values()), strict=True))
+        write_csv_rows(file, [columns])
+        write_csv_rows(file, zip(*(_plain(values) for values in columns.values()), strict=True))
 
 
 def write_parquet(path: Path, columns: Columns, connection: duckdb.DuckDBPyConnection) -> None:
     """Through DuckDB, which needs no data frame library."""
-    released = {name: _array(values) for name, values in columns.items()}  # noqa: F841 (read below)
+    import duckdb
+
+    names = _told_apart(list(columns))
+    arrays = map(_array, columns.values())
+    released = dict(zip(names, arrays, strict=True))  # noqa: F841 (DuckDB reads it below)
     target = str(path).replace("'", "''")
-    connection.execute(f"COPY (SELECT * FROM released) TO '{target}' (FORMAT parquet)")
+    try:
+        connection.execute(f"COPY (SELECT * FROM released) TO '{target}' (FORMAT parquet)")
+    except duckdb.Error as error:
+        raise StorageError(f"{path.name} cannot be written: {error}") from error
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Names that engines tell apart: they do not see capitals, and would rename a twin themselves.
+
+    The last of several keeps its name, so that the figures of a table always have theirs.
+    """
+    found: dict[str, str] = {}
+    for name in reversed(names):
+        number = 2
+        chosen = name
+        while chosen.casefold() in found:
+            chosen, number = f"{name} ({number})", number + 1
+        found[chosen.casefold()] = chosen
+    return list(found.values())[::-1]
 
 
 def _plain(values: Sequence[Hashable] | Array) -> list[Any]:
@@ -69,12 +99,14 @@ def _plain(values: Sequence[Hashable] | Array) -> list[Any]:
 
 
 def _array(values: Sequence[Hashable] | Array) -> Any:
-    """One type per column: numbers as numbers, anything mixed as text."""
+    """One type per column: numbers as numbers; anything mixed, or too large for that, as text."""
     if isinstance(values, np.ndarray):
         return values
     kinds = {type(value) for value in values}
     if len(kinds) == 1 and kinds <= {int, float, bool}:
-        return np.asarray(values)
+        numbers = np.asarray(values)
+        if kinds != {int} or numbers.dtype.kind == "i":  # larger integers would lose digits
+            return numbers
     return np.array([str(value) for value in values], dtype=object)
 
 

@@ -55,7 +55,9 @@ def _require(node: Node, keys: dict[str, Node], needed: str, example: str) -> No
 def _columns(keys: dict[str, Node], wanted: list[Node]) -> Iterator[tuple[int, list[str]]]:
     """The wanted columns, row by row, each with its line in the file."""
     node = keys["file"]
-    path = node.path("regions.csv")
+    path = node.path_inside("regions.csv", "the code list")
+    if path not in node.document.files:
+        node.document.files.append(path)
     separator = keys["separator"].text(";") if "separator" in keys else ","
     if len(separator) != 1:
         keys["separator"].fail(f'expected one character, as in ";", found {separator!r}')

@@ -6,7 +6,7 @@ import math
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from re import search
 from typing import NoReturn
 
 from noiseplan.errors import NoiseplanError
+from noiseplan.paths import checked_path
 from noiseplan.study.errors import StudyError, listed, suggestion
 from noiseplan.study.lines import Place, lines_of
 
@@ -25,6 +26,8 @@ class Document:
     name: str
     text: str
     folder: Path
+    allow_outside: bool = False
+    files: list[Path] = field(default_factory=list)  # that were read beside it, in order
 
     @cached_property
     def lines(self) -> dict[Place, int]:
@@ -199,10 +202,25 @@ class Node:
 
     def path(self, example: str) -> Path:
         """A path, from the folder of the study."""
-        return self.document.folder / self.text(example)
+        with self.blamed():
+            return checked_path(self.document.folder / self.text(example), NoiseplanError)
+
+    def path_inside(self, example: str, what: str) -> Path:
+        """The same, within that folder, wherever links lead, unless it was said that it need not.
+
+        A study may come from somebody else: it says what is in its own folder, and nothing of what
+        is elsewhere is read or written for it.
+        """
+        path, folder = self.path(example), self.document.folder
+        if not self.document.allow_outside and not path.resolve().is_relative_to(folder.resolve()):
+            self.fail(
+                f"{what} {self.value!r} lies outside the folder of the study; bring it there, or "
+                f"allow it if you know what it is: read_study(path, allow_outside=True)"
+            )
+        return path
 
 
-def read_document(path: Path) -> Node:
+def read_document(path: Path, allow_outside: bool = False) -> Node:
     """The whole file as a node; refuses what is not there or not TOML."""
     try:
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
@@ -216,7 +234,7 @@ def read_document(path: Path) -> Node:
         raise StudyError(
             f"{path.name}: not UTF-8 text (at byte {error.start}); save the study as UTF-8"
         ) from None
-    document = Document(path.name, text, path.parent)
+    document = Document(path.name, text, path.parent, allow_outside)
     try:
         return Node(tomllib.loads(text), (), document)
     except tomllib.TOMLDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noiseplan.errors import BudgetError, NoiseplanError, PlanError
+from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
 from noiseplan.privacy import Budget, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.study.errors import StudyError
 from noiseplan.study.nodes import Node, read_document
 from noiseplan.study.people import People
 from noiseplan.study.predicates import read_predicates
@@ -40,7 +43,7 @@ SECTIONS = (
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """What a study file says, checked. No data was read.
+    """What a study file says, checked. Nothing else was read but its code lists.
 
     Examples
     --------
@@ -61,6 +64,11 @@ class Study:
     folder: Path | None
     tables: tuple[Query, ...] | None  # written as files; None for all
     root: Node = field(repr=False)
+
+    @property
+    def code_lists(self) -> tuple[Path, ...]:
+        """The files that were read beside the study, which are taken to be public."""
+        return tuple(self.root.document.files)
 
     @property
     def objective(self) -> Objective | None:
@@ -101,6 +109,7 @@ class Study:
 
     def release(self, plan: Plan, data: object, seed: int | None = None) -> Release:
         """Spend the budget once, on record where the study names a ledger."""
+        self._require_public_lists(data)
         charged: dict[str, Any] = {}
         if self.ledger is not None:
             charged = {
@@ -112,21 +121,51 @@ class Study:
             data = self.people.opened(data, self.schema)
         return plan.release(data, seed=seed, **charged)
 
+    def new_folder(self) -> Path | None:
+        """Where a release goes, if the study says so: within its own folder, unless allowed."""
+        if self.folder is None:
+            return None
+        return self.root.child("output").child("folder").path_inside("out", "the output folder")
+
+    def _require_public_lists(self, data: object) -> None:
+        """Refuse data that are a code list too: their values would be published as labels."""
+        if not self.code_lists or not isinstance(data, str | os.PathLike):
+            return
+        from noiseplan.counting.database import files_of
+
+        for file in files_of(data):
+            twin = next((found for found in self.code_lists if _same_content(found, file)), None)
+            if twin is not None:
+                raise StudyError(
+                    f"the code list {str(twin)!r} is the data itself, {str(file)!r}, and what a "
+                    f"code list holds is published; declare the values from a public source. "
+                    f"Nothing was spent"
+                )
+
     def _section(self, *names: str) -> Node:
         present = self.root.value
         assert isinstance(present, dict)
         return next((self.root.child(name) for name in names if name in present), self.root)
 
 
-def read_study(path: str | os.PathLike[str]) -> Study:
+def _same_content(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, or of a copy of it."""
+    return one.samefile(other) or (
+        one.stat().st_size == other.stat().st_size and filecmp.cmp(one, other, shallow=False)
+    )
+
+
+def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> Study:
     """Read and check a study file.
+
+    Code lists and the output folder lie within the study's folder; `allow_outside` allows others.
 
     Raises
     ------
     StudyError
         With the file, the line, what was found there, what is allowed, and what was probably meant.
     """
-    root = read_document(Path(path))
+    root = read_document(checked_path(path, StudyError), allow_outside)
     sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")
     for example, *needed in (("[schema]", "schema"), ("[[tables]]", "tables", "predicates")):
         if not any(name in sections for name in needed):

@@ -8,7 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noiseplan.engine import engine
 from noiseplan.errors import StorageError
+from noiseplan.paths import checked_path
 from noiseplan.storage.files import whole_folder, write_json
 from noiseplan.storage.tables import MOST_TABLES, file_name, write_csv, write_parquet
 
@@ -20,7 +22,7 @@ def save_tables(
     valid: ValidTables, folder: str | PathLike[str], names: Iterable[Sequence[str] | str]
 ) -> None:
     """Write tables into a new folder, which appears whole or not at all."""
-    target = Path(folder)
+    target = checked_path(folder, StorageError)
     chosen = [(one,) if isinstance(one, str) else tuple(one) for one in names]
     if target.exists():
         raise StorageError(
@@ -36,10 +38,8 @@ def save_tables(
 
 
 def _write(valid: ValidTables, folder: Path, chosen: list[tuple[str, ...]]) -> None:
-    import duckdb
-
     files, titles = [], []
-    with duckdb.connect() as connection:
+    with engine() as connection:
         for number, names in enumerate(chosen, 1):
             title = " × ".join(names) or "total"
             stem = f"{number:0{len(str(len(chosen)))}d}-{file_name(title)}"

@@ -9,7 +9,7 @@ records cost no privacy. What tables do not tell, records do not know either.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
@@ -23,8 +23,11 @@ from numpy.typing import NDArray
 from noiseplan._charts import MissingExtraError
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, StorageError
+from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
+from noiseplan.paths import checked_path
 from noiseplan.release.answer import tidy_frame
+from noiseplan.storage.tables import write_csv
 from noiseplan.valid.family import Family, Set
 from noiseplan.valid.fidelity import TableFidelity, fidelity
 from noiseplan.valid.making import checked_total
@@ -69,7 +72,7 @@ class Microdata:
             lines.append(f"  … and {len(worst) - 12:,} tables that are nearer")
         lines.append("noise alone deviates by 0.80 in the mean: at that or below, they are as near")
         lines.append("to the tables as noise allows; .fidelity has all tables")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
 
 def make_microdata(
@@ -131,7 +134,7 @@ def make_microdata(
     }
     made = tidy_frame(columns, frame or release.origin)
     if target is not None:
-        _write(made, target)
+        _write(made, columns, target)
     return Microdata(made, wanted, tuple(told), target)
 
 
@@ -270,7 +273,7 @@ def _checked_seed(seed: object) -> int | None:
 def _checked_path(path: str | PathLike[str] | None) -> Path | None:
     if path is None:
         return None
-    target = Path(path)
+    target = checked_path(path, StorageError)
     if target.suffix not in SUFFIXES:
         raise StorageError(f"records are written to {' or '.join(SUFFIXES)}, found {target.name!r}")
     if target.exists():
@@ -284,11 +287,10 @@ def _checked_path(path: str | PathLike[str] | None) -> Path | None:
     return target
 
 
-def _write(frame: Any, path: Path) -> None:
+def _write(frame: Any, columns: Mapping[str, Sequence[Any]], path: Path) -> None:
     import narwhals.stable.v2 as nw
 
-    table = nw.from_native(frame)
     if path.suffix == ".csv":
-        table.write_csv(path)
+        write_csv(path, columns)
     else:
-        table.write_parquet(path)
+        nw.from_native(frame).write_parquet(path)

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError, StorageError
+from noiseplan.escaping import visible
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
+from noiseplan.paths import checked_path
 from noiseplan.queries import Query
 from noiseplan.release.answer import tidy_frame
 from noiseplan.schema import Schema
@@ -134,7 +136,7 @@ class ValidTables:
         """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""
         from noiseplan._charts import error_bar_chart
 
-        target = Path(path)
+        target = checked_path(path, StorageError)
         if not target.parent.is_dir():
             raise StorageError(
                 f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
@@ -184,7 +186,7 @@ class ValidTables:
         if self.integers:
             lines.append("  rounded     to whole numbers")
         lines.append("  biased      intervals are those of the unbiased estimates beside them")
-        return "\n".join(lines)
+        return visible("\n".join(lines))
 
     def _agreement(self) -> str:
         told = self.changes

@@ -1,0 +1,129 @@
+"""DuckDB as this package opens it: what it puts on disk is private, and it fetches nothing.
+
+An engine that runs out of memory moves records to temporary files. Here they go to a folder that
+only the user may enter, encrypted where DuckDB can; the folder is removed when the work ends, and
+the folder of a process that was killed when the next one starts.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from shutil import rmtree
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+PREFIX: Final = "noiseplan-engine-"
+_MARK: Final = "owner"
+_MARKED: Final = b"temporary files of noiseplan; whoever works with them holds a lock on this\n"
+_SETTINGS: Final[dict[str, Any]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+# What older versions of DuckDB lack. Its built-in cipher draws keys from a generator that is not
+# made for secrets, and asks that this be admitted; the better one is an extension to download.
+_WHERE_KNOWN: Final[dict[str, Any]] = {
+    "allow_persistent_secrets": False,
+    "force_mbedtls_unsafe": True,
+    "temp_file_encryption": True,
+}
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+    def _may_be_removed(entry: os.stat_result) -> bool:
+        return stat.S_ISDIR(entry.st_mode)
+
+else:
+    import fcntl
+
+    def _take(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _may_be_removed(entry: os.stat_result) -> bool:
+        """Whether it is a folder, not a link to one, that its owner, who is the user, made so."""
+        private = stat.S_ISDIR(entry.st_mode) and stat.S_IMODE(entry.st_mode) == 0o700
+        return private and entry.st_uid == os.getuid()
+
+
+@contextmanager
+def engine() -> Iterator[DuckDBPyConnection]:
+    """A connection of its own to a database in memory, closed at the end.
+
+    Privacy
+    -------
+    Nothing is downloaded, extensions are not loaded by themselves, and no setting can be changed
+    afterwards. Temporary files lie in a private folder of :func:`private_folder`.
+    """
+    import duckdb
+
+    with ExitStack() as stack:
+        settings = {**_SETTINGS, "temp_directory": str(stack.enter_context(private_folder()))}
+        connection = stack.enter_context(duckdb.connect(config=settings))
+        for name, value in _WHERE_KNOWN.items():
+            with suppress(duckdb.CatalogException):  # an older DuckDB without the setting
+                connection.execute(f"SET {name} = {value}")
+        connection.execute("SET enable_progress_bar = false")  # on standard output
+        connection.execute("SET lock_configuration = true")
+        yield connection
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A new folder for the user alone, removed at the end; those of dead processes go first.
+
+    It lies where the system keeps temporary files, which the variable TMPDIR chooses. A lock tells
+    that its process is alive: unlike a process's number it is never another's, and it is seen from
+    every container that shares the place.
+    """
+    place = Path(tempfile.gettempdir())
+    _remove_left_behind(place)
+    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        descriptor = os.open(folder / f"{_MARK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, _MARKED)
+            _take(descriptor)
+            # Only now: a folder whose mark is not locked counts as left behind.
+            (folder / f"{_MARK}.new").rename(folder / _MARK)
+            (folder / "files").mkdir(mode=0o700)
+            yield folder / "files"
+        finally:
+            os.close(descriptor)
+
+
+@cache
+def _remove_left_behind(place: Path) -> None:
+    """Remove what killed processes of this user left, once in a process."""
+    with suppress(OSError), os.scandir(place) as entries:
+        for entry in entries:
+            if entry.name.startswith(PREFIX):
+                with suppress(OSError):  # it went meanwhile, or belongs to somebody else
+                    _remove_if_dead(place / entry.name)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    """Remove a folder that is ours, marked, and held by nobody; leave anything else alone."""
+    if not _may_be_removed(folder.lstat()):
+        return
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(folder / _MARK, flags)
+    try:
+        marked = os.read(descriptor, len(_MARKED) + 1) == _MARKED
+        _take(descriptor)
+    finally:
+        os.close(descriptor)
+    if marked:
+        rmtree(folder)

@@ -17,10 +17,10 @@ from noiseplan.planning.design import Design
 
 def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Array:
     """Patterns × subset types: the cost is the largest entry of this matrix times 1/σ²."""
-    reach = np.array([[bases[r].lowest, bases[r].sensitivity] for r in range(len(bases))])
-    added = design.privacy_weights(reach.reshape(-1, 2)[:, 1])
+    added = design.privacy_weights(np.array([bases[r].sensitivity for r in range(len(bases))]))
     if neighbours == "add-remove":
         return added[None, :]
+    reach = np.array([[bases[r].lowest, bases[r].sensitivity] for r in range(len(bases))])
     counts = np.asarray(design.terms.privacy_powers.toarray())
     members = np.array([len(role.members) for role in design.roles.roles])
     rows = pattern_costs(counts.astype(int), members, reach)

@@ -31,7 +31,10 @@ from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
 
 # Ibis 12 asks DuckDB 2 for Arrow by a name that goes away.
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The 'future.infer_string'"),  # of Ibis on SQLite
+]
 
 SETS = [
     np.array(list(members), dtype=int).reshape(1, -1)

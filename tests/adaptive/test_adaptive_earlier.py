@@ -221,8 +221,11 @@ def test_the_key_of_the_choice_is_in_nothing_that_leaves(
 def test_other_records_than_the_earlier_ones_are_refused(tmp_path: Path) -> None:
     whole = exact(1, 1e4, 1).release(visits(), seed=1)
     left = exact(2, 1e8, 1).given(whole)
+    copied = copy.deepcopy(open_source(visits(), SCHEMA, person="id"))
     with pytest.raises(PlanError, match="the earlier release counted others, or was read"):
         left.release(visits(), person="id", seed=2)
+    with pytest.raises(PlanError, match="the earlier release counted others, or was read"):
+        left.release(copied, seed=2)
     some = exact(1, 1e4, 1).release(visits(), person="id", seed=1)
     with pytest.raises(PlanError, match="these data would show others"):
         exact(2, 1e8, 1).given(some).release(visits(), seed=2)

@@ -144,7 +144,9 @@ class Continuation:
             )
         source = opened(self.plan, data, person, None if people is None else people.key)
         again = getattr(source, "choice", None)
-        if (None if again is None else again.recalled()) == people:
+        if again is None and people is None:
+            return source
+        if again is not None and people is not None and again.recalled() == people:
             return source
         if people is not None:
             raise PlanError(

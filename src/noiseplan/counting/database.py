@@ -179,7 +179,7 @@ def _blocks(
     columns = [Column(name, schema[name], types[name], spelled) for name in schema.names]
     codes = [column.codes() for column in columns]
     if people is None:
-        coded = relation.project(", ".join(codes))
+        coded = relation.project(", ".join(f"{code} AS c{n}" for n, code in enumerate(codes)))
     else:
         person = quoted(people.column)
         coded = people.with_choice(with_person(relation, codes, person, types[people.column]))

@@ -9,7 +9,6 @@ from typing import Unpack
 from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import Family, family_for
 from noiseplan.counting import Projectable
-from noiseplan.counting.people import People
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
@@ -105,9 +104,10 @@ class Continuation:
         ----------
         data
             The data of the earlier release. Where at most so many records of each person were
-            counted, the same ones must be counted again: the source that was opened for the
-            earlier release, or the same data in the same order with `person`, while that release
-            is in memory.
+            counted, the same ones must be counted again: from the source that was opened for the
+            earlier release, or from the same records, in any order and in any kind of source, with
+            the same `person`. That takes the earlier release itself, in the process that made it:
+            no copy knows which records they were.
         how
             `ledger`, `dataset`, `purpose`, `person`, `seed` and `randomness`, as `Plan.release`
             takes them. The earlier release must be charged to the same dataset of the same ledger.
@@ -141,15 +141,24 @@ class Continuation:
     def _same_records(self, data: object, person: str | None) -> Projectable:
         """The data opened as for the earlier release; refused where other records would count."""
         chosen = self.earlier.choice
-        key = People.key_of(chosen) if chosen else None
-        source = opened(self.plan, data, person, key)
-        if getattr(source, "choice", b"") == chosen:
-            return source
-        if chosen:
+        people = None if chosen is None else chosen.recalled()
+        if chosen is not None and people is None:
             raise PlanError(
                 "the earlier release counted some records of each person, chosen at random, and "
-                "these data would show others: give it the same source, or the same data, of the "
-                "same kind (a file, a frame), with the same person= and number of records"
+                "was pickled, copied or read from a folder, which does not keep which: make both "
+                "releases in one program, or release the whole plan: plan.release(data, person=…)"
+            )
+        source = opened(self.plan, data, person, None if people is None else people.key)
+        again = getattr(source, "choice", None)
+        if again is None and people is None:
+            return source
+        if again is not None and people is not None and again.recalled() == people:
+            return source
+        if people is not None:
+            raise PlanError(
+                "the earlier release counted some records of each person, chosen at random, and "
+                "these data would show others: give it the same source, or the same data with the "
+                "same person= and number of records"
             )
         raise PlanError(
             "person= would choose among the records of each person, and the earlier release "

@@ -5,16 +5,20 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.counting.arrow import code_batches
 from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
 from noiseplan.counting.expressions import Column, literal, quoted
 from noiseplan.counting.headers import Header, read_header
-from noiseplan.counting.people import People
+from noiseplan.counting.people import People, Sieve
+from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.streams import Block, Stream
 from noiseplan.engine import engine
 from noiseplan.errors import DataError
@@ -27,8 +31,6 @@ if TYPE_CHECKING:
 _TEXT: Final = (".csv", ".tsv", ".txt")
 _PARQUET: Final = (".parquet", ".pq")
 _PACKED: Final = (".gz", ".zst")
-_NOBODY: Final = 2
-_FLOATS: Final = ("FLOAT", "DOUBLE")
 
 
 def stream_from_file(
@@ -160,6 +162,11 @@ def _check_columns(
     check_columns(schema, relation.columns)
     if people is not None:
         people.check_column(relation.columns)
+        check_kind(people.column, _types(relation)[people.column])
+
+
+def _types(relation: DuckDBPyRelation) -> dict[str, str]:
+    return dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
 def _blocks(
@@ -171,14 +178,15 @@ def _blocks(
 ) -> Iterator[Block]:
     """Stream the codes; values without one are counted to the end, and then looked up."""
     relation = read()
-    types = dict(zip(relation.columns, map(str, relation.types), strict=True))
+    types = _types(relation)
     columns = [Column(name, schema[name], types[name], spelled) for name in schema.names]
-    codes = [f"{column.codes()} AS c{n}" for n, column in enumerate(columns)]
-    coded = relation.project(", ".join(codes))
-    if people is not None:
-        person = _person(people, types[people.column])
-        coded = _with_choice(relation.project(", ".join([*codes, person])), people)
-    refusals, nobody = Refusals(schema), 0
+    codes = [column.codes() for column in columns]
+    if people is None:
+        coded = relation.project(", ".join(f"{code} AS c{n}" for n, code in enumerate(codes)))
+    else:
+        person = quoted(people.column)
+        coded = people.with_choice(with_person(relation, codes, person, types[people.column]))
+    refusals, sieve = Refusals(schema), Sieve()
     with closing(code_batches(coded, source)) as batches:
         for block in batches:
             refusals.rows += len(block[0])
@@ -187,9 +195,7 @@ def _blocks(
                 if column.refused is not None and found.max(initial=0) == column.refused:
                     refusals.note(column.name, int((found == column.refused).sum()))
             if people is not None:
-                choice = block.pop()
-                nobody += int((choice == _NOBODY).sum())
-                block = [found[choice == 1] for found in block]
+                block = sieve.chosen(block[:-1], block[-1])
             if not refusals:
                 yield block
     for column in columns:
@@ -199,30 +205,63 @@ def _blocks(
             refusals.note(column.name, 0, [value for (value,) in rows])
     refusals.raise_any()
     if people is not None:
-        people.refuse_nobody(nobody, refusals.rows)
+        sieve.refuse(people)
 
 
-def _person(people: People, kind: str) -> str:
-    """The person as a text; 0 and -0 are one person, who would have two caps otherwise."""
-    value = quoted(people.column)
-    return f"CAST({f'{value} + 0' if kind in _FLOATS else value} AS VARCHAR) AS person"
+# ---------------------------------------------------------------------- records in arrays
 
 
-def _with_choice(coded: DuckDBPyRelation, people: People) -> DuckDBPyRelation:
-    """Add whether each record is among those chosen of its person.
+def chosen_among(
+    columns: Sequence[NDArray[np.unsignedinteger]], persons: NDArray[Any], people: People
+) -> list[NDArray[np.unsignedinteger]]:
+    """The records of arrays that are counted: chosen here, exactly as those of a file are.
 
-    Every record draws a number, the digest of a secret key and of the record: its person, its
-    codes, and its place among equal records of that person, which are interchangeable. So all
-    records draw differently, and yet every pass over the data, in whatever order they come, chooses
-    the same ones.
+    Parameters
+    ----------
+    columns
+        The codes of each attribute.
+    persons
+        Whose record each is, as :func:`~noiseplan.counting.persons.array_of_persons` returns it.
     """
-    codes = [f"c{n}" for n in range(len(coded.columns) - 1)]
-    record = " || ',' || ".join([*codes, "place", "person"])
-    place = f"row_number() OVER (PARTITION BY person, {', '.join(codes)})"
-    draw = f"sha256('{people.key.hex()},' || {record})"
-    rank = f"row_number() OVER (PARTITION BY person ORDER BY {draw})"
-    # Not a number is nobody either: all who have none would share one cap.
-    nobody = "person IS NULL OR lower(CAST(person AS VARCHAR)) IN ('nan', '-nan')"
-    choice = f"CASE WHEN {nobody} THEN {_NOBODY} WHEN {rank} <= {people.cap} THEN 1 ELSE 0 END"
-    placed = coded.project(f"*, {place} AS place")
-    return placed.project(f"{', '.join(codes)}, CAST({choice} AS UTINYINT) AS choice")
+    sieve = Sieve(nobody=_nobody(persons))
+    sieve.refuse(people)
+    kept = [[codes[:0]] for codes in columns]
+    if len(persons):
+        with _of_arrays(columns, persons) as coded:
+            choice = people.with_choice(coded)
+            with closing(code_batches(choice, "the records")) as batches:
+                for block in batches:
+                    chosen = sieve.chosen(block[:-1], block[-1])
+                    for part, codes in zip(kept, chosen, strict=True):
+                        part.append(codes)
+    sieve.refuse(people)
+    return [np.concatenate(part) for part in kept]
+
+
+def canonical_persons(persons: NDArray[Any]) -> list[str | None]:
+    """The persons of an array by their one spelling: None is nobody, empty a rounded number."""
+    known = np.flatnonzero([person is not None for person in persons.tolist()])
+    found: list[str | None] = [None] * len(persons)
+    if len(known):
+        with _of_arrays([known], persons[known]) as placed:
+            for place, person in placed.fetchall():
+                found[place] = person
+    return found
+
+
+@contextmanager
+def _of_arrays(
+    columns: Sequence[NDArray[Any]], persons: NDArray[Any]
+) -> Iterator[DuckDBPyRelation]:
+    """Arrays as a relation, read where they are: c0, c1, … and `person`."""
+    arrays = {f"c{n}": np.ascontiguousarray(column) for n, column in enumerate(columns)}
+    with _connection() as connection, _refusals("the records"):
+        connection.register("records", arrays | {"person": persons})
+        relation = connection.sql("FROM records")
+        yield with_person(relation, list(arrays), "person", _types(relation)["person"])
+
+
+def _nobody(persons: NDArray[Any]) -> int:
+    if persons.dtype.kind != "O":
+        return 0
+    return sum(person is None for person in persons.tolist())

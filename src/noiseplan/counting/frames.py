@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.codes import Encoded, Refusals, check_columns, encode_block
+from noiseplan.counting.database import chosen_among
 from noiseplan.counting.people import People
+from noiseplan.counting.persons import array_of_persons, joined_persons, texts_of_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Records
 from noiseplan.counting.streams import Block, Stream, gathered
@@ -114,14 +116,11 @@ def _source(
     persons: list[NDArray[Any]] = []
 
     def blocks() -> Iterator[Block]:
-        import narwhals.stable.v2 as nw
-
         refusals = Refusals(schema)
         for batch in batches():
             block = encode_block(schema, encoded_columns(batch, schema), refusals)
             if people is not None:
-                column = nw.from_native(_as_frame(batch), eager_only=True).get_column(people.column)
-                persons.append(_without_dictionary(column).to_numpy())
+                persons.append(persons_of(batch, people.column))
             if not refusals:  # what is refused is still looked through, to say how much it is
                 yield block
         refusals.raise_any()
@@ -130,8 +129,7 @@ def _source(
         return Stream(schema, blocks, origin, once=once)
     columns = gathered(schema, blocks())
     if people is not None:
-        chosen = people.chosen(np.concatenate(persons) if persons else np.empty(0))
-        columns = [codes[chosen] for codes in columns]
+        columns = chosen_among(columns, joined_persons(persons, people.column), people)
     return Records(schema, columns, origin, People.most(people))
 
 
@@ -141,6 +139,22 @@ def encoded_columns(batch: object, schema: Schema) -> dict[str, Encoded]:
 
     frame = nw.from_native(_as_frame(batch), eager_only=True)
     return {name: _encode(frame.get_column(name), schema[name]) for name in schema.names}
+
+
+def persons_of(batch: object, column: str) -> NDArray[Any]:
+    """Whose records these are, as an array that :func:`chosen_among` takes."""
+    import narwhals.stable.v2 as nw
+
+    frame = nw.from_native(_as_frame(batch), eager_only=True)
+    series = _without_dictionary(frame.get_column(column))
+    kind = series.dtype
+    if isinstance(kind, nw.Datetime):
+        return array_of_persons(np.empty(0, "M8[us]"), column)  # refused, whatever the library
+    exact = kind.is_integer() and kind not in (nw.Int128, nw.UInt128) and not series.null_count()
+    if exact or kind.is_float() or kind == nw.String:
+        return array_of_persons(series.to_numpy(), column)
+    # Arrays of the libraries would turn decimals into floats, and whole numbers with nulls too.
+    return texts_of_persons(series.to_list(), column)
 
 
 def _as_frame(batch: Any) -> Any:

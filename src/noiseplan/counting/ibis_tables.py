@@ -2,33 +2,40 @@
 
 DuckDB and Spark are spoken to directly, by :mod:`.database` and :mod:`.spark`. Any other database
 gets a single statement: the codes of every record, then a GROUP BY for each table over them. One
-statement sees one state of the data, however long it takes.
+statement sees one state of the data, however long it takes. Where records are bounded, the codes
+and persons of all records come here instead, and are chosen among as those of a frame are: no two
+databases spell, compare and draw alike.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from typing import Any, Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
+from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.covering import Members
-from noiseplan.counting.database import stream_from_relation
+from noiseplan.counting.database import chosen_among, stream_from_relation
 from noiseplan.counting.expressions import is_double, is_whole
+from noiseplan.counting.frames import persons_of
 from noiseplan.counting.people import People
+from noiseplan.counting.persons import joined_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
+from noiseplan.counting.streams import Block, Stream
 from noiseplan.counting.travel import Parcel
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, NoiseplanError
 from noiseplan.schema import Binned, Label, Schema
 
-_CHOICE: Final = "choice"
-_NOBODY: Final = 2
+_PERSON: Final = "person"
 
 
 def is_ibis_table(data: object) -> bool:
@@ -51,7 +58,8 @@ def source_from_ibis(table: Any, schema: Schema, people: People | None = None) -
         if database.name == "duckdb":
             return stream_from_relation(database.con.sql(query), schema, people)
         return SparkSource(database.raw_sql(query), schema, people)
-    return IbisSource(table, schema, people)
+    source = IbisSource(table, schema)
+    return source if people is None else source.bounded(people)
 
 
 @final
@@ -64,72 +72,60 @@ class IbisSource(Countable):
         The Ibis table.
     schema
         The attributes.
-    people
-        Whose records these are, if they are bounded. The records chosen are then written to a
-        temporary table, so that every statement counts the same ones, and the draws are the
-        database's own (PostgreSQL's ``gen_random_uuid`` is as good as the operating system's).
     """
 
-    def __init__(self, table: Any, schema: Schema, people: People | None = None) -> None:
-        self.schema, self.origin, self.max_rows = schema, "", People.most(people)
-        self._table, self._people = table, people
+    def __init__(self, table: Any, schema: Schema) -> None:
+        self.schema, self.origin, self._table = schema, "", table
         self._columns = [_Column(name, schema) for name in schema.names]
-        self._chosen: Any = None
 
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:
         """Count the records by each of these sets of attributes; see :class:`Countable`."""
         ibis: Any = sys.modules["ibis"]
-        codes = self._codes()
-        counted = codes.filter(codes[_CHOICE] == 1) if self._people is not None else codes
+        codes = self._table.select(**self._codes())
         parts = self._notes(codes, len(tables))
-        parts += [_counts(counted, place, t, self.schema) for place, t in enumerate(tables) if t]
-        parcel = Parcel(self._run(ibis.union(*parts)), tables)
+        parts += [_counts(codes, place, t, self.schema) for place, t in enumerate(tables) if t]
+        with self._reading():
+            found = ibis.union(*parts).to_pyarrow()
+        columns = ("place", "cell", "records")
+        parcel = Parcel({name: found[name].to_numpy() for name in columns}, tables)
         self._refuse(parcel.notes)
-        total = np.array(parcel.notes[len(self.schema) + 2])
-        found = parcel.tables(self.schema.shape)
-        return [counts if t else total for counts, t in zip(found, tables, strict=True)]
+        total = np.array(parcel.notes[0])
+        unpacked = parcel.tables(self.schema.shape)
+        return [counts if t else total for counts, t in zip(unpacked, tables, strict=True)]
 
-    def _codes(self) -> Any:
+    def bounded(self, people: People) -> Stream:
+        """The same with at most so many records of each person, the same ones at every reading."""
+        return Stream(self.schema, partial(self._chosen, people), max_rows=people.cap)
+
+    def _chosen(self, people: People) -> Iterator[Block]:
+        """Read codes and persons in one statement, and choose; the codes are narrow, and few."""
+        wanted = self._table.select(**self._codes(), **{_PERSON: self._table[people.column]})
+        kinds = [code_dtype(size + 1) for size in self.schema.shape]  # `refused` is a code here
+        parts: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in kinds]
+        persons: list[NDArray[Any]] = []
+        with self._reading():
+            for batch in wanted.to_pyarrow_batches():
+                persons.append(persons_of(batch, _PERSON))
+                for n, part in enumerate(parts):
+                    part.append(batch.column(n).to_numpy(zero_copy_only=False).astype(kinds[n]))
+        columns = [np.concatenate(part) for part in parts]
+        found = zip(columns, self._columns, strict=True)
+        unknown = [int((codes == column.refused).sum()) for codes, column in found]
+        self._refuse(dict(enumerate([len(columns[0]), *unknown])))
+        yield chosen_among(columns, joined_persons(persons, people.column), people)
+
+    def _codes(self) -> dict[str, Any]:
         """The codes of every record, the attribute's size where a value has none."""
-        if self._people is None:
-            return self._table.select(
-                **{f"c{n}": column.code(self._table) for n, column in enumerate(self._columns)}
-            )
-        if self._chosen is None:
-            self._chosen = self._with_choice(self._people).cache()
-        return self._chosen
-
-    def _with_choice(self, people: People) -> Any:
-        """The codes, and whether a record is among those chosen of its person."""
-        ibis: Any = sys.modules["ibis"]
-        table = self._table
-        drawn = table.select(
-            **{f"c{n}": column.code(table) for n, column in enumerate(self._columns)},
-            person=table[people.column],
-            draw=ibis.uuid().cast("string"),
-        )
-        rank = ibis.row_number().over(group_by=drawn.person, order_by=drawn.draw)
-        ranked = drawn.mutate(rank=rank)
-        # Not a number is nobody either: all who have none would share one cap.
-        spelled = ranked.person.cast("string").lower()
-        nobody = ranked.person.isnull() | spelled.isin(["nan", "-nan"])
-        choice = ibis.cases((nobody, _NOBODY), (ranked["rank"] < people.cap, 1), else_=0)
-        return ranked.select(*(f"c{n}" for n in range(len(self._columns))), **{_CHOICE: choice})
+        return {f"c{n}": column.code(self._table) for n, column in enumerate(self._columns)}
 
     def _notes(self, codes: Any, first: int) -> list[Any]:
-        """One row each: all records, those without a code by column, those of nobody, those
-        chosen."""
+        """One row each: all records, and those without a code by column."""
         ibis: Any = sys.modules["ibis"]
         nothing = ibis.literal(0, "int64")
         wanted = {"n0": codes.count()}
         for n, column in enumerate(self._columns):
             refused = codes[f"c{n}"] == column.refused
             wanted[f"n{n + 1}"] = refused.ifelse(1, 0).sum() if column.can_refuse else nothing
-        last = len(self._columns) + 1
-        bounded = self._people is not None
-        for n, value in ((last, _NOBODY), (last + 1, 1)):
-            of_choice = (codes[_CHOICE] == value).ifelse(1, 0).sum() if bounded else codes.count()
-            wanted[f"n{n}"] = nothing if n == last and not bounded else of_choice
         summary = codes.aggregate(**wanted)
         return [
             summary.select(
@@ -137,18 +133,20 @@ class IbisSource(Countable):
                 cell=nothing,
                 records=summary[f"n{n}"].coalesce(0).cast("int64"),
             )
-            for n in range(last + 2)
+            for n in range(len(wanted))
         ]
 
-    def _run(self, query: Any) -> dict[str, NDArray[np.int64]]:
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            found = query.to_pyarrow()
+            yield
+        except NoiseplanError:
+            raise
         except Exception as error:  # whatever the database's own library raises
             raise DataError(
                 f"{self._table.get_backend().name} could not count the table: {error} (This "
                 f"message may quote private records: do not publish it.)"
             ) from error
-        return {name: found[name].to_numpy() for name in ("place", "cell", "records")}
 
     def _refuse(self, notes: dict[int, int]) -> None:
         refusals = Refusals(self.schema)
@@ -159,8 +157,6 @@ class IbisSource(Countable):
                 shown = values.select(column.name).limit(SEARCHED).to_pyarrow()[column.name]
                 refusals.note(column.name, notes[place], shown.to_pylist())
         refusals.raise_any()
-        if self._people is not None:
-            self._people.refuse_nobody(notes[len(self._columns) + 1], notes[0])
 
 
 def _counts(codes: Any, place: int, table: Members, schema: Schema) -> Any:

@@ -1,25 +1,29 @@
 """The privacy unit: at most so many records of each person, chosen at random.
 
 What a person's records cost is computed in :mod:`noiseplan.privacy.people`; here the promise behind
-it is kept. Which records are chosen depends on the person's own records and on fresh randomness,
-never on anybody else's, and it is fixed before anything is counted: every table shows the same.
+it is kept. Which records are chosen depends on the person's own records and on a key, never on
+anybody else's, and it is fixed before anything is counted: every table shows the same.
 """
 
 from __future__ import annotations
 
-import hashlib
 import operator
 import os
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.codes import is_missing
 from noiseplan.errors import DataError
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyRelation
+
 _KEY_BYTES: Final = 32
+# What becomes of a record: left out, counted, or a reason to refuse all of them.
+CHOSEN, NOBODY, ROUNDED = 1, 2, 3
 
 
 @final
@@ -34,9 +38,24 @@ class People:
     cap
         The most records of one person that are counted.
     key
-        What the choice is derived from: 256 bits from the operating system, by default. Where an
-        engine chooses, the key is part of its query; it protects nobody, and only makes the choice
-        unpredictable (whichever records are chosen, the cap is what privacy rests on).
+        What the choice is derived from: 256 bits from the operating system, by default.
+
+    Notes
+    -----
+    Every record draws the SHA-256 digest of a text: the key, the codes of the record, its place
+    among the equal records of its person, and the person as :mod:`.persons` spells it. The records
+    with the lowest draws of each person are counted. SHA-256 of a secret key and a text that is
+    never the same twice is as good as a fresh random number, so all subsets are alike likely.
+    Equal records are interchangeable, so the order of records changes nothing; and it is one text
+    wherever the data are, so DuckDB and Spark choose the same records of the same data.
+
+    Privacy
+    -------
+    No draw depends on the records of others. Whoever knew the key would know which of *given*
+    records of a person are counted, and nothing of who is there: for every key by itself, adding or
+    removing a person changes at most `cap` records, and what a release promises holds. The key is
+    still kept to the process that drew it, see :class:`ChosenRecords`. Where an engine chooses, it
+    is part of the engine's query.
     """
 
     column: str
@@ -64,19 +83,6 @@ class People:
             raise DataError(f"person: {column!r} is no name of a column; try {call}.")
         return People(column, rows) if key is None else People(column, rows, key)
 
-    def choice(self, how: str) -> bytes:
-        """What says which records are counted: the key, and a digest of all else it depends on.
-
-        `how` names the way in which records are chosen, which differs between kinds of data.
-        """
-        told = "\0".join([self.column, str(self.cap), how])
-        return self.key + hashlib.sha256(told.encode()).digest()
-
-    @staticmethod
-    def key_of(choice: bytes) -> bytes:
-        """The key of a choice, to make it again."""
-        return choice[: -hashlib.sha256().digest_size]
-
     @staticmethod
     def most(people: People | None) -> int:
         """The most records of one person: the cap, or the one that everybody has."""
@@ -90,54 +96,75 @@ class People:
                 f"{', '.join(map(repr, found)) or 'none'}."
             )
 
-    def refuse_nobody(self, nobody: int, rows: int) -> None:
-        """Refuse records that belong to nobody: their number could not be bounded."""
-        if nobody:
+    def with_choice(self, coded: DuckDBPyRelation) -> DuckDBPyRelation:
+        """Turn the column `person` of a relation of codes into `choice`: what becomes of each."""
+        codes = [name for name in coded.columns if name != "person"]
+        place = f"row_number() OVER (PARTITION BY person, {', '.join(codes)})"
+        record = " || ',' || ".join([*codes, "place", "person"])
+        draw = f"sha256('{self.key.hex()},' || {record})"
+        rank = f"row_number() OVER (PARTITION BY person ORDER BY {draw})"
+        choice = (
+            f"CASE WHEN person IS NULL THEN {NOBODY} WHEN person = '' THEN {ROUNDED} "
+            f"WHEN {rank} <= {self.cap} THEN {CHOSEN} ELSE 0 END"
+        )
+        placed = coded.project(f"*, {place} AS place")
+        return placed.project(f"{', '.join(codes)}, CAST({choice} AS UTINYINT) AS choice")
+
+
+@dataclass
+class Sieve:
+    """Keeps the chosen records of blocks that pass by, and minds those that name nobody."""
+
+    nobody: int = 0
+    rounded: int = 0
+
+    def chosen(self, block: list[NDArray[Any]], choice: NDArray[np.integer]) -> list[NDArray[Any]]:
+        """The chosen records of a block."""
+        self.nobody += int((choice == NOBODY).sum())
+        self.rounded += int((choice == ROUNDED).sum())
+        return [codes[choice == CHOSEN] for codes in block]
+
+    def refuse(self, people: People) -> None:
+        """Refuse records that belong to nobody, or to one who cannot be known again."""
+        if self.nobody:
             raise DataError(
-                f"person column {self.column!r}: {nobody} of {rows} rows are null; every record "
-                f"must belong to somebody. Fill the column (a fresh value for each unknown "
-                f"person, if each has one record), or drop those rows beforehand."
+                f"person column {people.column!r}: some rows are null, empty or spell a missing "
+                f"value (such as NA or nan); every record must belong to somebody. Fill the column "
+                f"(a fresh value for each unknown person, if each has one record), or drop those "
+                f"rows beforehand."
+            )
+        if self.rounded:
+            raise DataError(
+                f"person column {people.column!r}: some rows hold floating-point numbers of so "
+                f"many digits that they have been rounded, so that one may be several people, or "
+                f"one person several numbers. Read the column as whole numbers or as text, from "
+                f"where its numbers are still exact."
             )
 
-    def chosen(self, persons: NDArray[Any]) -> NDArray[np.bool_]:
-        """Choose at most `cap` records of each person, all subsets alike likely.
 
-        Every record draws 64 random bits, and the lowest of each person are chosen. Two equal draws
-        are told apart by their place, which needs no correction: among 10⁹ records of one person
-        that happens once in 40.
-        """
-        numbers = self._numbered(persons)
-        draws = np.frombuffer(hashlib.shake_256(self.key).digest(8 * len(numbers)), dtype=np.uint64)
-        order = np.lexsort((draws, numbers))
-        ordered = numbers[order]
-        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else order
-        lengths = np.diff(np.r_[starts, len(order)])
-        rank = np.arange(len(order)) - np.repeat(starts, lengths)
-        chosen = np.empty(len(order), dtype=np.bool_)
-        chosen[order] = rank < self.cap
-        return chosen
+@final
+class ChosenRecords:
+    """Stands for a choice among the records of each person, and tells nothing about it.
 
-    def _numbered(self, persons: NDArray[Any]) -> NDArray[np.int64]:
-        """Number the persons; missing ones are refused."""
-        plain = np.ma.getdata(persons)
-        missing = np.ma.getmaskarray(persons).copy()
-        if plain.dtype.kind == "f":
-            missing |= np.isnan(plain)
-        elif plain.dtype.kind == "O":
-            missing |= np.array([is_missing(value) for value in plain.tolist()], dtype=np.bool_)
-        elif plain.dtype.kind == "M":
-            missing |= np.isnat(plain)
-        self.refuse_nobody(int(missing.sum()), len(plain))
-        if plain.dtype.kind != "O":
-            return np.unique(plain, return_inverse=True)[1].astype(np.int64)
-        known: dict[object, int] = {}
-        listed = plain.tolist()
-        try:
-            return np.fromiter(
-                (known.setdefault(value, len(known)) for value in listed), np.int64, len(listed)
-            )
-        except TypeError as error:  # lists, say
-            raise DataError(
-                f"person column {self.column!r}: persons are told apart by plain values (text, "
-                f"numbers, dates), and these are none: {error}."
-            ) from error
+    Releases carry it. What it stands for is known in the process where the choice was made, and
+    nowhere else: pickled, copied or saved it is one that stands for nothing any more.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    @staticmethod
+    def by(people: People) -> ChosenRecords:
+        """What stands for the choice of these people's records."""
+        made = ChosenRecords()
+        _MADE[made] = people
+        return made
+
+    def recalled(self) -> People | None:
+        """Who chose, and by which key; None where that is not known."""
+        return _MADE.get(self)
+
+    def __reduce__(self) -> tuple[type[ChosenRecords], tuple[()]]:
+        return ChosenRecords, ()
+
+
+_MADE: WeakKeyDictionary[ChosenRecords, People] = WeakKeyDictionary()

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseplan.counting.covering import Members
+from noiseplan.counting.people import ChosenRecords
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -59,8 +60,8 @@ class Countable(ABC):
     """The most records of one person: what a release of these data must be priced for."""
     once: bool = False
     """Whether the data can be passed over a single time only."""
-    choice: bytes = b""
-    """Which records of each person are counted, where not all: what that was derived from."""
+    choice: ChosenRecords | None = None
+    """Stands for the choice among the records of each person, if there was one."""
 
     @abstractmethod
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:

@@ -10,10 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.codes import Encoded, check_columns, encode_all
-from noiseplan.counting.database import is_relation, stream_from_file, stream_from_relation
+from noiseplan.counting.database import (
+    chosen_among,
+    is_relation,
+    stream_from_file,
+    stream_from_relation,
+)
 from noiseplan.counting.frames import source_from_batches, source_from_frame
 from noiseplan.counting.ibis_tables import is_ibis_table, source_from_ibis
-from noiseplan.counting.people import People
+from noiseplan.counting.people import ChosenRecords, People
+from noiseplan.counting.persons import array_of_persons
 from noiseplan.counting.projectable import Projectable
 from noiseplan.counting.records import Records
 from noiseplan.counting.spark import SparkSource, is_spark_frame
@@ -56,8 +62,8 @@ def open_source(
     schema
         The attributes to count; further columns of the data are not read.
     person
-        The column that says whose record it is. Without it, every record is taken to be a person's
-        only one.
+        The column that says whose record it is; :mod:`noiseplan.counting.persons` says which
+        spellings are one person. Without it, every record is taken to be a person's only one.
     cap
         The most records of one person that are counted; of a person with more, so many are chosen
         at random. The price of a release must be that of `cap` records
@@ -88,15 +94,8 @@ def open_source(
     people = People.declared(person, cap, key)
     source = _opened(data, schema, people)
     if people is not None:
-        choice = people.choice(_way_of_choosing(data, source))
-        object.__setattr__(source, "choice", choice)  # some sources are frozen
+        object.__setattr__(source, "choice", ChosenRecords.by(people))  # some sources are frozen
     return source
-
-
-def _way_of_choosing(data: object, source: Projectable) -> str:
-    """Records of a file are chosen by a database, those of a frame by their place in it."""
-    kind = "file" if isinstance(data, str | os.PathLike) else "data"
-    return f"{kind} as {type(source).__name__}"
 
 
 def _opened(data: object, schema: Schema, people: People | None) -> Projectable:
@@ -152,8 +151,8 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: People | None
     encoded = {name: Encoded.of(schema[name], arrays[name]) for name in schema.names}
     columns = encode_all(schema, encoded)
     if people is not None:
-        chosen = people.chosen(arrays[people.column])
-        columns = [codes[chosen] for codes in columns]
+        persons = array_of_persons(arrays[people.column], people.column)
+        columns = chosen_among(columns, persons, people)
     return Records(schema, columns, max_rows=People.most(people))
 
 

@@ -6,6 +6,7 @@ one machine; so noiseplan must be installed where they run. Only counts of the t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
@@ -14,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.codes import Refusals, check_columns, encode_block
-from noiseplan.counting.counter import Counter
+from noiseplan.counting.counter import Counter, code_dtype
 from noiseplan.counting.covering import Members
-from noiseplan.counting.frames import encoded_columns
-from noiseplan.counting.people import People
+from noiseplan.counting.database import canonical_persons
+from noiseplan.counting.frames import encoded_columns, persons_of
+from noiseplan.counting.people import CHOSEN, NOBODY, ROUNDED, People, Sieve
+from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.travel import Parcel
 from noiseplan.errors import DataError
@@ -28,11 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 # What travels: the place of a table, a cell of it, and the records there. Places beyond the tables
-# hold notes: how many records were read, how many of each column had no code, how many no person.
+# hold notes: how many records were read, how many of each column had no code, how many no person,
+# and how many a person who was rounded.
 _COUNTS: Final = "place INT, cell BIGINT, records BIGINT"
 _VALUES: Final = "place INT, written STRING"
+_PERSON: Final = "person"
 _CHOICE: Final = "choice"
-_NOBODY: Final = 2
+_TEXT: Final = re.compile("string|varchar|char")  # of other types DuckDB has the same names
 _JOINED: Final = 1 << 17
 
 
@@ -60,14 +65,19 @@ class SparkSource(Countable):
         check_columns(schema, frame.columns)
         if people is not None:
             people.check_column(frame.columns)
+            kind = dict(frame.dtypes)[people.column]
+            check_kind(people.column, "VARCHAR" if _TEXT.match(kind) else kind.upper())
         self.schema, self.origin, self.max_rows = schema, "", People.most(people)
         self._people = people
-        self._frame = _chosen_columns(frame, schema, people)
+        self._frame = _selected(frame, schema, people)
 
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:
         """Count the records by each of these sets of attributes; see :class:`Countable`."""
-        work = partial(count_partition, self.schema, tuple(tables))
-        counted = _run(self._frame.mapInArrow(work, _COUNTS).groupBy("place", "cell"))
+        frame, count = self._frame, count_partition
+        if self._people is not None:
+            frame, count = _with_choice(frame, self.schema, self._people), count_chosen
+        work = partial(count, self.schema, tuple(tables))
+        counted = _run(frame.mapInArrow(work, _COUNTS).groupBy("place", "cell"))
         parcel = Parcel(counted, tables)
         self._refuse(parcel.notes)
         return parcel.tables(self.schema.shape)
@@ -85,7 +95,8 @@ class SparkSource(Countable):
                 refusals.note_written(names[row["place"]], 0, [row["written"]])
         refusals.raise_any()
         if self._people is not None:
-            self._people.refuse_nobody(notes.get(len(names) + 1, 0), refusals.rows)
+            last = len(names) + 1
+            Sieve(notes.get(last, 0), notes.get(last + 1, 0)).refuse(self._people)
 
 
 def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:
@@ -102,35 +113,35 @@ def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:
     return {name: table[name].to_numpy() for name in ("place", "cell", "records")}
 
 
-def _chosen_columns(frame: DataFrame, schema: Schema, people: People | None) -> DataFrame:
-    """Select what is read, with a column that says which records of a person are chosen.
+def _selected(frame: DataFrame, schema: Schema, people: People | None) -> DataFrame:
+    """Select what is read; Spark's own mapInArrow stumbles over names with dots or backticks."""
+    from pyspark.sql import functions
 
-    As in DuckDB every record draws the digest of a secret key, of its values, and of its place
-    among equal records of its person: every pass chooses the same ones.
+    columns = [functions.col(_quoted(name)).alias(f"c{n}") for n, name in enumerate(schema.names)]
+    if people is not None:
+        columns.append(functions.col(_quoted(people.column)).alias(_PERSON))
+    return frame.select(*columns)
+
+
+def _with_choice(frame: DataFrame, schema: Schema, people: People) -> DataFrame:
+    """The codes of all records, and what becomes of each; draws are those of :class:`People`.
+
+    They are made of the records alone, so every evaluation of a frame chooses the same of them.
     """
     from pyspark.sql import Window, functions
 
-    # Spark's own mapInArrow stumbles over names with dots or backticks.
-    columns = [functions.col(_quoted(name)).alias(f"c{n}") for n, name in enumerate(schema.names)]
-    if people is None:
-        return frame.select(*columns)
-    person = functions.col(_quoted(people.column))
-    if dict(frame.dtypes)[people.column] in ("float", "double"):
-        person = person + functions.lit(0.0)  # 0 and -0 are one person, and not two with a cap each
-    read = frame.select(*columns, person.cast("string").alias("person"))
     codes = [f"c{n}" for n in range(len(schema))]
-    values = functions.to_json(functions.struct(*codes))
-    equal = Window.partitionBy("person", values).orderBy(functions.lit(1))
-    placed = read.withColumn("place", functions.row_number().over(equal))
-    parts: list[Any] = [functions.lit(people.key.hex()), values, functions.col("place"), "person"]
-    draw = functions.sha2(functions.concat_ws(",", *parts), 256)
-    rank = functions.row_number().over(Window.partitionBy("person").orderBy(draw))
-    chosen = functions.when(rank <= people.cap, 1).otherwise(0)
-    # Not a number is nobody either: all who have none would share one cap.
-    spelled = functions.lower(functions.col("person").cast("string"))
-    nobody = functions.col("person").isNull() | spelled.isin("nan", "-nan")
-    choice = functions.when(nobody, _NOBODY).otherwise(chosen).cast("byte")
-    return placed.select(*codes, choice.alias(_CHOICE))
+    types = ", ".join([*(f"{code} INT" for code in codes), f"{_PERSON} STRING"])
+    coded = frame.mapInArrow(partial(encode_partition, schema, people.column), types)
+    equal = Window.partitionBy(_PERSON, *codes).orderBy(functions.lit(1))
+    placed = coded.withColumn("place", functions.row_number().over(equal))
+    record = [functions.lit(people.key.hex()), *map(functions.col, [*codes, "place", _PERSON])]
+    draw = functions.sha2(functions.concat_ws(",", *record), 256)
+    rank = functions.row_number().over(Window.partitionBy(_PERSON).orderBy(draw))
+    person = functions.col(_PERSON)
+    choice = functions.when(person.isNull(), NOBODY).when(person == "", ROUNDED)
+    choice = choice.when(rank <= people.cap, CHOSEN).otherwise(0)
+    return placed.select(*codes, choice.cast("byte").alias(_CHOICE))
 
 
 def _quoted(name: str) -> str:
@@ -144,21 +155,52 @@ def count_partition(
     schema: Schema, tables: Sequence[Members], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Count one partition: yield the cells that hold records, and what was noted on the way."""
-    counter, refusals, nobody = Counter(schema, tables, threads=1), Refusals(schema), 0
+    counter, refusals = Counter(schema, tables, threads=1), Refusals(schema)
     for table in _joined(batches):
         block = _encoded(table, schema, refusals)
-        if _CHOICE in table.column_names:
-            choice = table[_CHOICE].to_numpy()
-            nobody += int((choice == _NOBODY).sum())
-            block = [codes[choice == 1] for codes in block]
         if not refusals:
             counter.add(block)
-    for place, counts in enumerate(counter.tables()):
-        found = np.flatnonzero(counts)
-        yield _counts(np.full(len(found), place), found, counts.reshape(-1)[found])
-    noted = [refusals.rows, *(refusals.unknown(name) for name in schema.names), nobody]
-    places = len(tables) + np.arange(len(noted))
-    yield _counts(places, np.zeros(len(noted)), np.array(noted))
+    yield from _counted(counter, refusals, schema, len(tables), Sieve())
+
+
+def encode_partition(
+    schema: Schema, column: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the codes of one partition, the attribute's size for none, and the persons."""
+    import pyarrow as pa
+
+    for table in _joined(batches):
+        columns = encoded_columns(_named(table, schema), schema)
+        arrays = [
+            np.where(columns[name].codes < 0, schema[name].size, columns[name].codes)
+            for name in schema.names
+        ]
+        values = table.rename_columns([*table.column_names[:-1], column])
+        persons = canonical_persons(persons_of(values, column))
+        yield pa.RecordBatch.from_arrays(
+            [
+                *(pa.array(codes.astype(np.int32)) for codes in arrays),
+                pa.array(persons, pa.string()),
+            ],
+            names=table.column_names,
+        )
+
+
+def count_chosen(
+    schema: Schema, tables: Sequence[Members], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Count the chosen records of one partition of codes."""
+    counter, refusals, sieve = Counter(schema, tables, threads=1), Refusals(schema), Sieve()
+    for table in _joined(batches):
+        refusals.rows += table.num_rows
+        block = [table[n].to_numpy() for n in range(len(schema))]
+        for name, codes in zip(schema.names, block, strict=True):
+            refusals.note(name, int((codes == schema[name].size).sum()))
+        chosen = sieve.chosen(block, table[_CHOICE].to_numpy())
+        if not refusals:
+            kinds = map(code_dtype, schema.shape)
+            counter.add([c.astype(kind) for c, kind in zip(chosen, kinds, strict=True)])
+    yield from _counted(counter, refusals, schema, len(tables), sieve)
 
 
 def values_without_code(
@@ -181,8 +223,12 @@ def values_without_code(
 def _encoded(
     table: pa.Table, schema: Schema, refusals: Refusals
 ) -> list[NDArray[np.unsignedinteger]]:
-    columns = table.select(range(len(schema))).rename_columns(list(schema.names))
-    return encode_block(schema, encoded_columns(columns, schema), refusals)
+    return encode_block(schema, encoded_columns(_named(table, schema), schema), refusals)
+
+
+def _named(table: pa.Table, schema: Schema) -> pa.Table:
+    """The schema's columns by their names."""
+    return table.select(range(len(schema))).rename_columns(list(schema.names))
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -197,6 +243,18 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def _counted(
+    counter: Counter, refusals: Refusals, schema: Schema, tables: int, sieve: Sieve
+) -> Iterator[pa.RecordBatch]:
+    """What travels: the cells of every table, then the notes."""
+    for place, counts in enumerate(counter.tables()):
+        found = np.flatnonzero(counts)
+        yield _counts(np.full(len(found), place), found, counts.reshape(-1)[found])
+    unknown = [refusals.unknown(name) for name in schema.names]
+    noted = [refusals.rows, *unknown, sieve.nobody, sieve.rounded]
+    yield _counts(tables + np.arange(len(noted)), np.zeros(len(noted)), np.array(noted))
 
 
 def _counts(places: NDArray[Any], found: NDArray[Any], records: NDArray[Any]) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from noiseplan.counting.counter import Sums
 from noiseplan.counting.covering import Members, cells, maximal
+from noiseplan.counting.people import ChosenRecords
 from noiseplan.counting.projectable import Countable, Counts, Projectable, checked_sets
 from noiseplan.counting.records import Records
 from noiseplan.schema import Schema
@@ -100,8 +101,8 @@ class Tables:
         return self.source.max_rows
 
     @property
-    def choice(self) -> bytes:
-        """What the choice among the records of each person was derived from."""
+    def choice(self) -> ChosenRecords | None:
+        """Stands for the choice among the records of each person, if there was one."""
         return self.source.choice
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from noiseplan.arrays import IntArray
 from noiseplan.counting import count_tables
+from noiseplan.counting.people import ChosenRecords
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
@@ -69,7 +70,12 @@ class Release:
     brand: str
     origin: str = ""
     recorded: str = ""  # where a ledger has it
-    choice: bytes = b""  # which records of each person were counted, where not all; never saved
+    choice: ChosenRecords | None = None  # stands for which records of each person were counted
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickles and copies are made of: which records were counted stays in this process."""
+        forgotten = None if self.choice is None else ChosenRecords()
+        return vars(self) | {"choice": forgotten}
 
     @property
     def schema(self) -> Schema:
@@ -285,7 +291,7 @@ def make_release(
             recorded = stack.enter_context(charged(plan, ledger, dataset, purpose, follows))
         advance = stack.enter_context(progress("counting and measuring", plan.mechanism.steps))
         measured = plan.mechanism.measure(source.marginals, sampler, advance)
-    choice = getattr(source, "choice", b"")
+    choice = getattr(source, "choice", None)
     return Release(plan, measured, sampler.brand, source.origin, recorded, choice)
 
 

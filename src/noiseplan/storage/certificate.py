@@ -35,6 +35,7 @@ def certificate(release: Release) -> Json:
         "privacy": privacy_json(plan.privacy, plan.max_rows),
         "noise": release.brand,
         "ledger": release.recorded,
+        **({} if release.choice is None else {"records_chosen": True}),
         "schema_sha256": schema_hash(plan),
         "plan_sha256": plan_hash(plan),
         "queries": len(plan.workload),

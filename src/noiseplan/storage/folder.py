@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from noiseplan.counting.people import ChosenRecords
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.mechanisms.mechanism import Measurements
@@ -198,7 +199,11 @@ def _read(folder: Path) -> Release:
     plan = read_plan(saved, arrays, read_stated(known), read_gap(known))
     measured = Measurements(_blocks(read_arrays(folder / MEASUREMENTS)))
     check_measurements(plan.mechanism, measured)
-    return Release(plan, measured, _text(content, "noise"), recorded=_text(content, "ledger"))
+    # A folder says that records were chosen, and not which.
+    choice = ChosenRecords() if content.get("records_chosen") else None
+    return Release(
+        plan, measured, _text(content, "noise"), recorded=_text(content, "ledger"), choice=choice
+    )
 
 
 def _blocks(arrays: Arrays) -> tuple[Any, ...]:

@@ -255,7 +255,7 @@ def _of_arrays(
 ) -> Iterator[DuckDBPyRelation]:
     """Arrays as a relation, read where they are: c0, c1, … and `person`."""
     arrays = {f"c{n}": np.ascontiguousarray(column) for n, column in enumerate(columns)}
-    with _connection() as connection, _refusals("the records"):
+    with engine() as connection, _refusals("the records"):
         connection.register("records", arrays | {"person": persons})
         relation = connection.sql("FROM records")
         yield with_person(relation, list(arrays), "person", _types(relation)["person"])

@@ -15,6 +15,7 @@ from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Records
 from noiseplan.counting.streams import Block, Stream, gathered
+from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Schema
 
@@ -50,7 +51,9 @@ def source_from_frame(data: object, schema: Schema, people: People | None) -> Co
             chosen = chosen.collect()
         return _source(schema, people, lambda: [chosen.to_native()], origin, whole=True)
     except NarwhalsError as error:  # two columns of one name, say
-        raise DataError(f"cannot read the frame: {error}") from error
+        raise refused(
+            UNREADABLE, "cannot read the frame.", f"cannot read the frame: {error}"
+        ) from cause(error)
 
 
 def source_from_batches(data: object, schema: Schema, people: People | None) -> Countable | None:
@@ -91,8 +94,9 @@ def _once(reader: Iterable[Any]) -> Callable[[], Iterator[Any]]:
             records += batch.num_rows
             yield batch
         if not records:
-            raise DataError(
-                f"the record batch reader holds no records; if it was read before, {again}"
+            raise refused(
+                NO_RECORDS,
+                f"the record batch reader holds no records; if it was read before, {again}",
             )
 
     return read
@@ -122,7 +126,7 @@ def _source(
             if people is not None:
                 column = nw.from_native(_as_frame(batch), eager_only=True).get_column(people.column)
                 persons.append(_without_dictionary(column).to_numpy())
-            if not refusals:  # what is refused is still looked through, to say how much it is
+            if not refusals:  # what is refused is looked through to its end, however much it is
                 yield block
         refusals.raise_any()
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO, final
 
+from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused
 from noiseplan.errors import DataError
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
@@ -46,14 +47,19 @@ def read_header(name: str, wanted: Iterable[str]) -> Header | None:
         with _opened(first) as lines:
             start = lines.read(_LONGEST)
     except UnicodeDecodeError as error:
-        raise DataError(
+        raise refused(
+            UNREADABLE,
+            f"cannot read {first}: it is not UTF-8 text; convert it first: "
+            f"iconv -f LATIN1 -t UTF-8 old.csv > new.csv.",
             f"cannot read {first}: it is not UTF-8 text ({error.reason} at byte {error.start}); "
-            f"convert it first: iconv -f LATIN1 -t UTF-8 old.csv > new.csv."
-        ) from error
+            f"convert it first: iconv -f LATIN1 -t UTF-8 old.csv > new.csv.",
+        ) from cause(error)
     except (OSError, EOFError) as error:  # EOFError: a compressed file that was cut
         raise DataError(f"cannot read {first}: {error}") from error
     if not start.strip():
-        raise DataError(f"cannot read {first}: it is empty; the first line must name the columns.")
+        raise refused(
+            NO_RECORDS, f"cannot read {first}: it is empty; the first line must name the columns."
+        )
     headers = {mark: _fields(start, mark) for mark in _SEPARATORS}
     names = set(wanted)
     found = max(_SEPARATORS, key=lambda mark: (len(names & set(headers[mark])), len(headers[mark])))

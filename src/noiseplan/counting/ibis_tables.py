@@ -23,8 +23,8 @@ from noiseplan.counting.expressions import is_double, is_whole
 from noiseplan.counting.people import People
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
+from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
 from noiseplan.counting.travel import Parcel
-from noiseplan.errors import DataError
 from noiseplan.schema import Binned, Label, Schema
 
 _CHOICE: Final = "choice"
@@ -144,20 +144,19 @@ class IbisSource(Countable):
         try:
             found = query.to_pyarrow()
         except Exception as error:  # whatever the database's own library raises
-            raise DataError(
-                f"{self._table.get_backend().name} could not count the table: {error} (This "
-                f"message may quote private records: do not publish it.)"
-            ) from error
+            message = f"{self._table.get_backend().name} could not count the table"
+            raise refused(UNREADABLE, f"{message}.", f"{message}: {error}") from cause(error)
         return {name: found[name].to_numpy() for name in ("place", "cell", "records")}
 
     def _refuse(self, notes: dict[int, int]) -> None:
         refusals = Refusals(self.schema)
         refusals.rows = notes[0]
         for place, column in enumerate(self._columns, 1):
-            if notes[place]:
+            refusals.note(column.name, notes[place])
+            if notes[place] and details_are_shown():
                 values = self._table.filter(column.code(self._table) == column.refused)
                 shown = values.select(column.name).limit(SEARCHED).to_pyarrow()[column.name]
-                refusals.note(column.name, notes[place], shown.to_pylist())
+                refusals.note(column.name, 0, shown.to_pylist())
         refusals.raise_any()
         if self._people is not None:
             self._people.refuse_nobody(notes[len(self._columns) + 1], notes[0])

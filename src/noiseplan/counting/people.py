@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.codes import is_missing
+from noiseplan.counting.telling import NOBODY, UNREADABLE, cause, refused
 from noiseplan.errors import DataError
 
 _KEY_BYTES: Final = 32
@@ -93,10 +94,13 @@ class People:
     def refuse_nobody(self, nobody: int, rows: int) -> None:
         """Refuse records that belong to nobody: their number could not be bounded."""
         if nobody:
-            raise DataError(
+            raise refused(
+                NOBODY,
+                f"person column {self.column!r}: some rows are null; every record must belong to "
+                f"somebody. Fill the column (a fresh value for each unknown person, if each has "
+                f"one record), or drop those rows beforehand.",
                 f"person column {self.column!r}: {nobody} of {rows} rows are null; every record "
-                f"must belong to somebody. Fill the column (a fresh value for each unknown "
-                f"person, if each has one record), or drop those rows beforehand."
+                f"must belong to somebody.",
             )
 
     def chosen(self, persons: NDArray[Any]) -> NDArray[np.bool_]:
@@ -137,7 +141,8 @@ class People:
                 (known.setdefault(value, len(known)) for value in listed), np.int64, len(listed)
             )
         except TypeError as error:  # lists, say
-            raise DataError(
+            raise refused(
+                UNREADABLE,
                 f"person column {self.column!r}: persons are told apart by plain values (text, "
-                f"numbers, dates), and these are none: {error}."
-            ) from error
+                f"numbers, dates), and these are none: {error}.",
+            ) from cause(error)

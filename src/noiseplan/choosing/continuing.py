@@ -18,7 +18,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query
-from noiseplan.release.opening import opened
+from noiseplan.release.opening import Admission, admitted, opened
 from noiseplan.release.recording import BETWEEN, require_charged
 from noiseplan.release.release import Release, ReleaseOptions, make_release
 
@@ -118,7 +118,9 @@ class Continuation:
         person = how.pop("person", None)
         parts = [self.earlier]
         if self.rest is not None:
-            parts.append(make_release(self.rest, self._same_records(data, person), **how))
+            with admitted(self.rest, how) as admission:
+                source = self._same_records(admission, data, person)
+            parts.append(make_release(self.rest, source, **how))
         mechanisms = [part.plan.mechanism for part in parts]
         united = self.family.together(mechanisms)
         if self.family.covers(self.plan.mechanism, united):
@@ -132,11 +134,11 @@ class Continuation:
         )  # fmt: skip
         return completed(self.family, plan, parts)
 
-    def _same_records(self, data: object, person: str | None) -> Projectable:
+    def _same_records(self, admission: Admission, data: object, person: str | None) -> Projectable:
         """The data opened as for the earlier release; refused where other records would count."""
         chosen = self.earlier.choice
         key = People.key_of(chosen) if chosen else None
-        source = opened(self.plan, data, person, key)
+        source = opened(admission, data, person, key)
         if getattr(source, "choice", b"") == chosen:
             return source
         if chosen:

@@ -33,13 +33,20 @@ if TYPE_CHECKING:
     help="A new folder for the release. By default the study's own: [output] folder.",
 )
 @click.option("--seed", type=int, help="The same noise every time: for tests, and not private.")
+@click.option(
+    "--details",
+    is_flag=True,
+    help="If DATA are refused, show private values and numbers of rows; a ledger keeps that.",
+)
 @json_option
-def command(study: Path, data: str, output: Path | None, seed: int | None, as_json: bool) -> None:
+def command(
+    study: Path, data: str, output: Path | None, seed: int | None, details: bool, as_json: bool
+) -> None:
     """Count DATA, add noise, and write the tables of STUDY. Spends the budget once.
 
     DATA is a CSV or Parquet file, or a pattern of several, as in 'year=*/*.parquet'. Where the
-    study names a ledger, the cost is recorded there before any noise is drawn; a release that
-    does not fit is refused, and nothing is spent.
+    study names a ledger, it is asked before a record is read, and the cost is recorded there
+    before any noise is drawn; a release that does not fit is refused, and nothing is spent.
     """
     read = read_study(study)
     folder = output or read.folder
@@ -52,7 +59,7 @@ def command(study: Path, data: str, output: Path | None, seed: int | None, as_js
     with stopped_by_signals():
         made: Release | None = None
         try:
-            made = read.release(plan, data, seed)
+            made = read.release(plan, data, seed, details=details)
             made.save(folder, tables=tables)
         except KeyboardInterrupt:
             click.echo(interrupted(read, made, folder), err=True)

@@ -39,6 +39,7 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"Query\(\.\.\., name=\.\.\.\)", 'name = "…"'),
     (r"Query\(\.\.\., weight=\.\.\.\)", "weight = …"),
     # plans and releases
+    (r"shown to those who ask for them: details=True", "shown to those who ask: --details"),
     (
         r"save\(folder, tables=\[query, …\]\), or none: tables=\[\]",
         "[output] tables = […] in the study, or none: tables = []",

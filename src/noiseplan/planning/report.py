@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
 NUMBERS_PER_SECOND = 3e7
-# A limit on records that is worth a word.
-FEW_RECORDS = 10**9
 # From this ε on, what is released is as good as exact.
 NO_PROTECTION = 100.0
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
@@ -228,10 +226,8 @@ def _measures(plan: Plan) -> str:
 
     chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
-    most = getattr(plan.mechanism, "records", None)
-    limit = f"; at most {most:,} records" if most is not None and most < FEW_RECORDS else ""
     drawing = f"{_bytes(plan.memory)}, about {seconds:.2g} s to draw"
-    return f"{how}{plan.mechanism.describe()}; {drawing}{limit}"
+    return f"{how}{plan.mechanism.describe()}; {drawing}"
 
 
 def _bytes(count: int) -> str:

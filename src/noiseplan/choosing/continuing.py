@@ -154,7 +154,7 @@ class Continuation:
         )
 
     def __repr__(self) -> str:
-        return f"Continuation({self.plan!r}; still ρ = {self.privacy.rho:.6g})"
+        return f"Continuation({self.plan!r}; still ρ = {text_up(self.privacy.rho)})"
 
     def __str__(self) -> str:
         spent, left = self.earlier.plan.privacy, self.privacy

@@ -6,14 +6,21 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import final
 
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
 from noiseplan.privacy.people import unit_text
-from noiseplan.privacy.rounding import fraction_down, fraction_up, product_down, text_up
+from noiseplan.privacy.rounding import (
+    down,
+    fraction_down,
+    fraction_up,
+    product_down,
+    sqrt_down,
+    text_down,
+    text_up,
+)
 
 
 @final
@@ -274,25 +281,24 @@ def left_text(balance: Balance, law: Law | None = None) -> str:
     if balance.used_up:
         return f"next to nothing ({rho})"
     if isinstance(balance.budget, GDP):
-        return f"{rho} (μ = {text_down(math.sqrt(2 * fits.rho))})"
+        return f"{rho} (μ = {text_down(sqrt_down(2 * fits.rho))})"
     if isinstance(balance.budget, ApproxDP):
-        alone = Guarantee(2 * fits.rho, law or balance.usual_law, balance.neighbours)
-        epsilon = text_down(alone.epsilon(balance.budget.delta))
-        return f"{rho} (a release of ε = {epsilon} at δ = {text_up(balance.budget.delta)})"
+        epsilon = text_down(_epsilon_left(fits, law or balance.usual_law, balance.budget.delta))
+        return f"{rho} (a release of ε = {epsilon} at δ = {text_down(balance.budget.delta)})"
     return rho
 
 
-def text_down(x: float, digits: int = 6) -> str:
-    """`x` for reading: at most `digits` significant digits, rounded down; compare `text_up`.
+def _epsilon_left(fits: zCDP, law: Law, delta: float) -> float:
+    """The ε of a release that fits: a budget of (ε, δ) admits no more than what is left."""
+    epsilon = Guarantee(2 * fits.rho, law).epsilon(delta)
+    while epsilon > 0 and not _admits_at_most(ApproxDP(epsilon, delta), law, 2 * fits.rho):
+        epsilon = down(epsilon)
+    return epsilon
 
-    Examples
-    --------
-    >>> text_down(0.123456789), text_down(0.5), text_down(1e-12)
-    ('0.123456', '0.5', '1e-12')
-    """
-    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(float(x))).normalize()
-    plain = shown == 0 or Decimal("1e-4") <= abs(shown) < Decimal("1e9")
-    return format(shown, "f" if plain else "e")
+
+def _admits_at_most(budget: ApproxDP, law: Law, pcost: float) -> bool:
+    largest = budget.gaussian_pcost() if law == "gaussian" else 2 * budget.zcdp_rho()
+    return largest <= pcost
 
 
 def _finite(limit: float) -> float:

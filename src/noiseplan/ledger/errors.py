@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from noiseplan.errors import BudgetError, NoiseplanError
-from noiseplan.ledger.balance import Balance, cost_text, left_text, text_down, times
+from noiseplan.ledger.balance import Balance, cost_text, left_text, times
 from noiseplan.privacy import Guarantee, zCDP
 from noiseplan.privacy.people import unit_text
+from noiseplan.privacy.rounding import text_down
 
 
 class LedgerError(NoiseplanError, RuntimeError):

@@ -18,6 +18,7 @@ from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.optimality import Optimality
 from noiseplan.planning.report import counted, describe, fairness_rows
 from noiseplan.privacy import Budget, Guarantee
+from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -193,7 +194,7 @@ class Plan:
 
     def __repr__(self) -> str:
         queries, rho = counted(len(self.workload), "query", "queries"), self.privacy.rho
-        return f"Plan({queries}, rmse {self.rmse:.4g}, ρ = {rho:.6g})"
+        return f"Plan({queries}, rmse {self.rmse:.4g}, ρ = {text_up(rho)})"
 
     def __str__(self) -> str:
         return describe(self)

@@ -11,7 +11,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy import ApproxDP, Budget
-from noiseplan.privacy.rounding import text_up
+from noiseplan.privacy.rounding import text_of, text_up
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -129,7 +129,7 @@ def asked_for(budget: Budget | None) -> str:
     """The budget in its own currency, where what is shown besides is in others."""
     if not isinstance(budget, ApproxDP) or budget.delta == SHOWN_DELTA:
         return ""
-    return f"within ε = {budget.epsilon:g} at δ = {budget.delta:g}, as asked"
+    return f"within ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}, as asked"
 
 
 def _no_protection(plan: Plan) -> str:

@@ -333,5 +333,5 @@ def _check_bound(dataset: str, bound: int | None, neighbours: Neighbours) -> Non
     if bound is not None and bound > 1 and neighbours == "replace":
         raise BudgetError(
             f"dataset {dataset!r} has neighbours 'replace', under which costs are known for one "
-            f"record of a person only: leave out max_rows, or open it with neighbours='add-remove'"
+            f"record of a person only: leave out max_rows"
         )

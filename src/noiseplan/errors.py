@@ -30,6 +30,21 @@ class DataError(NoiseplanError, ValueError):
     """The data do not fit the declared schema. Nothing was released and nothing was spent."""
 
 
+class DataRefused(DataError):
+    """Data were refused for what their records hold.
+
+    `kind` says what sort of thing that was, and `detailed` whether the message shows private
+    values. Where a ledger is in use, both are entered there: refusals tell something of the data.
+    """
+
+    def __init__(self, message: str, kind: str, detailed: bool = False) -> None:
+        super().__init__(message)
+        self.kind, self.detailed = kind, detailed
+
+    def __reduce__(self) -> tuple[type[DataRefused], tuple[str, str, bool]]:
+        return DataRefused, (str(self), self.kind, self.detailed)  # survives a worker process
+
+
 class UnanswerableError(NoiseplanError, ValueError):
     """A query lies outside the span of what the plan measures."""
 

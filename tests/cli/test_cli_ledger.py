@@ -121,6 +121,27 @@ def test_show_prints_the_last_entries_or_all(path: Path) -> None:
     assert said("show", path, "--all").count("ρ = 0.005 ") == 12
 
 
+def test_refusals_stand_among_the_entries(path: Path) -> None:
+    Ledger(path).note_refusal("census", "records that belong to nobody", details=True)
+    Ledger(path).spend("census", Guarantee(0.5, law="zcdp"), purpose="later")
+    lines = said("show", path).splitlines()
+    assert [line.split()[0] for line in lines[-3:]] == ["3", "5", "6"]
+    assert lines[-2].endswith("no cost         records that belong to nobody · details were shown")
+
+
+def test_a_bound_on_the_records_of_a_person(path: Path) -> None:
+    assert "do not add up" in said("spend", path, "census", "--zcdp", 0.01, "--max-rows", 2, code=1)
+    message = said("spend", path, "census", "--zcdp", 0.01, "--max-rows", 2, code=1)
+    assert "noiseplan ledger change LEDGER 'census' --zcdp RHO --reason WHY --max-rows" in message
+    change = ("--zcdp", 1.5, "--reason", "two visits at most", "--max-rows", 2)
+    text = said("change", path, "census", *change)
+    assert "one person, at most 2 records" in text
+    assert "spent  ρ = 1, in 1 release" in text
+    said("spend", path, "census", "--zcdp", 0.01, "--max-rows", 2)
+    opened = said("open", path, "visits", "--zcdp", 1, "--max-rows", 3)
+    assert "one person, at most 3 records" in opened
+
+
 def test_show_for_programs(path: Path) -> None:
     content = json.loads(said("show", path, "--json"))
     assert content["head"] == str(Ledger(path).head())

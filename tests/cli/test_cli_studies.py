@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -173,9 +174,39 @@ def test_a_folder_that_cannot_be_written_costs_nothing(folder: Path) -> None:
 def test_data_that_do_not_fit_cost_nothing(folder: Path) -> None:
     (folder / "bad.csv").write_text("age,sex\n1,F\n99,M\n")
     arguments = ("release", folder / "recorded.toml", folder / "bad.csv", "-o", folder / "out")
-    assert "'age'" in said(*arguments, code=1)
+    message = said(*arguments, code=1)
+    assert "column 'age' holds values that the schema does not declare" in message
+    assert "99" not in message
+    assert message.rstrip().endswith("shown to those who ask: --details.)")
     assert entries(folder) == []
     assert not (folder / "out").exists()
+    detailed = said(*arguments, "--details", code=1)
+    assert "column 'age': 1 of 2 rows hold values that the schema does not declare" in detailed
+    assert "99" in detailed
+    assert "do not publish" in detailed
+    shown = said("ledger", "show", folder / "a.ledger").splitlines()
+    assert "data refused 2 times" in shown[3]
+    what = "refused   no cost         values that the schema does not declare"
+    assert shown[4].endswith(f"{what} · a test")
+    assert shown[5].endswith(f"{what} · details were shown · a test")
+    told = json.loads(said("ledger", "show", folder / "a.ledger", "--json"))
+    assert [each["details"] for each in told["refusals"]] == [False, True]
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_noise_for_simulation_has_no_ledger(folder: Path, noise: str) -> None:
+    budget = "pure_dp = 0.5" if noise == "laplace" else "zcdp = 0.5"
+    study = re.sub(r"zcdp = [0-9.]+", budget, STUDY) + f'[plan]\nnoise = "{noise}"\n'
+    (folder / "simulated.toml").write_text(study + RECORDED, encoding="utf-8")
+    arguments = ("release", folder / "simulated.toml", folder / "people.csv", "-o", folder / "sim")
+    assert f'noise = "{noise}" is for simulation' in said(*arguments, code=1)
+    assert entries(folder) == []
+    (folder / "simulated.toml").write_text(study, encoding="utf-8")
+    assert "for simulation" in said(*arguments)
+    answered = said("answer", folder / "sim", "age")
+    assert "not for publishing: floating-point" in answered
+    told = json.loads(said("answer", folder / "sim", "age", "--json"))
+    assert told["warning"].startswith("not for publishing: floating-point")
 
 
 def test_the_folder_of_the_study(folder: Path) -> None:

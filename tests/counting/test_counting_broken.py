@@ -7,6 +7,8 @@ that it is private.
 from __future__ import annotations
 
 import gzip
+import pickle
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 from noiseplan.counting import open_source
-from noiseplan.errors import DataError, NoiseplanError
+from noiseplan.errors import DataError, DataRefused, NoiseplanError
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
 SCHEMA = Schema(
@@ -90,7 +92,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no header line": (
         csv("23,F,100\n24,M,200\n"),
         r"first line of the file names none of the columns 'age', 'sex', 'income'; it must be a "
-        r"header\. It reads '23', 'F', '100'\. .*is private",
+        r"header\. It reads '23', 'F', '100'\. .*private",
     ),
     "a column twice": (
         csv("age,sex,income,age\n23,F,1,2\n"),
@@ -102,11 +104,11 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a line too long": (
         csv(GOOD + "25,F,100,7\n"),
-        r"cannot read .*Line: 4(.|\n)*Expected Number of Columns: 3 Found: 4 .*private",
+        r"cannot read .*Line: 4(.|\n)*Expected Number of Columns: 3 Found: 4(.|\n)*private",
     ),
     "a line too short": (
         csv(GOOD + "25\n"),
-        r"cannot read .*Line: 4(.|\n)*Expected Number of Columns: 3 Found: 1 .*private",
+        r"cannot read .*Line: 4(.|\n)*Expected Number of Columns: 3 Found: 1(.|\n)*private",
     ),
     "a quote that never ends": (
         csv(GOOD + '25,"F,100\n26,M,1\n'),
@@ -190,9 +192,69 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
 def test_broken_source(kind: str, tmp_path: Path) -> None:
     make, words = BROKEN[kind]
     with pytest.raises(DataError, match=words) as raised:
-        open_source(make(tmp_path), SCHEMA).marginals(np.array([[0]]))
+        open_source(make(tmp_path), SCHEMA, details=True).marginals(np.array([[0]]))
     assert isinstance(raised.value, NoiseplanError)
     assert isinstance(raised.value, ValueError)
+
+
+# What a refusal must not show unless it is asked to, and what kind it is.
+PRIVATE = {
+    "no header line": ("'100'", "records that cannot be read"),
+    "a line too long": ("25", "records that cannot be read"),
+    "a line too short": ("Line: 4", "records that cannot be read"),
+    "a quote that never ends": ("25", "records that cannot be read"),
+    "latin letters": ("byte", "records that cannot be read"),
+    "parts that differ": ("of 4", "values that the schema does not declare"),
+    "a column of lists": ("[23]", "values that the schema does not declare"),
+    "blanks and capitals": ("' F'", "values that the schema does not declare"),
+    "numbers as text": ("'23'", "values that the schema does not declare"),
+    "text among numbers": ("much", "values that the schema does not declare"),
+    "missing numbers": ("1 of 2", "values that the schema does not declare"),
+    "beyond the edges": ("60000", "values that the schema does not declare"),
+    "several columns at fault": ("123", "values that the schema does not declare"),
+    "columns of unequal length": ("'age': 1", "counts or codes that are none"),
+    "codes with a fraction": ("(1, 3)", "counts or codes that are none"),
+    "codes out of range": ("from 2", "counts or codes that are none"),
+}
+
+
+@pytest.mark.parametrize("kind", PRIVATE)
+def test_what_is_private_is_not_shown_unasked(kind: str, tmp_path: Path) -> None:
+    private, what = PRIVATE[kind]
+    with pytest.raises(DataRefused) as raised:
+        open_source(BROKEN[kind][0](tmp_path), SCHEMA).marginals(np.array([[0]]))
+    assert raised.value.kind == what
+    told = "".join(traceback.format_exception(raised.value)[-1:])
+    assert private not in told
+    assert told.rstrip().endswith("shown to those who ask for them: details=True.)")
+    assert raised.value.__cause__ is None, "what an engine says quotes records"
+    with pytest.raises(DataRefused) as asked:
+        open_source(BROKEN[kind][0](tmp_path), SCHEMA, details=True).marginals(np.array([[0]]))
+    assert private in str(asked.value)
+    assert "do not publish" in str(asked.value)
+
+
+def test_whatever_an_engine_says_of_records_is_private() -> None:
+    """An error that nobody foresaw, of a lazy frame: it quotes the value it stumbled over."""
+    lazy = pl.LazyFrame({"age": ["HIV"]}).select(pl.col("age").cast(pl.Int64))
+    schema = Schema({"age": Ordinal(range(100))})
+    with pytest.raises(DataRefused, match="cannot be read") as raised:
+        open_source(lazy, schema).marginals(np.array([[0]]))
+    assert "HIV" not in str(raised.value)
+    assert raised.value.__suppress_context__
+    with pytest.raises(DataRefused, match="HIV"):
+        open_source(lazy, schema, details=True).marginals(np.array([[0]]))
+
+
+def test_details_are_asked_for_each_time() -> None:
+    schema = Schema({"age": Ordinal(range(100))})
+    with pytest.raises(DataRefused, match="200"):
+        open_source({"age": [200]}, schema, details=True)
+    with pytest.raises(DataRefused) as raised:
+        open_source({"age": [200]}, schema)
+    assert "200" not in str(raised.value)
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.kind) == (str(raised.value), raised.value.kind)
 
 
 def test_what_is_not_broken(tmp_path: Path) -> None:

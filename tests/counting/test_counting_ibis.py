@@ -62,8 +62,10 @@ def bounding(request: pytest.FixtureRequest, ibis: Any) -> Any:
 
 def open_table(request: pytest.FixtureRequest, table: Any, schema: Schema) -> Projectable:
     if "one statement" in request.node.name:
-        return IbisSource(table, schema)
-    return open_source(table, schema)
+        source = IbisSource(table, schema)
+        source.details = True
+        return source
+    return open_source(table, schema, details=True)
 
 
 def stored(database: Any, columns: dict[str, list[Any]], types: Any = None) -> Any:
@@ -173,8 +175,11 @@ def test_records_of_nobody_are_refused(bounding: Any) -> None:
     columns = visits()
     columns["id"][3] = None
     table = bounding.create_table("nobody", pa.table(columns), overwrite=True)
-    with pytest.raises(DataError, match=r"person column 'id': some rows are null"):
+    with pytest.raises(DataError, match=r"person column 'id': 1 of 5985 rows are null"):
+        open_source(table, VISITS, person="id", details=True).marginals(np.array([[0]]))
+    with pytest.raises(DataError, match=r"person column 'id': some rows are null") as plain:
         open_source(table, VISITS, person="id").marginals(np.array([[0]]))
+    assert "5985" not in str(plain.value)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TYPES if kind != "uint64"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from noiseplan.counting import CountTensor, Projectable, Records, bincounts, open_source
+from noiseplan.counting.telling import showing
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -141,8 +142,13 @@ class TestRecords:
         ],
     )
     def test_refuses(self, columns: Any, words: str) -> None:
-        with pytest.raises(DataError, match=words):
+        with showing(True), pytest.raises(DataError, match=words):
             Records(schema_of(2, 3), columns)
+
+    def test_a_refusal_shows_no_code(self) -> None:
+        with pytest.raises(DataError, match="column 'a0': some codes are outside") as error:
+            Records(schema_of(2), [[0, 77]])
+        assert "77" not in str(error.value)
 
 
 class TestCountTensor:

@@ -7,15 +7,15 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
 import noiseplan as nz
+from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import group_blocks
-from noiseplan.mechanisms.counts import integer_residuals
+from noiseplan.mechanisms.counts import RECORDS, integer_residuals
 from noiseplan.mechanisms.dense import DenseMechanism
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
@@ -96,26 +96,33 @@ def test_fractions_are_never_measured_with_discrete_noise() -> None:
 
 
 @pytest.mark.parametrize("reduced", [False, True])
-def test_too_many_records_are_refused_before_anything_is_spent(
+def test_what_cannot_hold_the_records_of_every_plan_is_no_plan(
     tmp_path: Path, reduced: bool
 ) -> None:
-    """Rows of 2⁴⁶ leave room for 2¹⁶ records less one."""
-    sizes = {"a": 2, "b": 2} | ({"z": 1000} if reduced else {})
-    schema = nz.Schema.from_sizes(sizes)
-    workload = nz.Workload([nz.Query(schema, ["a", "b"], matrix=np.eye(4) * 2.0**46)])
-    plan = nz.plan(workload, budget=nz.PureDP(0.5), planner="workload", noise="discrete")
-    assert plan.mechanism.records == 2**16 - 1
+    """Rows of 2⁴⁶ leave room for 2¹⁶ records. Were they planned, what is refused would tell."""
+    schema = nz.Schema.from_sizes({"a": 2, "b": 2} | ({"z": 1000} if reduced else {}))
+
+    def planned(entry: float) -> nz.Plan:
+        query = nz.Query(schema, ["a", "b"], matrix=np.eye(4) * entry)
+        return nz.plan(
+            nz.Workload([query]), budget=nz.PureDP(0.5), planner="workload", noise="discrete"
+        )
+
+    for entry in (2.0**46, 2.0**32):
+        with pytest.raises(PlanError, match=r"every plan holds 2,000,000,000 records"):
+            planned(entry)
     ledger = nz.Ledger(tmp_path / "ledger", create=True)
     ledger.open_dataset("d", nz.zCDP(1.0))
-    for records, fits in ((2**16, False), (2**16 - 1, True)):
-        frame = pd.DataFrame({name: np.zeros(records, int) for name in sizes})
-        if not fits:
-            with pytest.raises(DataError, match="Nothing was spent"):
-                plan.release(frame, ledger=ledger, dataset="d")
-            assert ledger.balance("d").spent.pcost == 0.0
-        else:
-            plan.release(frame, ledger=ledger, dataset="d")
-            assert ledger.balance("d").spent.pcost > 0.0
+    for entry in (1.0, 2.0**30):
+        plan, counts = planned(entry), np.zeros(schema.shape, dtype=np.int64)
+        spent = ledger.balance("d").spent.pcost
+        counts.flat[0] = RECORDS + 1
+        with pytest.raises(DataError, match=r"more than 2,000,000,000 records.* Nothing was spent"):
+            plan.release(CountTensor(schema, counts), ledger=ledger, dataset="d")
+        assert ledger.balance("d").spent.pcost == spent
+        counts.flat[0] = RECORDS
+        plan.release(CountTensor(schema, counts), ledger=ledger, dataset="d")
+        assert ledger.balance("d").spent.pcost > spent
 
 
 @pytest.mark.parametrize("entry", [1, 3, 2**22, 2**30 - 1, 2**46])

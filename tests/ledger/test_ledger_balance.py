@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import Balance
-from noiseplan.ledger.balance import Limits, text_down
+from noiseplan.ledger.balance import Limits, left_text
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, PureDP, zCDP
+from noiseplan.privacy.rounding import text_down
 
 LAWS = st.sampled_from(["gaussian", "zcdp"])
 SIZES = st.floats(1e-6, 1e3)
@@ -169,6 +171,18 @@ def test_text_down_is_never_above(x: float, digits: int) -> None:
     shown = text_down(x, digits)
     assert float(shown) <= x
     assert Fraction(shown) >= Fraction(repr(x)) * (1 - Fraction(10) ** (1 - digits))
+
+
+@given(st.floats(0.01, 5.0), st.floats(0.0, 0.999), st.sampled_from(["gaussian", "zcdp"]))
+def test_a_release_of_what_is_said_to_be_left_fits(epsilon: float, share: float, law: Law) -> None:
+    budget = ApproxDP(epsilon, 1e-9)
+    fresh = Balance.opened("census", budget)
+    balance = fresh.after(Guarantee(share * fresh.room(law), law))
+    said = re.search(r"a release of ε = (\S+) at", left_text(balance, law))
+    if said is not None:
+        asked = ApproxDP(float(said[1]), 1e-9)
+        cost = asked.gaussian_pcost() if law == "gaussian" else 2 * asked.zcdp_rho()
+        assert balance.fits(Guarantee(cost, law))
 
 
 BALANCES = {

@@ -1,16 +1,19 @@
-"""The privacy unit: one record, or so many of one person, and never both in one dataset."""
+"""The privacy unit: one record, or so many of one person; both only where a bound is on record."""
 
 from __future__ import annotations
 
 import json
+import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from ledger_helpers import discrete, rows
 
 from noiseplan.errors import BudgetError
-from noiseplan.ledger import AlreadyFollowed, Ledger, LedgerError
+from noiseplan.ledger import AlreadyFollowed, Balance, BudgetExceeded, Ledger, LedgerError
 from noiseplan.ledger.acts import Reserved, read_act
 from noiseplan.privacy import zCDP
 
@@ -60,6 +63,108 @@ def test_threads_that_charge_at_once_agree_on_a_unit(ledger: Ledger) -> None:
         units = {unit for unit in threads.map(charge, range(24)) if unit is not None}
     assert len(units) == 1
     assert {entry.max_rows for entry in ledger.entries()} == units
+
+
+class TestBounds:
+    """How many records one person has in the data, on record: costs are added up for a person."""
+
+    @pytest.mark.parametrize(
+        ("bound", "unit", "steps"),
+        [(3, 1, 3), (5, 2, 3), (4, 2, 2), (3, 3, 1), (2, 7, 1), (1, 4, 1)],
+    )
+    def test_costs_grow_with_the_square_of_the_steps(
+        self, ledger: Ledger, bound: int, unit: int, steps: int
+    ) -> None:
+        ledger.open_dataset("visits", zCDP(100.0), max_rows=bound)
+        entry = ledger.spend("visits", discrete(0.1), max_rows=unit)
+        spent = Fraction(0.1) * steps**2
+        assert ledger.balance("visits").total == spent
+        assert (entry.max_rows, entry.factor, entry.guarantee.pcost) == (unit, steps**2, 0.1)
+        assert entry.cost.pcost >= spent
+        assert Ledger(ledger.path).entries("visits") == ledger.entries("visits")
+        assert ledger.entries("visits")[0].cost == entry.cost
+        assert ledger.balance("visits").max_rows == bound
+        ledger.spend("visits", discrete(0.2), max_rows=bound)
+        assert ledger.balance("visits").total == spent + Fraction(0.2)
+
+    def test_group_privacy_is_that_of_gaussian_noise(self) -> None:
+        """An independent count: a person's b records move a mean by b, one record by 1."""
+        balance = replace(Balance.opened("visits", zCDP(100.0)), bound=4)
+        one_record = Fraction(1, 8)  # 1/σ² with σ² = 8
+        whole_person = Fraction(4) ** 2 * one_record
+        assert balance.factor(1) * one_record == whole_person
+
+    def test_a_bound_declared_later_converts_what_was_spent(self, ledger: Ledger) -> None:
+        first = ledger.spend("census", discrete(0.01))
+        with pytest.raises(BudgetError, match="do not add up") as error:
+            ledger.spend("census", discrete(0.02), max_rows=3)
+        assert "another dataset" not in str(error.value)
+        assert "ledger.change_budget('census', …, reason=…, max_rows=…)" in str(error.value)
+        budget = ledger.balance("census").budget
+        ledger.change_budget("census", budget, reason="at most three visits", max_rows=3)
+        ledger.spend("census", discrete(0.02), max_rows=3)
+        again = Ledger(ledger.path)
+        assert again.balance("census").total == 9 * Fraction(0.01) + Fraction(0.02)
+        assert [entry.factor for entry in again.entries()] == [9, 1]
+        assert again.entries()[0].id == first.id
+        assert "one person, at most 3 records" in str(again.balance("census"))
+        again.verify()
+
+    def test_what_was_spent_must_fit_as_converted(self, ledger: Ledger) -> None:
+        budget = ledger.balance("census").budget
+        ledger.spend("census", discrete(1.0))
+        before = ledger.head()
+        with pytest.raises(BudgetError, match=r"has spent ρ = 4\.5 already"):
+            ledger.change_budget("census", budget, reason="three visits", max_rows=3)
+        assert ledger.head() == before
+
+    def test_a_bound_is_not_lowered(self, ledger: Ledger) -> None:
+        ledger.open_dataset("visits", zCDP(1.0), max_rows=3)
+        with pytest.raises(BudgetError, match="declared to hold up to 3 records of one person"):
+            ledger.change_budget("visits", zCDP(1.0), reason="fewer", max_rows=2)
+        ledger.change_budget("visits", zCDP(1.0), reason="more", max_rows=5)
+        ledger.change_budget("visits", zCDP(2.0), reason="the budget alone")
+        assert ledger.balance("visits").bound == 5
+
+    def test_opening_again_states_the_same_bound(self, ledger: Ledger) -> None:
+        ledger.open_dataset("visits", zCDP(1.0), max_rows=3)
+        before = ledger.head()
+        ledger.open_dataset("visits", zCDP(1.0))
+        ledger.open_dataset("visits", zCDP(1.0), max_rows=3)
+        assert ledger.head() == before
+        with pytest.raises(LedgerError, match="is open with the budget"):
+            ledger.open_dataset("visits", zCDP(1.0), max_rows=4)
+
+    def test_replacing_a_person_of_several_records_is_not_covered(self, ledger: Ledger) -> None:
+        with pytest.raises(BudgetError, match="one record of a person only"):
+            ledger.open_dataset("visits", zCDP(1.0), neighbours="replace", max_rows=2)
+        ledger.open_dataset("visits", zCDP(1.0), neighbours="replace", max_rows=1)
+
+    def test_what_fits_is_said_for_the_unit_that_was_asked(self, ledger: Ledger) -> None:
+        ledger.open_dataset("visits", zCDP(0.9), max_rows=3)
+        with pytest.raises(BudgetExceeded, match=r"asked ρ = 4.5 for one person, at m") as error:
+            ledger.spend("visits", discrete(1.0))
+        assert error.value.fits is not None
+        assert error.value.fits.rho == pytest.approx(0.1, rel=1e-12)
+        ledger.spend("visits", discrete(2 * error.value.fits.rho))
+        again = pickle.loads(pickle.dumps(error.value))
+        assert again.fits == error.value.fits
+
+    def test_other_accountants_are_told_the_converted_cost(self, ledger: Ledger) -> None:
+        ledger.open_dataset("visits", zCDP(5.0), max_rows=2)
+        ledger.spend("visits", discrete(0.5))
+        told = json.loads(ledger.export("dp-accounting", "visits"))["datasets"]["visits"]
+        assert [event["rho"] for event in told] == [1.0]
+
+    def test_rows_without_a_bound_are_written_as_before(self, ledger: Ledger) -> None:
+        ledger.change_budget("census", zCDP(3.0), reason="more")
+        assert all("max_rows" not in row for row in rows(ledger.path))
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "3"])
+def test_what_is_no_bound_is_refused(ledger: Ledger, wrong: object) -> None:
+    with pytest.raises(BudgetError, match="max_rows is how many records"):
+        ledger.open_dataset("visits", zCDP(1.0), max_rows=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "3", None])

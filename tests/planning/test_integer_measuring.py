@@ -17,7 +17,13 @@ import noiseplan as nz
 from integer_oracles import Measured, all_counts, measured, true_variance
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import DataError, NoiseError, PlanError
-from noiseplan.mechanisms.counts import EXACT, LARGEST, integer_residuals, largest_entry
+from noiseplan.mechanisms.counts import (
+    EXACT,
+    LARGEST,
+    RECORDS,
+    integer_residuals,
+    largest_entry,
+)
 from noiseplan.planning.integers import MOST_LOSS, round_up, to_integers
 from noiseplan.planning.lattice import to_lattice
 from noiseplan.planning.oblique import optimise_total
@@ -63,15 +69,14 @@ def test_beyond_double_precision(bits: int) -> None:
 
 
 def test_too_many_records_are_refused() -> None:
-    plan = discrete(prefix_cube())
-    entry = max(abs(v) for row in Measured.of(plan).rows for v in row)
+    """Beyond a number that is the same for all plans, and to the last record below it."""
     counts = np.zeros((3, 3, 3), dtype=np.int64)
-    counts[0, 0, 0] = 2**62 // entry + 1
-    with pytest.raises(DataError, match=r"more than [\d,]+ records, which is as many") as error:
+    for plan in (discrete(prefix_cube()), discrete(prefix_cube(), planner="product")):
+        counts[0, 0, 0] = RECORDS + 1
+        with pytest.raises(DataError, match=r"more than 2,000,000,000 records, which is as many"):
+            plan.release(CountTensor(plan.workload.schema, counts), seed=1)
+        counts[0, 0, 0] = RECORDS
         plan.release(CountTensor(plan.workload.schema, counts), seed=1)
-    assert str(counts[0, 0, 0]) not in str(error.value).replace(",", ""), "no count is shown"
-    counts[0, 0, 0] = 2**61 // entry
-    plan.release(CountTensor(plan.workload.schema, counts), seed=1)
 
 
 def matrices(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray]:
@@ -148,16 +153,16 @@ def test_too_many_ways_are_refused_when_planning() -> None:
 
 
 def test_five_way_tables_fit() -> None:
-    """Fewer bits where more attributes are multiplied: millions of records fit."""
+    """Fewer bits where more attributes are multiplied: as many records fit as in any plan."""
     schema = nz.Schema.from_sizes({f"x{i}": 10 for i in range(5)})
     plan = discrete(
         nz.Workload.marginals(schema, k=5, factors=dict.fromkeys(schema.names, nz.Prefix()))
     )
     entry = max(largest_entry([b.measure for b in block.bases]) for block in plan.mechanism.blocks)
-    assert entry * 10**7 < LARGEST
-    assert plan.rounding_loss < 1e-3
+    assert entry * RECORDS < LARGEST
+    assert plan.rounding_loss < 1e-2
     small = nz.plan(plan.workload, budget=nz.zCDP(1e-4), noise="discrete")
-    assert small.rounding_loss < 1e-3
+    assert small.rounding_loss < 1e-2
 
 
 def test_a_variance_that_cannot_be_drawn_is_not_drawn() -> None:
@@ -253,7 +258,7 @@ def test_the_fewest_bits_that_do() -> None:
     solution = share_given_bases(plan.design, rows, total, 1.0, "add-remove")
     losses = {
         b: to_integers(plan.design, solution, total, "add-remove", 1.0, (b,)).loss
-        for b in range(4, 13)
+        for b in range(4, 11)
     }
     chosen = to_integers(plan.design, solution, total, "add-remove", 1.0)
     assert chosen.loss == losses[chosen.bits]

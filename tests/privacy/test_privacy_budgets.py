@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noiseplan.errors import BudgetError, NoiseplanError
-from noiseplan.privacy import GDP, ApproxDP, Budget, PureDP, conversions, zCDP
+from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, PureDP, conversions, zCDP
 
 NOT_POSITIVE = [0, -1, 0.0, math.inf, -math.inf, math.nan, True, "0.5", None, 10**400, np.ones(1)]
 NOT_PROBABILITY = [0, 1, -0.1, 1.5, math.inf, math.nan, False, "1e-9", None]
@@ -41,6 +43,60 @@ def test_numbers_of_all_kinds_are_kept_as_floats() -> None:
         assert type(zCDP(one).rho) is float  # type: ignore[arg-type]
         assert type(ApproxDP(one, np.float64(1e-9)).delta) is float  # type: ignore[arg-type]
     assert zCDP(1.0) != GDP(1.0)
+
+
+EXACT = [
+    Fraction(1, 10),
+    Fraction(1, 3),
+    Fraction(3602879701896396, 2**55) - Fraction(1, 10**40),
+    Decimal("0.1"),
+    Decimal("0.7000000000000000000000000001"),
+    2**53 + 1,
+    10**30 + 1,
+    np.longdouble("0.1"),
+    np.longdouble(1) / 3,
+    0.1,
+    np.float32(0.1),
+]
+
+
+def as_fraction(number: Any) -> Fraction:
+    return Fraction(*number.as_integer_ratio())
+
+
+@pytest.mark.parametrize("number", EXACT, ids=str)
+def test_a_budget_is_never_more_than_was_asked(number: Any) -> None:
+    for made in (zCDP(number).rho, GDP(number).mu, PureDP(number).epsilon):
+        assert Fraction(made) <= as_fraction(number) < Fraction(math.nextafter(made, math.inf))
+    approx = ApproxDP(number, Fraction(1, 10**9))
+    assert Fraction(approx.epsilon) <= as_fraction(number)
+    assert Fraction(approx.delta) <= Fraction(1, 10**9)
+
+
+@pytest.mark.parametrize("number", EXACT, ids=str)
+def test_a_cost_is_never_less_than_was_stated(number: Any) -> None:
+    for made in (Guarantee(number).pcost, Guarantee.pure(number).pure_epsilon):
+        assert made is not None
+        assert Fraction(made) >= as_fraction(number) > Fraction(math.nextafter(made, -math.inf))
+
+
+def test_the_smallest_cost_is_some() -> None:
+    assert Guarantee(Fraction(1, 10**400)).pcost == 5e-324  # type: ignore[arg-type]
+    assert Guarantee(10**400).pcost == math.inf
+    with pytest.raises(BudgetError):
+        zCDP(Fraction(1, 10**400))  # type: ignore[arg-type]
+    for bad in (Decimal("NaN"), Decimal("sNaN"), Decimal(-1), Decimal("Infinity")):
+        with pytest.raises(BudgetError):
+            zCDP(bad)  # type: ignore[arg-type]
+
+
+def test_conversions_of_exact_numbers_round_outwards() -> None:
+    """δ(ε) of a cost that is a little above a float, at an ε a little below one."""
+    little = Fraction(1, 10**30)
+    above, below = Fraction(1) + little, Fraction(1) - little
+    delta = conversions.gaussian_delta(above, below)  # type: ignore[arg-type]
+    assert delta >= conversions.gaussian_delta(math.nextafter(1, 2), math.nextafter(1, 0))
+    assert conversions.zcdp_rho(below, 1e-9) <= conversions.zcdp_rho(math.nextafter(1, 0), 1e-9)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bad", NOT_POSITIVE)

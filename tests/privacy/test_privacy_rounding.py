@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from decimal import Decimal
 from fractions import Fraction
 
 import pytest
@@ -89,9 +90,26 @@ def test_sqrt_up_at_the_ends() -> None:
 @repeatable
 @given(numbers.map(abs))
 def test_text_up_reads_back_no_lower(x: float) -> None:
-    shown = float(rounding.text_up(x))
-    assert shown >= x * (1 - 1e-11)
-    assert shown <= x * (1 + 1.1e-5) + 1e-320
+    shown = Decimal(rounding.text_up(x))
+    assert shown >= Decimal(repr(x))
+    assert float(shown) <= x * (1 + 1.1e-5) + 1e-320
+
+
+@repeatable
+@given(st.floats(1e-12, 1e12), st.integers(2, 6))
+def test_a_cost_is_never_shown_below_itself(x: float, digits: int) -> None:
+    for near in (x, math.nextafter(x, math.inf), x * (1 + 1e-13), float(f"{x:.3g}") * (1 + 1e-15)):
+        shown = Decimal(rounding.text_up(near, digits))
+        assert shown >= Decimal(repr(near))
+        assert Decimal(rounding.text_down(near, digits)) <= Decimal(repr(near)) <= shown
+        assert float(rounding.text_of(near)) == near
+
+
+@repeatable
+@given(st.floats(1e-300, 1e300))
+def test_square_roots_below(x: float) -> None:
+    root = rounding.sqrt_down(x)
+    assert Fraction(root) ** 2 <= Fraction(x) < Fraction(math.nextafter(root, math.inf)) ** 2
 
 
 @pytest.mark.parametrize(
@@ -102,6 +120,7 @@ def test_text_up_reads_back_no_lower(x: float) -> None:
         (1.0, "1"),
         (1.0000001, "1.00001"),
         (0.09**0.5, "0.3"),
+        (0.1 + 0.2, "0.300001"),
         (123456.7, "123457"),
         (1e-6, "1e-6"),
         (2.5e12, "2.5e+12"),

@@ -10,6 +10,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.errors import DataError, PlanError, StorageError
 from noiseplan.intervals import half_width_factor
+from noiseplan.mechanisms.counts import RECORDS
 from noiseplan.noise import SeededSource, discrete_laplace
 from noiseplan.storage import plan_hash
 
@@ -168,11 +169,11 @@ def test_intervals_of_releases_are_those_of_laplace_noise() -> None:
 
 def test_too_many_records_are_refused_before_anything_is_spent() -> None:
     plan = plans()["strategies"]
-    assert plan.mechanism.records >= 2**32
+    assert plan.mechanism.records >= RECORDS
     many = np.zeros(SCHEMA.shape, dtype=np.int64)
-    many[0, 0, 0] = int(plan.mechanism.records * (1 - 1e-8))
+    many[0, 0, 0] = RECORDS
     plan.release(many, seed=1)
-    many[0, 0, 0] = plan.mechanism.records + 1
+    many[0, 0, 0] = RECORDS + 1
     with pytest.raises(DataError, match="Nothing was spent"):
         plan.release(many, seed=1)
     floating = nz.plan(ALIKE, budget=nz.PureDP(0.8), noise="laplace")

@@ -230,7 +230,9 @@ def test_an_answer_in_print(release: nz.Release) -> None:
     lines = str(answer).splitlines()
     assert lines[0].split() == ["a", "b", "estimate", "std_error", "lower", "upper"]
     assert len(lines) == 1 + 12 + 1
-    assert lines[-1] == "90% simultaneous intervals, covering noise only"
+    covered, said = lines[-1].split("; not for publishing: ")
+    assert covered == "90% simultaneous intervals, covering noise only"
+    assert said == release.brand
     assert lines[1].split()[2] == f"{answer.estimate[0]:,.1f}"
     long = str(release.answer(nz.Query(SCHEMA, {"a": nz.Ranges(), "b": nz.Ranges()})))
     assert "… 40 more rows" in long

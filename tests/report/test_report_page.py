@@ -162,8 +162,10 @@ def test_the_tables_that_are_favoured_are_named() -> None:
 
 def test_releases_that_are_not_for_publication_say_so() -> None:
     plan = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.zCDP(0.5), noise="discrete")
-    assert "Not for publication" in page_of(plan.release(DATA, seed=1))
-    assert "For simulation" in page_of(released(noise="gaussian"))
+    assert "Not for publishing: exact discrete Gaussian" in page_of(plan.release(DATA, seed=1))
+    assert "Not for publishing: floating-point Gau" in page_of(released(noise="gaussian"))
+    pure = nz.plan(nz.Workload.marginals(SCHEMA, k=1), budget=nz.PureDP(0.5), noise="laplace")
+    assert "Not for publishing: floating-point Laplace" in page_of(pure.release(DATA))
     assert 'class="warning"' not in page_of(released())
 
 

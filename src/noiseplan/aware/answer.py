@@ -34,6 +34,7 @@ class AwareAnswer:
     origin: str = ""
     laplace: bool = False
     approximate: bool = False  # of most rows even the noise is read between others
+    brand: str = ""  # what a reader must know, where the answer is not for publishing
 
     @property
     def std_error(self) -> NoReturn:
@@ -87,7 +88,7 @@ class AwareAnswer:
             f"estimated errors: {noise} noise and an estimated bias; limits at "
             f"{100 * self.level:g}% for {kind} if the estimates hold"
         )
-        return "\n".join([*lines, note])
+        return "\n".join([*lines, f"{note}; {self.brand}" if self.brand else note])
 
 
 class StatedError(NamedTuple):

@@ -18,6 +18,7 @@ from noiseplan.aware.settings import Dawa
 from noiseplan.aware.storeys import BucketPlan, Storey
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.noise import is_simulation
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
 from noiseplan.storage.certificate import FORMAT, privacy_json
@@ -145,6 +146,7 @@ def _certificate(release: AwareRelease) -> Json:
         },
         "privacy": privacy_json(plan.privacy, plan.max_rows),
         "noise": release.brand,
+        "simulation": is_simulation(release.brand),
         "ledger": release.recorded,
         "schema_sha256": hash_of(plan.schema.to_dict()),
         "plan_sha256": plan_hash(plan),
@@ -158,10 +160,9 @@ def _certificate(release: AwareRelease) -> Json:
 
 def in_words(release: AwareRelease, content: Json) -> str:
     """The certificate for people."""
-    simulated = "for simulation" in release.brand or "NOT PRIVATE" in release.brand
     title = (
         "SIMULATED RELEASE, NOT FOR PUBLISHING"
-        if simulated
+        if is_simulation(release.brand)
         else "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"
     )
     promise = release.plan.privacy.describe().splitlines()

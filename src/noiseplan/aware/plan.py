@@ -94,6 +94,7 @@ class AwarePlan:
         person: str | None = None,
         seed: int | None = None,
         randomness: Source | None = None,
+        details: bool = False,
     ) -> AwareRelease:
         """Count, draw the buckets, add noise once, and return the release.
 
@@ -101,7 +102,9 @@ class AwarePlan:
         """
         from noiseplan.aware.release import make_aware_release
 
-        return make_aware_release(self, data, seed, ledger, dataset, purpose, randomness, person)
+        return make_aware_release(
+            self, data, seed, ledger, dataset, purpose, randomness, person, details
+        )
 
     def hash(self) -> str:
         """SHA-256 of everything that defines the plan, as a ledger's entry has it."""

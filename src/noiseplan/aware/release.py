@@ -18,7 +18,7 @@ from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.report import privacy_words, what_is_asked
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
-from noiseplan.noise import Source
+from noiseplan.noise import Source, simulation_warning
 from noiseplan.queries import Query
 from noiseplan.release.release import make_release
 from noiseplan.schema import Schema
@@ -96,6 +96,7 @@ class AwareRelease:
             self.origin,
             laplace,
             self.answering.approximate(query),
+            simulation_warning(self.brand),
         )
 
     def table(
@@ -172,13 +173,16 @@ def make_aware_release(
     purpose: str = "",
     randomness: Source | None = None,
     person: str | None = None,
+    details: bool = False,
 ) -> AwareRelease:
-    """Open the data, record the spend, count, draw the buckets, add noise once.
+    """Ask the ledger, open the data, record the spend, draw the buckets, add noise once.
 
     It goes the way of every release: `make_release` asks a plan for its noise, its price, and its
     mechanism's sets and measurements, which this one has.
     """
     like_any: Any = plan
-    made = make_release(like_any, data, seed, ledger, dataset, purpose, randomness, person)
+    made = make_release(
+        like_any, data, seed, ledger, dataset, purpose, randomness, person, details=details
+    )
     measured: Any = made.measurements
     return AwareRelease(plan, measured, made.brand, made.origin, made.recorded)

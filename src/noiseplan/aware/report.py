@@ -51,8 +51,8 @@ def what_is_asked(plan: AwarePlan) -> str:
 
 def _amount(budget: PureDP | zCDP) -> str:
     if isinstance(budget, PureDP):
-        return f"ε = {budget.epsilon:.6g}"
-    return f"ρ = {budget.rho:.6g}"
+        return f"ε = {text_up(budget.epsilon)}"
+    return f"ρ = {text_up(budget.rho)}"
 
 
 def privacy_words(plan: AwarePlan) -> str:

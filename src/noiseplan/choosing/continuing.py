@@ -17,7 +17,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query
-from noiseplan.release.opening import opened
+from noiseplan.release.opening import Admission, admitted, opened
 from noiseplan.release.recording import BETWEEN, require_charged
 from noiseplan.release.release import Release, ReleaseOptions, make_release
 
@@ -124,7 +124,9 @@ class Continuation:
         person = how.pop("person", None)
         parts = [self.earlier]
         if self.rest is not None:
-            parts.append(make_release(self.rest, self._same_records(data, person), **how))
+            with admitted(self.rest, how) as admission:
+                source = self._same_records(admission, data, person)
+            parts.append(make_release(self.rest, source, **how))
         mechanisms = [part.plan.mechanism for part in parts]
         united = self.family.together(mechanisms)
         if self.family.covers(self.plan.mechanism, united):
@@ -138,7 +140,7 @@ class Continuation:
         )  # fmt: skip
         return completed(self.family, plan, parts)
 
-    def _same_records(self, data: object, person: str | None) -> Projectable:
+    def _same_records(self, admission: Admission, data: object, person: str | None) -> Projectable:
         """The data opened as for the earlier release; refused where other records would count."""
         chosen = self.earlier.choice
         people = None if chosen is None else chosen.recalled()
@@ -148,7 +150,7 @@ class Continuation:
                 "was pickled, copied or read from a folder, which does not keep which: make both "
                 "releases in one program, or release the whole plan: plan.release(data, person=…)"
             )
-        source = opened(self.plan, data, person, None if people is None else people.key)
+        source = opened(admission, data, person, None if people is None else people.key)
         again = getattr(source, "choice", None)
         if again is None and people is None:
             return source
@@ -167,7 +169,7 @@ class Continuation:
         )
 
     def __repr__(self) -> str:
-        return f"Continuation({self.plan!r}; still ρ = {self.privacy.rho:.6g})"
+        return f"Continuation({self.plan!r}; still ρ = {text_up(self.privacy.rho)})"
 
     def __str__(self) -> str:
         spent, left = self.earlier.plan.privacy, self.privacy

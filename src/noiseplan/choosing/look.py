@@ -22,7 +22,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
-from noiseplan.release.opening import opened
+from noiseplan.release.opening import admitted, opened
 from noiseplan.release.release import Release, ReleaseOptions, make_release
 from noiseplan.seeds import derived_seed
 
@@ -50,9 +50,12 @@ class Circumstances:
         """Count what any of the plans may measure: the data are read once, for the look and for
         what follows, and nothing that is read later can differ."""
         kept = how.copy()
-        source = opened(choice.common, data, kept.pop("person", None))
+        person = kept.pop("person", None)
         plans = (choice.common, *choice.plans)
-        return cls(count_tables(source, [s for p in plans for s in p.mechanism.sets]), kept)
+        with admitted(choice.common, kept) as admission:
+            source = opened(admission, data, person)
+            counted = count_tables(source, [s for p in plans for s in p.mechanism.sets])
+        return cls(counted, kept)
 
     @property
     def counted(self) -> bool:

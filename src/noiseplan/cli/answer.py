@@ -113,6 +113,7 @@ def answer_json(answer: Answer) -> dict[str, Any]:
         "level": answer.level,
         "intervals": "simultaneous" if answer.simultaneous else "pointwise",
         "covers": stated_error(answer).covers,
+        **({"warning": answer.brand} if answer.brand else {}),
         "rows": [
             dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
         ],

@@ -11,8 +11,8 @@ import click
 
 from noiseplan.cli import InOrder
 from noiseplan.console import print_json, say, say_json
-from noiseplan.ledger import Balance, Entry, Ledger, LedgerError
-from noiseplan.ledger.export import balance_json, entry_json
+from noiseplan.ledger import Balance, Entry, Ledger, LedgerError, Refusal
+from noiseplan.ledger.export import balance_json, entry_json, refusal_json
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
 from noiseplan.privacy.rounding import product_up, text_up
 
@@ -22,6 +22,11 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 path_argument = click.argument("path", metavar="LEDGER", type=click.Path(path_type=Path))
 dataset_argument = click.argument("dataset")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+bound_option = click.option(
+    "--max-rows",
+    type=click.IntRange(min=1),
+    help="The most records that one person has in the data, if known: costs are then a person's.",
+)
 
 
 @click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
@@ -85,13 +90,22 @@ def init(path: Path) -> None:
     help="What one record may change: it is added or removed, or replaced by another.",
 )
 @click.option("--note", default="", help="Anything worth keeping. Exports show it.")
+@bound_option
 @json_option
 def open_(
-    path: Path, dataset: str, neighbours: Neighbours, note: str, as_json: bool, **budget: Any
+    path: Path,
+    dataset: str,
+    neighbours: Neighbours,
+    note: str,
+    max_rows: int | None,
+    as_json: bool,
+    **budget: Any,
 ) -> None:
     """Give DATASET its budget, for all releases together and for ever."""
     chosen = chosen_budget(**budget)
-    opened = Ledger(path).open_dataset(dataset, chosen, neighbours=neighbours, note=note)
+    opened = Ledger(path).open_dataset(
+        dataset, chosen, neighbours=neighbours, note=note, max_rows=max_rows
+    )
     print_balance(opened, as_json)
 
 
@@ -100,11 +114,15 @@ def open_(
 @dataset_argument
 @budget_options
 @click.option("--reason", required=True, help="Why; it stays in the history.")
+@bound_option
 @json_option
-def change(path: Path, dataset: str, reason: str, as_json: bool, **budget: Any) -> None:
+def change(
+    path: Path, dataset: str, reason: str, max_rows: int | None, as_json: bool, **budget: Any
+) -> None:
     """Change the budget of DATASET, on record."""
     chosen = chosen_budget(**budget)
-    print_balance(Ledger(path).change_budget(dataset, chosen, reason=reason), as_json)
+    changed = Ledger(path).change_budget(dataset, chosen, reason=reason, max_rows=max_rows)
+    print_balance(changed, as_json)
 
 
 @command.command()
@@ -164,21 +182,24 @@ def settle(path: Path, entry: int, outcome: str, note: str) -> None:
 @click.option("--all", "everything", is_flag=True, help=f"All entries, not the last {SHOWN}.")
 @json_option
 def show(path: Path, dataset: str | None, everything: bool, as_json: bool) -> None:
-    """Print budgets, what is spent and left, and the releases charged."""
+    """Print budgets, what is spent and left, the releases charged, and data refused."""
     ledger = Ledger(path)
     names = ledger.datasets() if dataset is None else (dataset,)
     balances, entries = [ledger.balance(name) for name in names], ledger.entries(dataset)
+    refusals = ledger.refusals(dataset)
     if as_json:
         content = {
             "head": str(ledger.head()),
             "datasets": [balance_json(balance) for balance in balances],
             "entries": [entry_json(entry) for entry in entries],
+            "refusals": [refusal_json(refusal) for refusal in refusals],
         }
         print_json(content)
         return
     for balance in balances:
         say(str(balance))
-        own = [entry for entry in entries if entry.dataset == balance.dataset]
+        every: list[Entry | Refusal] = [*entries, *refusals]
+        own = [each for each in every if each.dataset == balance.dataset]
         for line in entry_lines(own, len(own) if everything else SHOWN):
             say(line)
     if not balances:
@@ -234,15 +255,26 @@ def print_balance(balance: Balance, as_json: bool) -> None:
         say(str(balance))
 
 
-def entry_lines(entries: list[Entry], shown: int) -> list[str]:
-    """The last entries, one to a line."""
+def entry_lines(entries: list[Entry | Refusal], shown: int) -> list[str]:
+    """The last entries and refusals in their order, one to a line."""
     earlier = len(entries) - shown
     lines = [f"  … {earlier} earlier; --all prints them"] if earlier > 0 else []
-    for entry in entries[-shown:]:
-        what = printable(" · ".join(filter(None, (entry.purpose, entry.note))))
-        when, cost = entry.time[:16].replace("T", " "), f"ρ = {text_up(entry.guarantee.rho)}"
-        lines.append(f"  {entry.id:>5}  {when}  {entry.status:<8}  {cost:<14}  {what}".rstrip())
+    for each in sorted(entries, key=lambda entry: entry.id)[max(earlier, 0) :]:
+        status, cost, what = _charge(each) if isinstance(each, Entry) else _refusal(each)
+        when = each.time[:16].replace("T", " ")
+        lines.append(f"  {each.id:>5}  {when}  {status:<8}  {cost:<14}  {what}".rstrip())
     return lines
+
+
+def _charge(entry: Entry) -> tuple[str, str, str]:
+    what = printable(" · ".join(filter(None, (entry.purpose, entry.note))))
+    return entry.status, f"ρ = {text_up(entry.cost.rho)}", what
+
+
+def _refusal(refusal: Refusal) -> tuple[str, str, str]:
+    shown = "details were shown" if refusal.details else ""
+    what = " · ".join(filter(None, (refusal.refusal, shown, refusal.purpose)))
+    return "refused", "no cost", printable(what, 100)
 
 
 def printable(text: str, longest: int = 60) -> str:

@@ -39,6 +39,11 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 )
 @click.option("--seed", type=int, help="The same noise every time: for tests, and not private.")
 @outside_option
+@click.option(
+    "--details",
+    is_flag=True,
+    help="If DATA are refused, show private values and numbers of rows; a ledger keeps that.",
+)
 @json_option
 def command(
     study: Path,
@@ -46,13 +51,14 @@ def command(
     output: Path | None,
     seed: int | None,
     allow_outside: bool,
+    details: bool,
     as_json: bool,
 ) -> None:
     """Count DATA, add noise, and write the tables of STUDY. Spends the budget once.
 
     DATA is a CSV or Parquet file, or a pattern of several, as in 'year=*/*.parquet'. Where the
-    study names a ledger, the cost is recorded there before any noise is drawn; a release that
-    does not fit is refused, and nothing is spent.
+    study names a ledger, it is asked before a record is read, and the cost is recorded there
+    before any noise is drawn; a release that does not fit is refused, and nothing is spent.
     """
     read = read_study(study, allow_outside=allow_outside)
     folder = output or read.new_folder()
@@ -66,7 +72,7 @@ def command(
     with stopped_by_signals():
         made: Release | None = None
         try:
-            made = read.release(plan, data, seed)
+            made = read.release(plan, data, seed, details=details)
             made.save(folder, tables=tables)
         except KeyboardInterrupt:
             say(interrupted(read, made, folder), err=True)

@@ -15,6 +15,10 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     # ledgers
     (rf"ledger\.open_dataset\({_NAME}, zCDP\(…\)\)", r"noiseplan ledger open LEDGER \1 --zcdp RHO"),
     (
+        rf"ledger\.change_budget\({_NAME}, …, reason=…, max_rows=…\)",
+        r"noiseplan ledger change LEDGER \1 --zcdp RHO --reason WHY --max-rows ROWS",
+    ),
+    (
         rf"ledger\.change_budget\({_NAME}, (?:zCDP\()?…\)?, reason=…\)",
         r"noiseplan ledger change LEDGER \1 --zcdp RHO --reason WHY",
     ),
@@ -40,6 +44,7 @@ _WORDS: Final[tuple[tuple[str, str], ...]] = (
     (r"Query\(\.\.\., name=\.\.\.\)", 'name = "…"'),
     (r"Query\(\.\.\., weight=\.\.\.\)", "weight = …"),
     # plans and releases
+    (r"shown to those who ask for them: details=True", "shown to those who ask: --details"),
     (
         r"save\(folder, tables=\[query, …\]\), or none: tables=\[\]",
         "[output] tables = […] in the study, or none: tables = []",

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import DataError
+from noiseplan.counting.telling import UNREADABLE, refused
 
 Codes: TypeAlias = list[NDArray[np.unsignedinteger]]
 
@@ -126,4 +126,9 @@ def _column(batch: Any, place: int, kind: Any) -> NDArray[np.unsignedinteger]:
 def _check(stream: Any, status: int, source: str) -> None:
     if status:
         reason = stream.get_last_error(stream) or b"no reason was given"
-        raise DataError(f"cannot read {source}: {reason.decode('utf-8', 'replace')}")
+        written = reason.decode("utf-8", "replace")
+        raise refused(
+            UNREADABLE,
+            f"cannot read {source}: a record or the file is not as it should be.",
+            f"cannot read {source}: {written}",
+        )

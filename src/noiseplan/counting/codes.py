@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.counter import code_dtype
+from noiseplan.counting.telling import UNDECLARED, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Schema
 
@@ -25,8 +26,8 @@ class Refusals:
 
     Privacy
     -------
-    The message of :meth:`raise_any` holds values and row counts of the confidential table. It is
-    for the custodian, who may see them, and must never be published.
+    The message of :meth:`raise_any` names columns. Values and row counts of the confidential table
+    are told only to a custodian who asks for them (:mod:`noiseplan.counting.telling`).
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -72,12 +73,15 @@ class Refusals:
         values = self._examples[first]
         listed = ", ".join(values[:_SHOWN]) + (", …" if len(values) > _SHOWN else "")
         listed_others = ", ".join(f"{name!r} ({self._unknown[name]} rows)" for name in others)
-        also = f"The same goes for {listed_others}. " if others else ""
-        raise DataError(
+        also = f" The same goes for {listed_others}." if others else ""
+        named = f" The same goes for {', '.join(map(repr, others))}." if others else ""
+        raise refused(
+            UNDECLARED,
+            f"column {first!r} holds values that the schema does not declare. Declared is "
+            f"{attribute.describe()}. {_remedy(attribute, ())}{named}",
             f"column {first!r}: {self._unknown[first]} of {self.rows} rows hold values that the "
             f"schema does not declare: {listed}. Declared is {attribute.describe()}. "
-            f"{_remedy(attribute, values)} {also}"
-            f"(This message shows private values: do not publish it.)"
+            f"{_remedy(attribute, values)}{also}",
         )
 
 
@@ -154,7 +158,7 @@ def shown(value: object) -> str:
 
 
 def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
-    """Say what to do about values of which some are shown."""
+    """Say what to do about values, by those that are shown, or whatever they are."""
     texts = [ast.literal_eval(value) for value in written if value[:1] in "'\""]
     declared = [label for label in attribute.labels if isinstance(label, str)]
     alike = {label.strip().casefold() for label in declared}
@@ -173,7 +177,8 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
     if isinstance(attribute, Binned):
         return (
             "Widen the edges, or send numbers beyond them to the end bins: "
-            "Binned([...], clip=True). Text must be turned into numbers first."
+            "Binned([...], clip=True). Text must be turned into numbers first, and missing values "
+            "have no bin."
         )
     return (
         "Declare them, Ordinal([...]) in their order, if they are possible; values that are "

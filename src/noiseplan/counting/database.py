@@ -20,6 +20,7 @@ from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.people import People, Sieve
 from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.streams import Block, Stream
+from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
 from noiseplan.engine import engine
 from noiseplan.errors import DataError
 from noiseplan.paths import checked_path
@@ -107,10 +108,13 @@ def _refusals(source: str) -> Iterator[None]:
     except duckdb.Error as error:
         # DuckDB's advice is about its own options, and its quotations are records.
         reason = str(error).split("Possible ")[0].strip()
-        raise DataError(
-            f"cannot read {source}: {reason} (This message may quote private records: do not "
-            f"publish it.)"
-        ) from error
+        if isinstance(error, duckdb.IOException) and "No files found" in reason:
+            raise DataError(f"cannot read {source}: {reason}") from error
+        raise refused(
+            UNREADABLE,
+            f"cannot read {source}: a record or the file is not as it should be.",
+            f"cannot read {source}: {reason}",
+        ) from cause(error)
 
 
 def _suffix(name: str) -> str:
@@ -153,11 +157,13 @@ def _check_columns(
     relation: DuckDBPyRelation, schema: Schema, people: People | None, spelled: bool = False
 ) -> None:
     if spelled and not set(schema.names) & set(relation.columns):
-        raise DataError(
+        raise refused(
+            UNREADABLE,
+            f"the first line of the file names none of the columns "
+            f"{', '.join(map(repr, schema.names))}; it must be a header.",
             f"the first line of the file names none of the columns "
             f"{', '.join(map(repr, schema.names))}; it must be a header. It reads "
-            f"{', '.join(map(repr, relation.columns))}. (If that is a record it is private: do not "
-            f"publish this message.)"
+            f"{', '.join(map(repr, relation.columns))}.",
         )
     check_columns(schema, relation.columns)
     if people is not None:
@@ -198,7 +204,7 @@ def _blocks(
                 block = sieve.chosen(block[:-1], block[-1])
             if not refusals:
                 yield block
-    for column in columns:
+    for column in columns if details_are_shown() else ():
         if column.name in refusals.unexplained:
             without_code = read().filter(f"{column.codes()} = {column.refused}")
             rows = without_code.project(column.quoted).limit(SEARCHED).fetchall()

@@ -17,6 +17,7 @@ from noiseplan.counting.persons import array_of_persons, joined_persons, texts_o
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Records
 from noiseplan.counting.streams import Block, Stream, gathered
+from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Schema
 
@@ -52,7 +53,9 @@ def source_from_frame(data: object, schema: Schema, people: People | None) -> Co
             chosen = chosen.collect()
         return _source(schema, people, lambda: [chosen.to_native()], origin, whole=True)
     except NarwhalsError as error:  # two columns of one name, say
-        raise DataError(f"cannot read the frame: {error}") from error
+        raise refused(
+            UNREADABLE, "cannot read the frame.", f"cannot read the frame: {error}"
+        ) from cause(error)
 
 
 def source_from_batches(data: object, schema: Schema, people: People | None) -> Countable | None:
@@ -93,8 +96,9 @@ def _once(reader: Iterable[Any]) -> Callable[[], Iterator[Any]]:
             records += batch.num_rows
             yield batch
         if not records:
-            raise DataError(
-                f"the record batch reader holds no records; if it was read before, {again}"
+            raise refused(
+                NO_RECORDS,
+                f"the record batch reader holds no records; if it was read before, {again}",
             )
 
     return read
@@ -121,7 +125,7 @@ def _source(
             block = encode_block(schema, encoded_columns(batch, schema), refusals)
             if people is not None:
                 persons.append(persons_of(batch, people.column))
-            if not refusals:  # what is refused is still looked through, to say how much it is
+            if not refusals:  # what is refused is looked through to its end, however much it is
                 yield block
         refusals.raise_any()
 

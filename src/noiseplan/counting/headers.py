@@ -16,6 +16,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Final, TextIO, final
 
+from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused
 from noiseplan.engine import engine
 from noiseplan.errors import DataError
 from noiseplan.escaping import from_cell
@@ -52,7 +53,9 @@ def read_header(name: str, wanted: Iterable[str]) -> Header | None:
     first, names = files[0], list(wanted)
     start = _start(first)
     if not start.strip():
-        raise DataError(f"cannot read {first}: it is empty; the first line must name the columns.")
+        raise refused(
+            NO_RECORDS, f"cannot read {first}: it is empty; the first line must name the columns."
+        )
     mark, fields = _split(start, names, first)
     for other in files[1:]:
         _split(_start(other), names, other)
@@ -96,10 +99,13 @@ def _start(file: str) -> str:
         with _opened(file) as lines:
             return lines.read(_LONGEST)
     except UnicodeDecodeError as error:
-        raise DataError(
+        raise refused(
+            UNREADABLE,
+            f"cannot read {file}: it is not UTF-8 text; convert it first: "
+            f"iconv -f LATIN1 -t UTF-8 old.csv > new.csv.",
             f"cannot read {file}: it is not UTF-8 text ({error.reason} at byte {error.start}); "
-            f"convert it first: iconv -f LATIN1 -t UTF-8 old.csv > new.csv."
-        ) from error
+            f"convert it first: iconv -f LATIN1 -t UTF-8 old.csv > new.csv.",
+        ) from cause(error)
     except (OSError, EOFError) as error:  # EOFError: a compressed file that was cut
         raise DataError(f"cannot read {file}: {error}") from error
 
@@ -115,10 +121,9 @@ def _start_by_engine(file: str) -> str:
             lines = connection.execute(query, [glob.escape(file)]).fetchall()
     except duckdb.Error as error:
         reason = str(error).split("Possible ")[0].strip()
-        raise DataError(
-            f"cannot read {file}: {reason} (This message may quote private records: do not "
-            f"publish it.)"
-        ) from error
+        raise refused(
+            UNREADABLE, f"cannot read {file}.", f"cannot read {file}: {reason}"
+        ) from cause(error)
     return "\n".join(line or "" for (line,) in lines).removeprefix("\ufeff")
 
 

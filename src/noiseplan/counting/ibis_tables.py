@@ -31,8 +31,9 @@ from noiseplan.counting.persons import joined_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.streams import Block, Stream
+from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
 from noiseplan.counting.travel import Parcel
-from noiseplan.errors import DataError, NoiseplanError
+from noiseplan.errors import NoiseplanError
 from noiseplan.schema import Binned, Label, Schema
 
 _PERSON: Final = "person"
@@ -143,19 +144,18 @@ class IbisSource(Countable):
         except NoiseplanError:
             raise
         except Exception as error:  # whatever the database's own library raises
-            raise DataError(
-                f"{self._table.get_backend().name} could not count the table: {error} (This "
-                f"message may quote private records: do not publish it.)"
-            ) from error
+            message = f"{self._table.get_backend().name} could not count the table"
+            raise refused(UNREADABLE, f"{message}.", f"{message}: {error}") from cause(error)
 
     def _refuse(self, notes: dict[int, int]) -> None:
         refusals = Refusals(self.schema)
         refusals.rows = notes[0]
         for place, column in enumerate(self._columns, 1):
-            if notes[place]:
+            refusals.note(column.name, notes[place])
+            if notes[place] and details_are_shown():
                 values = self._table.filter(column.code(self._table) == column.refused)
                 shown = values.select(column.name).limit(SEARCHED).to_pyarrow()[column.name]
-                refusals.note(column.name, notes[place], shown.to_pylist())
+                refusals.note(column.name, 0, shown.to_pylist())
         refusals.raise_any()
 
 

@@ -16,6 +16,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.counting.telling import NOBODY as NOBODYS
+from noiseplan.counting.telling import UNREADABLE, refused
 from noiseplan.errors import DataError
 
 if TYPE_CHECKING:
@@ -117,28 +119,35 @@ class Sieve:
 
     nobody: int = 0
     rounded: int = 0
+    rows: int = 0
 
     def chosen(self, block: list[NDArray[Any]], choice: NDArray[np.integer]) -> list[NDArray[Any]]:
         """The chosen records of a block."""
+        self.rows += len(choice)
         self.nobody += int((choice == NOBODY).sum())
         self.rounded += int((choice == ROUNDED).sum())
         return [codes[choice == CHOSEN] for codes in block]
 
     def refuse(self, people: People) -> None:
         """Refuse records that belong to nobody, or to one who cannot be known again."""
+        column = people.column
         if self.nobody:
-            raise DataError(
-                f"person column {people.column!r}: some rows are null, empty or spell a missing "
-                f"value (such as NA or nan); every record must belong to somebody. Fill the column "
-                f"(a fresh value for each unknown person, if each has one record), or drop those "
-                f"rows beforehand."
+            raise refused(
+                NOBODYS,
+                f"person column {column!r}: some rows are null, empty or spell a missing value "
+                f"(such as NA or nan); every record must belong to somebody. Fill the column (a "
+                f"fresh value for each unknown person, if each has one record), or drop those rows "
+                f"beforehand.",
+                f"person column {column!r}: {self.nobody} of {self.rows} rows are null, empty or "
+                f"spell a missing value; every record must belong to somebody.",
             )
         if self.rounded:
-            raise DataError(
-                f"person column {people.column!r}: some rows hold floating-point numbers of so "
-                f"many digits that they have been rounded, so that one may be several people, or "
-                f"one person several numbers. Read the column as whole numbers or as text, from "
-                f"where its numbers are still exact."
+            raise refused(
+                UNREADABLE,
+                f"person column {column!r}: some rows hold floating-point numbers of so many "
+                f"digits that they have been rounded, so that one may be several people, or one "
+                f"person several numbers. Read the column as whole numbers or as text, from where "
+                f"its numbers are still exact.",
             )
 
 

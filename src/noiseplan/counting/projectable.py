@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseplan.counting.covering import Members
 from noiseplan.counting.people import ChosenRecords
+from noiseplan.counting.telling import reading
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -60,6 +61,8 @@ class Countable(ABC):
     """The most records of one person: what a release of these data must be priced for."""
     once: bool = False
     """Whether the data can be passed over a single time only."""
+    details: bool = False
+    """Whether refusals of the records may show private details, as the custodian asked."""
     choice: ChosenRecords | None = None
     """Stands for the choice among the records of each person, if there was one."""
 
@@ -78,7 +81,8 @@ class Countable(ABC):
         positions, shape = checked_sets(sets, self.schema)
         if not len(positions):
             return np.zeros((0, *shape), dtype=np.int64)
-        return np.stack(self.count([tuple(row) for row in positions.tolist()]))
+        with reading(self.details):
+            return np.stack(self.count([tuple(row) for row in positions.tolist()]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.schema.names)})"  # a count would be private

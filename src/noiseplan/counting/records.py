@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from noiseplan.counting.counter import Counter, code_dtype
 from noiseplan.counting.covering import Members
 from noiseplan.counting.projectable import Countable
+from noiseplan.counting.telling import UNCOUNTABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -58,7 +59,11 @@ class Records(Countable):
         narrow = tuple(_narrow(name, size, np.asarray(codes)) for name, size, codes in named)
         lengths = {name: len(codes) for name, codes in zip(schema.names, narrow, strict=True)}
         if len(set(lengths.values())) > 1:
-            raise DataError(f"Records: columns must have one length, got {lengths}.")
+            raise refused(
+                UNCOUNTABLE,
+                "Records: columns must have one length.",
+                f"Records: columns must have one length, got {lengths}.",
+            )
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "columns", narrow)
         object.__setattr__(self, "origin", origin)
@@ -83,10 +88,14 @@ def _narrow(name: str, size: int, codes: NDArray[Any]) -> NDArray[np.unsignedint
             f"{codes.dtype}; values are encoded by open_source({{{name!r}: values, …}}, schema)."
         )
     if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < size:
-        raise DataError(
+        raise refused(
+            UNCOUNTABLE,
+            f"column {name!r}: some codes are outside the attribute's, 0 to {size - 1}; if these "
+            f"are values, let open_source encode them: open_source({{{name!r}: values, …}}, "
+            f"schema).",
             f"column {name!r}: codes go from {codes.min()} to {codes.max()}, but the attribute "
             f"has the codes 0 to {size - 1}; if these are values, let open_source encode them: "
-            f"open_source({{{name!r}: values, …}}, schema)."
+            f"open_source({{{name!r}: values, …}}, schema).",
         )
     narrow: NDArray[np.unsignedinteger] = codes.astype(code_dtype(size), copy=False).view()
     narrow.setflags(write=False)

@@ -20,9 +20,10 @@ from noiseplan.counting.frames import source_from_batches, source_from_frame
 from noiseplan.counting.ibis_tables import is_ibis_table, source_from_ibis
 from noiseplan.counting.people import ChosenRecords, People
 from noiseplan.counting.persons import array_of_persons
-from noiseplan.counting.projectable import Projectable
+from noiseplan.counting.projectable import Countable, Projectable
 from noiseplan.counting.records import Records
 from noiseplan.counting.spark import SparkSource, is_spark_frame
+from noiseplan.counting.telling import UNCOUNTABLE, reading, refused
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
@@ -41,6 +42,7 @@ def open_source(
     person: str | None = None,
     cap: int = 1,
     key: bytes | None = None,
+    details: bool = False,
 ) -> Projectable:
     """Open data for counting, and check every value against the schema.
 
@@ -71,6 +73,10 @@ def open_source(
     key
         What the choice among a person's records is derived from, for simulations of public data;
         256 bits from the operating system unless given.
+    details
+        Let refusals show private details: how many rows do not fit, and some of their values. They
+        are for a custodian who may see the records, and never for publication; by default a
+        refusal names the column and what to do.
 
     Raises
     ------
@@ -81,8 +87,9 @@ def open_source(
 
     Privacy
     -------
-    What is returned is confidential, and so is the message of an error about values: it shows the
-    custodian some of them, and must never be published. Nothing is spent by opening.
+    What is returned is confidential, and so is a refusal with `details`. Without them it still says
+    that some record does not fit, which is why a ledger keeps such refusals. Nothing is spent by
+    opening.
 
     Examples
     --------
@@ -92,7 +99,10 @@ def open_source(
     [[1, 2]]
     """
     people = People.declared(person, cap, key)
-    source = _opened(data, schema, people)
+    with reading(details):
+        source = _opened(data, schema, people)
+    if details and isinstance(source, Countable):
+        object.__setattr__(source, "details", True)  # some sources are frozen
     if people is not None:
         object.__setattr__(source, "choice", ChosenRecords.by(people))  # some sources are frozen
     return source
@@ -147,7 +157,11 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: People | None
     arrays = {name: _as_column(name, data[name]) for name in names}
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise DataError(f"the columns must have one length, got {lengths}.")
+        raise refused(
+            UNCOUNTABLE,
+            "the columns must have one length.",
+            f"the columns must have one length, got {lengths}.",
+        )
     encoded = {name: Encoded.of(schema[name], arrays[name]) for name in schema.names}
     columns = encode_all(schema, encoded)
     if people is not None:
@@ -182,7 +196,7 @@ def _from_array(data: NDArray[Any], schema: Schema, people: People | None) -> Pr
         return _from_mapping({name: data[name] for name in data.dtype.names}, schema, people)
     _refuse_people(people, "arrays of codes and of counts")
     if data.shape == schema.shape == (data.shape[0], len(schema)):
-        raise DataError(
+        raise DataError(  # its shape is the schema's, and shows no number of records
             f"an array of shape {data.shape} may hold {len(data)} records of {len(schema)} codes, "
             f"or the counts of all {schema.shape} cells; say which: CountTensor(schema, counts) "
             f"for counts, {_as_records(schema)} for records."
@@ -192,10 +206,14 @@ def _from_array(data: NDArray[Any], schema: Schema, people: People | None) -> Pr
         return Records(schema, [column.copy() for column in data.T])
     if data.shape in (schema.shape, (schema.size,)) and data.dtype.kind in "biuf":
         return CountTensor(schema, data.reshape(schema.shape))
-    raise DataError(
+    raise refused(
+        UNCOUNTABLE,
+        f"cannot count an array of {data.dtype} with {data.ndim} axes of these lengths: integer "
+        f"codes have shape (rows, {len(schema)}), counts {schema.shape} or ({schema.size:,},); try "
+        f"CountTensor(schema, counts) for counts, {_as_records(schema)} for records.",
         f"cannot count an array of {data.dtype} of shape {data.shape}: integer codes have shape "
         f"(rows, {len(schema)}), counts {schema.shape} or ({schema.size:,},); try "
-        f"CountTensor(schema, counts) for counts, {_as_records(schema)} for records."
+        f"CountTensor(schema, counts) for counts, {_as_records(schema)} for records.",
     )
 
 

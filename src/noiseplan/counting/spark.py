@@ -22,8 +22,8 @@ from noiseplan.counting.frames import encoded_columns, persons_of
 from noiseplan.counting.people import CHOSEN, NOBODY, ROUNDED, People, Sieve
 from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
+from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
 from noiseplan.counting.travel import Parcel
-from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SparkSource(Countable):
         refusals.rows = notes.get(0, 0)
         for place, name in enumerate(names, 1):
             refusals.note(name, notes.get(place, 0))
-        if refusals:
+        if refusals and details_are_shown():
             look = partial(values_without_code, self.schema)
             for row in self._frame.mapInArrow(look, _VALUES).limit(1000).collect():
                 refusals.note_written(names[row["place"]], 0, [row["written"]])
@@ -106,10 +106,8 @@ def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:
     try:
         table = grouped.agg(functions.sum("records").alias("records")).toArrow()
     except PySparkException as error:
-        raise DataError(
-            f"Spark could not count the DataFrame: {error} (This message may quote private "
-            f"records: do not publish it.)"
-        ) from error
+        message = "Spark could not count the DataFrame"
+        raise refused(UNREADABLE, f"{message}.", f"{message}: {error}") from cause(error)
     return {name: table[name].to_numpy() for name in ("place", "cell", "records")}
 
 

@@ -15,6 +15,7 @@ from noiseplan.counting.covering import Members, cells, maximal
 from noiseplan.counting.people import ChosenRecords
 from noiseplan.counting.projectable import Countable, Counts, Projectable, checked_sets
 from noiseplan.counting.records import Records
+from noiseplan.counting.telling import reading
 from noiseplan.schema import Schema
 
 # Cells held at a time, 256 MiB of counts. Where more are wanted the data are passed over again.
@@ -115,7 +116,9 @@ class Tables:
         shape = self.schema.shape
         self._sums = Sums({}, shape)  # lets go of the tables at hand
         tables = maximal(self.stretches[stretch], shape)
-        self._sums = Sums(dict(zip(tables, self.source.count(tables), strict=True)), shape)
+        with reading(self.source.details):
+            counted = self.source.count(tables)
+        self._sums = Sums(dict(zip(tables, counted, strict=True)), shape)
         self._current = stretch
 
     def marginals(self, sets: ArrayLike) -> Counts:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noiseplan.counting.projectable import checked_sets
+from noiseplan.counting.telling import TOO_MANY, UNCOUNTABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -81,18 +82,22 @@ def _checked_counts(schema: Schema, counts: NDArray[Any]) -> NDArray[np.int64]:
     if counts.dtype.kind not in "biuf":
         raise DataError(f"CountTensor: counts must be numbers, got {counts.dtype}.")
     if counts.dtype.kind == "f" and not np.isfinite(counts).all():
-        raise DataError("CountTensor: some counts are not finite; counts are whole numbers.")
+        raise refused(
+            UNCOUNTABLE, "CountTensor: some counts are not finite; counts are whole numbers."
+        )
     if (counts < 0).any():
-        raise DataError(
+        raise refused(
+            UNCOUNTABLE,
             "CountTensor: some counts are negative; counts of records are 0 or more "
-            "(answers with noise are no data: they need no second release)."
+            "(answers with noise are no data: they need no second release).",
         )
     if counts.dtype.kind == "f" and (counts != np.floor(counts)).any():
-        raise DataError(
+        raise refused(
+            UNCOUNTABLE,
             "CountTensor: some counts are not whole numbers; privacy is promised per record, so "
             "weighted records cannot be counted this way. If the fractions are rounding errors, "
-            "try CountTensor(schema, np.rint(counts))."
+            "try CountTensor(schema, np.rint(counts)).",
         )
     if float(counts.sum(dtype=np.float64)) >= 2.0**62:  # every sum must fit 64 bits
-        raise DataError("CountTensor: the counts add up to 2**62 or more records.")
+        raise refused(TOO_MANY, "CountTensor: the counts add up to 2**62 or more records.")
     return counts.astype(np.int64)

@@ -18,7 +18,7 @@ From the inside out, each module uses only those above it:
 """
 
 from noiseplan.ledger.balance import Balance
-from noiseplan.ledger.books import Entry
+from noiseplan.ledger.books import Entry, Refusal
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import (
     AlreadyFollowed,
@@ -41,5 +41,6 @@ __all__ = [
     "LedgerDamaged",
     "LedgerError",
     "Record",
+    "Refusal",
     "UnknownDataset",
 ]

@@ -14,7 +14,7 @@ from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours,
 FORMAT: Final = 1
 Outcome = Literal["released", "failed"]
 Json = dict[str, Any]
-Value = TypeVar("Value", str, int, float, Json)
+Value = TypeVar("Value", str, bool, int, float, Json)
 
 CURRENCIES: Final[dict[str, type[zCDP] | type[GDP] | type[ApproxDP]]] = {
     "zCDP": zCDP,
@@ -38,30 +38,37 @@ class Started:
 @final
 @dataclass(frozen=True)
 class Opened:
-    """A dataset was given its budget."""
+    """A dataset was given its budget.
+
+    `max_rows` is the most records that one person has in the data, where that was declared.
+    """
 
     dataset: str
     budget: Budget
     limits: Limits
     neighbours: Neighbours
     note: str
+    max_rows: int | None = None
 
     def json(self) -> Json:
-        return {"kind": "dataset", **asdict(self), "budget": budget_json(self.budget)}
+        own = {"kind": "dataset", **asdict(self), "budget": budget_json(self.budget)}
+        return _without_nothing(own, "max_rows")
 
 
 @final
 @dataclass(frozen=True)
 class Changed:
-    """A dataset's budget was replaced, for a stated reason."""
+    """A dataset's budget was replaced, or the records of a person bounded, for a stated reason."""
 
     dataset: str
     budget: Budget
     limits: Limits
     reason: str
+    max_rows: int | None = None
 
     def json(self) -> Json:
-        return {"kind": "budget", **asdict(self), "budget": budget_json(self.budget)}
+        own = {"kind": "budget", **asdict(self), "budget": budget_json(self.budget)}
+        return _without_nothing(own, "max_rows")
 
 
 @final
@@ -90,8 +97,7 @@ class Reserved:
         return int(said[1]) if said else 1
 
     def json(self) -> Json:
-        where_said = {"max_rows": self.max_rows, "follows": self.follows}
-        return {
+        own = {
             "kind": "reserved",
             "dataset": self.dataset,
             "pcost": self.guarantee.pcost,
@@ -99,8 +105,10 @@ class Reserved:
             "neighbours": self.guarantee.neighbours,
             "purpose": self.purpose,
             "plan_hash": self.plan_hash,
-            **{name: value for name, value in where_said.items() if value is not None},
+            "max_rows": self.max_rows,
+            "follows": self.follows,
         }
+        return _without_nothing(own, "max_rows", "follows")
 
 
 @final
@@ -118,7 +126,31 @@ class Settled:
         return {"kind": self.outcome, **own}
 
 
-Act = Started | Opened | Changed | Reserved | Settled
+@final
+@dataclass(frozen=True)
+class Refused:
+    """Data were refused for what they hold: nothing was spent, and something was told of them.
+
+    `refusal` is the kind of thing, never the thing itself; `details` whether somebody was shown
+    that, too.
+    """
+
+    dataset: str
+    refusal: str
+    details: bool
+    purpose: str
+    plan_hash: str
+
+    def json(self) -> Json:
+        return {"kind": "refused", **asdict(self)}
+
+
+Act = Started | Opened | Changed | Reserved | Settled | Refused
+
+
+def _without_nothing(content: Json, *names: str) -> Json:
+    """Fields that came later are left out where they say nothing, as in rows from before them."""
+    return {k: v for k, v in content.items() if k not in names or v is not None}
 
 
 def budget_json(budget: Budget) -> Json:
@@ -155,6 +187,9 @@ class Fields:
 
     def integer(self, name: str) -> int:
         return self._take(name, int)
+
+    def flag(self, name: str) -> bool:
+        return self._take(name, bool)
 
     def whole_if_there(self, name: str) -> int | None:
         """A whole number from 1 upwards, or None where the field is not there."""
@@ -206,11 +241,15 @@ def _opened(fields: Fields) -> Opened:
     dataset, budget, limits = fields.text("dataset"), _budget(fields), _limits(fields)
     neighbours = cast(Neighbours, fields.text("neighbours"))
     Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
-    return Opened(dataset, budget, limits, neighbours, fields.text("note"))
+    note, most = fields.text("note"), fields.whole_if_there("max_rows")
+    return Opened(dataset, budget, limits, neighbours, note, most)
 
 
 def _changed(fields: Fields) -> Changed:
-    return Changed(fields.text("dataset"), _budget(fields), _limits(fields), fields.text("reason"))
+    return Changed(
+        fields.text("dataset"), _budget(fields), _limits(fields), fields.text("reason"),
+        fields.whole_if_there("max_rows"),
+    )  # fmt: skip
 
 
 def _reserved(fields: Fields) -> Reserved:
@@ -230,6 +269,12 @@ def _settled(outcome: Outcome) -> Callable[[Fields], Settled]:
         )
 
     return read
+
+
+def _refused(fields: Fields) -> Refused:
+    dataset, refusal = fields.text("dataset"), fields.text("refusal")
+    details, purpose = fields.flag("details"), fields.text("purpose")
+    return Refused(dataset, refusal, details, purpose, fields.text("plan_hash"))
 
 
 def _budget(fields: Fields) -> Budget:
@@ -257,4 +302,5 @@ READERS: Final[dict[str, Callable[[Fields], Act]]] = {
     "reserved": _reserved,
     "released": _settled("released"),
     "failed": _settled("failed"),
+    "refused": _refused,
 }

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import final
 
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
 from noiseplan.privacy.people import unit_text
-from noiseplan.privacy.rounding import fraction_down, fraction_up, product_down, text_up
+from noiseplan.privacy.rounding import (
+    down,
+    fraction_down,
+    fraction_up,
+    product_down,
+    sqrt_down,
+    text_down,
+    text_up,
+)
 
 
 @final
@@ -90,10 +98,20 @@ class Balance:
     max_rows
         How many records of one person the costs are the price of; None before the first. Where old
         entries are the price of different numbers, the least: what protects more records of a
-        person protects fewer too, but not the other way round.
+        person protects fewer too, but not the other way round. Where `bound` is declared, that.
+    bound
+        The most records that one person has in the data, as declared on record; None where nobody
+        said. All costs are then the price of so many.
+    refusals
+        How often the data were refused for what they hold, which tells something of them.
 
     Notes
     -----
+    A cost for k records of a person is one for b of them, taken in ⌈b/k⌉ steps of k: by group
+    privacy ρ grows with the square of the number of steps (Bun and Steinke 2016, Proposition 1.9),
+    and so does μ² (Dong, Roth and Su 2022, Theorem 2.14). Without a bound on what one person has in
+    the data no such number is known: a release for one record has counted all of them.
+
     Costs add: Gaussian mechanisms compose exactly in μ² (Dong, Roth and Su 2022), zCDP mechanisms
     in ρ (Bun and Steinke 2016), also when a release is planned after seeing earlier ones. A
     Gaussian mechanism is zCDP as well, so a mixture is counted in ρ.
@@ -122,6 +140,8 @@ class Balance:
     law: Law = "gaussian"
     entries: int = 0
     max_rows: int | None = None
+    bound: int | None = None
+    refusals: int = 0
 
     @classmethod
     def opened(cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove") -> Balance:
@@ -139,7 +159,12 @@ class Balance:
         limit = self.limits.limit(self._with(law))
         return 0.0 if limit is None else max(0.0, fraction_down(Fraction(limit) - self.total))
 
-    def left(self, law: Law | None = None) -> zCDP | None:
+    def factor(self, max_rows: int | None) -> int:
+        """By how much a cost for so many records of a person grows for those it may have."""
+        steps = 1 if self.bound is None else -(-self.bound // (max_rows or self.bound))
+        return steps * steps
+
+    def left(self, law: Law | None = None, max_rows: int | None = None) -> zCDP | None:
         """What is left, as a budget to plan the next release with; None if nothing is.
 
         Parameters
@@ -147,13 +172,16 @@ class Balance:
         law
             Of the release to come. By default `"zcdp"` (discrete noise) where the budget admits
             it, `"gaussian"` under GDP.
+        max_rows
+            The records of one person that it is planned for; by default those of this balance.
 
         Notes
         -----
         A plan within zCDP(ρ) has pcost ≤ 2ρ, with discrete noise and with continuous noise alike.
         So the answer is in ρ whatever the currency of the budget, and such a plan always fits.
         """
-        rho = product_down(self.room(law or self.usual_law), 0.5)  # 2ρ ≤ room
+        room = Fraction(self.room(law or self.usual_law)) / self.factor(max_rows)
+        rho = fraction_down(room / 2)  # 2ρ times the factor ≤ room
         return zCDP(rho) if rho > 0 else None
 
     @property
@@ -161,20 +189,22 @@ class Balance:
         """The law of a release with the noise that the budget allows by default."""
         return "gaussian" if self.limits.zcdp is None else "zcdp"
 
-    def fits(self, guarantee: Guarantee) -> bool:
-        """Whether one more release with this guarantee keeps the total within the budget."""
+    def fits(self, guarantee: Guarantee, max_rows: int = 1) -> bool:
+        """Whether one more release, for so many records, keeps the total within the budget."""
         limit = self.limits.limit(self._with(guarantee.law))
         if limit is None or guarantee.neighbours != self.neighbours:
             return False
         # Exact on both sides: no spend is too small to count and none is charged an ulp too much.
-        return guarantee.pcost < math.inf and self.total + Fraction(guarantee.pcost) <= limit
+        if guarantee.pcost == math.inf:
+            return False
+        return self.total + Fraction(guarantee.pcost) * self.factor(max_rows) <= limit
 
     def after(self, guarantee: Guarantee, max_rows: int = 1) -> Balance:
         """The balance once a release with this guarantee, for so many records, is charged."""
         return replace(
             self,
-            max_rows=max_rows if self.max_rows is None else min(self.max_rows, max_rows),
-            total=self.total + Fraction(guarantee.pcost),
+            max_rows=self.bound or min(self.max_rows or max_rows, max_rows),
+            total=self.total + Fraction(guarantee.pcost) * self.factor(max_rows),
             law=self._with(guarantee.law),
             entries=self.entries + 1,
         )
@@ -182,6 +212,13 @@ class Balance:
     def under(self, budget: Budget, limits: Limits) -> Balance:
         """The same spending under another budget."""
         return replace(self, budget=budget, limits=limits)
+
+    def bounded(self, bound: int, spent: Iterable[tuple[Guarantee, int]]) -> Balance:
+        """The same spending, once a person is known to have at most so many records."""
+        known = replace(self, bound=bound, max_rows=bound, total=Fraction(0), entries=0)
+        for guarantee, max_rows in spent:
+            known = known.after(guarantee, max_rows)
+        return known
 
     @property
     def used_up(self) -> bool:
@@ -208,6 +245,9 @@ class Balance:
             f"  spent  {cost_text(self.spent, self.budget)}, in {releases}",
             f"  left   {left_text(self)}",
         ]
+        if self.refusals:
+            often = f"{self.refusals} time{'s' * (self.refusals != 1)}"
+            lines.append(f"  data refused {often}, which costs nothing and tells something of them")
         return "\n".join(lines)
 
 
@@ -224,6 +264,14 @@ def cost_text(guarantee: Guarantee, budget: Budget) -> str:
     return rho
 
 
+def times(guarantee: Guarantee, factor: int) -> Guarantee:
+    """The guarantee for so many times the cost, rounded up."""
+    if factor == 1 or guarantee.pcost == math.inf:
+        return guarantee
+    pcost = fraction_up(Fraction(guarantee.pcost) * factor)
+    return Guarantee(pcost, guarantee.law, guarantee.neighbours)
+
+
 def left_text(balance: Balance, law: Law | None = None) -> str:
     """What is left for a release of this law, in ρ and in the budget's currency, rounded down."""
     fits = balance.left(law)
@@ -233,25 +281,24 @@ def left_text(balance: Balance, law: Law | None = None) -> str:
     if balance.used_up:
         return f"next to nothing ({rho})"
     if isinstance(balance.budget, GDP):
-        return f"{rho} (μ = {text_down(math.sqrt(2 * fits.rho))})"
+        return f"{rho} (μ = {text_down(sqrt_down(2 * fits.rho))})"
     if isinstance(balance.budget, ApproxDP):
-        alone = Guarantee(2 * fits.rho, law or balance.usual_law, balance.neighbours)
-        epsilon = text_down(alone.epsilon(balance.budget.delta))
-        return f"{rho} (a release of ε = {epsilon} at δ = {text_up(balance.budget.delta)})"
+        epsilon = text_down(_epsilon_left(fits, law or balance.usual_law, balance.budget.delta))
+        return f"{rho} (a release of ε = {epsilon} at δ = {text_down(balance.budget.delta)})"
     return rho
 
 
-def text_down(x: float, digits: int = 6) -> str:
-    """`x` for reading: at most `digits` significant digits, rounded down; compare `text_up`.
+def _epsilon_left(fits: zCDP, law: Law, delta: float) -> float:
+    """The ε of a release that fits: a budget of (ε, δ) admits no more than what is left."""
+    epsilon = Guarantee(2 * fits.rho, law).epsilon(delta)
+    while epsilon > 0 and not _admits_at_most(ApproxDP(epsilon, delta), law, 2 * fits.rho):
+        epsilon = down(epsilon)
+    return epsilon
 
-    Examples
-    --------
-    >>> text_down(0.123456789), text_down(0.5), text_down(1e-12)
-    ('0.123456', '0.5', '1e-12')
-    """
-    shown = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(float(x))).normalize()
-    plain = shown == 0 or Decimal("1e-4") <= abs(shown) < Decimal("1e9")
-    return format(shown, "f" if plain else "e")
+
+def _admits_at_most(budget: ApproxDP, law: Law, pcost: float) -> bool:
+    largest = budget.gaussian_pcost() if law == "gaussian" else 2 * budget.zcdp_rho()
+    return largest <= pcost
 
 
 def _finite(limit: float) -> float:

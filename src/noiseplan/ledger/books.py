@@ -1,6 +1,7 @@
 """The books: where every dataset and entry stands after reading the history, row by row.
 
-One set of rules, `Books.check`, judges what is about to be written and what is read back.
+One set of rules, `Books.check`, judges what is about to be written and what is read back. Only of
+new names more is asked, `Books.require_unlike`, than of those that early ledgers hold.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Final, Literal, final
 
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import texts
-from noiseplan.ledger.acts import Act, Changed, Opened, Reserved, Settled, Started
-from noiseplan.ledger.balance import Balance, cost_text
+from noiseplan.ledger.acts import Act, Changed, Opened, Refused, Reserved, Settled, Started
+from noiseplan.ledger.balance import Balance, cost_text, times
 from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
 from noiseplan.ledger.errors import (
     AlreadyFollowed,
@@ -21,7 +22,7 @@ from noiseplan.ledger.errors import (
     other_unit,
     refusal,
 )
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import Guarantee, Neighbours
 
 # Others would need an argument of their own for adding up costs.
 COUNTED: Final = ("gaussian", "zcdp")
@@ -43,6 +44,9 @@ class Entry:
         How many records of one person the cost is the price of.
     follows
         The entry that this one completes, at the price of what was left to pay; else None.
+    factor
+        By how much the cost grows for the records that one person may have in the data, where that
+        is on record; see `Balance`.
     time, by
         When it was charged, in UTC, and the login name of who did.
     hash
@@ -66,13 +70,21 @@ class Entry:
     note: str = ""
     max_rows: int = 1
     follows: int | None = None
+    factor: int = 1
 
     @classmethod
-    def charged(cls, record: Record, act: Reserved) -> Entry:
+    def charged(cls, record: Record, act: Reserved, factor: int = 1) -> Entry:
         """The entry that a row makes."""
         what = (act.dataset, act.guarantee, act.purpose, act.plan_hash)
         row = (record.time, record.by, record.hash)
-        return cls(record.position, *what, *row, max_rows=act.unit, follows=act.follows)
+        return cls(
+            record.position, *what, *row, max_rows=act.unit, follows=act.follows, factor=factor
+        )
+
+    @property
+    def cost(self) -> Guarantee:
+        """What the dataset bears: the guarantee in the unit that its costs are added up in."""
+        return times(self.guarantee, self.factor)
 
     @property
     def head(self) -> Head:
@@ -84,6 +96,41 @@ class Entry:
 
 
 @final
+@dataclass(frozen=True)
+class Refusal:
+    """Data of a dataset that were refused for what they hold, at no cost.
+
+    Parameters
+    ----------
+    id
+        Its number: the row of the history.
+    dataset, purpose, plan_hash
+        Whose data, and for what they were read.
+    refusal
+        What kind of thing was at fault. Values and numbers are not kept.
+    details
+        Whether somebody asked to be shown them.
+    time, by
+        When, in UTC, and the login name of who asked.
+    """
+
+    id: int
+    dataset: str
+    refusal: str
+    details: bool
+    purpose: str
+    plan_hash: str
+    time: str
+    by: str
+
+    @classmethod
+    def noted(cls, record: Record, act: Refused) -> Refusal:
+        """The refusal that a row notes."""
+        what = (act.dataset, act.refusal, act.details, act.purpose, act.plan_hash)
+        return cls(record.position, *what, record.time, record.by)
+
+
+@final
 @dataclass
 class Books:
     """The sum of the first `head.count` rows. Changes only by reading the next row."""
@@ -91,6 +138,7 @@ class Books:
     head: Head = EMPTY
     balances: dict[str, Balance] = field(default_factory=dict)
     entries: dict[int, Entry] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
     _spellings: dict[str, str] = field(default_factory=dict)  # folded name → name
     _followed: set[int] = field(default_factory=set)  # entries that others complete
 
@@ -126,6 +174,26 @@ class Books:
                 self._check_charge(act)
             case Settled():
                 self._check_settling(act)
+            case Refused():
+                self.balance(act.dataset)
+
+    def require_unlike(self, dataset: str) -> None:
+        """Refuse a new name that somebody could take for another's: it would be a second budget.
+
+        Asked when a dataset is opened, and not of the history: early ledgers may hold such names.
+        """
+        texts.require_plain("dataset", dataset)
+        for other in self.balances:
+            if texts.looks(other) & texts.looks(dataset):
+                raise self._second(dataset, other)
+
+    @staticmethod
+    def _second(dataset: str, other: str) -> LedgerError:
+        return LedgerError(
+            f"dataset {dataset!r} would be a second budget beside {other!r}, whose name looks the "
+            f"same or differs only in case or form. Use {other!r}; other people get a name that "
+            f"cannot be mistaken for it"
+        )
 
     def _check_opening(self, act: Opened) -> None:
         known = self.balances.get(act.dataset)
@@ -137,14 +205,18 @@ class Books:
             )
         other = self._spellings.get(texts.folded(act.dataset))
         if other is not None:
-            raise LedgerError(
-                f"dataset {act.dataset!r} would be a second budget beside {other!r}, whose name "
-                f"differs only in case or form. Use {other!r}, or choose a name that cannot be "
-                f"mistaken for it"
-            )
+            raise self._second(act.dataset, other)
+        _check_bound(act.dataset, act.max_rows, act.neighbours)
 
     def _check_change(self, act: Changed) -> None:
-        changed = self.balance(act.dataset).under(act.budget, act.limits)
+        before, changed = self.balance(act.dataset), self._changed(act)
+        _check_bound(act.dataset, act.max_rows, before.neighbours)
+        if act.max_rows is not None and act.max_rows < (before.bound or 0):
+            raise BudgetError(
+                f"dataset {act.dataset!r} was declared to hold up to {before.bound} records of one "
+                f"person, and costs were added up for so many; {act.max_rows} would promise more "
+                f"than was kept track of. Nothing was changed"
+            )
         if changed.overspent:
             raise BudgetError(
                 f"dataset {act.dataset!r} has spent {cost_text(changed.spent, act.budget)} "
@@ -159,12 +231,13 @@ class Books:
                 f"State what the release implies in zCDP: Guarantee(2 * rho, law='zcdp')"
             )
         # Rows without the field are from before it was checked here.
-        if act.max_rows is not None and balance.max_rows not in (None, act.max_rows):
-            raise other_unit(act.max_rows, balance)
+        mixed = act.max_rows is not None and balance.max_rows not in (None, act.max_rows)
+        if mixed and balance.bound is None:
+            raise other_unit(act.unit, balance)
         if act.follows is not None:
             self._check_following(act, act.follows)
-        if not balance.fits(act.guarantee):
-            raise refusal(act.guarantee, balance)
+        if not balance.fits(act.guarantee, act.unit):
+            raise refusal(act.guarantee, balance, act.unit)
 
     def _check_following(self, act: Reserved, followed: int) -> None:
         """What is left of a plan after a look is its cost less the look's, but only once."""
@@ -194,8 +267,8 @@ class Books:
             near = get_close_matches(dataset, names, n=3) or names[:10]
             known = f"it has {len(names)}, among them {', '.join(map(repr, near))}"
         return (
-            f"the ledger has no dataset {dataset!r}: {known}. Open it with its budget first: "
-            f"ledger.open_dataset({dataset!r}, zCDP(…))"
+            f"the ledger has no dataset {dataset!r}: {known}. People who have a budget keep it; "
+            f"for others, open one first: ledger.open_dataset({dataset!r}, zCDP(…))"
         )
 
     # ---------------------------------------------------------------------- reading
@@ -221,15 +294,44 @@ class Books:
 
     def _enter(self, record: Record) -> None:
         match record.act:
-            case Opened(dataset, budget, limits, neighbours, note):
-                self.balances[dataset] = Balance(dataset, budget, limits, neighbours, note)
+            case Opened(dataset, budget, limits, neighbours, note, bound):
+                fresh = Balance(dataset, budget, limits, neighbours, note, bound=bound)
+                self.balances[dataset] = replace(fresh, max_rows=bound)
                 self._spellings[texts.folded(dataset)] = dataset
-            case Changed(dataset, budget, limits):
-                self.balances[dataset] = self.balances[dataset].under(budget, limits)
+            case Changed(dataset) as act:
+                balance = self.balances[dataset] = self._changed(act)
+                for entry in self._entries_of(dataset):
+                    factor = balance.factor(entry.max_rows)
+                    self.entries[entry.id] = replace(entry, factor=factor)
             case Reserved(dataset, guarantee) as act:
+                factor = self.balances[dataset].factor(act.unit)
                 self.balances[dataset] = self.balances[dataset].after(guarantee, act.unit)
-                self.entries[record.position] = Entry.charged(record, act)
+                self.entries[record.position] = Entry.charged(record, act, factor)
                 if act.follows is not None:
                     self._followed.add(act.follows)
             case Settled(_, entry, outcome, note):
                 self.entries[entry] = replace(self.entries[entry], status=outcome, note=note)
+            case Refused(dataset) as act:
+                balance = self.balances[dataset]
+                self.balances[dataset] = replace(balance, refusals=balance.refusals + 1)
+                self.refusals.append(Refusal.noted(record, act))
+
+    def _changed(self, act: Changed) -> Balance:
+        """The balance under another budget, its costs converted where a bound is declared."""
+        changed = self.balance(act.dataset).under(act.budget, act.limits)
+        if act.max_rows is None:
+            return changed
+        spent = [(entry.guarantee, entry.max_rows) for entry in self._entries_of(act.dataset)]
+        return changed.bounded(act.max_rows, spent)
+
+    def _entries_of(self, dataset: str) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.dataset == dataset]
+
+
+def _check_bound(dataset: str, bound: int | None, neighbours: Neighbours) -> None:
+    """Replacing a person who has several records is not covered: their number might change."""
+    if bound is not None and bound > 1 and neighbours == "replace":
+        raise BudgetError(
+            f"dataset {dataset!r} has neighbours 'replace', under which costs are known for one "
+            f"record of a person only: leave out max_rows"
+        )

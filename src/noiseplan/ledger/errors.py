@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from noiseplan.errors import BudgetError, NoiseplanError
-from noiseplan.ledger.balance import Balance, cost_text, left_text, text_down
+from noiseplan.ledger.balance import Balance, cost_text, left_text, times
 from noiseplan.privacy import Guarantee, zCDP
 from noiseplan.privacy.people import unit_text
+from noiseplan.privacy.rounding import text_down
 
 
 class LedgerError(NoiseplanError, RuntimeError):
@@ -45,14 +46,17 @@ class BudgetExceeded(BudgetError):
         The dataset's budget and what is spent of it.
     """
 
-    def __init__(self, message: str, asked: Guarantee, balance: Balance) -> None:
+    def __init__(
+        self, message: str, asked: Guarantee, balance: Balance, max_rows: int | None = None
+    ) -> None:
         super().__init__(message)
         self.asked = asked
         self.balance = balance
+        self._max_rows = max_rows
 
     def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[object, ...]]:
         # So that it survives the way out of a worker process.
-        return BudgetExceeded, (str(self), self.asked, self.balance)
+        return BudgetExceeded, (str(self), self.asked, self.balance, self._max_rows)
 
     @property
     def spent(self) -> Guarantee:
@@ -64,10 +68,10 @@ class BudgetExceeded(BudgetError):
 
     @property
     def fits(self) -> zCDP | None:
-        return self.balance.left(self.asked.law)
+        return self.balance.left(self.asked.law, self._max_rows)
 
 
-def refusal(asked: Guarantee, balance: Balance) -> BudgetError:
+def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetError:
     """Why a release is not charged: asked, spent, left, and what would fit."""
     where = f"dataset {balance.dataset!r}"
     if asked.neighbours != balance.neighbours:
@@ -84,27 +88,46 @@ def refusal(asked: Guarantee, balance: Balance) -> BudgetError:
         )
     parts = [
         f"{where}: this release does not fit in what is left of the budget {balance.budget}",
-        f"asked {cost_text(asked, balance.budget)}",
+        f"asked {_asked_text(asked, balance, max_rows)}",
         f"spent {cost_text(balance.spent, balance.budget)}",
         f"left {left_text(balance, asked.law)}",
         "nothing was recorded",
-        _advice(asked, balance),
+        _advice(asked, balance, max_rows),
     ]
-    return BudgetExceeded("; ".join(parts), asked, balance)
+    return BudgetExceeded("; ".join(parts), asked, balance, max_rows)
 
 
 def other_unit(asked: int, balance: Balance) -> BudgetError:
     """Why a release for so many records of a person is not charged beside those for others."""
-    priced, found = (unit_text(rows or 1) or "one record" for rows in (asked, balance.max_rows))
+    priced, found = (_unit(rows or 1) for rows in (asked, balance.max_rows))
+    advice = f"Plan with max_rows={balance.max_rows}"
+    if balance.neighbours == "add-remove":
+        advice += (
+            f". If the records that one person has in the data are bounded, put that on record: "
+            f"ledger.change_budget({balance.dataset!r}, …, reason=…, max_rows=…) converts all "
+            f"costs to so many records"
+        )
     return BudgetError(
         f"dataset {balance.dataset!r} was charged for {found}, and this release is priced for "
-        f"{priced}: such costs do not add up, and nothing was recorded. Plan with "
-        f"max_rows={balance.max_rows}, or open another dataset in the ledger for it"
+        f"{priced}: such costs do not add up, and nothing was recorded. {advice}"
     )
 
 
-def _advice(asked: Guarantee, balance: Balance) -> str:
-    fits = balance.left(asked.law)
+def _unit(max_rows: int) -> str:
+    return unit_text(max_rows) or "one record"
+
+
+def _asked_text(asked: Guarantee, balance: Balance, max_rows: int) -> str:
+    """What was asked, in the unit of the balance."""
+    factor = balance.factor(max_rows)
+    text = cost_text(times(asked, factor), balance.budget)
+    if factor == 1:
+        return text
+    return f"{text} for {_unit(balance.max_rows or 1)}, from {_unit(max_rows)}"
+
+
+def _advice(asked: Guarantee, balance: Balance, max_rows: int) -> str:
+    fits = balance.left(asked.law, max_rows)
     change = f"ledger.change_budget({balance.dataset!r}, …, reason=…) raises the budget, on record"
     if fits is None or balance.used_up:
         return change

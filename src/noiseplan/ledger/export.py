@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Final, Literal, get_args
@@ -13,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 from noiseplan.escaping import write_csv_rows
 from noiseplan.ledger.acts import Json, Reserved, budget_json
 from noiseplan.ledger.balance import Balance
-from noiseplan.ledger.books import Books, Entry
+from noiseplan.ledger.books import Books, Entry, Refusal
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.privacy import Guarantee
@@ -23,7 +24,7 @@ Format = Literal["json", "csv", "dp-accounting"]
 
 COLUMNS: Final = (
     "position", "time", "by", "kind", "dataset", "entry", "rho", "pcost", "law", "neighbours",
-    "max_rows", "budget", "purpose", "plan_hash", "note", "reason", "hash",
+    "max_rows", "budget", "purpose", "plan_hash", "note", "reason", "refusal", "details", "hash",
 )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def to_event_json(entries: Iterable[Entry]) -> str:
     """The releases of each dataset as the names and arguments of dp-accounting's events."""
     datasets: dict[str, list[Json]] = {}
     for entry in entries:
-        name, arguments = event_of(entry.guarantee)
+        name, arguments = event_of(entry.cost)
         events = datasets.setdefault(entry.dataset, [])
         events.append({"event": name, **arguments, "entry": entry.id})
     return _dumped({"format": "dp-accounting events", "version": 1, "datasets": datasets})
@@ -136,6 +137,7 @@ def balance_json(balance: Balance) -> Json:
         "max_rows": balance.max_rows,
         "note": balance.note,
         "entries": balance.entries,
+        "refusals": balance.refusals,
         "spent": {"rho": balance.spent.rho, "pcost": balance.spent.pcost, "law": balance.law},
         "left": {"rho": 0.0 if fits is None else fits.rho},
     }
@@ -153,6 +155,7 @@ def entry_json(entry: Entry) -> Json:
         "law": guarantee.law,
         "neighbours": guarantee.neighbours,
         "max_rows": entry.max_rows,
+        "factor": entry.factor,
         "purpose": entry.purpose,
         "plan_hash": entry.plan_hash,
         "note": entry.note,
@@ -160,6 +163,11 @@ def entry_json(entry: Entry) -> Json:
         "by": entry.by,
         "hash": entry.hash,
     }
+
+
+def refusal_json(refusal: Refusal) -> Json:
+    """A refusal as plain JSON."""
+    return asdict(refusal)
 
 
 def _dumped(content: Json) -> str:

@@ -12,9 +12,18 @@ from typing import Any, final
 
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import export, texts
-from noiseplan.ledger.acts import Act, Changed, Opened, Outcome, Reserved, Settled, Started
+from noiseplan.ledger.acts import (
+    Act,
+    Changed,
+    Opened,
+    Outcome,
+    Refused,
+    Reserved,
+    Settled,
+    Started,
+)
 from noiseplan.ledger.balance import Balance, Limits
-from noiseplan.ledger.books import Books, Entry
+from noiseplan.ledger.books import Books, Entry, Refusal
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.history import History
@@ -90,7 +99,13 @@ class Ledger:
     # ---------------------------------------------------------------------- datasets and budgets
 
     def open_dataset(
-        self, name: str, budget: Budget, *, neighbours: Neighbours = "add-remove", note: str = ""
+        self,
+        name: str,
+        budget: Budget,
+        *,
+        neighbours: Neighbours = "add-remove",
+        note: str = "",
+        max_rows: int | None = None,
     ) -> Balance:
         """Give a dataset its budget, once; opening it again with the same changes nothing.
 
@@ -105,30 +120,43 @@ class Ledger:
             What the budget protects; every release must be planned with the same.
         note
             Anything worth keeping, for example where the data lie. Exports show it.
+        max_rows
+            The most records that one person has in the data, if that is known. Costs are then added
+            up for a person: one for fewer records, for one record above all, is charged at what it
+            is for so many. Without it, releases for different numbers of records are refused.
         """
         Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
         name = texts.name("dataset", name)
-        act = Opened(name, budget, Limits.of(budget), neighbours, texts.note("note", note))
+        most = None if max_rows is None else _checked_rows(max_rows)
+        note = texts.note("note", note)
+        act = Opened(name, budget, Limits.of(budget), neighbours, note, most)
 
         def unless_open(books: Books) -> Act | None:
             known = books.balances.get(name)
-            same = known is not None and (known.budget, known.neighbours) == (budget, neighbours)
-            return None if same else act
+            if known is None:
+                books.require_unlike(name)
+                return act
+            same = (known.budget, known.neighbours) == (budget, neighbours)
+            return None if same and most in (None, known.bound) else act
 
         self._history.add(unless_open)
         return self.balance(name)
 
-    def change_budget(self, dataset: str, budget: Budget, *, reason: str) -> Balance:
+    def change_budget(
+        self, dataset: str, budget: Budget, *, reason: str, max_rows: int | None = None
+    ) -> Balance:
         """Raise, lower or restate a dataset's budget, on record.
 
         Raising a budget weakens what people were promised, so the reason stays in the history.
-        What was spent must be within the new budget.
+        What was spent must be within the new budget. `max_rows` declares, from here on and for all
+        that was spent, how many records one person has in the data at most; see `open_dataset`.
         """
         reason = texts.note("reason", reason)
         if not reason.strip():
             raise LedgerError("a budget changes for a stated reason: change_budget(…, reason=…)")
         name = texts.known("dataset", dataset)
-        self._record(Changed(name, budget, Limits.of(budget), reason))
+        most = None if max_rows is None else _checked_rows(max_rows)
+        self._record(Changed(name, budget, Limits.of(budget), reason, most))
         return self.balance(name)
 
     def datasets(self) -> tuple[str, ...]:
@@ -158,7 +186,8 @@ class Ledger:
             What for.
         max_rows
             How many records of one person the guarantee is the price of. All releases of a dataset
-            must have the same: costs for different numbers of records do not add up.
+            must have the same, unless it is on record how many records one person has in the data:
+            then costs for fewer are converted to so many.
         follows
             The entry that this release completes, where the guarantee is that of both together
             less that entry's. Such a price holds once: a second charge is refused with
@@ -181,17 +210,62 @@ class Ledger:
         -------
         Purpose and notes are kept in clear and exported: put nothing about a person into them.
         """
-        if not isinstance(guarantee, Guarantee):
-            raise BudgetError(f"spend takes a Guarantee, such as plan.privacy; got {guarantee!r}")
-        act = Reserved(
-            texts.known("dataset", dataset),
-            guarantee,
-            texts.note("purpose", purpose),
-            texts.note("plan_hash", plan_hash),
-            _checked_rows(max_rows),
-            _checked_entry(follows),
+        act = _reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows)
+        factors: list[int] = []
+
+        def decide(books: Books) -> Act:
+            factors.append(books.balance(act.dataset).factor(act.unit))
+            return act
+
+        record = self._history.add(decide)
+        assert record is not None  # an act was given
+        return Entry.charged(record, act, factors[-1])
+
+    def ask(
+        self,
+        dataset: str,
+        guarantee: Guarantee,
+        *,
+        max_rows: int = 1,
+        follows: Entry | int | None = None,
+    ) -> None:
+        """Refuse what `spend` would refuse now, and record nothing.
+
+        To be asked before data are read: whoever may not release learns nothing of them.
+        """
+        act = _reserved(dataset, guarantee, "", "", max_rows, follows)
+        with self._history.current() as books:
+            books.check(act)
+
+    def note_refusal(
+        self,
+        dataset: str,
+        refusal: str,
+        *,
+        details: bool = False,
+        purpose: str = "",
+        plan_hash: str = "",
+    ) -> None:
+        """Record that data were refused for what they hold. It costs nothing.
+
+        Parameters
+        ----------
+        dataset, purpose, plan_hash
+            Whose data, and for what they were read.
+        refusal
+            What kind of thing was at fault, without any value or number of the data.
+        details
+            Whether somebody was shown values or numbers.
+        """
+        self._record(
+            Refused(
+                texts.known("dataset", dataset),
+                texts.note("refusal", refusal),
+                bool(details),
+                texts.note("purpose", purpose),
+                texts.note("plan_hash", plan_hash),
+            )
         )
-        return Entry.charged(self._record(act), act)
 
     @contextmanager
     def charge(
@@ -256,6 +330,14 @@ class Ledger:
             name = books.balance(texts.known("dataset", dataset)).dataset
             return tuple(entry for entry in books.entries.values() if entry.dataset == name)
 
+    def refusals(self, dataset: str | None = None) -> tuple[Refusal, ...]:
+        """Every time that data of a dataset, or of any, were refused for what they hold."""
+        with self._history.current() as books:
+            if dataset is None:
+                return tuple(books.refusals)
+            name = books.balance(texts.known("dataset", dataset)).dataset
+            return tuple(each for each in books.refusals if each.dataset == name)
+
     def history(self, dataset: str | None = None) -> tuple[Record, ...]:
         """Every row about a dataset, or simply every row, read and checked anew."""
         return self._replay(dataset)[1]
@@ -310,7 +392,7 @@ class Ledger:
         A cost already says how far neighbours are apart, whichever kind they are: compose the
         events with an accountant's default neighbouring relation.
         """
-        return export.to_events(entry.guarantee for entry in self.entries(dataset))
+        return export.to_events(entry.cost for entry in self.entries(dataset))
 
     # ---------------------------------------------------------------------- inside
 
@@ -325,6 +407,23 @@ class Ledger:
             return books, records
         name = books.balance(texts.known("dataset", dataset)).dataset
         return books, tuple(record for record in records if record.dataset == name)
+
+
+def _reserved(
+    dataset: str, guarantee: Guarantee, purpose: str, plan_hash: str, max_rows: int,
+    follows: Entry | int | None,
+) -> Reserved:  # fmt: skip
+    """The charge that is asked for, checked in all that needs no books."""
+    if not isinstance(guarantee, Guarantee):
+        raise BudgetError(f"spend takes a Guarantee, such as plan.privacy; got {guarantee!r}")
+    return Reserved(
+        texts.known("dataset", dataset),
+        guarantee,
+        texts.note("purpose", purpose),
+        texts.note("plan_hash", plan_hash),
+        _checked_rows(max_rows),
+        _checked_entry(follows),
+    )
 
 
 def _checked_entry(follows: object) -> int | None:

@@ -161,7 +161,8 @@ class Storage:
             found = self.path.stat()
         except FileNotFoundError as error:
             raise self._cannot(
-                "is not there. Check the path, or start a new one: Ledger(path, create=True), "
+                "is not there. Check the path, or restore the file; a new one knows nothing of "
+                "what was spent. The first is made with Ledger(path, create=True), "
                 "noiseplan ledger init"
             ) from error
         except (OSError, ValueError) as error:  # ValueError: a path with a null in it

@@ -1,4 +1,13 @@
-"""Names and notes that a ledger accepts: printable, bounded, and spelt in one way."""
+"""Names and notes that a ledger accepts: printable, bounded, and spelt in one way.
+
+A name that only looks like another's would open a second budget for the same people. So a new name
+has letters of one alphabet and plain signs, and its *looks*, what is left of it without case,
+blanks and letters that two alphabets share, are no other's.
+
+References
+----------
+The Unicode Consortium, *Unicode security mechanisms* (Technical Standard 39), Sections 4 and 5.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +19,23 @@ from noiseplan.ledger.errors import LedgerError
 
 LONGEST_NAME: Final = 200
 LONGEST_NOTE: Final = 10_000
+
+# Letters of Greek and Cyrillic, capital or small, that look like Latin ones; accents are apart.
+_AS_LATIN: Final = str.maketrans(
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϺαγικνορτυϲχ" "АВЕЅІЈКМНОРСТУХҮԌԚԜҺаеѕіјкоргсухүһԁԛԝѵпьвнмтз",
+    "ABEZHIKMNOPTYXCMayikvoptucx" "ABESIJKMHOPCTYXYGQWhaesijkoprcyxyhdqwvnbBHMT3",
+)  # fmt: skip
+# Signs that print nothing, beside those of the categories Cf and Z: fillers, marks that choose a
+# variant or join, the empty pattern of Braille.
+_UNSEEN: Final = (
+    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800),
+    (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159),
+    (0xE0000, 0xE0FFF),
+)  # fmt: skip
+# Hyphens, dashes, minus signs and bars that are not of the category Pd.
+_DASHES: Final = "\u02d7\u06d4\u2043\u2212\u2500\u2501\u2796\u2cba\u30fc\u4e00\u2f00"
+# Alphabets that are written together.
+_TOGETHER: Final = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"})
 
 
 def name(what: str, value: object) -> str:
@@ -55,6 +81,76 @@ def login() -> str:
         return known("login name", getpass.getuser())
     except (OSError, KeyError, ImportError, LedgerError):
         return ""
+
+
+def require_plain(what: str, text: str) -> None:
+    """Refuse a new name that could be taken for another whatever the other is.
+
+    Examples
+    --------
+    >>> require_plain("dataset", "census 2030 (résumé), part 2")
+    """
+    odd = [sign for sign in text if not _plain(sign)]
+    if odd:
+        raise LedgerError(
+            f"{what} {text!r} holds {ascii(odd[0])[1:-1]}, which prints nothing or looks like "
+            f"another sign. Write a name of letters, digits, spaces and the signs of a keyboard, "
+            f"for example 'census 2030'"
+        )
+    alphabets = {_alphabet(sign) for sign in text if sign.isalpha()}
+    if len(alphabets) > 1:
+        listed = " and ".join(sorted(alphabet.capitalize() for alphabet in alphabets))
+        raise LedgerError(
+            f"{what} {text!r} ({ascii(text)[1:-1]}) mixes letters of {listed}, some of which look "
+            f"alike. Write it with letters of one alphabet"
+        )
+
+
+def looks(text: str) -> frozenset[str]:
+    """What names that look alike share: the text without case, and as it looks in print.
+
+    Examples
+    --------
+    >>> bool(looks("census-2030") & looks("CENSUS \\u2212 2030"))
+    True
+    >>> bool(looks("wages IA") & looks("wages LA")), bool(looks("file 1") & looks("fiIe l"))
+    (False, True)
+    """
+    seen = "".join(map(_seen, unicodedata.normalize("NFKD", text)))
+    latin = unicodedata.normalize("NFC", seen.translate(_AS_LATIN))
+    in_print = latin.translate(str.maketrans("I1|0", "lllO"))
+    without_case = unicodedata.normalize("NFKC", latin.casefold())
+    return frozenset({f"in print {in_print}", f"without case {without_case}"})
+
+
+def _seen(sign: str) -> str:
+    """A sign as it looks, nothing for what prints nothing."""
+    if _unseen(sign):
+        return ""
+    if unicodedata.category(sign) == "Pd" or sign in _DASHES:
+        return "-"
+    digit = unicodedata.decimal(sign, None)
+    if digit is not None:
+        return str(digit)
+    return {"\u0131": "i", "\u0237": "j", "\u0251": "a", "\u0261": "g"}.get(sign, sign)
+
+
+def _unseen(sign: str) -> bool:
+    blank = unicodedata.category(sign) in ("Cf", "Cn", "Zs", "Zl", "Zp")
+    return blank or any(first <= ord(sign) <= last for first, last in _UNSEEN)
+
+
+def _plain(sign: str) -> bool:
+    """Whether a sign belongs into a name: a letter or its accent, a digit, or one of ASCII."""
+    if sign.isascii():
+        return sign.isprintable()
+    return unicodedata.category(sign)[0] in "LMN" and not _unseen(sign)
+
+
+def _alphabet(letter: str) -> str:
+    """The alphabet of a letter, by the first word of its name."""
+    first = unicodedata.name(letter, "UNKNOWN").split()[0].split("-")[0]
+    return "CJK" if first in _TOGETHER else first
 
 
 def folded(text: str) -> str:

@@ -15,6 +15,7 @@ from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.strategies.base import Strategy
 from noiseplan.local.types import Types
 from noiseplan.matrices.base import Array
+from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class LocalPlan(Planned):
 
     def __repr__(self) -> str:
         return (
-            f"LocalPlan({self.strategy.__class__.__name__}, ε = {self.epsilon:g}, "
+            f"LocalPlan({self.strategy.__class__.__name__}, ε = {text_up(self.epsilon)}, "
             f"{short_number(self.strategy.outputs)} outputs, "
             f"{self.samples():.4g} users for variance 0.01)"
         )

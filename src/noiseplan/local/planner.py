@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from numbers import Real
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from noiseplan.local.strategies.base import Strategy
 from noiseplan.local.types import MOST_CELLS, Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.planning.threads import LARGE, one_thread_below
+from noiseplan.privacy._checks import positive_finite
 from noiseplan.progress import progress
 from noiseplan.queries import Query, Workload
 
@@ -178,9 +178,9 @@ def _check_answers(workload: Workload, types: Types, strategy: Strategy, mechani
 
 def checked_epsilon(epsilon: object) -> float:
     """A number in the range in which variances keep enough of their digits."""
-    if isinstance(epsilon, Real) and not isinstance(epsilon, bool):
-        value = float(epsilon)
-        if math.isfinite(value) and SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
+    with suppress(BudgetError):
+        value = positive_finite("epsilon", epsilon, "1.0")
+        if SMALLEST_EPSILON <= value <= LARGEST_EPSILON:
             return value
     raise BudgetError(
         f"epsilon is a number from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}, as in "

@@ -143,7 +143,7 @@ class SplitPlan(Planned):
 
     def __repr__(self) -> str:
         return (
-            f"SplitPlan({len(self.parts)} tables, ε = {self.epsilon:g}, "
+            f"SplitPlan({len(self.parts)} tables, ε = {text_up(self.epsilon)}, "
             f"{self.samples():.4g} users for variance 0.01)"
         )
 

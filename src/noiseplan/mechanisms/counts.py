@@ -26,6 +26,10 @@ EXACT: Final = 2**53
 LARGEST: Final = 2**62
 # One part in so many is kept free of it, against rounding.
 ROOM: Final = 10**9
+# As many records as every plan with discrete noise holds, and the most that are released: one
+# number for all plans, so that no refusal for too many records depends on what was planned. A table
+# of residuals has entries below its number of cells, and at most 2³¹ cells can be counted.
+RECORDS: Final = 2 * 10**9
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:
@@ -72,6 +76,17 @@ def most_records(entries: Sequence[int]) -> int:
     return LARGEST * ROOM // ((ROOM + 2) * max([1, *entries]))
 
 
+def require_room(mechanism: object) -> None:
+    """Refuse a mechanism whose integers cannot hold the records that every plan holds."""
+    most = getattr(mechanism, "records", None)
+    if most is not None and most < RECORDS:
+        raise PlanError(
+            f"every plan holds {RECORDS:,} records, and the 64-bit integers of this one do not: "
+            f"plan tables of fewer attributes, or smaller numbers in matrices, weights and "
+            f"strategies; or use noise='gaussian' to simulate"
+        )
+
+
 def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]) -> IntArray:
     """(⊗U_i) x for integer U_i and counts, without rounding, the batch last.
 
@@ -91,8 +106,8 @@ def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]
         return kronecker_apply(rows, tensor).astype(np.int64)
     if not reach < LARGEST:  # also where a count is not a number
         raise DataError(
-            f"tables of more than {LARGEST // max(entry, 1):,} records do not fit the 64-bit "
-            "integers of this plan; plan tables of fewer attributes, or release parts of the data"
+            "tables of so many records do not fit the 64-bit integers of this plan; plan tables of "
+            "fewer attributes, or release parts of the data"
         )
     exact = np.moveaxis(counts.astype(np.int64), 0, -1)
     for axis, u in enumerate(rows):

@@ -4,12 +4,19 @@ from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
 from noiseplan.noise.gaussian import NormalSampler
 from noiseplan.noise.laplace import LaplaceSampler
 from noiseplan.noise.randomness import SeededSource, Source, StreamSource, SystemSource
-from noiseplan.noise.samplers import DiscreteLaplaceSampler, DiscreteSampler
+from noiseplan.noise.samplers import (
+    DiscreteLaplaceSampler,
+    DiscreteSampler,
+    NoiseSampler,
+    is_simulation,
+    simulation_warning,
+)
 
 __all__ = [
     "DiscreteLaplaceSampler",
     "DiscreteSampler",
     "LaplaceSampler",
+    "NoiseSampler",
     "NormalSampler",
     "SeededSource",
     "Source",
@@ -17,4 +24,6 @@ __all__ = [
     "SystemSource",
     "discrete_gaussian",
     "discrete_laplace",
+    "is_simulation",
+    "simulation_warning",
 ]

@@ -6,14 +6,17 @@ Floating-point noise can leak through its gaps (Mironov 2012), so whatever is ma
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
+from noiseplan.noise.randomness import NOT_PRIVATE
+from noiseplan.noise.samplers import FOR_SIMULATION, NoiseSampler
 
 
 @dataclass(frozen=True)
-class NormalSampler:
+class NormalSampler(NoiseSampler):
     """Standard normal numbers, seeded from the operating system unless a test gives a seed."""
 
     seed: int | None = None
@@ -22,16 +25,21 @@ class NormalSampler:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_generator", np.random.default_rng(self.seed))
 
-    def __call__(self, shape: tuple[int, ...]) -> Array:
+    def __call__(self, shape: tuple[int, ...], *parameters: Any) -> Array:
         return self._generator.standard_normal(shape)
 
     @property
     def brand(self) -> str:
         """What a reader of the release must know about its noise."""
-        seeded = f"; drawn from seed {self.seed}, so NOT PRIVATE" if self.seed is not None else ""
-        return f"floating-point Gaussian noise, for simulation{seeded}"
+        seeded = f"; drawn from seed {self.seed}, so {NOT_PRIVATE}" if self.seed is not None else ""
+        return f"floating-point Gaussian noise, {FOR_SIMULATION}{seeded}"
 
     @property
-    def private(self) -> bool:
+    def exact(self) -> bool:
         """Never: what floating-point noise hides can leak through its gaps."""
+        return False
+
+    @property
+    def secret(self) -> bool:
+        """Never: NumPy's generator is made for simulation."""
         return False

@@ -22,6 +22,9 @@ from noiseplan.errors import NoiseError
 
 Words = NDArray[Any]  # unsigned integers of the width that was asked for
 
+# What is said of bits that somebody else can know.
+NOT_PRIVATE: Final = "NOT PRIVATE"
+
 _KEY_BYTES: Final = 32
 _SHORT_READ: Final = 1024  # bytes; below this a fresh key costs more than the bytes themselves
 
@@ -162,7 +165,7 @@ class SeededSource(Source):
     @property
     def brand(self) -> str:
         """The warning every release made with it must carry."""
-        return f"drawn from seed {self.seed}, so NOT PRIVATE"
+        return f"drawn from seed {self.seed}, so {NOT_PRIVATE}"
 
     @property
     def private(self) -> bool:

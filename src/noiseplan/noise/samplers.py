@@ -2,19 +2,82 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Final, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
-from noiseplan.noise.randomness import Source
+from noiseplan.noise.randomness import NOT_PRIVATE, Source
+
+# Floating-point noise is branded so; by this and `NOT_PRIVATE` a saved simulation is known.
+FOR_SIMULATION: Final = "for simulation"
+
+
+class NoiseSampler(ABC):
+    """What draws the noise of a release, and says of itself whether that may be published.
+
+    Privacy
+    -------
+    Both properties are abstract: a new kind of noise is not for publishing by oversight. A ledger
+    charges for noise that has both, and for no other.
+    """
+
+    @abstractmethod
+    def __call__(self, shape: tuple[int, ...], *parameters: Any) -> NDArray[np.number]:
+        """Noise of this shape; those of integers take a parameter per entry of its last axis."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether integers are drawn by their exact law, with no floating-point number between."""
+
+    @property
+    @abstractmethod
+    def secret(self) -> bool:
+        """Whether nobody else can know the bits, or draw them again."""
+
+    @property
+    @abstractmethod
+    def brand(self) -> str:
+        """What a reader of the release must know about its noise."""
+
+    @final
+    @property
+    def private(self) -> bool:
+        """Whether the noise protects what it is added to: exact, and secret."""
+        return self.exact is True and self.secret is True
+
+
+def is_simulation(brand: str) -> bool:
+    """Whether a release with noise of this brand is not for publishing.
+
+    Examples
+    --------
+    >>> is_simulation("floating-point Laplace noise, for simulation")
+    True
+    """
+    return FOR_SIMULATION in brand or NOT_PRIVATE in brand
+
+
+def simulation_warning(brand: str) -> str:
+    """What answers and reports say of a release with noise of this brand; nothing if it is safe.
+
+    Examples
+    --------
+    >>> simulation_warning("floating-point Laplace noise, for simulation")
+    'not for publishing: floating-point Laplace noise, for simulation'
+    """
+    return f"not for publishing: {brand}" if is_simulation(brand) else ""
 
 
 @dataclass(frozen=True)
-class DiscreteSampler:
+class DiscreteSampler(NoiseSampler):
     """Exact discrete Gaussian noise, from the operating system unless a test gives a seed."""
 
     source: Source
@@ -29,16 +92,21 @@ class DiscreteSampler:
     @property
     def brand(self) -> str:
         """What a reader of the release must know about its noise."""
-        return f"exact discrete Gaussian noise, {self.source.brand}"
+        return f"exact discrete Gaussian noise, {_bits(self.source)}"
 
     @property
-    def private(self) -> bool:
-        """Whether nobody else can know the noise."""
+    def exact(self) -> bool:
+        """By construction: integers, compared with integers."""
+        return True
+
+    @property
+    def secret(self) -> bool:
+        """As secret as its source."""
         return self.source.private
 
 
 @dataclass(frozen=True)
-class DiscreteLaplaceSampler:
+class DiscreteLaplaceSampler(NoiseSampler):
     """Exact discrete Laplace noise, from the operating system unless a test gives a seed."""
 
     source: Source
@@ -50,12 +118,23 @@ class DiscreteLaplaceSampler:
     @property
     def brand(self) -> str:
         """What a reader of the release must know about its noise."""
-        return f"exact discrete Laplace noise, {self.source.brand}"
+        return f"exact discrete Laplace noise, {_bits(self.source)}"
 
     @property
-    def private(self) -> bool:
-        """Whether nobody else can know the noise."""
+    def exact(self) -> bool:
+        """By construction: integers, compared with integers."""
+        return True
+
+    @property
+    def secret(self) -> bool:
+        """As secret as its source."""
         return self.source.private
+
+
+def _bits(source: Source) -> str:
+    """The brand of a source, which may be anybody's; one that is not private says so."""
+    told = source.private or NOT_PRIVATE in source.brand
+    return source.brand if told else f"{source.brand}, so {NOT_PRIVATE}"
 
 
 def _draw_each(

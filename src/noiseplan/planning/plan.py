@@ -18,6 +18,7 @@ from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.optimality import Optimality
 from noiseplan.planning.report import counted, describe, fairness_rows
 from noiseplan.privacy import Budget, Guarantee
+from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -193,7 +194,7 @@ class Plan:
 
     def __repr__(self) -> str:
         queries, rho = counted(len(self.workload), "query", "queries"), self.privacy.rho
-        return f"Plan({queries}, rmse {self.rmse:.4g}, ρ = {rho:.6g})"
+        return f"Plan({queries}, rmse {self.rmse:.4g}, ρ = {text_up(rho)})"
 
     def __str__(self) -> str:
         return describe(self)
@@ -216,6 +217,7 @@ class Plan:
         person: str | None = None,
         seed: int | None = None,
         randomness: Source | None = None,
+        details: bool = False,
     ) -> Release:
         """Count, add noise once, and return the release.
 
@@ -228,7 +230,7 @@ class Plan:
             A path, a data frame, a relation, arrays or counts.
         ledger, dataset, purpose
             A ledger (or its path) and the dataset in it that is charged, before any noise is drawn;
-            raises `BudgetExceeded`, and reads no further, if the budget does not admit the cost.
+            raises `BudgetExceeded`, and reads no record, if the budget does not admit the cost.
         person
             The column that says whose record it is. Of a person with more records than the plan
             allows (`max_rows`), so many are kept, chosen at random.
@@ -236,10 +238,15 @@ class Plan:
             The same noise every time, for tests only; the release says so.
         randomness
             Where the bits of discrete noise come from: the operating system unless given.
+        details
+            Let a refusal of the data show private details, for a custodian who may see records:
+            how many do not fit, and some of their values. A ledger keeps that they were shown.
         """
         from noiseplan.release.release import make_release
 
-        return make_release(self, data, seed, ledger, dataset, purpose, randomness, person)
+        return make_release(
+            self, data, seed, ledger, dataset, purpose, randomness, person, details=details
+        )
 
     def given(self, release: Release) -> Continuation:
         """What this plan still costs after an earlier release of the same data.

@@ -12,7 +12,7 @@ from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy import ApproxDP, Budget
-from noiseplan.privacy.rounding import text_up
+from noiseplan.privacy.rounding import text_of, text_up
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
 NUMBERS_PER_SECOND = 3e7
-# A limit on records that is worth a word.
-FEW_RECORDS = 10**9
 # From this ε on, what is released is as good as exact.
 NO_PROTECTION = 100.0
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
@@ -134,7 +132,7 @@ def asked_for(budget: Budget | None) -> str:
     """The budget in its own currency, where what is shown besides is in others."""
     if not isinstance(budget, ApproxDP) or budget.delta == SHOWN_DELTA:
         return ""
-    return f"within ε = {budget.epsilon:g} at δ = {budget.delta:g}, as asked"
+    return f"within ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}, as asked"
 
 
 def _no_protection(plan: Plan) -> str:
@@ -231,10 +229,8 @@ def _measures(plan: Plan) -> str:
 
     chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
-    most = getattr(plan.mechanism, "records", None)
-    limit = f"; at most {most:,} records" if most is not None and most < FEW_RECORDS else ""
     drawing = f"{_bytes(plan.memory)}, about {seconds:.2g} s to draw"
-    return f"{how}{plan.mechanism.describe()}; {drawing}{limit}"
+    return f"{how}{plan.mechanism.describe()}; {drawing}"
 
 
 def _bytes(count: int) -> str:

@@ -9,7 +9,7 @@ from typing import final
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import conversions
 from noiseplan.privacy._checks import positive_finite, probability
-from noiseplan.privacy.rounding import product_down
+from noiseplan.privacy.rounding import product_down, text_down, text_of
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class zCDP(Budget):
         return self.rho
 
     def __str__(self) -> str:
-        return f"ρ = {self.rho:.12g} (zCDP)"
+        return f"ρ = {text_of(self.rho)} (zCDP)"
 
 
 @final
@@ -107,14 +107,15 @@ class GDP(Budget):
         return product_down(self.mu, self.mu)  # μ² rounded down, so √pcost ≤ μ
 
     def zcdp_rho(self) -> float:
+        same = text_down(product_down(self.mu, self.mu) / 2)
         raise BudgetError(
-            f"GDP(mu={self.mu:.12g}) cannot be met by noise whose guarantee is zCDP (discrete "
+            f"GDP(mu={text_of(self.mu)}) cannot be met by noise whose guarantee is zCDP (discrete "
             f'Gaussian): no zCDP bound implies a GDP bound. Plan with noise="gaussian", or state '
-            f"the budget as zCDP, for example zCDP(rho={product_down(self.mu, self.mu) / 2:.6g})"
+            f"the budget as zCDP, for example zCDP(rho={same})"
         )
 
     def __str__(self) -> str:
-        return f"μ = {self.mu:.12g} (GDP)"
+        return f"μ = {text_of(self.mu)} (GDP)"
 
 
 @final
@@ -154,7 +155,7 @@ class ApproxDP(Budget):
         return conversions.zcdp_rho(self.epsilon, self.delta)
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon:.12g}, δ = {self.delta:.12g} (approximate DP)"
+        return f"ε = {text_of(self.epsilon)}, δ = {text_of(self.delta)} (approximate DP)"
 
 
 @final
@@ -186,7 +187,7 @@ class PureDP(Budget):
         raise self._out_of_reach()
 
     def _out_of_reach(self) -> BudgetError:
-        epsilon = f"{self.epsilon:.12g}"
+        epsilon = text_of(self.epsilon)
         return BudgetError(
             f"PureDP(epsilon={epsilon}) cannot be met by Gaussian noise, continuous or discrete, "
             f"at any size: Gaussian noise never gives pure DP. Use Laplace noise, or a budget that "
@@ -195,4 +196,4 @@ class PureDP(Budget):
         )
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon:.12g} (pure DP)"
+        return f"ε = {text_of(self.epsilon)} (pure DP)"

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from noiseplan.privacy._checks import nonnegative
+from noiseplan.privacy import _checks
 from noiseplan.privacy._curves import gaussian_curve, zcdp_curve
 
 
@@ -180,14 +180,14 @@ LARGEST: Final = sys.float_info.max
 
 
 def _delta(curve: Curve, name: str, cost: float, epsilon: float) -> float:
-    cost, epsilon = nonnegative(name, cost), nonnegative("epsilon", epsilon)
+    cost, epsilon = _checks.cost(name, cost), _checks.allowance("epsilon", epsilon)
     if cost == 0 or epsilon == math.inf:  # nothing is learnt; or everything is (∞, 0)-private
         return 0.0
     return 1.0 if cost == math.inf else curve(cost, epsilon)
 
 
 def _epsilon(curve: Curve, name: str, cost: float, delta: float, rho_per_cost: float) -> float:
-    cost, delta = nonnegative(name, cost), nonnegative("delta", delta)
+    cost, delta = _checks.cost(name, cost), _checks.allowance("delta", delta)
     if cost == 0 or delta >= 1:
         return 0.0
     if cost == math.inf or delta == 0:
@@ -198,7 +198,7 @@ def _epsilon(curve: Curve, name: str, cost: float, delta: float, rho_per_cost: f
 
 
 def _cost(curve: Curve, epsilon: float, delta: float) -> float:
-    epsilon, delta = nonnegative("epsilon", epsilon), nonnegative("delta", delta)
+    epsilon, delta = _checks.allowance("epsilon", epsilon), _checks.allowance("delta", delta)
     if epsilon == math.inf or delta >= 1:
         return math.inf
     if delta == 0:

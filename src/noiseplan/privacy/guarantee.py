@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
-from noiseplan.privacy import conversions
-from noiseplan.privacy._checks import nonnegative
+from noiseplan.privacy import _checks, conversions
 from noiseplan.privacy.budgets import ApproxDP, Budget, PureDP
 from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_up
 
@@ -59,7 +58,7 @@ class Guarantee:
     pure_epsilon: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pcost", nonnegative("Guarantee: pcost", self.pcost))
+        object.__setattr__(self, "pcost", _checks.cost("Guarantee: pcost", self.pcost))
         _one_of("law", self.law, get_args(Law))
         _one_of("neighbours", self.neighbours, get_args(Neighbours))
         if (self.law == "pure") != (self.pure_epsilon is not None):
@@ -75,7 +74,7 @@ class Guarantee:
         >>> spent.rho, spent.epsilon(delta=1e-12), spent.delta(epsilon=0.1)
         (0.005000000000000001, 0.1, 0.0)
         """
-        value = nonnegative("Guarantee.pure: epsilon", epsilon)
+        value = _checks.cost("Guarantee.pure: epsilon", epsilon)
         return cls(product_up(value, value), "pure", neighbours, value)
 
     @property

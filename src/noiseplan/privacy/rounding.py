@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 
@@ -146,21 +146,60 @@ def margin(count: int) -> float:
     return 1e-12 + 4 * sys.float_info.epsilon * count
 
 
-def text_up(x: float, digits: int = 6) -> str:
-    """`x` for reading: at most `digits` significant digits, rounded up.
+def sqrt_down(x: float) -> float:
+    """The largest float whose exact square is at most `x`.
 
-    Differences beyond the twelfth digit are treated as rounding, so that 0.30000000000000004 reads
-    0.3. Only for print: what is compared or stored is the float itself.
+    Examples
+    --------
+    >>> sqrt_down(2.25), Fraction(sqrt_down(3.0)) ** 2 <= 3
+    (1.5, True)
+    """
+    nearest = math.sqrt(x)
+    if math.isinf(nearest) or Fraction(nearest) ** 2 <= Fraction(x):
+        return nearest
+    return down(nearest)
+
+
+def text_up(x: float, digits: int = 6) -> str:
+    """A cost for reading: at most `digits` significant digits, never below `x`.
+
+    A float is taken for the shortest decimal that reads back as it, so that 0.1 reads 0.1. Only for
+    print: what is compared or stored is the float itself.
 
     Examples
     --------
     >>> text_up(6.5479240001), text_up(0.1 + 0.2), text_up(1e-9), text_up(120000.0)
-    ('6.54793', '0.3', '1e-9', '120000')
+    ('6.54793', '0.300001', '1e-9', '120000')
     """
+    return _text(x, digits, ROUND_CEILING)
+
+
+def text_down(x: float, digits: int = 6) -> str:
+    """What is left or allowed, for reading: at most `digits` significant digits, never above `x`.
+
+    Examples
+    --------
+    >>> text_down(0.123456789), text_down(0.5), text_down(1e-12)
+    ('0.123456', '0.5', '1e-12')
+    """
+    return _text(x, digits, ROUND_FLOOR)
+
+
+def text_of(x: float) -> str:
+    """A number that was given, as it was given: all its digits.
+
+    Examples
+    --------
+    >>> text_of(1.0), text_of(0.1), text_of(1e-09)
+    ('1', '0.1', '1e-09')
+    """
+    return repr(float(x)).removesuffix(".0")
+
+
+def _text(x: float, digits: int, rounding: str) -> str:
     if not math.isfinite(x):
         return "∞" if x > 0 else str(x)
-    near = Context(prec=12).create_decimal(repr(float(x)))
-    shown = Context(prec=digits, rounding=ROUND_CEILING).plus(near).normalize()
+    shown = Context(prec=digits, rounding=rounding).create_decimal(repr(float(x))).normalize()
     if shown == 0 or Decimal("1e-4") <= abs(shown) < Decimal("1e9"):
         return format(shown, "f")
     return format(shown, "e")

@@ -33,6 +33,7 @@ class Answer:
     simultaneous: bool = False
     origin: str = ""
     laplace: bool = False  # whether the noise is Laplace, with its longer tails
+    brand: str = ""  # what a reader must know, where the answer is not for publishing
 
     @property
     def _reach(self) -> Array:
@@ -83,7 +84,8 @@ class Answer:
         """The table in aligned columns: its first rows, or all."""
         lines = aligned(self.columns(), self.query.rows, most)
         kind = "simultaneous" if self.simultaneous else "pointwise"
-        lines.append(f"{100 * self.level:g}% {kind} intervals, covering noise only")
+        said = f"; {self.brand}" if self.brand else ""
+        lines.append(f"{100 * self.level:g}% {kind} intervals, covering noise only{said}")
         return "\n".join(lines)
 
 

@@ -1,26 +1,115 @@
-"""Data opened for a plan, and refused where the plan's price does not cover them."""
+"""Data opened for a plan: the ledger is asked first, and every refusal is put down there."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from noiseplan.counting import Projectable, open_source
-from noiseplan.errors import DataError, PlanError
+from noiseplan.counting.telling import TOO_MANY, reading, refused, showing
+from noiseplan.errors import DataRefused, PlanError
+from noiseplan.mechanisms.counts import RECORDS, require_room
+from noiseplan.mechanisms.price import NOTHING, Paid, require_price
+from noiseplan.noise import NoiseSampler, Source
 from noiseplan.planning.plan import Plan
+from noiseplan.release.drawing import sampler_for
+from noiseplan.release.recording import Account
+
+if TYPE_CHECKING:
+    from noiseplan.ledger import Ledger
 
 
-def opened(plan: Plan, data: object, person: str | None, key: bytes | None = None) -> Projectable:
+class ReleaseOptions(TypedDict, total=False):
+    """What `Plan.release` takes beside the data, for those who pass it on."""
+
+    ledger: Ledger | str | os.PathLike[str] | None
+    dataset: str | None
+    purpose: str
+    person: str | None
+    seed: int | None
+    randomness: Source | None
+    details: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Admission:
+    """Leave to read data for a plan: made before a record is read, and never from the data."""
+
+    plan: Plan
+    sampler: NoiseSampler
+    account: Account
+    follows: str
+    details: bool
+
+    @classmethod
+    def of(
+        cls, plan: Plan, how: ReleaseOptions, follows: str = "", before: Paid = NOTHING
+    ) -> Admission:
+        """Refuse what the data need not be read for: bad options, and what the budget lacks."""
+        sampler = sampler_for(plan.noise, how.get("seed"), how.get("randomness"))
+        if plan.loaded:
+            raise PlanError(
+                "this plan was read from a folder, and what a folder says of its noise and cost is "
+                "not taken on trust; to release again, plan again: "
+                "nz.plan(release.plan.workload, …)"
+            )
+        account = Account.of(how.get("ledger"), how.get("dataset"), how.get("purpose") or "")
+        require_room(plan.mechanism)
+        require_price(plan.mechanism, plan.privacy, plan.max_rows, before)
+        account.ask(plan, sampler, follows)
+        return cls(plan, sampler, account, follows, bool(how.get("details", False)))
+
+    @contextmanager
+    def charged(self) -> Iterator[str]:
+        """Charge the account around the block that measures; where it is recorded."""
+        with (
+            self.account.charged(self.plan, self.sampler, self.follows) as recorded,
+            showing(self.details),
+        ):
+            yield recorded
+
+
+@contextmanager
+def admitted(
+    plan: Plan, how: ReleaseOptions, follows: str = "", before: Paid = NOTHING
+) -> Iterator[Admission]:
+    """Around everything that reads data for a plan; `before` is what its price is the rest of.
+
+    Privacy
+    -------
+    The ledger is asked before the block: what does not fit is refused before a record is read.
+    What is refused within it for what the data hold answers a question about them, and is entered
+    in the ledger by its kind.
+    """
+    admission = Admission.of(plan, how, follows, before)
+    try:
+        with reading(admission.details):
+            yield admission
+    except DataRefused as error:
+        admission.account.note_refusal(plan, error.kind, error.detailed)
+        raise
+
+
+def opened(
+    admission: Admission, data: object, person: str | None, key: bytes | None = None
+) -> Projectable:
     """The data with no more records of a person than the plan is priced for.
 
     Parameters
     ----------
-    plan
-        Says how many.
+    admission
+        Of the plan, which says how many.
     data, person
         As `Plan.release` takes them.
     key
         What an earlier choice among the records of each person was derived from, to repeat it.
     """
+    plan = admission.plan
     if plan.max_rows > 1 and person is None and not isinstance(data, Projectable):
         raise PlanError(
             f"the plan is for people with up to {plan.max_rows} records: say whose record each is, "
@@ -43,14 +132,17 @@ def refuse_unpriced(plan: Plan, source: Projectable) -> None:
 
 
 def refuse_too_many(plan: Plan, source: Projectable) -> None:
-    """Refuse more records than the plan's integers can hold, before anything is spent."""
-    most = getattr(plan.mechanism, "records", None)
-    if most is None:
+    """Refuse more records than every plan holds, before anything is spent.
+
+    The number is the same for all plans. Were it each plan's own, plans could be made whose
+    refusals tell the number of records, digit by digit.
+    """
+    if getattr(plan.mechanism, "records", None) is None:
         return
     found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
-    if found > most:
-        raise DataError(
-            f"the data have more than {most:,} records, which is as many as the integers of this "
-            f"plan can hold; plan tables of fewer attributes, or release parts of the data. "
-            f"Nothing was spent. (How many records there are may be confidential.)"
+    if found > RECORDS:
+        raise refused(
+            TOO_MANY,
+            f"the data have more than {RECORDS:,} records, which is as many as any plan holds; "
+            f"release parts of the data. Nothing was spent.",
         )

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from noiseplan.errors import PlanError
+from noiseplan.noise import NoiseSampler
 from noiseplan.planning.plan import Plan
+from noiseplan.release.drawing import require_private
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Entry, Ledger
@@ -21,32 +24,81 @@ BETWEEN = "; "
 ROUNDING = Fraction(1, 10**9)
 
 
-@contextmanager
-def charged(
-    plan: Plan,
-    ledger: Ledger | str | os.PathLike[str],
-    dataset: str | None,
-    purpose: str,
-    follows: str = "",
-) -> Iterator[str]:
-    """Charge a ledger around the block that makes the release; where it is recorded.
+@dataclass(frozen=True, eq=False)
+class Account:
+    """The dataset of a ledger that bears releases; without a ledger, nothing is recorded.
 
-    `follows` is where the look is recorded that the release completes, if its price is that of
-    both together less the look's; the ledger sees to it that this happens once.
+    Every charge for noise goes through here, and here is where the noise must be private.
     """
-    from noiseplan.storage import plan_hash
 
-    assert dataset is not None  # checked before the data were opened
-    cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
-    own = getattr(plan, "hash", None)  # of a plan of another kind
-    digest = plan_hash(plan) if own is None else own()
-    book = _opened(ledger)
-    charge = book.charge(
-        dataset, cost, purpose=purpose, plan_hash=digest, max_rows=plan.max_rows,
-        follows=_entry_of(follows, book, dataset) if follows else None,
-    )  # fmt: skip
-    with charge as entry:
-        yield _text(entry)
+    ledger: Ledger | None
+    dataset: str = ""
+    purpose: str = ""
+
+    @classmethod
+    def of(
+        cls, ledger: Ledger | str | os.PathLike[str] | None, dataset: str | None, purpose: str = ""
+    ) -> Account:
+        """The account that a release names, checked for sense."""
+        if ledger is None:
+            if dataset is not None or purpose:
+                raise PlanError(
+                    "dataset= and purpose= belong to a ledger, and none was given: nothing would "
+                    "be recorded. Add ledger=, or leave them out"
+                )
+            return cls(None)
+        if dataset is None:
+            raise PlanError(
+                "name the dataset that is charged: release(data, ledger=…, dataset='…')"
+            )
+        return cls(_opened(ledger), dataset, purpose)
+
+    def ask(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> None:
+        """Refuse a release that would not be charged. Nothing is recorded, and no data needed."""
+        if self.ledger is not None:
+            require_private(sampler)
+            entry = self._entry(follows)
+            cost = plan.privacy.as_zcdp
+            self.ledger.ask(self.dataset, cost, max_rows=plan.max_rows, follows=entry)
+
+    @contextmanager
+    def charged(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> Iterator[str]:
+        """Charge the ledger around the block that makes the release; where it is recorded.
+
+        `follows` is where the look is recorded that the release completes, if its price is that of
+        both together less the look's; the ledger sees to it that this happens once.
+        """
+        if self.ledger is None:
+            yield ""
+            return
+        require_private(sampler)
+        cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
+        charge = self.ledger.charge(
+            self.dataset, cost, purpose=self.purpose, plan_hash=_hash(plan),
+            max_rows=plan.max_rows, follows=self._entry(follows),
+        )  # fmt: skip
+        with charge as entry:
+            yield _text(entry)
+
+    def note_refusal(self, plan: Plan, kind: str, detailed: bool) -> None:
+        """Enter that the data were refused, before anybody is told so."""
+        if self.ledger is not None:
+            self.ledger.note_refusal(
+                self.dataset, kind, details=detailed, purpose=self.purpose, plan_hash=_hash(plan)
+            )
+
+    def _entry(self, follows: str) -> Entry | None:
+        """The last entry of a release that was made in one step or more."""
+        if not follows or self.ledger is None:
+            return None
+        last = follows.split(BETWEEN)[-1]
+        for entry in self.ledger.entries(self.dataset):
+            if _text(entry) == last:
+                return entry
+        raise PlanError(
+            f"the look is not on record in this ledger (it is {last}), and only what is left would "
+            f"be charged: nothing was measured. Use the ledger that the look was charged to"
+        )
 
 
 def require_charged(
@@ -72,16 +124,11 @@ def require_charged(
         )
 
 
-def _entry_of(recorded: str, ledger: Ledger, dataset: str) -> Entry:
-    """The last entry of a release that was made in one step or more."""
-    last = recorded.split(BETWEEN)[-1]
-    for entry in ledger.entries(dataset):
-        if _text(entry) == last:
-            return entry
-    raise PlanError(
-        f"the look is not on record in this ledger (it is {last}), and only what is left would be "
-        f"charged: nothing was measured. Use the ledger that the look was charged to"
-    )
+def _hash(plan: Plan) -> str:
+    from noiseplan.storage import plan_hash
+
+    own = getattr(plan, "hash", None)  # of a plan of another kind
+    return plan_hash(plan) if own is None else str(own())
 
 
 def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

@@ -5,37 +5,26 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from noiseplan.arrays import IntArray
 from noiseplan.counting import count_tables
 from noiseplan.counting.people import ChosenRecords
-from noiseplan.errors import PlanError, QueryError
+from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.mechanism import Measurements
-from noiseplan.mechanisms.price import NOTHING, Paid, require_price
-from noiseplan.noise import (
-    DiscreteLaplaceSampler,
-    DiscreteSampler,
-    LaplaceSampler,
-    NormalSampler,
-    SeededSource,
-    Source,
-    SystemSource,
-)
+from noiseplan.mechanisms.price import NOTHING, Paid
+from noiseplan.noise import Source, simulation_warning
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.report import asked_for, counted
 from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Query
 from noiseplan.release.answer import Answer
-from noiseplan.release.opening import opened, refuse_too_many
-from noiseplan.release.recording import charged
+from noiseplan.release.opening import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -43,18 +32,10 @@ if TYPE_CHECKING:
     from noiseplan.valid import ValidTables
     from noiseplan.valid.microdata import Microdata
 
+__all__ = ["Release", "ReleaseOptions", "make_release"]
+
 # Queries among which an example of what can be asked is looked for.
 LOOKED_AT = 100
-# What draws the noise of a plan, by its name there.
-AnySampler = DiscreteSampler | DiscreteLaplaceSampler | NormalSampler | LaplaceSampler
-DISCRETE: dict[str, type[DiscreteSampler | DiscreteLaplaceSampler]] = {
-    "discrete": DiscreteSampler,
-    "discrete Laplace": DiscreteLaplaceSampler,
-}
-CONTINUOUS: dict[str, type[NormalSampler | LaplaceSampler]] = {
-    "gaussian": NormalSampler,
-    "laplace": LaplaceSampler,
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,7 +73,8 @@ class Release:
         query = self.plan.query(query)
         estimate = self.plan.mechanism.answer(self.measurements, query)
         error, laplace = self.plan.std_error(query), self.plan.privacy.pure_epsilon is not None
-        return Answer(query, estimate, error, level, simultaneous, self.origin, laplace)
+        warning = simulation_warning(self.brand)
+        return Answer(query, estimate, error, level, simultaneous, self.origin, laplace, warning)
 
     def table(
         self,
@@ -234,17 +216,6 @@ def _promise(privacy: Guarantee, asked: str) -> str:
     return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}spent once"
 
 
-class ReleaseOptions(TypedDict, total=False):
-    """What `Plan.release` takes beside the data, for those who pass it on."""
-
-    ledger: Ledger | str | os.PathLike[str] | None
-    dataset: str | None
-    purpose: str
-    person: str | None
-    seed: int | None
-    randomness: Source | None
-
-
 def make_release(
     plan: Plan,
     data: object,
@@ -255,65 +226,26 @@ def make_release(
     randomness: Source | None = None,
     person: str | None = None,
     follows: str = "",
+    details: bool = False,
     before: Paid = NOTHING,
 ) -> Release:
-    """Open the data, record the spend, count, add noise once.
+    """Ask the ledger, open the data, record the spend, add noise once.
 
-    The data are opened and checked first: what cannot be read costs nothing. From the record on,
-    the cost counts, whatever happens; it is on disk before the first noise is drawn.
+    What the budget does not admit is refused before a record is read. Then the data are opened and
+    checked: what cannot be read costs nothing. From the record on, the cost counts, whatever
+    happens; it is on disk before the first noise is drawn.
     """
-    sampler = _sampler(plan.noise, _checked_seed(seed), randomness)
-    if plan.loaded:
-        raise PlanError(
-            "this plan was read from a folder, and what a folder says of its noise and cost is not "
-            "taken on trust; to release again, plan again: nz.plan(release.plan.workload, …)"
-        )
-    if ledger is not None and dataset is None:
-        raise PlanError("name the dataset that is charged: release(data, ledger=…, dataset='…')")
-    if ledger is None and (dataset is not None or purpose):
-        raise PlanError(
-            "dataset= and purpose= belong to a ledger, and none was given: nothing would be "
-            "recorded. Add ledger=, or leave them out"
-        )
-    if ledger is not None and not sampler.private:
-        raise PlanError(
-            f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
-            f"with the default noise and leave out seed= to publish, or ledger= to test"
-        )
-    require_price(plan.mechanism, plan.privacy, plan.max_rows, before)
-    source = opened(plan, data, person)
-    # Counted here: files and databases are checked as they are counted, in one pass.
-    source = count_tables(source, plan.mechanism.sets)
-    refuse_too_many(plan, source)
-    with ExitStack() as stack:
-        recorded = ""
-        if ledger is not None:
-            recorded = stack.enter_context(charged(plan, ledger, dataset, purpose, follows))
-        advance = stack.enter_context(progress("counting and measuring", plan.mechanism.steps))
-        measured = plan.mechanism.measure(source.marginals, sampler, advance)
+    how = ReleaseOptions(
+        ledger=ledger, dataset=dataset, purpose=purpose, seed=seed, randomness=randomness,
+        details=details,
+    )  # fmt: skip
+    with admitted(plan, how, follows, before) as admission:
+        source = opened(admission, data, person)
+        # Counted here: files and databases are checked as they are counted, in one pass.
+        source = count_tables(source, plan.mechanism.sets)
+        refuse_too_many(plan, source)
+    measuring = progress("counting and measuring", plan.mechanism.steps)
+    with admission.charged() as recorded, measuring as advance:
+        measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)
     choice = getattr(source, "choice", None)
-    return Release(plan, measured, sampler.brand, source.origin, recorded, choice)
-
-
-def _checked_seed(seed: int | None) -> int | None:
-    if seed is None:
-        return None
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
-        raise PlanError(f"a seed is an integer (for tests only), found {seed!r}")
-    if seed < 0:
-        raise PlanError(f"a seed is not negative, found {seed}")
-    return int(seed)
-
-
-def _sampler(noise: str, seed: int | None, randomness: Source | None) -> AnySampler:
-    if noise not in (*DISCRETE, *CONTINUOUS):
-        raise PlanError(
-            "this plan describes measurements that were made already: it has no noise to draw; "
-            "release the plan they came from, or ask for more with another_plan.given(release)"
-        )
-    if randomness is not None and (seed is not None or noise not in DISCRETE):
-        raise PlanError("randomness= is for discrete noise, without a seed")
-    if noise in CONTINUOUS:
-        return CONTINUOUS[noise](seed)
-    source = (randomness or SystemSource()) if seed is None else SeededSource(seed)
-    return DISCRETE[noise](source)
+    return Release(plan, measured, admission.sampler.brand, source.origin, recorded, choice)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noiseplan.noise import simulation_warning
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import CONVERSION
 from noiseplan.privacy.rounding import product_up, text_up
@@ -86,12 +87,10 @@ def _summary(release: Release, certificate: Mapping[str, Any]) -> str:
 
 
 def _warning(release: Release) -> Markup | str:
-    if "NOT PRIVATE" in release.brand:
-        return element("p", f"Not for publication: {release.brand}.", class_="warning")
-    if release.plan.noise in ("gaussian", "laplace"):
-        return element("p", "For simulation: floating-point noise is not for publication.",
-                       class_="warning")  # fmt: skip
-    return ""
+    warning = simulation_warning(release.brand)
+    if not warning:
+        return ""
+    return element("p", f"{warning[0].upper()}{warning[1:]}.", class_="warning")
 
 
 # ---------------------------------------------------------------------- privacy

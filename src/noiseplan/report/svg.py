@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from noiseplan.privacy.rounding import text_up
 from noiseplan.report.html import Markup, element, joined
 
 WIDTH, HEIGHT = 640, 260
@@ -87,10 +88,10 @@ def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> 
         parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size}"/>')
         anchor = "start" if i == 0 else "end" if i == len(costs) - 1 else "middle"
         if i in (0, here, len(costs) - 1):
-            parts.append(_text(x, HEIGHT - BOTTOM + 22, f"{cost:.3g}", anchor))
+            parts.append(_text(x, HEIGHT - BOTTOM + 22, text_up(cost, 3), anchor))
             parts.append(_text(LEFT - 8, y + 5, _short(error), "end"))
     parts.append(_text(WIDTH - RIGHT, TOP + 12, "average error against budget ρ", "end"))
-    words = ", ".join(f"{e:.3g} at ρ = {c:.3g}" for c, e in zip(costs, errors, strict=True))
+    words = ", ".join(f"{e:.3g} at ρ = {text_up(c, 3)}" for c, e in zip(costs, errors, strict=True))
     return chart("Root mean squared error against the privacy budget ρ", words, "".join(parts))
 
 

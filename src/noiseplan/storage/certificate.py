@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from noiseplan.noise import is_simulation
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.release import Release
@@ -34,6 +35,7 @@ def certificate(release: Release) -> Json:
         },
         "privacy": privacy_json(plan.privacy, plan.max_rows),
         "noise": release.brand,
+        "simulation": is_simulation(release.brand),
         "ledger": release.recorded,
         **({} if release.choice is None else {"records_chosen": True}),
         "schema_sha256": schema_hash(plan),
@@ -101,6 +103,6 @@ def _title(content: Json) -> str:
     """What kind of thing is certified: noise for simulation protects nobody."""
     if not content["privacy"]["known"]:
         return "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
-    if "for simulation" in content["noise"] or "NOT PRIVATE" in content["noise"]:
+    if is_simulation(content["noise"]):
         return "SIMULATED RELEASE, NOT FOR PUBLISHING"
     return "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"

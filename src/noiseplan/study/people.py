@@ -7,13 +7,8 @@ may then cost, and priced k² times that (`noiseplan.privacy.people` has the pro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from noiseplan.privacy import Neighbours
-
-if TYPE_CHECKING:
-    from noiseplan.counting import Projectable
-    from noiseplan.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -28,9 +23,3 @@ class People:
         from noiseplan.planning.people import check_people
 
         check_people(self.max_rows, neighbours)
-
-    def opened(self, data: object, schema: Schema) -> Projectable:
-        """The data, with at most so many records of each person, chosen at random."""
-        from noiseplan.counting import open_source
-
-        return open_source(data, schema, person=self.person, cap=self.max_rows)

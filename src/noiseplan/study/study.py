@@ -107,7 +107,9 @@ class Study:
                 made.mechanism.require(query)
         return made
 
-    def release(self, plan: Plan, data: object, seed: int | None = None) -> Release:
+    def release(
+        self, plan: Plan, data: object, seed: int | None = None, *, details: bool = False
+    ) -> Release:
         """Spend the budget once, on record where the study names a ledger."""
         self._require_public_lists(data)
         charged: dict[str, Any] = {}
@@ -117,9 +119,8 @@ class Study:
                 "dataset": self.ledger.dataset,
                 "purpose": self.ledger.purpose,
             }
-        if self.people is not None:
-            data = self.people.opened(data, self.schema)
-        return plan.release(data, seed=seed, **charged)
+        person = None if self.people is None else self.people.person
+        return plan.release(data, person=person, seed=seed, details=details, **charged)
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""
@@ -185,10 +186,12 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
             "targets are an objective of their own: give one or the other"
         )
     ledger = read_ledger(sections["ledger"]) if "ledger" in sections else None
-    if ledger is not None and settings.noise == "gaussian":
+    from noiseplan.release.drawing import CONTINUOUS
+
+    if ledger is not None and settings.noise in CONTINUOUS:
         sections["ledger"].fail(
-            'a ledger records releases to be published, and noise = "gaussian" is for simulation: '
-            'take noise = "discrete", or leave out [ledger]'
+            f'a ledger records releases to be published, and noise = "{settings.noise}" is for '
+            f'simulation: take noise = "discrete", or leave out [ledger]'
         )
     folder, tables = _output(sections.get("output"), workload)
     return Study(

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.local.device.wire import TAG_BYTES, Payloads, ReportError, to_packet
 from noiseplan.noise.randomness import Source, SystemSource
+from noiseplan.privacy.rounding import text_up
 from noiseplan.schema import Schema
 
 MAGIC = b"NZRD"
@@ -279,7 +280,7 @@ class Randomizer(ABC):
         return path
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(ε = {self.epsilon:.6g}, plan {self.hash[:12]})"
+        return f"{type(self).__name__}(ε = {text_up(self.epsilon)}, plan {self.hash[:12]})"
 
 
 def randomizer_from_bytes(data: bytes) -> Randomizer:

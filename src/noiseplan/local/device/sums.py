@@ -17,7 +17,7 @@ from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy import zcdp_epsilon
-from noiseplan.privacy.rounding import fraction_up
+from noiseplan.privacy.rounding import fraction_up, text_up
 
 # Noise beyond so many scales or deviations does not happen (e⁻⁶⁴); a report with it is refused.
 REACH = 64
@@ -109,7 +109,7 @@ class SumRandomizer(Randomizer):
     def __repr__(self) -> str:
         beside = f", δ = {self.delta:g}" if self.delta else ""
         name = type(self).__name__
-        return f"{name}(ε = {self.epsilon:.6g}{beside}, plan {self.hash[:12]})"
+        return f"{name}(ε = {text_up(self.epsilon)}{beside}, plan {self.hash[:12]})"
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"rows": self.rows}

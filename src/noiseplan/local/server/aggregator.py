@@ -34,16 +34,6 @@ ERRORS = ("estimated", "worst")
 PIECE = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class BrandedAnswer(Answer):
-    """An answer from reports of no real users: it says so wherever it is printed."""
-
-    brand: str = ""
-
-    def text(self, most: int | None = None) -> str:
-        return f"{super().text(most)}; {self.brand}"
-
-
 @dataclass(eq=False, repr=False)
 class Aggregator:
     """Reports of one plan, counted.
@@ -201,8 +191,8 @@ class Aggregator:
         _check_query(query)
         estimate = self.reconstruction.estimate(query, self.tally, self.users)
         variance = self.variance(query, errors=errors)
-        found = query, estimate, np.sqrt(variance), level, simultaneous
-        return BrandedAnswer(*found, brand=self.brand) if self.brand else Answer(*found)
+        error = np.sqrt(variance)
+        return Answer(query, estimate, error, level, simultaneous, brand=self.brand)
 
     def variance(self, query: Query, *, errors: str = "estimated") -> Array:
         """The variance of each row; see `answer`."""

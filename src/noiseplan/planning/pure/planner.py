@@ -23,6 +23,7 @@ from noiseplan.planning.pure.strategies import STRATEGIES
 from noiseplan.planning.pure.tables import WORTH_IT, plan_tables
 from noiseplan.planning.threads import one_thread
 from noiseplan.privacy import PureDP
+from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Workload
 
 PURE_PLANNERS = ("auto", *STRATEGIES, "matrix", "workload", *PURE_STRATEGIES)
@@ -116,9 +117,9 @@ def _check(
     if not LEAST_EPSILON <= budget.epsilon <= MOST_EPSILON:
         raise PlanError(
             f"plans of pure DP take ε from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, found "
-            f"{budget.epsilon:.6g}, for which variances are no numbers: try PureDP(1.0)"
+            f"{text_of(budget.epsilon)}, for which variances are no numbers: try PureDP(1.0)"
         )
-    example = f"plan(workload, budget=PureDP({budget.epsilon:.6g}))"
+    example = f"plan(workload, budget=PureDP({text_of(budget.epsilon)}))"
     if targets is not None:
         raise PlanError(
             f"plans of pure DP take a budget, not targets: try {example} and raise ε until "
@@ -132,8 +133,8 @@ def _check(
     if neighbours == "replace":
         raise PlanError(
             f"plans of pure DP protect against adding or removing a record; replacing one is both, "
-            f"so PureDP({budget.epsilon / 2:.6g}) with neighbours='add-remove' protects it at "
-            f"ε = {budget.epsilon:.6g}"
+            f"so PureDP({text_of(budget.epsilon / 2)}) with neighbours='add-remove' protects it at "
+            f"ε = {text_of(budget.epsilon)}"
         )
     if laplace_strategy(planner) is None and planner not in PURE_PLANNERS:
         raise PlanError(

@@ -1,0 +1,283 @@
+"""Who may read data: the ledger is asked first, and keeps what was refused for what they hold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import noiseplan as nz
+from noiseplan.counting import CountTensor, Projectable, open_source
+from noiseplan.errors import BudgetError, DataRefused, PlanError
+from noiseplan.ledger import BudgetExceeded, LedgerError, Refusal
+from noiseplan.noise import SeededSource, Source
+
+SCHEMA = nz.Schema({"dx": nz.Categorical(["flu", "cold"]), "age": nz.Ordinal(range(3))})
+WORKLOAD = nz.Workload.marginals(SCHEMA, k=1)
+LINE = nz.Workload([nz.Query(SCHEMA, {"age": nz.Prefix()})])
+UNDECLARED = "values that the schema does not declare"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> nz.Ledger:
+    book = nz.Ledger(tmp_path / "budgets.ledger", create=True)
+    book.open_dataset("people", nz.zCDP(2.0))
+    return book
+
+
+def spend_all(ledger: nz.Ledger) -> None:
+    ledger.spend("people", nz.Guarantee(4.0, law="zcdp"))
+
+
+def csv(folder: Path, values: list[str]) -> Path:
+    path = folder / "people.csv"
+    path.write_text("dx,age\n" + "".join(f"{value},1\n" for value in values))
+    return path
+
+
+def plan(rho: float = 0.1, noise: str = "discrete") -> nz.Plan:
+    return nz.plan(WORKLOAD, budget=nz.zCDP(rho), noise=noise)
+
+
+def aware(noise: str = "discrete") -> Any:
+    return nz.plan(LINE, budget=nz.PureDP(0.3), planner="dawa", noise=noise)
+
+
+def by_look(data: object, **how: Any) -> Any:
+    return nz.adaptive([plan(0.1), plan(0.2)]).look(data, **how)
+
+
+WAYS: dict[str, Any] = {
+    "release": lambda data, **how: plan().release(data, **how),
+    "data-aware": lambda data, **how: aware().release(data, **how),
+    "look": by_look,
+}
+
+
+class Untouched:
+    """Data of which nothing may be asked: a source whose tables nobody must count."""
+
+    def __init__(self) -> None:
+        self.schema, self.origin = SCHEMA, ""
+
+    def marginals(self, sets: Any) -> Any:
+        raise AssertionError("the data were counted")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["file", "frame", "mapping", "source"])
+def test_without_budget_nothing_is_learnt_of_the_data(
+    ledger: nz.Ledger, tmp_path: Path, way: str, kind: str
+) -> None:
+    """The same refusal, to the letter, for data that fit and for data that do not."""
+    spend_all(ledger)
+    before, messages = ledger.head(), set()
+    for values in (["flu"] * 40, ["flu"] * 40 + ["HIV"], []):
+        columns = {"dx": values, "age": [1] * len(values)}
+        data = {
+            "file": lambda values=values: csv(tmp_path, values),
+            "frame": lambda columns=columns: pl.DataFrame(columns),
+            "mapping": lambda columns=columns: columns,
+            "source": Untouched,
+        }[kind]()
+        with pytest.raises(BudgetExceeded) as error:
+            WAYS[way](data, ledger=ledger, dataset="people", purpose="a probe")
+        messages.add(str(error.value))
+    assert len(messages) == 1
+    assert ledger.head() == before
+
+
+def test_what_is_left_of_a_plan_is_asked_for_first(ledger: nz.Ledger, tmp_path: Path) -> None:
+    earlier = plan().release({"dx": ["flu"], "age": [1]}, ledger=ledger, dataset="people")
+    rest = plan(5.0).given(earlier)
+    before = ledger.head()
+    with pytest.raises(BudgetExceeded):
+        rest.release({"dx": ["HIV"], "age": [1]}, ledger=ledger, dataset="people")
+    assert ledger.head() == before
+
+
+def test_a_study_with_people_asks_first(ledger: nz.Ledger, tmp_path: Path) -> None:
+    from noiseplan.study import read_study
+
+    spend_all(ledger)
+    study = tmp_path / "study.toml"
+    study.write_text(
+        '[schema]\ndx = { categorical = ["flu", "cold"] }\n[[tables]]\nquery = "dx"\n'
+        '[budget]\nzcdp = 0.1\n[plan]\nnoise = "discrete"\n[people]\nperson = "id"\nmax_rows = 1\n'
+        f'[ledger]\nfile = "{ledger.path}"\ndataset = "people"\n'
+    )
+    read = read_study(study)
+    with pytest.raises(BudgetExceeded):
+        read.release(read.plan(), {"dx": ["HIV"], "id": [1]})
+    assert ledger.refusals() == ()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("details", [False, True])
+def test_refusals_for_what_data_hold_are_kept(
+    ledger: nz.Ledger, tmp_path: Path, way: str, details: bool
+) -> None:
+    path = csv(tmp_path, ["flu"] * 40 + ["HIV"])
+    with pytest.raises(DataRefused) as error:
+        WAYS[way](path, ledger=ledger, dataset="people", purpose="tables", details=details)
+    assert ("HIV" in str(error.value), "1 of 41" in str(error.value)) == (details, details)
+    (kept,) = ledger.refusals("people")
+    assert isinstance(kept, Refusal)
+    assert (kept.dataset, kept.refusal, kept.details) == ("people", UNDECLARED, details)
+    assert kept.purpose.startswith("tables")
+    balance = ledger.balance("people")
+    assert (balance.spent.pcost, balance.entries, balance.refusals) == (0.0, 0, 1)
+    assert "data refused 1 time" in str(balance)
+    whole = ledger.export() + ledger.export("csv") + ledger.path.read_bytes().decode("latin-1")
+    assert "HIV" not in whole
+    assert UNDECLARED in whole
+    assert ledger.verify().count == 3
+    assert nz.Ledger(ledger.path).refusals() == ledger.refusals()
+
+
+def test_a_source_opened_with_details_is_kept_as_such(ledger: nz.Ledger, tmp_path: Path) -> None:
+    source = open_source(csv(tmp_path, ["HIV"]), SCHEMA, details=True)
+    with pytest.raises(DataRefused, match="HIV"):
+        plan().release(source, ledger=ledger, dataset="people")
+    assert [kept.details for kept in ledger.refusals()] == [True]
+
+
+def test_errors_about_columns_and_names_are_not_refusals(ledger: nz.Ledger, tmp_path: Path) -> None:
+    """They are seen in the header, before a record is read."""
+    for data in (tmp_path / "nowhere.csv", {"dx": ["flu"]}, 3):
+        with pytest.raises(nz.NoiseplanError):
+            plan().release(data, ledger=ledger, dataset="people")
+    assert ledger.refusals() == ()
+
+
+def test_a_refusal_that_cannot_be_kept_is_not_told(
+    ledger: nz.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise LedgerError("its disk is full")
+
+    monkeypatch.setattr(nz.Ledger, "note_refusal", full)
+    with pytest.raises(LedgerError, match="disk is full") as error:
+        plan().release(csv(tmp_path, ["HIV"]), ledger=ledger, dataset="people")
+    assert "dx" not in str(error.value)
+
+
+def test_the_number_of_records_cannot_be_found_by_refusals(ledger: nz.Ledger) -> None:
+    """However wide the rows of a plan, refusals depend on one number that is published."""
+    counts = CountTensor(SCHEMA, np.full(SCHEMA.shape, 10_000))
+    for bits in (20, 30, 31, 34, 38):
+        matrix = np.eye(2) * 2.0**bits
+        asked = nz.Workload([nz.Query(SCHEMA, ["dx"], matrix=matrix)])
+        try:
+            wide = nz.plan(asked, budget=nz.PureDP(0.1), planner="workload", noise="discrete")
+        except PlanError as error:
+            assert "every plan holds 2,000,000,000 records" in str(error)
+            assert bits >= 31
+            continue
+        wide.release(counts, ledger=ledger, dataset="people")
+        assert bits <= 31
+    assert ledger.refusals() == ()
+
+
+# ---------------------------------------------------------------------- noise
+
+
+class Known(Source):
+    """Bits that somebody else knows, under a name that does not say so."""
+
+    def read(self, count: int) -> bytes:
+        return bytes(count)
+
+    @property
+    def brand(self) -> str:
+        return "randomness of our own"
+
+    @property
+    def private(self) -> bool:
+        return False
+
+
+SIMULATED: dict[str, Any] = {
+    "gaussian": lambda **how: plan(noise="gaussian").release(**how),
+    "laplace": lambda **how: nz.plan(
+        WORKLOAD, budget=nz.PureDP(0.3), noise="laplace"
+    ).release(**how),
+    "data-aware laplace": lambda **how: aware(noise="laplace").release(**how),
+    "data-aware seeded": lambda **how: aware().release(seed=1, **how),
+    "seeded": lambda **how: plan().release(seed=1, **how),
+    "a seeded source": lambda **how: plan().release(randomness=SeededSource(1), **how),
+    "a source of others": lambda **how: plan().release(randomness=Known(), **how),
+    "a look, seeded": lambda data, **how: by_look(data, seed=1, **how).release,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SIMULATED)
+def test_noise_for_simulation_is_never_charged(ledger: nz.Ledger, kind: str) -> None:
+    with pytest.raises(PlanError, match="a ledger records releases to be published"):
+        SIMULATED[kind](data=Untouched(), ledger=ledger, dataset="people")
+    assert ledger.entries() == ()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SIMULATED if kind != "a source of others"])
+def test_simulations_say_so_wherever_they_are_shown(kind: str, tmp_path: Path) -> None:
+    release = SIMULATED[kind](data={"dx": ["flu", "cold"], "age": [1, 2]})
+    warning = f"not for publishing: {release.brand}"
+    query = nz.Query(SCHEMA, {"age": nz.Identity()})
+    assert release.answer(query).text().endswith(warning)
+    assert release.brand in str(release)
+    release.save(tmp_path / "out")
+    assert (tmp_path / "out/certificate.txt").read_text().startswith("SIMULATED RELEASE")
+    certificate = json.loads((tmp_path / "out/certificate.json").read_text())
+    assert (certificate["simulation"], certificate["noise"]) == (True, release.brand)
+    loaded = nz.load(tmp_path / "out")
+    assert loaded.answer(query).text().endswith(warning)
+
+
+def test_a_source_of_others_is_branded() -> None:
+    """With bits that are all zero no noise can be drawn, so only the sampler is looked at."""
+    from noiseplan.release.drawing import sampler_for
+
+    sampler = sampler_for("discrete", randomness=Known())
+    assert not sampler.private
+    assert sampler.brand.endswith("randomness of our own, so NOT PRIVATE")
+
+
+def test_what_is_published_says_nothing_of_simulation(ledger: nz.Ledger, tmp_path: Path) -> None:
+    data = {"dx": ["flu", "cold"], "age": [1, 2]}
+    release = plan().release(data, ledger=ledger, dataset="people")
+    assert "publishing" not in release.answer("age").text()
+    release.save(tmp_path / "out")
+    assert json.loads((tmp_path / "out/certificate.json").read_text())["simulation"] is False
+
+
+def test_a_new_kind_of_noise_must_say_whether_it_is_private() -> None:
+    from noiseplan.noise import NoiseSampler
+
+    class Forgetful(NoiseSampler):
+        def __call__(self, shape: tuple[int, ...], *parameters: Any) -> Any:
+            return np.zeros(shape)
+
+        @property
+        def brand(self) -> str:
+            return "exact noise"
+
+    with pytest.raises(TypeError, match=r"exact.*secret"):
+        Forgetful()  # type: ignore[abstract]
+
+
+def test_randomness_is_a_source() -> None:
+    with pytest.raises(PlanError, match="randomness= is a Source"):
+        plan().release(Untouched(), randomness=np.random.default_rng(1))  # type: ignore[arg-type]
+
+
+def test_untouched_is_a_source() -> None:
+    """Or the tests above would pass for another reason."""
+    assert isinstance(Untouched(), Projectable)
+    with pytest.raises(DataRefused, match="AssertionError"):
+        plan().release(Untouched())
+    with pytest.raises(BudgetError):
+        nz.zCDP(0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.local.device.drawing import below, chances, subsets
 from noiseplan.local.device.integers import WHOLE, shapes_epsilon, table_epsilon
-from noiseplan.local.device.randomizer import Randomizer, Reports, Stored
+from noiseplan.local.device.randomizer import MOST_CELLS, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise.randomness import Source
 
@@ -127,6 +127,8 @@ class TableRandomizer(Numbered):
             return cls(stored.schema, stored.cells, arrays["table"])
         low, high = arrays["low"], arrays["high"]
         is_high = stored.bits(len(low), int(stored.facts["types"]))
+        if low.shape != high.shape or low.ndim != 1:
+            raise ReportError("a table has one low and one high chance for every report")
         table = np.where(is_high, high[:, None], low[:, None])
         table.ravel()[arrays["places"]] = arrays["entries"]
         return cls(stored.schema, stored.cells, table)
@@ -206,6 +208,8 @@ class ShiftRandomizer(Numbered):
     @classmethod
     def _rebuilt(cls, stored: Stored) -> ShiftRandomizer:
         shape, shares = tuple(stored.facts["shape"]), stored.arrays["shares"]
+        if len(shape) > 64 or any(type(n) is not int or not 1 <= n <= MOST_CELLS for n in shape):
+            raise ReportError("types are shifted along at most 64 axes, each with a size")
         patterns = stored.bits(len(shares), prod(shape))
         high = stored.arrays["high"]
         return cls(stored.schema, stored.cells, shape, patterns, shares, high)

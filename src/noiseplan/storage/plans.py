@@ -28,7 +28,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.storage.costs import check_cost
 from noiseplan.storage.files import Arrays, Json, hash_of
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
-from noiseplan.storage.workloads import read_workload, write_workload
+from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
 # Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
 GIVEN = "given"
@@ -103,6 +103,13 @@ def read_plan(
         loaded=True,
         seconds=0.0,
     )
+
+
+def check_numbers(content: Mapping[str, Any], arrays: Arrays, measured: Arrays) -> None:
+    """Refuse a plan over more values than there are numbers, before it is read."""
+    numbers = sum(array.size for array in (*arrays.values(), *measured.values()))
+    product = content["mechanism"]["kind"] == "product"  # it measures all attributes
+    check_backed(content["workload"], arrays, numbers, all_measured=product)
 
 
 def _pure(guarantee: Guarantee) -> Json:

@@ -58,17 +58,26 @@ class Room:
     """What is left of the memory that reading one file may take: asked for before it is taken."""
 
     def __init__(self, length: int) -> None:
-        self.head = max(_HEAD, _TIMES * length)
+        self._head = max(_HEAD, _TIMES * length)
         self._left = max(_MEMORY, _TIMES * length)
+
+    def take_head(self, size: int) -> None:
+        """So many bytes for what a file says of itself."""
+        self._check(size, self._head)
+        self.take(size)
 
     def take(self, size: int) -> None:
         """So many bytes more."""
-        if size > self._left:
+        self._check(size, self._left)
+        self._left -= size
+
+    @staticmethod
+    def _check(size: int, allowed: int) -> None:
+        if size > allowed:
             raise ReportError(
                 f"the randomizer's file is damaged, or made to fill the memory: it asks for "
-                f"{size:,} bytes where {self._left:,} are left to it; fetch it anew"
+                f"{size:,} bytes where {allowed:,} are allowed; fetch it anew"
             )
-        self._left -= size
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +122,15 @@ class Randomizer(ABC):
 
     def __post_init__(self) -> None:
         self._check()
-        cells = np.arange(self.types) if self.cells is None else self.cells
-        if cells.shape != (self.schema.size,) or cells.dtype.kind != "i":
+        cells = self.cells
+        shape = (self.types,) if cells is None else cells.shape
+        if shape != (self.schema.size,) or (cells is not None and cells.dtype.kind != "i"):
             raise ReportError(
                 f"{self.schema.size:,} cells of {list(self.schema.names)} need a type each, found "
-                f"types of shape {cells.shape}"
+                f"types of shape {shape}"
             )
+        if cells is None:
+            return
         if int(cells.min()) < 0 or int(cells.max()) >= self.types:
             raise ReportError(f"types are numbered from 0 to {self.types - 1}; a cell has another")
 
@@ -355,8 +367,7 @@ def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes]:
     stream = zlib.decompressobj()
     first = stream.decompress(body, 4)
     (size,) = struct.unpack("<I", first)
-    if size > room.head:
-        room.take(size)
+    room.take_head(size)
     text = stream.decompress(stream.unconsumed_tail, max(size, 1))
     head = json.loads(text)
     promised = sum(_bytes_promised(dtype, shape) for _, dtype, shape in head["arrays"])

@@ -19,7 +19,13 @@ from local_oracles import one
 import noiseplan as nz
 from noiseplan.errors import StorageError
 from noiseplan.local.device import sums
-from noiseplan.local.device.randomizer import MAGIC, VERSION, randomizer_from_bytes
+from noiseplan.local.device.randomizer import (
+    MAGIC,
+    VERSION,
+    Room,
+    randomizer_from_bytes,
+    read_randomizer,
+)
 from noiseplan.local.device.wire import ReportError
 from noiseplan.storage.files import hash_of, read_arrays, write_arrays
 
@@ -129,7 +135,19 @@ def test_splits_do_not_nest() -> None:
 
 
 def test_tables_of_a_split_share_its_room() -> None:
-    """Each of them alone would be allowed."""
+    schema = nz.Schema.from_sizes({"a": 6, "b": 6})
+    marginals = nz.Workload([nz.Query(schema, {name: nz.Prefix()}) for name in schema.names])
+    split = nz.local.plan(marginals, 1.0, mechanism="split", cells=6).randomizer()
+    spent = []
+    for device in (*split.tables, split):
+        room = Room(0)
+        read_randomizer(device.to_bytes(), room)
+        spent.append(Room(0).left - room.left)
+    assert min(spent) > 0
+    assert spent[-1] > sum(spent[:-1])
+
+
+def test_a_table_larger_than_any_plans_is_refused() -> None:
     rows = 1 << 16
     low = np.full(rows, 1 << 46, dtype="<i8")
     bits = np.zeros(rows * 4096 // 8, dtype="|u1")

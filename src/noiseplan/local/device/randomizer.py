@@ -59,7 +59,7 @@ class Room:
 
     def __init__(self, length: int) -> None:
         self._head = max(_HEAD, _TIMES * length)
-        self._left = max(_MEMORY, _TIMES * length)
+        self.left = max(_MEMORY, _TIMES * length)
 
     def take_head(self, size: int) -> None:
         """So many bytes for what a file says of itself."""
@@ -68,8 +68,8 @@ class Room:
 
     def take(self, size: int) -> None:
         """So many bytes more."""
-        self._check(size, self._left)
-        self._left -= size
+        self._check(size, self.left)
+        self.left -= size
 
     @staticmethod
     def _check(size: int, allowed: int) -> None:

@@ -198,14 +198,27 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         nz.local.load_aggregator(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["gram_0", "prior_0", "tally"])
-def test_arrays_of_an_aggregator_have_the_plans_shapes(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "array", "said"),
+    [
+        ("gram_0", np.ones((7, 3)), "shape"),
+        ("gram_0", np.full((4, 4), np.inf), "moderate"),
+        ("prior_0", np.ones((7, 3)), "shape"),
+        ("prior_0", np.array([0.0, 0.5, 0.25, 0.25]), "shares"),
+        ("prior_0", np.full(4, 1e300), "moderate"),
+        ("tally", np.ones((7, 3)), "shape"),
+        ("tally", np.array([-1, 0, 0, 0]), "at least 0"),
+    ],
+)
+def test_arrays_of_an_aggregator_are_those_of_a_plan(
+    name: str, array: np.ndarray, said: str, tmp_path: Path
+) -> None:
     plan = nz.local.plan(one(4, nz.Prefix()), 1.0, mechanism="randomized response")
     path = plan.aggregator().save(tmp_path / "state")
     arrays = read_arrays(path)
     del arrays["sha256"]
-    arrays[name] = np.ones((7, 3))
+    arrays[name] = array
     arrays["sha256"] = np.frombuffer(bytes.fromhex(hash_of({}, arrays)), np.uint8)
     write_arrays(path, arrays)
-    with pytest.raises(StorageError, match="shape"):
+    with pytest.raises(StorageError, match=said):
         nz.local.load_aggregator(path)

@@ -18,7 +18,7 @@ from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.server.split import Part, SplitReconstruction
 from noiseplan.local.strategies.base import TableStrategy
-from noiseplan.local.types import Types
+from noiseplan.local.types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.storage.files import Arrays, canonical, hash_of, read_arrays, to_disk, write_arrays
 
@@ -100,8 +100,11 @@ def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
     tally = arrays["tally"].astype(np.int64)
     if tally.shape != made.tally_shape:
         raise StorageError(f"reports are counted in shape {tally.shape}, not {made.tally_shape}")
+    users = int(facts["users"])
+    if users < 0 or (randomizer.kind != "sums" and (tally < 0).any()):
+        raise StorageError("reports are counted by numbers of at least 0")
     rejected = Counter({str(why): int(count) for why, count in facts["rejected"].items()})
-    return Aggregator(randomizer, made, tally, int(facts["users"]), rejected, str(facts["brand"]))
+    return Aggregator(randomizer, made, tally, users, rejected, str(facts["brand"]))
 
 
 def _table(
@@ -110,11 +113,14 @@ def _table(
     _check_floats("gram", gram, (device.types, device.types))
     if prior is not None:
         _check_floats("prior", prior, (device.types,))
+        if (prior <= 0).any() or abs(prior.sum() - 1) > 1e-6:
+            raise StorageError("prior should be shares of all types that add up to 1")
     kind = np.arange(device.types) if device.cells is None else device.cells
     types = Types(device.schema, kind, gram, float(about["rows"]))
     return Reconstruction(types, strategy_behind(device, float(about["epsilon"]), prior))
 
 
 def _check_floats(name: str, found: Array, shape: tuple[int, ...]) -> None:
-    if found.shape != shape or found.dtype.kind != "f" or not np.isfinite(found).all():
-        raise StorageError(f"{name} should be finite numbers of shape {shape}")
+    fits = found.shape == shape and found.dtype.kind == "f"
+    if not fits or not np.abs(found).max() <= LARGEST_SQUARE:
+        raise StorageError(f"{name} should be moderate numbers of shape {shape}")

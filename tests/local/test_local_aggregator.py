@@ -16,8 +16,9 @@ from scipy.optimize import nnls
 
 import noiseplan as nz
 from noiseplan.errors import DataError, PlanError, QueryError, StorageError, UnanswerableError
-from noiseplan.local.device.wire import bytes_for, packed, packets_of, to_packet, unpacked
+from noiseplan.local.device.wire import bytes_for, packed, to_packet, unpacked
 from noiseplan.local.server.consistency import fit_counts, nearest_counts
+from noiseplan.local.server.packets import packets_of
 from noiseplan.noise import SeededSource
 
 MECHANISMS = ["auto", "hadamard", "subset selection", "rappor", "matrix l1", "matrix l2"]

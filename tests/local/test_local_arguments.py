@@ -21,8 +21,9 @@ from noiseplan.errors import (
     QueryError,
     StorageError,
 )
-from noiseplan.local.device.wire import packets_of, to_packet
+from noiseplan.local.device.wire import to_packet
 from noiseplan.local.search.bounds import LowerBound
+from noiseplan.local.server.packets import packets_of
 from noiseplan.storage.files import read_arrays, write_arrays
 
 QUERY = nz.Query(nz.Schema.from_sizes({"v": 4}), ["v"])
@@ -221,9 +222,9 @@ def test_headers_that_promise_much_cost_no_more_than_their_length() -> None:
         head = struct.pack("<4sB32sHQI", b"NZRP", 1, digest, 1, count, 0)
         stream = Counted(head * 2000)
         found = list(packets_of(stream, bytes(32), 1))
-        assert len(found) == 2000
         assert all(packet.payloads is None for packet in found)
-        assert stream.taken <= 20 * len(head) * 2000
+        assert sum(packet.count for packet in found) <= len(head) * 2000
+        assert stream.taken <= 5 * len(head) * 2000
     good = to_packet(np.zeros((3, 1), np.uint8), bytes(32))
     last = list(packets_of(io.BytesIO(head * 10 + good), bytes(32), 1))[-1]
     assert last.payloads is not None

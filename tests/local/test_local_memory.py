@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import pickle
 import stat
 import struct
 import subprocess
@@ -95,6 +97,88 @@ def test_programs_get_one_report_per_value(randomizer: Randomizer, tmp_path: Pat
     said = [process.communicate()[0] for process in running]
     assert said[0] == said[1] != ""
     assert nz.local.Memory(randomizer, path).spent == pytest.approx(30 * randomizer.epsilon)
+
+
+FORKED = """
+import json, os, sys
+import noiseplan as nz
+from noiseplan.errors import NoiseplanError
+
+def said(ask):
+    try:
+        return ask()
+    except NoiseplanError as error:
+        return str(error)
+
+device = nz.local.load_randomizer(sys.argv[1])
+alone, kept = nz.local.Memory(device), nz.local.Memory(device, sys.argv[2])
+first = alone.report(1)
+kept._turn.acquire()  # as if another thread were drawing
+if os.fork():
+    os.wait()
+    kept._turn.release()
+    print(json.dumps([kept.report(7).hex(), alone.report(1) == first, alone.spent]))
+else:
+    asks = lambda: kept.report(7).hex(), lambda: alone.report(1), lambda: alone.spent
+    print(json.dumps([said(ask) for ask in asks]), flush=True)
+"""
+
+
+def test_a_forked_process_draws_no_report_of_its_own(
+    randomizer: Randomizer, tmp_path: Path
+) -> None:
+    plan, path = randomizer.save(tmp_path / "plan"), tmp_path / "memory.json"
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, str(plan), str(path)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    child, parent = map(json.loads, told.splitlines())
+    assert child[0] == parent[0]
+    for refusal in child[1:]:
+        assert "belongs to the process that made it" in refusal
+        assert "Memory(randomizer, path)" in refusal
+    assert parent[1:] == [True, randomizer.epsilon]
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]
+)
+def test_copies_share_the_file_or_are_refused(
+    randomizer: Randomizer, tmp_path: Path, copied: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(ReportError, match=r"cannot be copied or pickled.*Memory"):
+        copied(nz.local.Memory(randomizer))
+    kept = nz.local.Memory(randomizer, tmp_path / "memory.json")
+    again = copied(kept)
+    for value in range(10):
+        assert again.report(value) == kept.report(value)
+
+
+def test_a_memory_stays_with_its_file_when_the_program_moves(
+    randomizer: Randomizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    kept = nz.local.Memory(randomizer, "memory.json")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    first = [kept.report(value) for value in range(10)]
+    again = nz.local.Memory(randomizer, tmp_path / "memory.json")
+    assert [again.report(value) for value in range(10)] == first
+
+
+def test_files_that_cannot_be_used_are_named(randomizer: Randomizer, tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match="folder that is not there"):
+        nz.local.Memory(randomizer, tmp_path / "nowhere" / "memory.json")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ReportError, match="cannot be read or written"):
+        nz.local.Memory(randomizer, tmp_path / "folder")
+    (tmp_path / "memory.json.lock").mkdir()
+    memory = nz.local.Memory(randomizer, tmp_path / "memory.json")
+    with pytest.raises(ReportError, match="nothing was reported"):
+        memory.report(3)
+    assert memory.spent == 0
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
+    with pytest.raises(ReportError, match="no remembered reports"):
+        nz.local.Memory(randomizer, deep)
 
 
 def test_the_file_is_the_users_alone(randomizer: Randomizer, tmp_path: Path) -> None:

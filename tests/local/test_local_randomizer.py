@@ -20,7 +20,7 @@ from scipy.special import chdtrc
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.local.device.drawing import below, subsets
+from noiseplan.local.device.drawing import below, nested_subsets
 from noiseplan.local.device.integers import (
     WHOLE,
     exp_down,
@@ -164,13 +164,32 @@ def test_words_beyond_the_last_whole_block_are_drawn_again() -> None:
     assert below(Script(0), np.array([2**32])).tolist() == [2**32 - 1]  # a whole block: kept
 
 
-def test_subsets_are_uniform() -> None:
-    drawn = subsets(SeededSource(1), 5, np.full(50_000, 2))
-    assert (drawn.sum(axis=1) == 2).all()
-    codes = drawn @ (1 << np.arange(5))
-    seen = np.unique(codes, return_counts=True)[1]
-    assert len(seen) == 10
-    assert p_value(seen, np.full(10, 5000.0)) > RARE
+@pytest.mark.parametrize("size", range(7))
+def test_subsets_are_uniform(size: int) -> None:
+    both = nested_subsets(SeededSource(size), 5, np.full(50_000, size))
+    for drawn, wanted in zip(both, (min(size, 5), max(min(size, 6) - 1, 0)), strict=True):
+        assert (drawn.sum(axis=1) == wanted).all()
+        codes = drawn @ (1 << np.arange(5))
+        seen = np.unique(codes, return_counts=True)[1]
+        count = math.comb(5, wanted)
+        assert len(seen) == count
+        if count > 1:
+            assert p_value(seen, np.full(count, 50_000 / count)) > RARE
+
+
+def test_rows_with_the_key_of_the_last_chosen_twice_are_drawn_again() -> None:
+    class Script(SeededSource):
+        """Rows of four keys: the last of two chosen has a double; then none has."""
+
+        def words(self, count: int, bits: int) -> np.ndarray:
+            asked = getattr(self, "_asked", 0)
+            object.__setattr__(self, "_asked", asked + 1)
+            rows = ([1, 5, 5, 9], [5, 5, 7, 9], [9, 3, 1, 7])
+            return np.array(rows[asked], dtype=np.uint16)
+
+    larger, smaller = nested_subsets(Script(0), 4, np.array([2]))
+    assert larger.tolist() == [[False, True, True, False]]
+    assert smaller.tolist() == [[False, False, True, False]]
 
 
 def explicit_chances(plan: nz.local.LocalPlan) -> dict[bytes, np.ndarray]:

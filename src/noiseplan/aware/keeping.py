@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.release import AwareRelease
@@ -26,8 +27,8 @@ from noiseplan.storage.files import Arrays, Json, hash_of
 from noiseplan.storage.folder import DATA_AWARE
 from noiseplan.storage.folder import save as save_folder
 from noiseplan.storage.mechanisms import check_measurements
-from noiseplan.storage.plans import read_plan, write_plan
-from noiseplan.storage.workloads import read_workload, write_workload
+from noiseplan.storage.plans import check_numbers, read_plan, write_plan
+from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
     "PureDP": PureDP,
@@ -51,8 +52,9 @@ def read_release(
     content: Mapping[str, Any], saved: Mapping[str, Any], arrays: Arrays, measured: Arrays
 ) -> AwareRelease:
     """Undo `save`; the plan is made again from its settings, and must promise the same."""
-    from noiseplan.aware.planner import plan_aware
+    from noiseplan.aware.planner import MOST_CELLS, plan_aware
 
+    check_backed(saved["workload"], arrays, MOST_CELLS)  # buckets are fewer than cells
     workload = read_workload(saved["workload"], arrays)
     kind, values = saved["budget"]
     budget: Budget = _BUDGETS[kind](*(float(value) for value in values))
@@ -112,11 +114,9 @@ def _read_measurements(
         Storey(float(s["size"]), bool(s["laplace"]), bool(s["integer"])) for s in saved["storeys"]
     )
     own = {name[len(_TOP) :]: array for name, array in arrays.items() if name.startswith(_TOP)}
+    check_numbers(saved["top"], own, arrays)
     top = read_plan(saved["top"], own, (None, None))
-    edges = arrays["edges"]
-    cells, widths = len(plan.mechanism.line.order), np.diff(edges)
-    if edges[0] != 0 or edges[-1] != cells or (widths < 1).any():
-        raise StorageError("measurements.npz: the buckets do not cover the cells")
+    edges = _edges(arrays, "edges", len(plan.mechanism.line.order))
     groups = tuple(arrays[f"group_{i}"] for i in range(len(storeys)))
     buckets = BucketPlan(edges, top, storeys, groups)
     count = sum(name.startswith("block_") for name in arrays)
@@ -129,6 +129,16 @@ def _read_measurements(
         raise StorageError("the buckets were measured at a higher cost than the plan states")
     uneven = saved["unevenness"]
     return AwareMeasurements(values, buckets, None if uneven is None else float(uneven))
+
+
+def _edges(arrays: Arrays, name: str, cells: int) -> IntArray:
+    """Where buckets begin, and where the last one ends."""
+    edges = arrays[name]
+    if edges.ndim != 1 or edges.dtype.kind != "i" or len(edges) < 2:
+        raise StorageError(f"measurements.npz: {name} should be whole numbers, at least two")
+    if edges[0] != 0 or edges[-1] != cells or (np.diff(edges) < 1).any():
+        raise StorageError("measurements.npz: the buckets do not cover the cells")
+    return edges
 
 
 def _certificate(release: AwareRelease) -> Json:

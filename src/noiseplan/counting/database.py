@@ -229,8 +229,8 @@ def chosen_among(
     persons
         Whose record each is, as :func:`~noiseplan.counting.persons.array_of_persons` returns it.
     """
-    sieve = Sieve(nobody=_nobody(persons))
-    sieve.refuse(people)
+    Sieve(nobody=_nobody(persons), rows=len(persons)).refuse(people)
+    sieve = Sieve()
     kept = [[codes[:0]] for codes in columns]
     if len(persons):
         with _of_arrays(columns, persons) as coded:

@@ -96,7 +96,7 @@ class SparkSource(Countable):
         refusals.raise_any()
         if self._people is not None:
             last = len(names) + 1
-            Sieve(notes.get(last, 0), notes.get(last + 1, 0)).refuse(self._people)
+            Sieve(notes.get(last, 0), notes.get(last + 1, 0), notes.get(0, 0)).refuse(self._people)
 
 
 def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
+from noiseplan.local.device.randomizer import MOST_CELLS
 from noiseplan.local.localplan import LocalPlan
 from noiseplan.local.search.bounds import lower_bound
 from noiseplan.local.search.namespace import to_backend
@@ -22,7 +23,7 @@ from noiseplan.local.search.portfolio import (
 )
 from noiseplan.local.splitplan import SplitPlan
 from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.types import MOST_CELLS, Types, asked_schema, types_of
+from noiseplan.local.types import Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.privacy._checks import positive_finite

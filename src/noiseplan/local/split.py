@@ -22,11 +22,12 @@ from math import prod
 import numpy as np
 
 from noiseplan.errors import PlanError
+from noiseplan.local.device.randomizer import MOST_CELLS
 from noiseplan.local.search.portfolio import Task, best_strategy
 from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.server.split import Part, mean_moment
 from noiseplan.local.splitplan import SplitPlan
-from noiseplan.local.types import MOST_CELLS, asked_schema, reduced_workload, types_of
+from noiseplan.local.types import asked_schema, reduced_workload, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Workload

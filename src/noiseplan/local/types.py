@@ -22,14 +22,13 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.device.randomizer import MOST_CELLS
 from noiseplan.matrices.base import Array
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.design import prepare
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
-# Beyond this many cells one strategy matrix is out of reach, and users are split over tables.
-MOST_CELLS = 4096
 # Squares of squares are taken on the way.
 LARGEST_SQUARE = 1e60
 

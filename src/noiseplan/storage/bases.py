@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
             raise StorageError(f"basis {i} has a size of {saved['size']!r}")
         if saved["kind"] == "wide":
             return _wide(saved)
-        return PLAIN[saved["kind"]](saved["size"])
+        return _plain(saved["kind"], saved["size"])
     if saved["kind"] != "matrix":
         raise StorageError(f"unknown basis {saved['kind']!r}: was it saved by a newer noiseplan?")
     measure, recover = (floats(arrays, f"basis_{i}_{part}", 2) for part in ("measure", "recover"))
@@ -75,6 +76,12 @@ def _read_basis(saved: Mapping[str, Any], i: int, arrays: Arrays) -> Basis:
     if not np.abs(basis.forward @ basis.inverse - np.eye(basis.rows + 1)).max() <= 1e-6:
         raise StorageError(f"basis {i} does not undo what it measures")
     return basis
+
+
+@lru_cache(maxsize=2 * WIDE)
+def _plain(kind: str, size: int) -> Basis:
+    """A basis that follows from its size: once, however often it is named."""
+    return PLAIN[kind](size)
 
 
 def _wide(saved: Mapping[str, Any]) -> Basis:

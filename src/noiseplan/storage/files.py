@@ -7,10 +7,14 @@ import json
 import os
 import shutil
 import stat
+import struct
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BytesIO
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,15 @@ Arrays = dict[str, NDArray[Any]]
 
 # What a saved array may hold; never objects, which NumPy would have to unpickle.
 _KINDS = "biuf"
+_HEADERS: dict[tuple[int, int], Callable[[BytesIO], Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# What reading a ZIP file or an array that is none may end in.
+_BROKEN = (
+    ValueError, OSError, EOFError, LookupError, TypeError, ArithmeticError, MemoryError,
+    RuntimeError, SyntaxError, zipfile.BadZipFile, struct.error, zlib.error,
+)  # fmt: skip
 _BLOCK = 1 << 20
 
 
@@ -129,25 +142,48 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_arrays(path: Path) -> Arrays:
-    """The arrays of a file, none of them larger than the file itself."""
+    """The arrays of a file, all of them together no larger than the file itself."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            if len({member.filename for member in members}) < len(members):
-                raise StorageError(f"{path.name} holds two arrays of one name")
-            for member in members:
-                if member.compress_type != zipfile.ZIP_STORED:
-                    raise StorageError(f"{path.name} is compressed, which noiseplan never writes")
-        with np.load(path, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, MemoryError) as error:
-        if isinstance(error, StorageError):
-            raise
+            _check_members(path, members)
+            return {_array_name(m): _array(archive.read(m)) for m in members}
+    except _BROKEN as error:  # StorageError among them
         raise StorageError(f"{path.name} is damaged: {error}") from None
-    for name, array in arrays.items():
-        if array.dtype.kind not in _KINDS:
-            raise StorageError(f"{path.name}: {name} holds {array.dtype}, not numbers")
-    return arrays
+
+
+def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    if len({member.filename for member in members}) < len(members):
+        raise StorageError("it holds two arrays of one name")
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise StorageError("it is compressed, which noiseplan never writes")
+    # Members may overlap, so that the same bytes are read again and again.
+    told, there = sum(m.file_size for m in members), path.stat().st_size
+    if told > there or any(member.file_size != member.compress_size for member in members):
+        raise StorageError(f"it promises {told:,} bytes and has {there:,}")
+
+
+def _array_name(member: zipfile.ZipInfo) -> str:
+    name, dot, ending = member.filename.rpartition(".")
+    if not dot or ending != "npy":
+        raise StorageError(f"{member.filename!r} is no array")
+    return name
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """An array from the bytes of an .npy file, whose header must promise just what follows it."""
+    file = BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    if version not in _HEADERS:
+        raise StorageError(f"an array has the version {version}, which noiseplan never writes")
+    shape, by_columns, dtype = _HEADERS[version](file)
+    if dtype.kind not in _KINDS:
+        raise StorageError(f"an array holds {dtype}, not numbers")
+    found, promised = len(content) - file.tell(), dtype.itemsize * prod(shape)
+    if found != promised:
+        raise StorageError(f"an array promises {promised:,} bytes and has {found:,}")
+    flat = np.frombuffer(content, dtype, offset=file.tell()).copy()
+    return flat.reshape(shape, order="F" if by_columns else "C")
 
 
 def hash_of(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]] | None = None) -> str:

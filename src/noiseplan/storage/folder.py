@@ -35,7 +35,14 @@ from noiseplan.storage.files import (
     write_json,
 )
 from noiseplan.storage.mechanisms import check_measurements
-from noiseplan.storage.plans import defining_hash, read_gap, read_plan, read_stated, write_plan
+from noiseplan.storage.plans import (
+    check_numbers,
+    defining_hash,
+    read_gap,
+    read_plan,
+    read_stated,
+    write_plan,
+)
 from noiseplan.storage.tables import require_few, table_stems, write_tables
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
@@ -188,16 +195,17 @@ def _read(folder: Path) -> Release:
             f"format {version!r} is newer than this noiseplan, which reads up to {FORMAT}: upgrade"
         )
     saved, arrays = read_json(folder / PLAN), read_arrays(folder / PLAN_ARRAYS)
+    blocks = read_arrays(folder / MEASUREMENTS)
     if content.get("kind") == DATA_AWARE:
         from noiseplan.aware.keeping import read_release
 
-        other = read_release(content, saved, arrays, read_arrays(folder / MEASUREMENTS))
-        return cast(Release, other)  # it answers as a release does
+        return cast(Release, read_release(content, saved, arrays, blocks))  # it answers as one does
     if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
+    check_numbers(saved, arrays, blocks)
     known = content["optimality"]
     plan = read_plan(saved, arrays, read_stated(known), read_gap(known))
-    measured = Measurements(_blocks(read_arrays(folder / MEASUREMENTS)))
+    measured = Measurements(_blocks(blocks))
     check_measurements(plan.mechanism, measured)
     # A folder says that records were chosen, and not which.
     choice = ChosenRecords() if content.get("records_chosen") else None

@@ -32,7 +32,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.storage.files import Arrays, Json, hash_of
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
-from noiseplan.storage.workloads import read_workload, write_workload
+from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
 # Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
 GIVEN = "given"
@@ -126,6 +126,13 @@ def _as_parameters(mechanism: Mechanism, guarantee: Guarantee) -> Mechanism:
         for block in mechanism.blocks
     ]
     return replace(mechanism, blocks=replace(mechanism.blocks, blocks=tuple(blocks)))
+
+
+def check_numbers(content: Mapping[str, Any], arrays: Arrays, measured: Arrays) -> None:
+    """Refuse a plan over more values than there are numbers, before it is read."""
+    numbers = sum(array.size for array in (*arrays.values(), *measured.values()))
+    product = content["mechanism"]["kind"] == "product"  # it measures all attributes
+    check_backed(content["workload"], arrays, numbers, all_measured=product)
 
 
 def _pure(guarantee: Guarantee) -> Json:

@@ -37,10 +37,11 @@ def _write_factor(factor: Factor) -> Json:
 
 def read_product(content: Mapping[str, Any], schema: Schema) -> ProductMechanism:
     """Undo `write_product`."""
-    factors = tuple(_read_factor(saved) for saved in content["factors"])
     sigma2, scale = float(content["sigma2"]), content.get("scale")
-    if tuple(f.shape[1] for f in factors) != schema.shape or not 0 < sigma2 < np.inf:
+    sizes = [saved["size"] for saved in content["factors"]]
+    if sizes != list(schema.shape) or not 0 < sigma2 < np.inf:
         raise StorageError("the strategies do not fit the schema, or their noise is no variance")
+    factors = tuple(_read_factor(saved) for saved in content["factors"])
     if scale is not None and not (float(scale) > 0 and 2 * float(scale) ** 2 == sigma2):
         raise StorageError("the strategies' Laplace noise has a scale that is not its own")
     laplace = None if scale is None else float(scale)

@@ -67,6 +67,29 @@ def read_workload(content: Mapping[str, Any], arrays: Arrays) -> Workload:
     return Workload.from_columns(schema, columns)
 
 
+def check_backed(
+    content: Mapping[str, Any], arrays: Arrays, numbers: int, *, all_measured: bool = False
+) -> None:
+    """Refuse attributes with more values than a folder has numbers, before they are looked at.
+
+    Whatever tells n values of an attribute apart holds at least n − 1 numbers: a matrix over them,
+    groups of them, or what was measured. Attributes nobody asks about may have any size.
+    """
+    schema, factors = Schema.from_dict(content["schema"]), content["factors"]
+    named = _integers(arrays, "query_attributes", -1, len(schema) - 1, 2)
+    asked = _integers(arrays, "query_factors", -1, len(factors) - 1, 2)
+    if named.shape != asked.shape:
+        raise StorageError("the columns of the workload have different lengths or widths")
+    sums = [f for f, saved in enumerate(factors) if saved["kind"] == "total"]
+    used = range(len(schema)) if all_measured else np.unique(named[~np.isin(asked, [-1, *sums])])
+    for a in used:
+        if schema.shape[a] - 1 > numbers:
+            raise StorageError(
+                f"{schema.names[a]!r} has {schema.shape[a]:,} values, and there are only "
+                f"{numbers:,} numbers to tell them apart"
+            )
+
+
 def _portable(workload: Workload) -> QueryColumns:
     """The columns with factors of foreign classes written out as the matrices they are.
 

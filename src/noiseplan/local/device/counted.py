@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.drawing import below, chances, subsets
+from noiseplan.local.device.drawing import below, chances, nested_subsets
 from noiseplan.local.device.integers import WHOLE, shapes_epsilon, table_epsilon
-from noiseplan.local.device.randomizer import Randomizer, Reports, Stored
+from noiseplan.local.device.randomizer import MOST_CELLS, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise.randomness import Source
 
@@ -127,6 +127,8 @@ class TableRandomizer(Numbered):
             return cls(stored.schema, stored.cells, arrays["table"])
         low, high = arrays["low"], arrays["high"]
         is_high = stored.bits(len(low), int(stored.facts["types"]))
+        if low.shape != high.shape or low.ndim != 1:
+            raise ReportError("a table has one low and one high chance for every report")
         table = np.where(is_high, high[:, None], low[:, None])
         table.ravel()[arrays["places"]] = arrays["entries"]
         return cls(stored.schema, stored.cells, table)
@@ -182,8 +184,10 @@ class ShiftRandomizer(Numbered):
         pattern = np.searchsorted(ends, chances(source, count), side="right")
         size = self._sizes[pattern]
         is_high = chances(source, count) < self.high[pattern]
-        index = below(source, np.where(is_high, size, self.types - size))
-        place = self._places[pattern, np.where(is_high, index, size + index)]
+        # A place of either kind, so that what is drawn does not depend on which one is used.
+        high_place = below(source, np.maximum(size, 1))
+        low_place = size + below(source, np.maximum(self.types - size, 1))
+        place = self._places[pattern, np.where(is_high, high_place, low_place)]
         axes = zip(
             np.unravel_index(types, self.shape),
             np.unravel_index(place, self.shape),
@@ -206,6 +210,8 @@ class ShiftRandomizer(Numbered):
     @classmethod
     def _rebuilt(cls, stored: Stored) -> ShiftRandomizer:
         shape, shares = tuple(stored.facts["shape"]), stored.arrays["shares"]
+        if len(shape) > 64 or any(type(n) is not int or not 1 <= n <= MOST_CELLS for n in shape):
+            raise ReportError("types are shifted along at most 64 axes, each with a size")
         patterns = stored.bits(len(shares), prod(shape))
         high = stored.arrays["high"]
         return cls(stored.schema, stored.cells, shape, patterns, shares, high)
@@ -244,7 +250,8 @@ class SubsetRandomizer(Randomizer):
         count = len(types)
         which = np.searchsorted(np.cumsum(self.shares), chances(source, count), side="right")
         inside = chances(source, count) < self.high[which]
-        others = subsets(source, self.count - 1, self.sizes[which] - inside)
+        larger, smaller = nested_subsets(source, self.count - 1, self.sizes[which])
+        others = np.where(inside[:, None], smaller, larger)
         # The others stand at their own numbers, but for the last type, which takes the place of the
         # user's own: a uniform subset of them is the same whatever they are called.
         users, last = np.arange(count), self.count - 1

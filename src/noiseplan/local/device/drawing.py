@@ -1,4 +1,8 @@
-"""Exact draws in bulk: integers from thresholds, integers below a bound, subsets of a size."""
+"""Exact draws in bulk: integers from thresholds, integers below a bound, subsets of a size.
+
+How many bits are drawn, and in which order, depends on what is public and on earlier bits, never on
+what a user's value is nor on whether a report will be true to it.
+"""
 
 from __future__ import annotations
 
@@ -38,33 +42,44 @@ def below(source: Source, bounds: Codes) -> Codes:
     return result
 
 
-def subsets(source: Source, items: int, sizes: Codes) -> NDArray[np.bool_]:
-    """For each size a uniform subset of `items` things, as a row of truth values."""
-    chosen = np.zeros((len(sizes), items), dtype=np.bool_)
+def nested_subsets(
+    source: Source, items: int, sizes: Codes
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each size k a uniform subset of k of `items` things, and one of k − 1, as truth values.
+
+    Each of the two is uniform; they share their bits, since only one of them will be used. Where
+    there are fewer than k things it is all of them, and where k is 0 none.
+    """
+    larger = np.zeros((len(sizes), items), dtype=np.bool_)
+    smaller = larger.copy()
     for size in np.unique(sizes).tolist():
         rows = np.flatnonzero(sizes == size)
-        if size == items:
-            chosen[rows] = True
+        if size > items:
+            larger[rows] = smaller[rows] = True
         elif size:
             for start in range(0, len(rows), ROWS):
                 piece = rows[start : start + ROWS]
-                chosen[piece] = _of_size(source, items, size, len(piece))
-    return chosen
+                larger[piece], smaller[piece] = _of_size(source, items, size, len(piece))
+    return larger, smaller
 
 
-def _of_size(source: Source, items: int, size: int, count: int) -> NDArray[np.bool_]:
+def _of_size(
+    source: Source, items: int, size: int, count: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Every thing draws a key, and those with the smallest keys are chosen.
 
     Exact: rows in which another thing has the key of the last one chosen are drawn again. That
     happens to all subsets equally often, so the others stay uniform.
     """
-    chosen = np.empty((count, items), dtype=np.bool_)
+    larger = np.empty((count, items), dtype=np.bool_)
+    smaller = larger.copy()
     open_ = np.arange(count)
     while len(open_):
         keys = source.words(len(open_) * items, 16).reshape(-1, items)
-        last = np.partition(keys, size - 1, axis=1)[:, size - 1]
-        smallest = keys <= last[:, None]
-        fine = smallest.sum(axis=1) == size
-        chosen[open_[fine]] = smallest[fine]
+        last = np.partition(keys, size - 1, axis=1)[:, size - 1, None]
+        up_to, below_ = keys <= last, keys < last
+        # No other has the key of the last one, neither among the chosen nor among the rest.
+        fine = (up_to.sum(axis=1) == size) & (below_.sum(axis=1) == size - 1)
+        larger[open_[fine]], smaller[open_[fine]] = up_to[fine], below_[fine]
         open_ = open_[~fine]
-    return chosen
+    return larger, smaller

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from pathlib import Path
 from threading import Lock
@@ -32,7 +32,9 @@ class Memory:
     randomizer
         What draws the reports.
     path
-        Where to keep them between runs of the program; in memory only if left out.
+        Where to keep them between runs of the program. If left out they are in memory only, of the
+        one process that made it: it cannot be copied, and a forked process cannot use it, since
+        either would draw a second report of a value that was reported already.
 
     Privacy
     -------
@@ -54,10 +56,24 @@ class Memory:
 
     def __init__(self, randomizer: Randomizer, path: str | Path | None = None) -> None:
         self._randomizer = randomizer
-        self._path = None if path is None else Path(path)
-        self._turn = Lock()
+        self._path = None if path is None else Path(path).absolute()
+        self._process, self._turn = os.getpid(), Lock()
         self._reports: dict[int, bytes] = {}
-        self._catch_up()
+        if self._path is not None and not self._path.parent.is_dir():
+            raise ReportError(
+                f"{str(path)!r} lies in a folder that is not there: make it first, or name another"
+            )
+        with self._on_disk():
+            self._catch_up()
+
+    def __reduce__(self) -> tuple[type[Memory], tuple[Randomizer, Path]]:
+        """Copies share the file; without one there is nothing that they could share."""
+        if self._path is None:
+            raise ReportError(
+                "a memory without a file cannot be copied or pickled, since the copy would draw "
+                "reports of its own: give it a file, Memory(randomizer, path)"
+            )
+        return Memory, (self._randomizer, self._path)
 
     def report(self, value: Any, *, source: Source | None = None) -> bytes:
         """The report of this value: drawn the first time, the same ever after."""
@@ -68,7 +84,8 @@ class Memory:
                 # On the disk before it is sent: neither a crash nor a full disk may lead to a
                 # second draw of a report that someone has seen.
                 kept = self._reports | {key: drawn}
-                self._write(kept)
+                with self._on_disk():
+                    self._write(kept)
                 self._reports = kept
             return self._reports[key]
 
@@ -78,13 +95,35 @@ class Memory:
 
         A report on the disk wins over one held here: it may have been sent.
         """
-        with self._turn:
-            if self._path is None:
-                yield
-                return
-            with locked(self._path):
-                self._catch_up()
-                yield
+        self._check_process()
+        with self._turn, ExitStack() as held:
+            if self._path is not None:
+                with self._on_disk():
+                    held.enter_context(locked(self._path))
+                    self._catch_up()
+            yield
+
+    def _check_process(self) -> None:
+        """Refuse to go on from a copy that `fork` made, unless the file says what was drawn."""
+        if os.getpid() == self._process:
+            return
+        if self._path is None:
+            raise ReportError(
+                "a memory without a file belongs to the process that made it, since this one would "
+                "draw reports of its own: give it a file, Memory(randomizer, path)"
+            )
+        # A thread that does not exist here may have held the lock.
+        self._process, self._turn = os.getpid(), Lock()
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """What the disk refuses, in words."""
+        try:
+            yield
+        except OSError as error:
+            raise ReportError(
+                f"{str(self._path)!r} cannot be read or written: {error}; nothing was reported"
+            ) from None
 
     def _catch_up(self) -> None:
         if self._path is not None and self._path.exists():
@@ -110,7 +149,8 @@ class Memory:
         return self._times(getattr(self._randomizer, "delta", 0.0))
 
     def _times(self, cost: float) -> float:
-        with self._turn:  # files are replaced whole: reading needs no lock on the disk
+        self._check_process()
+        with self._turn, self._on_disk():  # files are replaced whole: reading needs no other lock
             self._catch_up()
             return fraction_up(len(self._reports) * Fraction(cost))
 
@@ -119,7 +159,7 @@ class Memory:
             saved = json.loads(path.read_text(encoding="utf-8"))
             plan = str(saved["plan"])
             reports = {int(key): bytes.fromhex(text) for key, text in saved["reports"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ReportError(f"{path.name} holds no remembered reports: {error}") from None
         if plan != self._randomizer.hash:
             raise ReportError(

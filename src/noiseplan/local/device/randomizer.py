@@ -41,7 +41,44 @@ _MODULES = ("counted", "sums", "split")
 # What the arrays of a file may hold: whole numbers, and bits packed into bytes.
 _DTYPES = ("<i8", "|u1")
 # What reading facts that make no sense may end in.
-_BROKEN = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, struct.error)
+_BROKEN = (
+    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
+    struct.error, zlib.error,
+)  # fmt: skip
+
+MOST_CELLS = 4096
+"""Beyond this many cells one strategy matrix is out of reach: users are split over tables."""
+SPLIT = "split"
+"""The kind that is made of other randomizers, over a domain of any size."""
+# Bytes that a file may ask for when it is read, for what it says of itself and for everything
+# together; longer files may ask for so many times their length.
+_HEAD, _MEMORY, _TIMES = 1 << 22, 1 << 30, 64
+
+
+class Room:
+    """What is left of the memory that reading one file may take: asked for before it is taken."""
+
+    def __init__(self, length: int) -> None:
+        self._head = max(_HEAD, _TIMES * length)
+        self.left = max(_MEMORY, _TIMES * length)
+
+    def take_head(self, size: int) -> None:
+        """So many bytes for what a file says of itself."""
+        self._check(size, self._head)
+        self.take(size)
+
+    def take(self, size: int) -> None:
+        """So many bytes more."""
+        self._check(size, self.left)
+        self.left -= size
+
+    @staticmethod
+    def _check(size: int, allowed: int) -> None:
+        if size > allowed:
+            raise ReportError(
+                f"the randomizer's file is damaged, or made to fill the memory: it asks for "
+                f"{size:,} bytes where {allowed:,} are allowed; fetch it anew"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +89,15 @@ class Stored:
     cells: IntArray | None
     facts: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
+    room: Room
 
     def bits(self, rows: int, columns: int) -> NDArray[np.bool_]:
         """The array "bits", eight to a byte, as a matrix of truth values."""
-        flat = np.unpackbits(self.arrays["bits"], count=rows * columns)
+        bits = self.arrays["bits"]
+        if columns > self.schema.size or bits.shape != ((rows * columns + 7) // 8,):
+            raise ReportError(f"{len(bits):,} bytes of bits are not {rows:,} × {columns:,} of them")
+        self.room.take(8 * rows * columns)  # each becomes a number
+        flat = np.unpackbits(bits, count=rows * columns)
         return np.asarray(flat.reshape(rows, columns), dtype=np.bool_)
 
 
@@ -81,12 +123,15 @@ class Randomizer(ABC):
 
     def __post_init__(self) -> None:
         self._check()
-        cells = np.arange(self.types) if self.cells is None else self.cells
-        if cells.shape != (self.schema.size,) or cells.dtype.kind != "i":
+        cells = self.cells
+        shape = (self.types,) if cells is None else cells.shape
+        if shape != (self.schema.size,) or (cells is not None and cells.dtype.kind != "i"):
             raise ReportError(
                 f"{self.schema.size:,} cells of {list(self.schema.names)} need a type each, found "
-                f"types of shape {cells.shape}"
+                f"types of shape {shape}"
             )
+        if cells is None:
+            return
         if int(cells.min()) < 0 or int(cells.max()) >= self.types:
             raise ReportError(f"types are numbered from 0 to {self.types - 1}; a cell has another")
 
@@ -284,7 +329,15 @@ class Randomizer(ABC):
 
 
 def randomizer_from_bytes(data: bytes) -> Randomizer:
-    """A randomizer from its file; refused if a single bit of it changed, or if it has no ε."""
+    """A randomizer from its file; refused if a single bit of it changed, or if it has no ε.
+
+    What the file promises is compared with what such files can hold before memory is taken for it.
+    """
+    return read_randomizer(data, Room(len(data)))
+
+
+def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Randomizer:
+    """The same within the room that is left; a table of a split is no split itself."""
     if len(data) < _LENGTHS.size or data[:4] != MAGIC:
         raise ReportError("this is no randomizer's file; make one with plan.randomizer().save(...)")
     _, version, length = _LENGTHS.unpack_from(data)
@@ -292,13 +345,15 @@ def randomizer_from_bytes(data: bytes) -> Randomizer:
     if version != VERSION:
         raise ReportError(f"the file has version {version}, and this program reads {VERSION}")
     try:
-        content = zlib.decompress(body)
-    except zlib.error:
-        content = b""
+        head, content = _inflated(body, room)
+    except _BROKEN as error:
+        if isinstance(error, ReportError):
+            raise
+        head, content = {}, b""
     if hashlib.sha256(content).digest() != digest:
         raise ReportError("the randomizer's file is damaged: its hash does not fit; fetch it anew")
     try:
-        made = _from_content(content)
+        made = _made(head, content, room, in_split)
     except _BROKEN as error:
         raise ReportError(f"the randomizer's file holds no randomizer: {error}") from None
     if made.digest != digest:
@@ -308,22 +363,58 @@ def randomizer_from_bytes(data: bytes) -> Randomizer:
     return made
 
 
-def _from_content(content: bytes) -> Randomizer:
-    (size,) = struct.unpack_from("<I", content)
-    head = json.loads(content[4 : 4 + size])
-    arrays, at = {}, 4 + size
+def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes]:
+    """What a file says of itself, and all of its content: never more than it says."""
+    stream = zlib.decompressobj()
+    first = stream.decompress(body, 4)
+    (size,) = struct.unpack("<I", first)
+    room.take_head(size)
+    text = stream.decompress(stream.unconsumed_tail, max(size, 1))
+    head = json.loads(text)
+    promised = sum(_bytes_promised(dtype, shape) for _, dtype, shape in head["arrays"])
+    room.take(promised)
+    rest = stream.decompress(stream.unconsumed_tail, promised + 1)
+    if not stream.eof or len(rest) != promised:
+        raise ValueError("the content is not as long as it says")
+    return head, first + text + rest
+
+
+def _bytes_promised(dtype: str, shape: list[int]) -> int:
+    if dtype not in _DTYPES:
+        raise ValueError(f"an array has the type {dtype}, and tables are whole numbers")
+    if len(shape) > 2 or any(type(n) is not int or not 0 <= n < 1 << 40 for n in shape):
+        raise ValueError(f"an array has the shape {shape}")
+    return np.dtype(dtype).itemsize * prod(shape)
+
+
+def _made(head: Mapping[str, Any], content: bytes, room: Room, in_split: bool) -> Randomizer:
+    arrays, at = {}, 4 + struct.unpack_from("<I", content)[0]
     for name, dtype, shape in head["arrays"]:
-        if dtype not in _DTYPES:
-            raise ValueError(f"{name} has the type {dtype}, and tables are whole numbers")
         arrays[name] = np.frombuffer(content, dtype, prod(shape), at).reshape(shape)
         at += arrays[name].nbytes
     cells = arrays.pop("cells", None)
+    schema = Schema.from_dict(head["schema"])
+    split = head["kind"] == SPLIT
+    if split and in_split:
+        raise ReportError("a table of a split is a split itself")
+    if not split and not _few_cells(schema):
+        raise ReportError(f"a table has at most {MOST_CELLS:,} cells, and this one has more")
     for module in _MODULES:
         import_module(f"noiseplan.local.device.{module}")
-    schema = Schema.from_dict(head["schema"])
-    return _KINDS[head["kind"]]._rebuilt(Stored(schema, cells, head["facts"], arrays))
+    return _KINDS[head["kind"]]._rebuilt(Stored(schema, cells, head["facts"], arrays, room))
+
+
+def _few_cells(schema: Schema) -> bool:
+    cells = 1
+    for size in schema.shape:  # the product of all may have millions of digits
+        cells = min(cells * size, MOST_CELLS + 1)
+    return cells <= MOST_CELLS
 
 
 def load_randomizer(path: str | Path) -> Randomizer:
     """Read a randomizer written by `Randomizer.save`."""
-    return randomizer_from_bytes(Path(path).read_bytes())
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ReportError(f"{str(path)!r} cannot be read: {error}") from None
+    return randomizer_from_bytes(data)

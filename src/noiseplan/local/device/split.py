@@ -14,7 +14,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.local.device.counted import Numbered, check_shares
 from noiseplan.local.device.drawing import chances
 from noiseplan.local.device.integers import rounded_shares
-from noiseplan.local.device.randomizer import Reports, Stored, randomizer_from_bytes
+from noiseplan.local.device.randomizer import SPLIT, Reports, Stored, read_randomizer
 from noiseplan.local.device.wire import ReportError
 from noiseplan.noise.randomness import Source, SystemSource
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class SplitRandomizer(Numbered):
     """One of several randomizers, drawn with public chances; reports are numbered through."""
 
-    kind = "split"
+    kind = SPLIT
     tables: tuple[Numbered, ...]
     shares: IntArray  # of sum 2⁶²
 
@@ -99,7 +99,8 @@ class SplitRandomizer(Numbered):
     def _rebuilt(cls, stored: Stored) -> SplitRandomizer:
         tables = []
         for j in range(int(stored.facts["tables"])):
-            table = randomizer_from_bytes(stored.arrays[f"table_{j}"].tobytes())
+            file = stored.arrays[f"table_{j}"].tobytes()
+            table = read_randomizer(file, stored.room, in_split=True)
             if not isinstance(table, Numbered):
                 raise ReportError(f"table {j} of a split has reports without numbers")
             tables.append(table)

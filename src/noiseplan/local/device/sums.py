@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.randomizer import Randomizer, Reports, Stored
+from noiseplan.local.device.randomizer import MOST_CELLS, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
@@ -21,6 +21,9 @@ from noiseplan.privacy.rounding import fraction_up, text_up
 
 # Noise beyond so many scales or deviations does not happen (e⁻⁶⁴); a report with it is refused.
 REACH = 64
+# Differences that are looked at for ε when a file is read, at most; and of numbers that are too
+# large for sums of 64 bits, which no plan has.
+MOST_DIFFERENCES, MOST_LARGE = 1 << 37, 1 << 22
 
 
 @final
@@ -124,17 +127,27 @@ class SumRandomizer(Randomizer):
     @classmethod
     def _rebuilt(cls, stored: Stored) -> SumRandomizer:
         rows, facts = stored.arrays["rows"], stored.facts
+        if rows.ndim != 2 or rows.shape[1] > MOST_CELLS:
+            raise ReportError(f"the numbers of at most {MOST_CELLS:,} types are rows × types")
+        large = _exceeds(rows, 2 if facts["law"] == "gaussian" else 1)
+        if rows.size * rows.shape[1] > (MOST_LARGE if large else MOST_DIFFERENCES):
+            raise ReportError(f"{rows.size:,} numbers of that size are too many for one report")
         law, scale, delta = facts["law"], Fraction(*map(int, facts["scale"])), float(facts["delta"])
         return cls(stored.schema, stored.cells, rows, law, scale, delta)
 
 
 def largest_distance(rows: IntArray, norm: int) -> int:
     """max over types u, v of ‖A_u − A_v‖₁, or of ‖A_u − A_v‖₂² for norm 2; exact."""
-    reach = 2 * max(int(rows.max()), -int(rows.min()), 1)
-    if len(rows) * reach**norm >= 2**63:
+    if _exceeds(rows, norm):
         rows = rows.astype(object)  # Python's integers, which have no largest one
     largest = 0
     for column in rows.T:
         apart = np.abs(rows - column[:, None])
         largest = max(largest, int((apart**norm).sum(axis=0).max()))
     return largest
+
+
+def _exceeds(rows: IntArray, norm: int) -> bool:
+    """Whether distances of these numbers may not fit 64 bits."""
+    reach = 2 * max(int(rows.max(initial=0)), -int(rows.min(initial=0)), 1)
+    return bool(len(rows) * reach**norm >= 2**63)

@@ -9,14 +9,15 @@ from io import BytesIO
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, QueryError, UnanswerableError
 from noiseplan.intervals import half_width_factor
-from noiseplan.local.device.wire import TAG_BYTES, Packet, packets_of
+from noiseplan.local.device.wire import TAG_BYTES, Payloads
+from noiseplan.local.server.packets import packets_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
@@ -32,6 +33,7 @@ FOREIGN, MALFORMED = "foreign", "malformed"
 ERRORS = ("estimated", "worst")
 # Reports counted at a time: what they need stays small.
 PIECE = 1 << 20
+HELD = 1 << 16  # pieces of reports, which may have one report each
 
 
 @dataclass(eq=False, repr=False)
@@ -58,15 +60,25 @@ class Aggregator:
 
     def add(self, report: bytes) -> bool:
         """One report with its tag; False if it was rejected."""
+        return self._add_pieces(self._payloads([report])) == 1
+
+    def _payloads(self, reports: Iterable[bytes]) -> Iterator[Payloads]:
+        """The payloads of single reports; what is none is rejected."""
+        for report in reports:
+            reason = self._flaw(report)
+            if reason:
+                self.rejected[reason] += 1
+            else:
+                yield np.frombuffer(report, np.uint8)[None, TAG_BYTES:]
+
+    def _flaw(self, report: object) -> str:
+        """Why this is no report of the plan; empty if it may be one."""
         if not isinstance(report, (bytes, bytearray, memoryview)):
-            return self._reject(MALFORMED, 1)
+            return MALFORMED
         report = bytes(report)
-        tag, payload = report[:TAG_BYTES], report[TAG_BYTES:]
-        if tag != self.randomizer.tag:
-            return self._reject(FOREIGN if len(report) > TAG_BYTES else MALFORMED, 1)
-        if len(payload) != self.randomizer.payload_bytes:
-            return self._reject(MALFORMED, 1)
-        return self._add_payloads(np.frombuffer(payload, np.uint8).reshape(1, -1)) == 1
+        if report[:TAG_BYTES] != self.randomizer.tag:
+            return FOREIGN if len(report) > TAG_BYTES else MALFORMED
+        return "" if len(report) == self.randomizer.report_bytes else MALFORMED
 
     def add_many(self, reports: Reports | Iterable[bytes]) -> int:
         """Many reports, as `Randomizer.reports` returns them or as bytes with tags.
@@ -82,7 +94,7 @@ class Aggregator:
                 f"{type(reports).__name__}; for one report use add(report), for packets add_packet"
             )
         if not isinstance(reports, np.ndarray):
-            return sum(self.add(report) for report in reports)
+            return self._add_pieces(self._payloads(reports))
         like = self.randomizer.no_reports
         if not np.can_cast(reports.dtype, like.dtype, "safe") or reports.ndim != like.ndim:
             raise DataError(
@@ -115,33 +127,41 @@ class Aggregator:
                 copyfileobj(source, held)
                 held.seek(0)
                 return self.read(held)
-        return sum(self._add_one(packet) for packet in self._packets(source))
+        return self._add_pieces(self._packets(source))
 
-    def _packets(self, source: BinaryIO) -> Iterator[Packet]:
-        return packets_of(source, self.randomizer.digest, self.randomizer.payload_bytes)
+    def _packets(self, source: BinaryIO) -> Iterator[Payloads]:
+        """The payloads of whole packets of this plan; the others are rejected."""
+        own = self.randomizer.digest
+        for packet in packets_of(source, own, self.randomizer.payload_bytes):
+            if packet.payloads is not None:
+                yield packet.payloads
+            else:
+                foreign = packet.digest not in (b"", own)
+                self.rejected[FOREIGN if foreign else MALFORMED] += packet.count
 
-    def _add_one(self, packet: Packet) -> int:
-        if packet.payloads is None:
-            foreign = packet.digest not in (b"", self.randomizer.digest)
-            self._reject(FOREIGN if foreign else MALFORMED, packet.count)
+    def _add_pieces(self, payloads: Iterable[Payloads]) -> int:
+        """Counting costs as much as there are possible reports: never for every piece alone."""
+        good, held, rows = 0, [], 0
+        for piece in payloads:
+            for start in range(0, len(piece), PIECE):
+                held.append(piece[start : start + PIECE])
+                rows += len(held[-1])
+                if rows >= PIECE or len(held) >= HELD:
+                    good, held, rows = good + self._add_payloads(held), [], 0
+        return good + self._add_payloads(held)
+
+    def _add_payloads(self, held: list[Payloads]) -> int:
+        if not held:
             return 0
-        pieces = range(0, packet.count, PIECE)
-        return sum(self._add_payloads(packet.payloads[s : s + PIECE]) for s in pieces)
-
-    def _add_payloads(self, payloads: Any) -> int:
-        reports, valid = self.randomizer.unpack(payloads)
+        reports, valid = self.randomizer.unpack(np.concatenate(held))
         return self._count(reports if valid.all() else reports[valid], len(reports))
 
     def _count(self, valid: Reports, given: int) -> int:
         if len(valid) < given:
-            self._reject(MALFORMED, given - len(valid))
+            self.rejected[MALFORMED] += given - len(valid)
         self.tally = _sum(self.tally, self.randomizer.tally(valid))
         self.users += len(valid)
         return len(valid)
-
-    def _reject(self, reason: str, count: int) -> bool:
-        self.rejected[reason] += count
-        return False
 
     def merge(self, *others: Aggregator) -> Aggregator:
         """The reports of this one and the others together, as a new aggregator."""

@@ -301,8 +301,6 @@ def test_products_count_exactly_beyond_double_precision() -> None:
     measured = mechanism.measure(lambda sets: counts, lambda *shape: np.zeros(shape[0], np.int64))
     exact = twin(mechanism).strategy.astype(np.int64).astype(object) @ counts.astype(object).ravel()
     assert measured.values[0].tolist() == exact.tolist()
-    assert mechanism.records is not None
-    assert 2**62 * (1 - 1e-8) < mechanism.records < 2**62
 
 
 @pytest.mark.parametrize(("integer", "scale"), [(True, None), (False, 3.0)])

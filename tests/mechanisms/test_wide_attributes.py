@@ -109,7 +109,7 @@ def test_formulas_of_a_wide_basis(make: object, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_exact_beyond_doubles() -> None:
-    """Residuals between 2⁵³ and 2⁶² are computed in 64-bit integers, and beyond refused."""
+    """Residuals between 2⁵³ and 2⁶² are computed in 64-bit integers, and in wider ones beyond."""
     matrix = WideBasis(300).measure
     counts = np.zeros((1, 300), dtype=np.int64)
     counts[0, 0], counts[0, 1] = 2**50 + 1, 1
@@ -117,7 +117,10 @@ def test_exact_beyond_doubles() -> None:
     total = 2**50 + 2
     assert found.tolist() == [300 * int(c) - total for c in counts[0]]
     counts[0, 0] = LARGEST // 300
-    with pytest.raises(DataError, match="64-bit"):
+    found = integer_residuals([matrix], counts)[:, 0]
+    assert found.tolist() == [300 * int(c) - LARGEST // 300 - 1 for c in counts[0]]
+    counts[0, 0] = LARGEST
+    with pytest.raises(DataError, match="64 bits"):
         integer_residuals([matrix], counts)
 
 

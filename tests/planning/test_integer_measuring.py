@@ -73,7 +73,7 @@ def test_too_many_records_are_refused() -> None:
     counts = np.zeros((3, 3, 3), dtype=np.int64)
     for plan in (discrete(prefix_cube()), discrete(prefix_cube(), planner="product")):
         counts[0, 0, 0] = RECORDS + 1
-        with pytest.raises(DataError, match=r"more than 2,000,000,000 records, which is as many"):
+        with pytest.raises(DataError, match=r"more than 500,000,000,000 records, which is as many"):
             plan.release(CountTensor(plan.workload.schema, counts), seed=1)
         counts[0, 0, 0] = RECORDS
         plan.release(CountTensor(plan.workload.schema, counts), seed=1)
@@ -94,23 +94,21 @@ def matrices(draw: st.DrawFn) -> tuple[list[np.ndarray], np.ndarray]:
 
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.composite(matrices)())
-def test_residuals_are_exact_or_refused(case: tuple[list[np.ndarray], np.ndarray]) -> None:
+def test_residuals_are_exact_whatever_their_size(case: tuple[list[np.ndarray], np.ndarray]) -> None:
     rows, counts = case
     reach = largest_entry(rows) * int(counts.reshape(2, -1).sum(axis=1).max())
-    if reach >= LARGEST * (1 + 1e-8):
-        with pytest.raises(DataError):
-            integer_residuals(rows, counts)
-        return
-    if reach >= LARGEST * (1 - 1e-8):
-        return  # within the margin: either is right
     exact = [r.astype(int).astype(object) for r in rows]
     truth = np.moveaxis(counts.astype(object), 0, -1)
     for axis, u in enumerate(exact):
         truth = np.moveaxis(np.tensordot(u, truth, axes=(1, axis)), 0, axis)
     found = integer_residuals(rows, counts)
-    assert found.dtype == np.int64
     assert (found.astype(object) == truth).all()
-    assert np.abs(found.astype(object)).max(initial=0) < LARGEST
+    if found.dtype == np.int64:  # with noise below 2⁶² the sum fits
+        assert np.abs(found.astype(object)).max(initial=0) < LARGEST
+    else:
+        assert reach >= LARGEST * (1 - 1e-8)
+    if np.abs(truth).max(initial=0) >= LARGEST:
+        assert found.dtype == object
 
 
 def test_sums_that_wrap_are_found() -> None:
@@ -153,16 +151,16 @@ def test_too_many_ways_are_refused_when_planning() -> None:
 
 
 def test_five_way_tables_fit() -> None:
-    """Fewer bits where more attributes are multiplied: as many records fit as in any plan."""
+    """Fewer bits where more attributes are multiplied: millions of records fit 64 bits."""
     schema = nz.Schema.from_sizes({f"x{i}": 10 for i in range(5)})
     plan = discrete(
         nz.Workload.marginals(schema, k=5, factors=dict.fromkeys(schema.names, nz.Prefix()))
     )
     entry = max(largest_entry([b.measure for b in block.bases]) for block in plan.mechanism.blocks)
-    assert entry * RECORDS < LARGEST
-    assert plan.rounding_loss < 1e-2
+    assert entry * 10**7 < LARGEST
+    assert plan.rounding_loss < 1e-3
     small = nz.plan(plan.workload, budget=nz.zCDP(1e-4), noise="discrete")
-    assert small.rounding_loss < 1e-2
+    assert small.rounding_loss < 1e-3
 
 
 def test_a_variance_that_cannot_be_drawn_is_not_drawn() -> None:
@@ -258,7 +256,7 @@ def test_the_fewest_bits_that_do() -> None:
     solution = share_given_bases(plan.design, rows, total, 1.0, "add-remove")
     losses = {
         b: to_integers(plan.design, solution, total, "add-remove", 1.0, (b,)).loss
-        for b in range(4, 11)
+        for b in range(4, 13)
     }
     chosen = to_integers(plan.design, solution, total, "add-remove", 1.0)
     assert chosen.loss == losses[chosen.bits]

@@ -169,12 +169,9 @@ def test_intervals_of_releases_are_those_of_laplace_noise() -> None:
 
 def test_too_many_records_are_refused_before_anything_is_spent() -> None:
     plan = plans()["strategies"]
-    assert plan.mechanism.records >= RECORDS
     many = np.zeros(SCHEMA.shape, dtype=np.int64)
     many[0, 0, 0] = RECORDS
     plan.release(many, seed=1)
     many[0, 0, 0] = RECORDS + 1
     with pytest.raises(DataError, match="Nothing was spent"):
         plan.release(many, seed=1)
-    floating = nz.plan(ALIKE, budget=nz.PureDP(0.8), noise="laplace")
-    assert floating.mechanism.records is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,13 +16,9 @@ from noiseplan.aware.settings import Spending
 from noiseplan.aware.storeys import BucketPlan
 from noiseplan.mechanisms.mechanism import Marginals, Measurements
 from noiseplan.noise import SeededSource, Source, SystemSource
-from noiseplan.privacy import Guarantee, PureDP
+from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query
 from noiseplan.seeds import derived_seed
-
-# Integer strategies of the second step have entries of 14 bits for Laplace noise, 22 for Gaussian,
-# and what they measure fits 62 bits; half of that, so that no rounding of an entry matters.
-RECORDS: Final = {"pure": 2**47, "zcdp": 2**39}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +57,6 @@ class AwareMechanism:
     def steps(self) -> int:
         """Partition, plan, measure."""
         return 3
-
-    @property
-    def records(self) -> int:
-        """The most records that fit the integers of both steps, whatever the partition."""
-        first = self.spending.selector.rate.largest - 1
-        if self.noise != "discrete":
-            return first
-        return min(first, RECORDS["pure" if isinstance(self.spending.second, PureDP) else "zcdp"])
 
     def measure(
         self, marginals: Marginals, sample: Any, progress: Callable[[int], None] = lambda _: None

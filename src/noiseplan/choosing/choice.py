@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Unpack
 from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
 from noiseplan.choosing.families import ByMatrices, ByPrecisions, Family, family_for
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms.counts import require_room
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.price import NOTHING
 from noiseplan.planning.plan import Plan
@@ -93,7 +92,7 @@ class Choice:
             )
         if isinstance(family, ByMatrices):  # refused here, not after the look was paid for
             for mechanism in mechanisms:
-                require_room(family.rest(mechanism, common))
+                family.rest(mechanism, common)
         asked = Union.of(plans)
         stated = guarantee_of(common, plans[0])
         # It is below every plan, and so is its cost, whatever was rounded up on the way.

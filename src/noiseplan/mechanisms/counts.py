@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import (
     CentringMatrix,
@@ -26,10 +25,9 @@ EXACT: Final = 2**53
 LARGEST: Final = 2**62
 # One part in so many is kept free of it, against rounding.
 ROOM: Final = 10**9
-# As many records as every plan with discrete noise holds, and the most that are released: one
-# number for all plans, so that no refusal for too many records depends on what was planned. A table
-# of residuals has entries below its number of cells, and at most 2³¹ cells can be counted.
-RECORDS: Final = 2 * 10**9
+# The most records that are released: one number for all plans, so that no refusal for too many
+# records depends on what was planned.
+RECORDS: Final = 5 * 10**11
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:
@@ -70,28 +68,13 @@ def _whole(u: Array | Matrix) -> bool:
     return bool(np.isfinite(u).all() and (u == np.rint(u)).all())
 
 
-def most_records(entries: Sequence[int]) -> int:
-    """How many records fit 64 bits if each changes a number by these much at most."""
-    # A little fewer than fit: measuring allows for the rounding of sums.
-    return LARGEST * ROOM // ((ROOM + 2) * max([1, *entries]))
-
-
-def require_room(mechanism: object) -> None:
-    """Refuse a mechanism whose integers cannot hold the records that every plan holds."""
-    most = getattr(mechanism, "records", None)
-    if most is not None and most < RECORDS:
-        raise PlanError(
-            f"every plan holds {RECORDS:,} records, and the 64-bit integers of this one do not: "
-            f"plan tables of fewer attributes, or smaller numbers in matrices, weights and "
-            f"strategies; or use noise='gaussian' to simulate"
-        )
-
-
-def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]) -> IntArray:
+def integer_residuals(
+    rows: Sequence[Array | Matrix], counts: NDArray[np.number]
+) -> NDArray[np.int64] | NDArray[np.object_]:
     """(⊗U_i) x for integer U_i and counts, without rounding, the batch last.
 
     Every partial sum is at most (∏ max |U_i|) · Σ|x| in size. Below 2⁵³ floating-point products are
-    therefore exact; below 2⁶² those of 64-bit integers are; beyond, the data are refused.
+    therefore exact; below 2⁶² those of 64-bit integers are; beyond, Python's integers of any size.
     """
     require_whole(rows)
     tensor, entry = batch_last(counts), largest_entry(rows)
@@ -101,15 +84,21 @@ def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]
             "so a source must count records, as a file or a frame does"
         )
     people = np.abs(tensor).reshape(-1, len(counts)).sum(axis=0).max(initial=0.0)
-    reach = entry * people * (1 + 1 / ROOM)  # above the truth: the sum is right to 10⁻¹⁰ and better
-    if reach < EXACT:
+    people = people * (1 + 1 / ROOM)  # above the truth: the sum is right to 10⁻¹⁰ and better
+    if not people < LARGEST:  # also where a count is not a number
+        raise DataError("counts of so many records do not fit 64 bits; release parts of the data")
+    if entry * people < EXACT:
         return kronecker_apply(rows, tensor).astype(np.int64)
-    if not reach < LARGEST:  # also where a count is not a number
-        raise DataError(
-            "tables of so many records do not fit the 64-bit integers of this plan; plan tables of "
-            "fewer attributes, or release parts of the data"
-        )
-    exact = np.moveaxis(counts.astype(np.int64), 0, -1)
+    return _in_integers(rows, counts, np.int64 if entry * people < LARGEST else np.object_)
+
+
+def _in_integers(
+    rows: Sequence[Array | Matrix],
+    counts: NDArray[np.number],
+    kind: type[np.int64] | type[np.object_],
+) -> NDArray[Any]:
+    """(⊗U_i) x in 64-bit integers, or in Python's."""
+    exact: Any = np.moveaxis(counts.astype(np.int64).astype(kind), 0, -1)
     for axis, u in enumerate(rows):
         if isinstance(u, IdentityMatrix):
             continue
@@ -119,5 +108,27 @@ def integer_residuals(rows: Sequence[Array | Matrix], counts: NDArray[np.number]
         elif isinstance(u, Transform):
             exact = np.moveaxis(u.sums(first), 0, axis)
         else:
-            exact = np.moveaxis(np.tensordot(np.asarray(u, np.int64), first, axes=1), 0, axis)
+            exact = np.moveaxis(np.tensordot(_whole_numbers(u, kind), first, axes=1), 0, axis)
     return np.ascontiguousarray(exact)
+
+
+def _whole_numbers(u: Array | Matrix, kind: type[np.int64] | type[np.object_]) -> NDArray[Any]:
+    """Entries that are floats of any size as integers of a kind."""
+    if kind is np.int64:
+        return np.asarray(u, np.int64)
+    return np.array([[int(v) for v in row] for row in np.asarray(u)], dtype=np.object_)
+
+
+def with_noise(
+    exact: NDArray[np.int64] | NDArray[np.object_], noise: NDArray[np.number]
+) -> NDArray[np.int64] | NDArray[np.float64]:
+    """The exact sum of residuals and noise; rounded only afterwards, if 64 bits do not hold it.
+
+    Both are below 2⁶² unless residuals are Python's integers. Whether the sum is rounded depends on
+    noisy numbers alone, so it tells nothing that they do not.
+    """
+    if exact.dtype != np.object_:
+        return np.asarray(exact + noise, dtype=np.int64)
+    total = exact + noise
+    fits = all(-(2**63) <= number < 2**63 for number in total.flat)
+    return np.asarray(total.astype(np.int64 if fits else np.float64))

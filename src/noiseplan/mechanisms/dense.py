@@ -13,9 +13,8 @@ from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.counts import (
     integer_residuals,
-    largest_entry,
-    most_records,
     require_whole,
+    with_noise,
 )
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
@@ -64,11 +63,6 @@ class DenseMechanism:
         return 1
 
     @property
-    def records(self) -> int | None:
-        """The most records whose numbers fit 64 bits; None where floating point has no limit."""
-        return most_records([largest_entry([self.strategy])]) if self.integer else None
-
-    @property
     def sets(self) -> list[IntArray]:
         return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
 
@@ -95,7 +89,7 @@ class DenseMechanism:
             exact = integer_residuals([self.strategy], counts)[:, 0]
             parameter = self.sigma2 if self.scale is None else self.scale
             noise = sample((self.numbers, 1), np.array([parameter]))[:, 0]
-            return Measurements((exact + noise,))
+            return Measurements((with_noise(exact, noise),))
         size = np.sqrt(self.sigma2) if self.scale is None else self.scale
         noise = sample((self.numbers,)) * size
         return Measurements((self.strategy @ counts[0] + noise,))

@@ -27,7 +27,7 @@ from noiseplan.matrices import (
     kronecker_dense,
 )
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.counts import batch_last, integer_residuals, most_records
+from noiseplan.mechanisms.counts import batch_last, integer_residuals, with_noise
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.noise.moments import number_variance
 from noiseplan.queries import Query, Workload
@@ -68,11 +68,6 @@ class ProductMechanism:
         return 1
 
     @property
-    def records(self) -> int | None:
-        """The most records whose numbers fit 64 bits; None where floating point has no limit."""
-        return most_records([1]) if self.integer else None
-
-    @property
     def sets(self) -> list[IntArray]:
         return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
 
@@ -96,7 +91,8 @@ class ProductMechanism:
         if self.integer:
             whole = integer_residuals(self.factors, counts).reshape(-1)
             parameter = self.sigma2 if self.scale is None else self.scale
-            return Measurements((whole + sample((self.numbers, 1), np.array([parameter]))[:, 0],))
+            noise = sample((self.numbers, 1), np.array([parameter]))[:, 0]
+            return Measurements((with_noise(whole, noise),))
         size = np.sqrt(self.sigma2) if self.scale is None else self.scale
         exact = kronecker_apply(self.factors, batch_last(counts)).reshape(-1)
         return Measurements((exact + sample((self.numbers,)) * size,))

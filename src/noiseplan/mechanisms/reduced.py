@@ -36,11 +36,6 @@ class ReducedMechanism:
         return self.small.steps
 
     @property
-    def records(self) -> int | None:
-        """The most records that fit its integers, where there is a limit."""
-        return getattr(self.small, "records", None)
-
-    @property
     def sets(self) -> list[IntArray]:
         return [self.cells.outer_sets(sets) for sets in self.small.sets]
 

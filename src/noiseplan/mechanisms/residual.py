@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -31,9 +30,8 @@ from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
 from noiseplan.mechanisms.counts import (
     batch_last,
     integer_residuals,
-    largest_entry,
-    most_records,
     require_whole,
+    with_noise,
 )
 from noiseplan.mechanisms.errors import row_covariances, row_variances
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
@@ -92,14 +90,6 @@ class ResidualMechanism:
         """In how many steps measuring reports its progress: one for each subset."""
         return len(self.blocks)
 
-    @cached_property
-    def records(self) -> int | None:
-        """The most records whose residuals fit 64 bits; None where floating point has no limit."""
-        if not self.integer:
-            return None
-        entries = [largest_entry([b.measure for b in block.bases]) for block in self.blocks]
-        return most_records(entries)
-
     @property
     def sets(self) -> list[IntArray]:
         """The sets of attributes that measuring counts by, one array for each block."""
@@ -130,7 +120,10 @@ class ResidualMechanism:
                 counts, sigma2 = marginals(block.sets[part]), block.sigma2[part]
                 if self.integer:
                     exact = integer_residuals(rows, counts)
-                    np.add(exact, sample(exact.shape, sigma2), out=noisy[..., part])
+                    found = with_noise(exact, sample(exact.shape, sigma2))
+                    if found.dtype != noisy.dtype:  # integers that 64 bits do not hold, rounded
+                        noisy = noisy.astype(np.float64)
+                    noisy[..., part] = found
                 else:
                     noise = sample((*block.shape, len(counts)))
                     noise *= np.sqrt(sigma2)

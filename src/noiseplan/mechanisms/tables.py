@@ -26,9 +26,8 @@ from noiseplan.mechanisms.blocks import batches, group_blocks, subset_patterns
 from noiseplan.mechanisms.counts import (
     batch_last,
     integer_residuals,
-    largest_entry,
-    most_records,
     require_whole,
+    with_noise,
 )
 from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.residual import BATCH_CELLS, ResidualMechanism
@@ -136,14 +135,6 @@ class TablesMechanism:
     def steps(self) -> int:
         return sum(map(len, self.tables))
 
-    @cached_property
-    def records(self) -> int | None:
-        """The most records whose numbers fit 64 bits; None where floating point has no limit."""
-        if not self.integer:
-            return None
-        entries = [largest_entry([v.measure for v in block.views]) for block in self.tables]
-        return most_records(entries)
-
     @property
     def sets(self) -> list[IntArray]:
         return [block.sets for block in self.tables]
@@ -198,7 +189,7 @@ class TablesMechanism:
                 counts = marginals(sets)
                 if self.integer:
                     exact = integer_residuals(rows, counts)
-                    noisy = (exact + sample(exact.shape, scales)).astype(np.float64)
+                    noisy = with_noise(exact, sample(exact.shape, scales)).astype(np.float64)
                 else:
                     noise = sample((*table.shape, len(sets))) * scales
                     noisy = np.asarray(kronecker_apply(rows, batch_last(counts)) + noise)

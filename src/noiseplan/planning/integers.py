@@ -21,7 +21,7 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.counts import LARGEST, RECORDS
+from noiseplan.mechanisms.counts import LARGEST
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.planning.allocation import spend
@@ -73,11 +73,9 @@ class IntegerPlan:
 
     @property
     def drawable(self) -> bool:
-        """Whether such noise can be drawn, and as many records counted as every plan holds."""
+        """Whether such noise can be drawn, and a record be counted in 64 bits."""
         finite = self.sigma2[np.isfinite(self.sigma2)]
-        return bool(
-            finite.max(initial=0.0) <= LARGEST_VARIANCE and self.records >= RECORDS * (1 + 1e-8)
-        )
+        return bool(finite.max(initial=0.0) <= LARGEST_VARIANCE and self.records >= 1)
 
 
 def to_integers(

@@ -15,7 +15,6 @@ from noiseplan.aware.settings import Dawa
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.counts import require_room
 from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.planning.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
@@ -107,7 +106,6 @@ def plan(
     made = _planned(
         workload, budget, targets, objective, planner, neighbours, noise, max_rows
     )  # fmt: skip
-    require_room(made.mechanism)
     return replace(made, budget=budget) if isinstance(made, Plan) else made
 
 

@@ -13,11 +13,11 @@ import numpy as np
 from noiseplan.counting import Projectable, open_source
 from noiseplan.counting.telling import TOO_MANY, reading, refused, showing
 from noiseplan.errors import DataRefused, PlanError
-from noiseplan.mechanisms.counts import RECORDS, require_room
+from noiseplan.mechanisms.counts import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price
 from noiseplan.noise import NoiseSampler, Source
 from noiseplan.planning.plan import Plan
-from noiseplan.release.drawing import sampler_for
+from noiseplan.release.drawing import CONTINUOUS, sampler_for
 from noiseplan.release.recording import Account
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ class Admission:
                 "nz.plan(release.plan.workload, …)"
             )
         account = Account.of(how.get("ledger"), how.get("dataset"), how.get("purpose") or "")
-        require_room(plan.mechanism)
         require_price(plan.mechanism, plan.privacy, plan.max_rows, before)
         account.ask(plan, sampler, follows)
         return cls(plan, sampler, account, follows, bool(how.get("details", False)))
@@ -132,17 +131,17 @@ def refuse_unpriced(plan: Plan, source: Projectable) -> None:
 
 
 def refuse_too_many(plan: Plan, source: Projectable) -> None:
-    """Refuse more records than every plan holds, before anything is spent.
+    """Refuse more records than are released, before anything is spent.
 
     The number is the same for all plans. Were it each plan's own, plans could be made whose
     refusals tell the number of records, digit by digit.
     """
-    if getattr(plan.mechanism, "records", None) is None:
+    if plan.noise in CONTINUOUS:  # a simulation, which has no limit
         return
     found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
     if found > RECORDS:
         raise refused(
             TOO_MANY,
-            f"the data have more than {RECORDS:,} records, which is as many as any plan holds; "
+            f"the data have more than {RECORDS:,} records, which is as many as are released; "
             f"release parts of the data. Nothing was spent.",
         )

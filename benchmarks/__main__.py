@@ -13,6 +13,7 @@ from typing import Final
 from benchmarks import (
     adaptive,
     at_scale,
+    attacks,
     aware,
     aware_section,
     cli,
@@ -65,6 +66,7 @@ GROUPS: Final = {
     "valid": Group("Valid tables and made-up records", valid.tables),
     "noise": Group("Exact discrete noise", noise_speed.tables),
     "ledger": Group("The ledger under stress", ledger.tables),
+    "attacks": Group("Attacks on privacy, budgets and data", attacks.tables),
     "cli": Group("The command line", cli.tables),
     "import": Group("Importing", importing.tables),
 }

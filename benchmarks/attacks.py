@@ -18,7 +18,7 @@ from benchmarks.tables import Table
 def tables(quick: bool, seed: int = 1, minutes: float = 8.0) -> Iterator[Table]:
     """Costs recomputed by brute force, files mutilated, releases killed."""
     yield attacks_costs.table(quick, seed, 30.0 * minutes)
-    yield from attacks_files.tables(quick, seed, 20.0 * minutes)
+    yield attacks_files.attacks(10 if quick else round(80 * minutes), seed)
     yield attacks_kills.table(quick, seed, round(25 * minutes))
 
 

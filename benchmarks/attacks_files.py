@@ -39,7 +39,6 @@ from noiseplan.privacy import Guarantee
 from noiseplan.storage.files import hash_of, read_arrays, read_json, write_arrays
 from noiseplan.storage.plans import defining_hash
 
-CASES: Final = 2000
 SECONDS: Final = 5.0  # of CPU, after which reading one file is taken to hang
 MEMORY: Final = 128 << 20  # bytes; the files are a few kilobytes long
 HOSTILE: Final[tuple[Any, ...]] = (
@@ -75,11 +74,6 @@ class Kind:
     make: Callable[[Path], None]
     mutilate: Callable[[random.Random, Path], None]
     read: Callable[[Path], Any]
-
-
-def tables(quick: bool) -> Iterator[Table]:
-    """One table."""
-    yield attacks(CASES // 20 if quick else CASES)
 
 
 def attacks(cases: int, seed: int = 1) -> Table:

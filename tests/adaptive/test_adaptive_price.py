@@ -270,3 +270,34 @@ def test_what_is_left_of_a_charged_release_is_charged_too(tmp_path: Path) -> Non
     # Nothing is left to measure: nothing is charged, and no ledger is needed.
     again = one.given(both).release(ONES)
     assert (again.recorded, len(book.entries("d"))) == (both.recorded, 2)
+
+
+def test_a_look_and_what_completes_it_are_one_event(
+    tmp_path: Path, measured_plans: list[Plan]
+) -> None:
+    """What completes a look is charged the difference, and costs more by itself."""
+    schema = nz.Schema.from_sizes({"x": 5})
+    rows = ([[1, 0, 0, 0, 0], [0, 1, 1, 0, 0]], [[1, 0, 0, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]])
+    plans = [
+        plan_of(
+            nz.Workload([nz.Query(schema, {"x": nz.Custom(each)})]),
+            0.5,
+            "add-remove",
+            planner="optimal",
+        )
+        for each in rows
+    ]
+    book = nz.Ledger(tmp_path / "l", create=True)
+    book.open_dataset("d", nz.zCDP(5.0))
+    counts = np.full(5, 5)
+    nz.adaptive(plans).look(counts, ledger=book, dataset="d").choose(0)
+    plans[1].release(counts, ledger=book, dataset="d")
+    look, rest = measured_plans
+    assert Measured.of(rest).rho("add-remove") > Fraction(rest.privacy.rho) * 1000
+    first, second, third = book.entries("d")
+    both, alone = json.loads(book.export("dp-accounting"))["datasets"]["d"]
+    assert (both["entry"], both["completed_by"]) == (first.id, [second.id])
+    assert Fraction(both["rho"]) >= joint_rho([look, rest], "add-remove")
+    assert (alone["entry"], "completed_by" in alone) == (third.id, False)
+    events = book.events("d").events
+    assert [event.rho for event in events] == [both["rho"], alone["rho"]]

@@ -76,16 +76,37 @@ def to_csv(records: Iterable[Record]) -> str:
 
 
 def to_event_json(entries: Iterable[Entry]) -> str:
-    """The releases of each dataset as the names and arguments of dp-accounting's events."""
+    """The releases of each dataset as the names and arguments of dp-accounting's events.
+
+    A release that completes a look is one event with it: `entry` is the look's, and `completed_by`
+    those that follow.
+    """
     datasets: dict[str, list[Json]] = {}
-    for entry in entries:
-        name, arguments = event_of(entry.cost)
-        events = datasets.setdefault(entry.dataset, [])
-        events.append({"event": name, **arguments, "entry": entry.id})
+    for (first, *later), cost in whole_releases(entries):
+        name, arguments = event_of(cost)
+        event = {"event": name, **arguments, "entry": first.id}
+        if later:
+            event["completed_by"] = [entry.id for entry in later]
+        datasets.setdefault(first.dataset, []).append(event)
     return _dumped({"format": "dp-accounting events", "version": 1, "datasets": datasets})
 
 
-def to_events(guarantees: Iterable[Guarantee]) -> Any:
+def whole_releases(entries: Iterable[Entry]) -> list[tuple[list[Entry], Guarantee]]:
+    """Entries that are released together, a look and what completes it, and what they cost.
+
+    What completes a look is charged the cost of both less the look's, and may cost more by itself;
+    so it is no event of its own.
+    """
+    together: dict[int, list[Entry]] = {}
+    first_of: dict[int, int] = {}
+    for entry in entries:
+        first = entry.id if entry.follows is None else first_of.get(entry.follows, entry.id)
+        first_of[entry.id] = first
+        together.setdefault(first, []).append(entry)
+    return [(each, each[0].cost.compose(*(e.cost for e in each[1:]))) for each in together.values()]
+
+
+def to_events(entries: Iterable[Entry]) -> Any:
     """The releases as one `ComposedDpEvent` of dp-accounting, none of them understated."""
     try:
         accounting = import_module("dp_accounting")
@@ -94,7 +115,7 @@ def to_events(guarantees: Iterable[Guarantee]) -> Any:
             "events need the package dp-accounting: pip install dp-accounting. Their names and "
             'arguments alone do not: ledger.export("dp-accounting")'
         ) from error
-    named = [event_of(guarantee) for guarantee in guarantees]
+    named = [event_of(cost) for _, cost in whole_releases(entries)]
     return accounting.ComposedDpEvent([getattr(accounting, name)(**given) for name, given in named])
 
 

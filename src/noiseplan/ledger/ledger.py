@@ -392,7 +392,7 @@ class Ledger:
         A cost already says how far neighbours are apart, whichever kind they are: compose the
         events with an accountant's default neighbouring relation.
         """
-        return export.to_events(entry.cost for entry in self.entries(dataset))
+        return export.to_events(self.entries(dataset))
 
     # ---------------------------------------------------------------------- inside
 

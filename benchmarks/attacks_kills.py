@@ -124,7 +124,7 @@ def _look(folder: Path, number: int, found: Kills) -> None:
         found.broken += 1
         return
     out = folder / f"out{number}"
-    if not out.exists():
+    if not out.exists() or not any(out.iterdir()):
         return
     found.folders += 1
     try:

@@ -70,7 +70,9 @@ def whole_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 def rehearse(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
     """Do once, with empty files of these names, what :func:`whole_folder` will do, and undo it.
 
-    What cannot be written is found while nothing is lost. An empty folder that is there stays.
+    What cannot be written is found while nothing is lost. An empty folder that is there stays. The
+    folder has no files any more when it takes its name: one that is killed here leaves no half of a
+    release, but at most an empty folder, which the next one replaces.
     """
     target = checked_path(folder, StorageError)
     mode = target.stat().st_mode if target.is_dir() else None
@@ -80,9 +82,11 @@ def rehearse(folder: str | os.PathLike[str], names: Iterable[str]) -> None:
             for name in names:
                 (part / name).parent.mkdir(exist_ok=True)
                 (part / name).touch()
-        shutil.rmtree(target)
-        if mode is not None:
-            target.mkdir()
+            for made_up in part.iterdir():
+                shutil.rmtree(made_up) if made_up.is_dir() else made_up.unlink()
+        if mode is None:
+            target.rmdir()
+        else:
             target.chmod(stat.S_IMODE(mode))
     except OSError as error:
         raise StorageError(f"{str(folder)!r} cannot be written: {error}") from None

@@ -131,6 +131,21 @@ def refresh(page: Path) -> None:
     page.write_text("".join([*pieces, text[end:]]), encoding="utf-8")
 
 
+def test_the_page_for_reviewers_names_tests_that_exist() -> None:
+    """A promise without its test would be a wish."""
+    page = (ROOT / "docs" / "threats.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(tests/[^`]+)`", page))
+    assert len(named) > 25
+    for name in named:
+        assert "def test_" in (ROOT / name).read_text(encoding="utf-8"), name
+    promised = [line for line in page.splitlines() if line.startswith("| ") and "guarded" in line]
+    assert promised
+    rows = page.split("## Every door")[1].split("## What is not promised")[0].splitlines()
+    for row in rows:
+        if row.startswith("| ") and "guarded by" not in row and "---" not in row:
+            assert "`tests/" in row, row
+
+
 if __name__ == "__main__":
     for chosen in PAGES:
         refresh(chosen)

@@ -42,7 +42,8 @@ pytestmark = [
 KEY = bytes(range(32))
 SCHEMA = Schema.from_sizes({"a": 3, "b": 40})
 MISSING = [
-    *("nan", "-nan", "na", "n/a", "<na>", "nat", "none", "null"),
+    *("nan", "-nan", "na", "n/a", "<na>", "nat", "none", "null", "(null)", "nil"),
+    *("#n/a", "#na", "n.a.", "\\n", ".", "?", "-", "--"),
     *("inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"),
 ]
 NUMBER = re.compile(r"([+-]?)(\d*)(\.\d*)?(e[+-]?\d{1,3})?", re.ASCII)

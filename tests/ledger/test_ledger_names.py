@@ -96,3 +96,15 @@ def test_an_unknown_name_is_no_reason_for_a_second_budget(ledger: Ledger) -> Non
     with pytest.raises(LedgerError, match="People who have a budget keep it") as error:
         ledger.spend("cenzus", discrete(0.1))
     assert "'census'" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["\uff21\uff22\uff23", "visi\ufb01", "x\u00b2"])
+def test_letters_that_stand_for_others_are_refused(ledger: Ledger, name: str) -> None:
+    with pytest.raises(LedgerError, match="looks like another sign"):
+        ledger.open_dataset(name, zCDP(1.0))
+
+
+def test_a_name_in_other_letters_is_asked_for(ledger: Ledger) -> None:
+    ledger.open_dataset("visits 2030", zCDP(1.0))
+    with pytest.raises(LedgerError, match=r"no dataset 'Visits 2030': did you mean 'visits 2030'"):
+        ledger.balance("Visits 2030")

@@ -13,7 +13,7 @@ from ledger_helpers import discrete, filled
 import noiseplan as nz
 from noiseplan.errors import BudgetError, NoiseplanError
 from noiseplan.ledger import BudgetExceeded, Ledger, LedgerError, UnknownDataset
-from noiseplan.privacy import GDP, ApproxDP, Guarantee, zCDP
+from noiseplan.privacy import GDP, ApproxDP, Guarantee, PureDP, zCDP
 
 # ---------------------------------------------------------------------- charging
 
@@ -313,3 +313,17 @@ def test_totals_are_exact_sums(ledger: Ledger) -> None:
     balance = Ledger(ledger.path).balance("census")
     assert balance.total == total
     assert Fraction(balance.spent.pcost) >= total > Fraction(math.nextafter(balance.spent.pcost, 0))
+
+
+def test_a_cost_may_be_said_in_its_own_currency(ledger: Ledger) -> None:
+    """A bare number is 2ρ; whoever means ρ says so."""
+    entries = [ledger.spend("census", cost) for cost in (zCDP(0.01), PureDP(0.1), GDP(0.1))]
+    assert [entry.guarantee.rho for entry in entries] == pytest.approx([0.01, 0.005, 0.005])
+    assert [entry.guarantee.law for entry in entries] == ["zcdp", "zcdp", "gaussian"]
+    with ledger.charge("census", zCDP(0.02)) as entry:
+        pass
+    assert entry.guarantee.rho == 0.02
+    with pytest.raises(BudgetError, match="does not say what composes"):
+        ledger.spend("census", ApproxDP(1.0, 1e-9))
+    with pytest.raises(BudgetError, match="or zCDP"):
+        ledger.spend("census", 0.01)  # type: ignore[arg-type]

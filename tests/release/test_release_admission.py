@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -281,3 +282,23 @@ def test_untouched_is_a_source() -> None:
         plan().release(Untouched())
     with pytest.raises(BudgetError):
         nz.zCDP(0)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Query interrupted"), duckdb.InterruptException()])
+def test_an_interruption_is_no_fault_of_the_data(
+    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB takes Ctrl-C for itself, and tells of it by an error of its own."""
+    schema = nz.Schema({"a": nz.Categorical(["x", "y"])})
+    plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.1), noise="discrete")
+    (tmp_path / "d.csv").write_text("a\nx\n")
+    ledger = nz.Ledger(tmp_path / "l", create=True)
+    ledger.open_dataset("d", nz.zCDP(1.0))
+
+    def interrupted(*_: object) -> object:
+        raise error
+
+    monkeypatch.setattr("noiseplan.counting.database.code_batches", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        plan.release(tmp_path / "d.csv", ledger=ledger, dataset="d")
+    assert (ledger.refusals("d"), ledger.entries("d")) == ((), ())

@@ -14,7 +14,7 @@ from noiseplan.console import print_json, say, say_json
 from noiseplan.ledger import Balance, Entry, Ledger, LedgerError, Refusal
 from noiseplan.ledger.export import balance_json, entry_json, refusal_json
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
-from noiseplan.privacy.rounding import product_up, text_up
+from noiseplan.privacy.rounding import text_up
 
 SHOWN: Final = 10
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -153,10 +153,8 @@ def spend(
         raise click.UsageError("give one cost: --zcdp RHO or --gdp MU")
     ledger = Ledger(path)
     neighbours = ledger.balance(dataset).neighbours
-    if zcdp is not None:
-        cost = Guarantee(product_up(2.0, zCDP(zcdp).rho), "zcdp", neighbours)  # 2ρ
-    elif gdp is not None:
-        cost = Guarantee(product_up(GDP(gdp).mu, gdp), "gaussian", neighbours)  # μ²
+    budget = GDP(gdp) if zcdp is None else zCDP(zcdp)  # type: ignore[arg-type]
+    cost = Guarantee.of_budget(budget, neighbours)
     entry = ledger.spend(dataset, cost, purpose=purpose, max_rows=max_rows)
     if as_json:
         say_json(json.dumps(entry_json(entry)))

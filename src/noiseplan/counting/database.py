@@ -105,14 +105,17 @@ def _refusals(source: str) -> Iterator[None]:
 
     try:
         yield
+    except duckdb.InterruptException:
+        raise KeyboardInterrupt from None
     except duckdb.Error as error:
         # DuckDB's advice is about its own options, and its quotations are records.
         reason = str(error).split("Possible ")[0].strip()
         if isinstance(error, duckdb.IOException) and "No files found" in reason:
-            raise DataError(f"cannot read {source}: {reason}") from error
+            raise DataError(f"cannot read {source}: no such file is there") from None
         raise refused(
             UNREADABLE,
-            f"cannot read {source}: a record or the file is not as it should be.",
+            f"cannot read {source}: a line or the file is not as its header says; look for lines "
+            f"with too many or too few fields, and for quotes that are not closed.",
             f"cannot read {source}: {reason}",
         ) from cause(error)
 

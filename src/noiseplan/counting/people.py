@@ -139,7 +139,8 @@ class Sieve:
                 f"fresh value for each unknown person, if each has one record), or drop those rows "
                 f"beforehand.",
                 f"person column {column!r}: {self.nobody} of {self.rows} rows are null, empty or "
-                f"spell a missing value; every record must belong to somebody.",
+                f"spell a missing value; every record must belong to somebody. Fill the column, or "
+                f"drop those rows beforehand.",
             )
         if self.rounded:
             raise refused(

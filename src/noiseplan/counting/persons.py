@@ -59,7 +59,8 @@ _NUMBER: Final = (
 _PARTS: Final = "^([+-]?)([0-9]*)(?:[.]([0-9]*))?(?:e([+-]?[0-9]+))?$"
 _NAMES: Final = "['sign', 'whole', 'part', 'power']"
 _NOBODY: Final = (
-    "", "nan", "-nan", "na", "n/a", "<na>", "nat", "none", "null",
+    "", "nan", "-nan", "na", "n/a", "<na>", "nat", "none", "null", "(null)", "nil",
+    "#n/a", "#na", "n.a.", "\\n", ".", "?", "-", "--",
     "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity",
 )  # fmt: skip
 

@@ -47,12 +47,22 @@ def reading(details: bool = False) -> Iterator[None]:
         except NoiseplanError:
             raise
         except Exception as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from None
             kind = type(error).__name__
             raise refused(
                 UNREADABLE,
                 f"the data cannot be read ({kind}).",
                 f"the data cannot be read ({kind}): {error}",
             ) from cause(error)
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Whether an engine gave up because somebody pressed Ctrl-C: nothing is wrong with the data.
+
+    DuckDB takes the interruption for itself, and tells of it by an error of its own.
+    """
+    return type(error).__name__ == "InterruptException" or str(error) == "Query interrupted"
 
 
 def details_are_shown() -> bool:

@@ -266,6 +266,9 @@ class Books:
         else:
             near = get_close_matches(dataset, names, n=3) or names[:10]
             known = f"it has {len(names)}, among them {', '.join(map(repr, near))}"
+        alike = [name for name in names if texts.looks(name) & texts.looks(dataset)]
+        if alike:
+            return f"the ledger has no dataset {dataset!r}: did you mean {alike[0]!r}?"
         return (
             f"the ledger has no dataset {dataset!r}: {known}. People who have a budget keep it; "
             f"for others, open one first: ledger.open_dataset({dataset!r}, zCDP(…))"

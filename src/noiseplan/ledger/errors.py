@@ -83,7 +83,7 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
         return BudgetError(
             f"{where} has the budget {balance.budget}, which noise whose guarantee is zCDP "
             f"(discrete Gaussian) cannot be shown to meet: no zCDP bound implies a GDP bound. "
-            f'Plan the release with noise="gaussian", or change the budget to zCDP: '
+            f"Change the budget to zCDP: "
             f"ledger.change_budget({balance.dataset!r}, zCDP(…), reason=…)"
         )
     parts = [

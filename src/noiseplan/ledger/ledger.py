@@ -169,7 +169,7 @@ class Ledger:
     def spend(
         self,
         dataset: str,
-        guarantee: Guarantee,
+        guarantee: Guarantee | Budget,
         *,
         purpose: str = "",
         plan_hash: str = "",
@@ -181,7 +181,8 @@ class Ledger:
         Parameters
         ----------
         dataset, guarantee
-            What is charged to whom.
+            What is charged to whom: `plan.privacy`, or what a release made by other means is known
+            to have, as zCDP(0.01).
         purpose, plan_hash
             What for.
         max_rows
@@ -224,7 +225,7 @@ class Ledger:
     def ask(
         self,
         dataset: str,
-        guarantee: Guarantee,
+        guarantee: Guarantee | Budget,
         *,
         max_rows: int = 1,
         follows: Entry | int | None = None,
@@ -271,7 +272,7 @@ class Ledger:
     def charge(
         self,
         dataset: str,
-        guarantee: Guarantee,
+        guarantee: Guarantee | Budget,
         *,
         purpose: str = "",
         plan_hash: str = "",
@@ -410,20 +411,28 @@ class Ledger:
 
 
 def _reserved(
-    dataset: str, guarantee: Guarantee, purpose: str, plan_hash: str, max_rows: int,
+    dataset: str, guarantee: Guarantee | Budget, purpose: str, plan_hash: str, max_rows: int,
     follows: Entry | int | None,
 ) -> Reserved:  # fmt: skip
     """The charge that is asked for, checked in all that needs no books."""
-    if not isinstance(guarantee, Guarantee):
-        raise BudgetError(f"spend takes a Guarantee, such as plan.privacy; got {guarantee!r}")
     return Reserved(
         texts.known("dataset", dataset),
-        guarantee,
+        _checked_cost(guarantee),
         texts.note("purpose", purpose),
         texts.note("plan_hash", plan_hash),
         _checked_rows(max_rows),
         _checked_entry(follows),
     )
+
+
+def _checked_cost(cost: object) -> Guarantee:
+    if isinstance(cost, Budget):
+        return Guarantee.of_budget(cost).as_zcdp
+    if not isinstance(cost, Guarantee):
+        raise BudgetError(
+            f"spend takes what a release guarantees, as plan.privacy or zCDP(0.01); got {cost!r}"
+        )
+    return cost
 
 
 def _checked_entry(follows: object) -> int | None:

@@ -90,7 +90,7 @@ def require_plain(what: str, text: str) -> None:
     --------
     >>> require_plain("dataset", "census 2030 (résumé), part 2")
     """
-    odd = [sign for sign in text if not _plain(sign)]
+    odd = [sign for sign in text if not _plain(sign) or unicodedata.normalize("NFKC", sign) != sign]
     if odd:
         raise LedgerError(
             f"{what} {text!r} holds {ascii(odd[0])[1:-1]}, which prints nothing or looks like "

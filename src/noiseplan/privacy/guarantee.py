@@ -7,7 +7,7 @@ from typing import Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import _checks, conversions
-from noiseplan.privacy.budgets import ApproxDP, Budget, PureDP
+from noiseplan.privacy.budgets import GDP, ApproxDP, Budget, PureDP, zCDP
 from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_up
 
 Law = Literal["gaussian", "zcdp", "pure"]
@@ -152,6 +152,26 @@ class Guarantee:
         if self.pure_epsilon is None or not isinstance(budget, PureDP | ApproxDP):
             return False
         return self.pure_epsilon <= budget.epsilon
+
+    @classmethod
+    def of_budget(cls, budget: Budget, neighbours: Neighbours = "add-remove") -> Guarantee:
+        """What a release costs that is known to have exactly this guarantee; rounded up.
+
+        Examples
+        --------
+        >>> Guarantee.of_budget(zCDP(0.25)), Guarantee.of_budget(PureDP(1.0)).rho
+        (Guarantee(pcost=0.5, law='zcdp', neighbours='add-remove'), 0.5)
+        """
+        if isinstance(budget, zCDP):
+            return cls(product_up(2.0, budget.rho), "zcdp", neighbours)
+        if isinstance(budget, GDP):
+            return cls(product_up(budget.mu, budget.mu), "gaussian", neighbours)
+        if isinstance(budget, PureDP):
+            return cls.pure(budget.epsilon, neighbours)
+        raise BudgetError(
+            f"{budget!r} alone does not say what composes: state zCDP(rho), GDP(mu) or "
+            f"PureDP(epsilon)"
+        )
 
     def compose(self, *others: Guarantee) -> Guarantee:
         """The guarantee of publishing this and the others, on the same people.

@@ -105,6 +105,8 @@ def _require_replaceable(target: Path) -> None:
             f"{str(target)!r} is not written in UTF-8, and some of the files could not be; choose "
             f"another name"
         ) from None
+    if target.is_symlink() and not target.exists():
+        raise StorageError(f"{str(target)!r} is a link to nothing; choose another name")
     for odd, what in ((target.is_symlink(), "a link"), (target.is_mount(), "a mounted disk")):
         if odd:
             raise StorageError(

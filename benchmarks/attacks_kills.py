@@ -63,6 +63,7 @@ def kill(times: int, seed: int) -> Kills:
                 found.finished += 1
             _look(folder, number, found)
         _release(folder, times + 1, None)
+        _look(folder, times + 1, found)
         found.left = len(list((folder / "temporary").iterdir()))
         found.entries = len(nz.Ledger(folder / "study.ledger").entries("people"))
     return found

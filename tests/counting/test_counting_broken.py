@@ -81,8 +81,11 @@ def read_before(_: Path) -> Any:
 
 
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no such file": (lambda p: p / "nobody.csv", r"cannot read .*nobody\.csv.*No files found"),
-    "no file matches": (lambda p: p / "no*.parquet", r"cannot read .*No files found"),
+    "no such file": (
+        lambda p: p / "nobody.csv",
+        r"cannot read .*nobody\.csv.*no such file is there",
+    ),
+    "no file matches": (lambda p: p / "no*.parquet", r"cannot read .*no such file is there"),
     "a folder": (lambda p: p, r"is a folder; name the files in it: '.*\*\.parquet'"),
     "a spreadsheet": (
         lambda p: p / "people.xlsx",
@@ -277,3 +280,40 @@ def test_what_is_not_broken(tmp_path: Path) -> None:
         path = csv(text, f"people{n}.csv")(tmp_path)
         assert open_source(path, SCHEMA).marginals(np.array([[0]])).tolist() == right, text
     assert open_source(csv(HEADER)(tmp_path), SCHEMA).marginals(np.array([[1]])).sum() == 0
+
+
+def test_a_quote_that_is_not_closed_quotes_no_records(tmp_path: Path) -> None:
+    """It takes all that follows for the name of a column."""
+    (tmp_path / "d.csv").write_text('sex,"age\nF,21\nM,22\n')
+    schema = Schema({"sex": Categorical(["F", "M"]), "age": Ordinal(range(20, 30))})
+    for details in (False, True):
+        with pytest.raises(DataRefused, match="line break within a name") as caught:
+            open_source(tmp_path / "d.csv", schema, details=details)
+        assert "21" not in str(caught.value)
+
+
+def test_a_compressed_file_that_was_cut_is_refused_as_data(tmp_path: Path) -> None:
+    whole = gzip.compress(b"sex,age\n" + b"F,21\n" * 1000)
+    (tmp_path / "d.csv.gz").write_bytes(whole[:20])
+    schema = Schema({"sex": Categorical(["F", "M"]), "age": Ordinal(range(20, 30))})
+    with pytest.raises(DataRefused, match="damaged, or was cut"):
+        open_source(tmp_path / "d.csv.gz", schema)
+
+
+def test_files_of_a_pattern_have_one_header(tmp_path: Path) -> None:
+    """Another separator, or no header at all, would lose records or take them for others."""
+    schema = Schema({"a": Categorical(["x"], other="else"), "b": Categorical(["y"], other="else")})
+    (tmp_path / "1.csv").write_text("a,b\nx,y\n")
+    for text in ("a;b\nx;y\n", "x,y\nx,y\n"):
+        (tmp_path / "2.csv").write_text(text)
+        with pytest.raises(DataError, match="has not the header of"):
+            open_source(str(tmp_path / "*.csv"), schema)
+    (tmp_path / "2.csv").write_text("b,a\ny,x\n")
+    assert open_source(str(tmp_path / "*.csv"), schema).marginals([[0]]).tolist() == [[2, 0]]
+
+
+def test_a_column_without_a_name_is_passed_over(tmp_path: Path) -> None:
+    """As data frames write the numbers of their rows."""
+    (tmp_path / "d.csv").write_text(",a\n0,x\n1,x\n")
+    schema = Schema({"a": Categorical(["x", "y"])})
+    assert open_source(tmp_path / "d.csv", schema).marginals([[0]]).tolist() == [[2, 0]]

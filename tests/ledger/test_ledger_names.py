@@ -98,7 +98,15 @@ def test_an_unknown_name_is_no_reason_for_a_second_budget(ledger: Ledger) -> Non
     assert "'census'" in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["\uff21\uff22\uff23", "visi\ufb01", "x\u00b2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("\uff21\uff22\uff23", "visi\ufb01", "x\u00b2"),  # wide, a ligature, a small digit
+        *("\u1d04ensus", "\ua731\u1d00\u1d04", "sma\u01c0\u01c0"),  # small capitals, clicks
+        *("\ua4da\ua4f0\ua4e0", "\u13da\u13aa", "\u2ca5\u2c9f", "\u0585"),  # other alphabets
+        "census\u0332",
+    ],
+)
 def test_letters_that_stand_for_others_are_refused(ledger: Ledger, name: str) -> None:
     with pytest.raises(LedgerError, match="looks like another sign"):
         ledger.open_dataset(name, zCDP(1.0))
@@ -108,3 +116,12 @@ def test_a_name_in_other_letters_is_asked_for(ledger: Ledger) -> None:
     ledger.open_dataset("visits 2030", zCDP(1.0))
     with pytest.raises(LedgerError, match=r"no dataset 'Visits 2030': did you mean 'visits 2030'"):
         ledger.balance("Visits 2030")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("corner", "comer"), ("vvages", "wages"), ("2030", "2o3O")]
+)
+def test_letters_that_make_another_are_refused(ledger: Ledger, one: str, other: str) -> None:
+    ledger.open_dataset(one, zCDP(1.0))
+    with pytest.raises(LedgerError):
+        ledger.open_dataset(other, zCDP(1.0))

@@ -165,7 +165,7 @@ def test_a_refusal_survives_pickling(ledger: Ledger) -> None:
 
 def test_what_can_never_be_charged_says_what_to_change(ledger: Ledger) -> None:
     ledger.open_dataset("panel", GDP(1.0))
-    with pytest.raises(BudgetError, match='noise="gaussian"') as caught:
+    with pytest.raises(BudgetError, match="Change the budget to zCDP") as caught:
         ledger.spend("panel", discrete(0.1))
     assert not isinstance(caught.value, BudgetExceeded)
     with pytest.raises(BudgetError, match="neighbours='add-remove'"):
@@ -243,7 +243,7 @@ def test_two_spellings_of_a_name_are_not_two_budgets(ledger: Ledger) -> None:
     ledger.open_dataset("cafe\u0301", zCDP(1.0))  # the same name in other code points
     assert ledger.datasets() == ("census", "caf\u00e9")
     for name in ("Census", "CENSUS", "ｃｅｎｓｕｓ", "Caf\u00e9"):
-        with pytest.raises(LedgerError, match="second budget"):
+        with pytest.raises(LedgerError, match=r"second budget|looks like another sign"):
             ledger.open_dataset(name, zCDP(1.0))
 
 

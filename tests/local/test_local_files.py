@@ -222,3 +222,27 @@ def test_arrays_of_an_aggregator_are_those_of_a_plan(
     write_arrays(path, arrays)
     with pytest.raises(StorageError, match=said):
         nz.local.load_aggregator(path)
+
+
+def test_a_table_has_no_more_numbers_than_its_cells_explain() -> None:
+    """A megabyte of zeros, packed, would be a gigabyte of a table over three cells."""
+    arrays = {"low": np.zeros(1 << 23, dtype="<i8")}
+    big = file_of("table", {"types": 3}, arrays, cells=3)
+    assert len(big) < 1 << 20
+    with little_memory(32 << 20), pytest.raises(ReportError, match="fill the memory"):
+        randomizer_from_bytes(big)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800b"])
+def test_paths_that_no_system_has_are_refused_in_words(path: str) -> None:
+    plan = nz.local.plan(one(3, nz.Identity()), 1.0)
+    with pytest.raises(ReportError, match="no path"):
+        plan.randomizer().save(path)
+    with pytest.raises(ReportError, match="no path"):
+        nz.local.load_randomizer(path)
+    with pytest.raises(ReportError, match="no path"):
+        nz.local.Memory(plan.randomizer(), path)
+    with pytest.raises(StorageError, match="no path"):
+        plan.aggregator().save(path)
+    with pytest.raises(StorageError, match="no path"):
+        nz.local.load_aggregator(path)

@@ -345,3 +345,18 @@ def test_the_least_integer_is_no_report() -> None:
     assert aggregator.add_many(least) == 0
     assert not aggregator.tally.any()
     assert aggregator.rejected["malformed"] == 1
+
+
+def test_names_of_one_file_give_one_report(tmp_path: Path) -> None:
+    """A link is followed; a second name of a file would part from the first when it is written."""
+    schema = nz.Schema.from_sizes({"a": 64})
+    device = nz.local.plan(nz.Query(schema, ["a"]), epsilon=0.5).randomizer()
+    first = nz.local.Memory(device, tmp_path / "m.json")
+    report = first.report(7)
+    (tmp_path / "link.json").symlink_to(tmp_path / "m.json")
+    second = nz.local.Memory(device, tmp_path / "link.json")
+    assert (second.report(7), second.report(8)) == (report, first.report(8))
+    assert (tmp_path / "link.json").is_symlink()
+    (tmp_path / "hard.json").hardlink_to(tmp_path / "m.json")
+    with pytest.raises(ReportError, match="several names"):
+        nz.local.Memory(device, tmp_path / "hard.json")

@@ -16,6 +16,7 @@ from noiseplan.counting.records import Records
 from noiseplan.counting.tables import Tables
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import PlanError
+from noiseplan.ledger.texts import note
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.planning.plan import Plan
@@ -51,6 +52,10 @@ class Circumstances:
         what follows, and nothing that is read later can differ."""
         kept = how.copy()
         person = kept.pop("person", None)
+        # The longest purpose that a step will have: refused before the look is paid for.
+        longest = f"{kept.get('purpose') or ''}: plan {len(choice.plans)} after the look"
+        if kept.get("ledger") is not None:
+            note("purpose", longest)
         plans = (choice.common, *choice.plans)
         with admitted(choice.common, kept) as admission:
             source = opened(admission, data, person)

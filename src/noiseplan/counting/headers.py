@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,13 @@ def read_header(name: str, wanted: Iterable[str]) -> Header | None:
         )
     mark, fields = _split(start, names, first)
     for other in files[1:]:
-        _split(_start(other), names, other)
+        own, theirs = _split(_start(other), names, other)
+        lacking = [name for name in fields if name in names and name not in theirs]
+        if own != mark or lacking:
+            raise DataError(
+                f"{other} has not the header of {first}: columns are separated by {mark!r} there, "
+                f"and the wanted ones are the same in all files; write each with that header line."
+            )
     alone = len(files) == 1 and len(set(fields)) == len(fields)
     return Header(mark, fields if alone else None)
 
@@ -78,9 +85,14 @@ def _split(start: str, names: Sequence[str], file: str) -> tuple[str, list[str]]
         )
     broken = [field for field in fields if "\n" in field or "\r" in field]
     if broken:
-        raise DataError(
-            f"cannot read {file}: the header has a line break within a name, {broken[0]!r}; take "
-            f"it out there, and in the schema if it is declared."
+        # A quote that is not closed takes records for a name.
+        raise refused(
+            UNREADABLE,
+            f"cannot read {file}: the header has a line break within a name, or a quote that is "
+            f"not closed; take it out there, and in the schema if it is declared.",
+            f"cannot read {file}: the header has a line break within a name, after "
+            f"{broken[0].splitlines()[0]!r}; take it out there, and in the schema if it is "
+            f"declared.",
         )
     repeated = [field for field, n in Counter(fields).items() if n > 1 and field in names]
     if repeated:
@@ -106,7 +118,13 @@ def _start(file: str) -> str:
             f"cannot read {file}: it is not UTF-8 text ({error.reason} at byte {error.start}); "
             f"convert it first: iconv -f LATIN1 -t UTF-8 old.csv > new.csv.",
         ) from cause(error)
-    except (OSError, EOFError) as error:  # EOFError: a compressed file that was cut
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise refused(
+            UNREADABLE,
+            f"cannot read {file}: the compressed file is damaged, or was cut; copy it again.",
+            f"cannot read {file}: the compressed file is damaged, or was cut: {error}",
+        ) from cause(error)
+    except OSError as error:
         raise DataError(f"cannot read {file}: {error}") from error
 
 
@@ -130,6 +148,8 @@ def _start_by_engine(file: str) -> str:
 def _fields(start: str, mark: str, names: Sequence[str]) -> list[str]:
     """The columns, by the names that were meant where CSV was made safe for spreadsheets."""
     found = next(csv.reader(StringIO(start, newline=""), delimiter=mark), [])
+    if len(found) > 1:  # a column without a name, as some programs write their row numbers
+        found = [name or f"column {place}" for place, name in enumerate(found)]
     return [from_cell(n) if n not in names and from_cell(n) in names else n for n in found]
 
 

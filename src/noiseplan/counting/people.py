@@ -104,7 +104,7 @@ class People:
         place = f"row_number() OVER (PARTITION BY person, {', '.join(codes)})"
         record = " || ',' || ".join([*codes, "place", "person"])
         draw = f"sha256('{self.key.hex()},' || {record})"
-        rank = f"row_number() OVER (PARTITION BY person ORDER BY {draw})"
+        rank = f"row_number() OVER (PARTITION BY person ORDER BY {draw} ASC)"
         choice = (
             f"CASE WHEN person IS NULL THEN {NOBODY} WHEN person = '' THEN {ROUNDED} "
             f"WHEN {rank} <= {self.cap} THEN {CHOSEN} ELSE 0 END"

@@ -5,7 +5,8 @@ fewer records are counted then; taking one person for two gives that person two 
 that programs change on the way are made one, by these rules and in this order:
 
 1. a value of any type is the text that spells it;
-2. Unicode's canonical composition (NFC), small letters, no white space at either end;
+2. Unicode's canonical composition (NFC), small letters (ß as ss), plain forms of wide letters and
+   digits, nothing that prints nothing, no white space at either end;
 3. a text that spells a number is that number: ``17``, ``+17``, ``017``, ``17.0`` and ``1.7E+1`` are
    one person, and so are ``0`` and ``-0``. ``17e1`` without a point or a sign is no number: codes
    in hexadecimal digits look like that;
@@ -50,6 +51,10 @@ _PLAIN: Final = "[!-~]([ -~]*[!-~])?"  # ASCII, no blank at an end: nothing to c
 _BLANKS: Final = (
     "".join(c for c in map(chr, range(1, 0x3001)) if c.isspace()) + "\u200b\u2060\ufeff"
 )
+# Signs that print nothing, and the wide forms of ASCII's.
+_UNSEEN: Final = "\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff"
+_NARROW: Final = "".join(map(chr, range(0x21, 0x7F)))
+_WIDE: Final = "".join(chr(ord(sign) + 0xFEE0) for sign in _NARROW)
 _CANONICAL: Final = "0|-?[1-9][0-9]*"
 _NUMBER: Final = (
     "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)"
@@ -107,7 +112,10 @@ def _canonical(step: DuckDBPyRelation, others: str) -> DuckDBPyRelation:
     The steps are projections of their own, so that each is worked out once. A number is its figures
     without zeros at the ends, times a power of ten; only numbers with a fraction show the power.
     """
-    tidy = f"trim(lower(nfc_normalize(spelled)), {literal(_BLANKS)})"
+    plain_letters = f"translate(spelled, {literal(_WIDE)}, {literal(_NARROW)})"
+    seen = f"regexp_replace({plain_letters}, '[{_UNSEEN}]', '', 'g')"
+    small = f"replace(replace(lower(nfc_normalize({seen})), 'ß', 'ss'), 'ς', 'σ')"
+    tidy = f"trim({small}, {literal(_BLANKS)})"
     plain = f"regexp_full_match(spelled, '{_PLAIN}')"
     step = step.project(
         f"{others}, CASE WHEN {plain} THEN lower(spelled) ELSE {tidy} END AS written"

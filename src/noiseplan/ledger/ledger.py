@@ -227,6 +227,8 @@ class Ledger:
         dataset: str,
         guarantee: Guarantee | Budget,
         *,
+        purpose: str = "",
+        plan_hash: str = "",
         max_rows: int = 1,
         follows: Entry | int | None = None,
     ) -> None:
@@ -234,7 +236,7 @@ class Ledger:
 
         To be asked before data are read: whoever may not release learns nothing of them.
         """
-        act = _reserved(dataset, guarantee, "", "", max_rows, follows)
+        act = _reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows)
         with self._history.current() as books:
             books.check(act)
 

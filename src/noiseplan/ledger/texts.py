@@ -34,6 +34,13 @@ _UNSEEN: Final = (
 )  # fmt: skip
 # Hyphens, dashes, minus signs and bars that are not of the category Pd.
 _DASHES: Final = "\u02d7\u06d4\u2043\u2212\u2500\u2501\u2796\u2cba\u30fc\u4e00\u2f00"
+# Latin letters beside ASCII's with accents, and alphabets that are in daily use.
+_LATIN: Final = "ÆæØøŒœßẞÐðÞþĐđĦħıŁłŊŋŦŧƏə"
+_IN_USE: Final = frozenset(
+    {"GREEK", "CYRILLIC", "HEBREW", "ARABIC", "GEORGIAN", "DEVANAGARI", "BENGALI", "GURMUKHI",
+     "GUJARATI", "ORIYA", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI", "LAO",
+     "TIBETAN", "MYANMAR", "KHMER", "ETHIOPIC", "CJK"}
+)  # fmt: skip
 # Alphabets that are written together.
 _TOGETHER: Final = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"})
 
@@ -90,7 +97,7 @@ def require_plain(what: str, text: str) -> None:
     --------
     >>> require_plain("dataset", "census 2030 (résumé), part 2")
     """
-    odd = [sign for sign in text if not _plain(sign) or unicodedata.normalize("NFKC", sign) != sign]
+    odd = [sign for sign in text if not _plain(sign)]
     if odd:
         raise LedgerError(
             f"{what} {text!r} holds {ascii(odd[0])[1:-1]}, which prints nothing or looks like "
@@ -118,7 +125,9 @@ def looks(text: str) -> frozenset[str]:
     """
     seen = "".join(map(_seen, unicodedata.normalize("NFKD", text)))
     latin = unicodedata.normalize("NFC", seen.translate(_AS_LATIN))
-    in_print = latin.translate(str.maketrans("I1|0", "lllO"))
+    in_print = (
+        latin.translate(str.maketrans("I1|0o", "lllOO")).replace("rn", "m").replace("vv", "w")
+    )
     without_case = unicodedata.normalize("NFKC", latin.casefold())
     return frozenset({f"in print {in_print}", f"without case {without_case}"})
 
@@ -141,10 +150,21 @@ def _unseen(sign: str) -> bool:
 
 
 def _plain(sign: str) -> bool:
-    """Whether a sign belongs into a name: a letter or its accent, a digit, or one of ASCII."""
+    """Whether a sign belongs into a name: a letter or its accent, a digit, or one of ASCII.
+
+    Letters of alphabets in daily use only. Of Latin those that are ASCII's, with or without an
+    accent, and a few more: small capitals and letters of phonetics look like others.
+    """
     if sign.isascii():
         return sign.isprintable()
-    return unicodedata.category(sign)[0] in "LMN" and not _unseen(sign)
+    if _unseen(sign) or unicodedata.normalize("NFKC", sign) != sign:
+        return False
+    alphabet, kind = _alphabet(sign), unicodedata.category(sign)
+    if alphabet == "LATIN":
+        return unicodedata.normalize("NFD", sign)[0].isascii() or sign in _LATIN
+    if kind[0] == "M":
+        return alphabet not in ("COMBINING", "LATIN", "GREEK", "CYRILLIC")
+    return kind[0] in "LN" and alphabet in _IN_USE
 
 
 def _alphabet(letter: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from noiseplan.counting import Projectable, open_source
+from noiseplan.counting.projectable import Countable
 from noiseplan.counting.telling import TOO_MANY, reading, refused, showing
 from noiseplan.errors import DataRefused, PlanError
 from noiseplan.mechanisms.counts import RECORDS
@@ -86,12 +87,19 @@ def admitted(
     in the ledger by its kind.
     """
     admission = Admission.of(plan, how, follows, before)
+    refusal: DataRefused | None = None
     try:
         with reading(admission.details):
             yield admission
     except DataRefused as error:
-        admission.account.note_refusal(plan, error.kind, error.detailed)
-        raise
+        refusal = error
+    if refusal is not None:
+        try:
+            admission.account.note_refusal(plan, refusal.kind, refusal.detailed)
+        except Exception as error:
+            error.__context__ = None  # that it could not be entered is all that anybody is told
+            raise error from None
+        raise refusal
 
 
 def opened(
@@ -109,7 +117,7 @@ def opened(
         What an earlier choice among the records of each person was derived from, to repeat it.
     """
     plan = admission.plan
-    if plan.max_rows > 1 and person is None and not isinstance(data, Projectable):
+    if plan.max_rows > 1 and person is None and not _bounded(data):
         raise PlanError(
             f"the plan is for people with up to {plan.max_rows} records: say whose record each is, "
             f"release(data, person='id'), so that no more of anybody are counted"
@@ -118,6 +126,16 @@ def opened(
     source = open_source(data, plan.workload.schema, person=person, cap=cap, key=key)
     refuse_unpriced(plan, source)
     return source
+
+
+def _bounded(data: object) -> bool:
+    """Whether somebody has seen to it that no person has too many records.
+
+    Records that were opened without `person=` are nobody's; ready-made counts are their maker's.
+    """
+    if isinstance(data, Countable):
+        return data.choice is not None
+    return isinstance(data, Projectable)
 
 
 def refuse_unpriced(plan: Plan, source: Projectable) -> None:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 # Between two entries of one release that was made in two steps.
 BETWEEN = "; "
-# Two charges of one plan may fall short of its cost by the rounding of what was left to pay.
-ROUNDING = Fraction(1, 10**9)
+# Charges of one plan may fall short of the cost it states by the rounding of what was left to pay,
+# and by what matrices in integers measure less; each of them covered what was measured.
+ROUNDING = Fraction(1, 10**7)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +58,10 @@ class Account:
         """Refuse a release that would not be charged. Nothing is recorded, and no data needed."""
         if self.ledger is not None:
             require_private(sampler)
-            entry = self._entry(follows)
-            cost = plan.privacy.as_zcdp
-            self.ledger.ask(self.dataset, cost, max_rows=plan.max_rows, follows=entry)
+            self.ledger.ask(
+                self.dataset, plan.privacy.as_zcdp, purpose=self.purpose, plan_hash=_hash(plan),
+                max_rows=plan.max_rows, follows=self._entry(follows),
+            )  # fmt: skip
 
     @contextmanager
     def charged(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> Iterator[str]:
@@ -91,13 +93,12 @@ class Account:
         """The last entry of a release that was made in one step or more."""
         if not follows or self.ledger is None:
             return None
-        last = follows.split(BETWEEN)[-1]
         for entry in self.ledger.entries(self.dataset):
-            if _text(entry) == last:
+            if follows.endswith(_text(entry)):
                 return entry
         raise PlanError(
-            f"the look is not on record in this ledger (it is {last}), and only what is left would "
-            f"be charged: nothing was measured. Use the ledger that the look was charged to"
+            f"the look is not on record in this ledger (it is {follows}), and only what is left "
+            f"would be charged: nothing was measured. Use the ledger that the look was charged to"
         )
 
 

@@ -20,7 +20,6 @@ from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source, simulation_warning
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.report import asked_for, counted
-from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Query
 from noiseplan.release.answer import Answer
@@ -190,7 +189,7 @@ class Release:
             [
                 f"Release of {counted(len(plan.workload), 'query', 'queries')}, "
                 f"{counted(plan.workload.rows, 'row', 'rows')}",
-                f"  privacy  {_promise(plan.privacy, asked_for(plan.budget))}",
+                f"  privacy  {_promise(plan)}",
                 f"  noise    {self.brand}",
                 f"  holds    {plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
                 f"  ask      {_example(plan)}, .answer(query), .covariance(query, other)",
@@ -210,10 +209,12 @@ def _example(plan: Plan) -> str:
     return f".answer({asked[0].name!r})"
 
 
-def _promise(privacy: Guarantee, asked: str) -> str:
+def _promise(plan: Plan) -> str:
+    privacy, asked = plan.privacy, asked_for(plan.budget)
     if not math.isfinite(privacy.pcost):
         return "not known here: the measurements were made elsewhere"
-    return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}spent once"
+    whose = "as the maker of the tables states it" if plan.noise == "given" else "spent once"
+    return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}{whose}"
 
 
 def make_release(

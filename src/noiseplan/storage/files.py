@@ -39,6 +39,8 @@ _BROKEN = (
     RuntimeError, SyntaxError, zipfile.BadZipFile, struct.error, zlib.error,
 )  # fmt: skip
 _BLOCK = 1 << 20
+# Folders within folders: beyond this, programs that walk through them may fail.
+DEEPEST = 200
 
 
 @contextmanager
@@ -105,6 +107,9 @@ def _require_replaceable(target: Path) -> None:
             f"{str(target)!r} is not written in UTF-8, and some of the files could not be; choose "
             f"another name"
         ) from None
+    depth = len(target.absolute().parts)
+    if depth > DEEPEST:
+        raise StorageError(f"{str(target)[:60]!r}… lies {depth} folders deep: name a nearer one")
     if target.is_symlink() and not target.exists():
         raise StorageError(f"{str(target)!r} is a link to nothing; choose another name")
     for odd, what in ((target.is_symlink(), "a link"), (target.is_mount(), "a mounted disk")):

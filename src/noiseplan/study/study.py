@@ -111,7 +111,6 @@ class Study:
         self, plan: Plan, data: object, seed: int | None = None, *, details: bool = False
     ) -> Release:
         """Spend the budget once, on record where the study names a ledger."""
-        self._require_public_lists(data)
         charged: dict[str, Any] = {}
         if self.ledger is not None:
             charged = {
@@ -120,6 +119,11 @@ class Study:
                 "purpose": self.ledger.purpose,
             }
         person = None if self.people is None else self.people.person
+        from noiseplan.release.opening import Admission
+
+        how: Any = {"seed": seed, **charged}
+        Admission.of(plan, how)  # before the data are compared
+        self._require_public_lists(data)
         return plan.release(data, person=person, seed=seed, details=details, **charged)
 
     def new_folder(self) -> Path | None:

@@ -21,6 +21,7 @@ from noiseplan.local.device.locking import locked, names_to_disk
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.device.wire import TAG_BYTES, ReportError
 from noiseplan.noise.randomness import Source
+from noiseplan.paths import checked_path
 from noiseplan.privacy.rounding import fraction_up
 
 
@@ -56,7 +57,8 @@ class Memory:
 
     def __init__(self, randomizer: Randomizer, path: str | Path | None = None) -> None:
         self._randomizer = randomizer
-        self._path = None if path is None else Path(path).absolute()
+        # Through links: of two names of one file, one would be replaced and the other not.
+        self._path = None if path is None else checked_path(path, ReportError).resolve()
         self._process, self._turn = os.getpid(), Lock()
         self._reports: dict[int, bytes] = {}
         if self._path is not None and not self._path.parent.is_dir():
@@ -64,6 +66,11 @@ class Memory:
                 f"{str(path)!r} lies in a folder that is not there: make it first, or name another"
             )
         with self._on_disk():
+            if self._path is not None and self._path.is_file() and self._path.stat().st_nlink > 1:
+                raise ReportError(
+                    f"{str(path)!r} is a file of several names (hard links), which would part when "
+                    f"it is written; copy it, and leave the copy alone"
+                )
             self._catch_up()
 
     def __reduce__(self) -> tuple[type[Memory], tuple[Randomizer, Path]]:

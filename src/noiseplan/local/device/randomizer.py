@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.local.device.wire import TAG_BYTES, Payloads, ReportError, to_packet
 from noiseplan.noise.randomness import Source, SystemSource
+from noiseplan.paths import checked_path
 from noiseplan.privacy.rounding import text_up
 from noiseplan.schema import Schema
 
@@ -52,7 +53,7 @@ SPLIT = "split"
 """The kind that is made of other randomizers, over a domain of any size."""
 # Bytes that a file may ask for when it is read, for what it says of itself and for everything
 # together; longer files may ask for so many times their length.
-_HEAD, _MEMORY, _TIMES = 1 << 22, 1 << 30, 64
+_HEAD, _MEMORY, _TIMES = 1 << 22, 1 << 29, 64
 
 
 class Room:
@@ -64,16 +65,17 @@ class Room:
 
     def take_head(self, size: int) -> None:
         """So many bytes for what a file says of itself."""
-        self._check(size, self._head)
+        self.check(size, self._head)
         self.take(size)
 
     def take(self, size: int) -> None:
         """So many bytes more."""
-        self._check(size, self.left)
+        self.check(size, self.left)
         self.left -= size
 
     @staticmethod
-    def _check(size: int, allowed: int) -> None:
+    def check(size: int, allowed: int) -> None:
+        """Refuse more than is allowed."""
         if size > allowed:
             raise ReportError(
                 f"the randomizer's file is damaged, or made to fill the memory: it asks for "
@@ -317,7 +319,7 @@ class Randomizer(ABC):
 
     def save(self, path: str | Path) -> Path:
         """Write the file; `load_randomizer` reads it."""
-        path = Path(path)
+        path = checked_path(path, ReportError)
         try:
             path.write_bytes(self.to_bytes())
         except OSError as error:
@@ -345,15 +347,17 @@ def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Rando
     if version != VERSION:
         raise ReportError(f"the file has version {version}, and this program reads {VERSION}")
     try:
-        head, content = _inflated(body, room)
+        head, start, numbers = _inflated(body, room)
     except _BROKEN as error:
         if isinstance(error, ReportError):
             raise
-        head, content = {}, b""
-    if hashlib.sha256(content).digest() != digest:
+        head, start, numbers = {}, b"", b""
+    hashed = hashlib.sha256(start)
+    hashed.update(numbers)
+    if hashed.digest() != digest:
         raise ReportError("the randomizer's file is damaged: its hash does not fit; fetch it anew")
     try:
-        made = _made(head, content, room, in_split)
+        made = _made(head, numbers, room, in_split)
     except _BROKEN as error:
         raise ReportError(f"the randomizer's file holds no randomizer: {error}") from None
     if made.digest != digest:
@@ -363,8 +367,9 @@ def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Rando
     return made
 
 
-def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes]:
-    """What a file says of itself, and all of its content: never more than it says."""
+def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes, bytes]:
+    """What a file says of itself, the same as bytes, and its numbers: never more than it says,
+    nor more than a table over its cells can have."""
     stream = zlib.decompressobj()
     first = stream.decompress(body, 4)
     (size,) = struct.unpack("<I", first)
@@ -373,10 +378,18 @@ def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes]:
     head = json.loads(text)
     promised = sum(_bytes_promised(dtype, shape) for _, dtype, shape in head["arrays"])
     room.take(promised)
+    schema = Schema.from_dict(head["schema"])
+    if head["kind"] != SPLIT and _few_cells(schema):
+        Room.check(promised, _most_numbers(schema))
     rest = stream.decompress(stream.unconsumed_tail, promised + 1)
     if not stream.eof or len(rest) != promised:
         raise ValueError("the content is not as long as it says")
-    return head, first + text + rest
+    return head, first + text, rest
+
+
+def _most_numbers(schema: Schema) -> int:
+    """Bytes of twice as many reports as there are cells, and of a thousand in any case."""
+    return 8 * schema.size * max(2 * schema.size, 1024) + _HEAD
 
 
 def _bytes_promised(dtype: str, shape: list[int]) -> int:
@@ -387,10 +400,10 @@ def _bytes_promised(dtype: str, shape: list[int]) -> int:
     return np.dtype(dtype).itemsize * prod(shape)
 
 
-def _made(head: Mapping[str, Any], content: bytes, room: Room, in_split: bool) -> Randomizer:
-    arrays, at = {}, 4 + struct.unpack_from("<I", content)[0]
+def _made(head: Mapping[str, Any], numbers: bytes, room: Room, in_split: bool) -> Randomizer:
+    arrays, at = {}, 0
     for name, dtype, shape in head["arrays"]:
-        arrays[name] = np.frombuffer(content, dtype, prod(shape), at).reshape(shape)
+        arrays[name] = np.frombuffer(numbers, dtype, prod(shape), at).reshape(shape)
         at += arrays[name].nbytes
     cells = arrays.pop("cells", None)
     schema = Schema.from_dict(head["schema"])
@@ -414,7 +427,7 @@ def _few_cells(schema: Schema) -> bool:
 def load_randomizer(path: str | Path) -> Randomizer:
     """Read a randomizer written by `Randomizer.save`."""
     try:
-        data = Path(path).read_bytes()
+        data = checked_path(path, ReportError).read_bytes()
     except OSError as error:
         raise ReportError(f"{str(path)!r} cannot be read: {error}") from None
     return randomizer_from_bytes(data)

@@ -250,9 +250,11 @@ class Aggregator:
 
     def save(self, path: str | Path) -> Path:
         """Write everything answers need, in one step: a crash leaves the old file whole."""
+        from noiseplan.errors import StorageError
         from noiseplan.local.server.keeping import save_aggregator
+        from noiseplan.paths import checked_path
 
-        return save_aggregator(self, Path(path))
+        return save_aggregator(self, checked_path(path, StorageError))
 
     def __repr__(self) -> str:
         lost = f", {self.rejected.total():,} rejected" if self.rejected else ""

@@ -20,6 +20,7 @@ from noiseplan.local.server.split import Part, SplitReconstruction
 from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.local.types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
+from noiseplan.paths import checked_path
 from noiseplan.storage.files import Arrays, canonical, hash_of, read_arrays, to_disk, write_arrays
 
 FORMAT = "noiseplan local aggregator 1"
@@ -58,30 +59,30 @@ def save_aggregator(aggregator: Aggregator, path: Path) -> Path:
 
 def load_aggregator(path: str | Path) -> Aggregator:
     """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
-    path = Path(path)
+    file = checked_path(path, StorageError)
     try:
-        with path.open("rb") as file:
-            head = file.read(4)
+        with file.open("rb") as opened:
+            head = opened.read(4)
     except OSError as error:
         raise StorageError(f"{str(path)!r} cannot be read: {error}") from None
     if head != b"PK\x03\x04":
         hint = "; load_randomizer reads randomizers" if head == MAGIC else ""
-        raise StorageError(f"{path.name} is no aggregator's file, or damaged{hint}")
-    arrays = read_arrays(path)
+        raise StorageError(f"{file.name} is no aggregator's file, or damaged{hint}")
+    arrays = read_arrays(file)
     try:
         kept = arrays.pop(HASH).tobytes().hex()
         if kept != hash_of({}, arrays):
-            raise StorageError(f"{path.name} is damaged: its hash does not fit what it holds")
+            raise StorageError(f"{file.name} is damaged: its hash does not fit what it holds")
         facts: dict[str, Any] = json.loads(arrays["facts"].tobytes())
         if facts["format"] != FORMAT:
-            raise StorageError(f"{path.name} has the format {facts['format']!r}, not {FORMAT!r}")
+            raise StorageError(f"{file.name} has the format {facts['format']!r}, not {FORMAT!r}")
         return _rebuilt(facts, arrays)
     except (
         LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError
     ) as error:  # fmt: skip
         if isinstance(error, NoiseplanError):
             raise
-        raise StorageError(f"{path.name} is no aggregator's file, or damaged: {error}") from None
+        raise StorageError(f"{file.name} is no aggregator's file, or damaged: {error}") from None
 
 
 def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:

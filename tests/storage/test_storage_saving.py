@@ -183,9 +183,12 @@ def test_a_place_that_a_folder_cannot_take_is_refused(
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "dangling").symlink_to("nowhere")
-    for name in ("link", "dangling"):
-        with pytest.raises(StorageError, match="is a link, which a new folder cannot replace"):
-            release.save(tmp_path / name)
+    with pytest.raises(StorageError, match="is a link, which a new folder cannot replace"):
+        release.save(tmp_path / "link")
+    with pytest.raises(StorageError, match="is a link to nothing"):
+        release.save(tmp_path / "dangling")
+    with pytest.raises(StorageError, match="folders deep: name a nearer one"):
+        release.save(tmp_path / "/".join("a" * 500))
     with pytest.raises(StorageError, match="not written in UTF-8"):
         release.save(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "real")

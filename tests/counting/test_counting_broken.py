@@ -317,3 +317,14 @@ def test_a_column_without_a_name_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "d.csv").write_text(",a\n0,x\n1,x\n")
     schema = Schema({"a": Categorical(["x", "y"])})
     assert open_source(tmp_path / "d.csv", schema).marginals([[0]]).tolist() == [[2, 0]]
+
+
+def test_a_first_line_that_is_a_record_is_not_shown(tmp_path: Path) -> None:
+    """A file without a header, whose first record happens to hold the name of a column."""
+    (tmp_path / "d.csv").write_text("sex,Alice Secret,flu\nM,Bob,cold\n")
+    schema = Schema({"sex": Categorical(["F", "M"]), "age": Ordinal(range(20, 30))})
+    with pytest.raises(DataRefused, match=r"lack .* 'age'; they have 'sex', and 2 others") as plain:
+        open_source(tmp_path / "d.csv", schema)
+    assert "Alice" not in str(plain.value)
+    with pytest.raises(DataRefused, match="'Alice Secret'"):
+        open_source(tmp_path / "d.csv", schema, details=True)

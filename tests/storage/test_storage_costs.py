@@ -118,3 +118,19 @@ def test_fractions_are_no_integers_on_disk_either(monkeypatch: pytest.MonkeyPatc
     arrays["strategy"] = arrays["strategy"] + 0.25
     with pytest.raises(StorageError, match="whole numbers"):
         read_mechanism(content, arrays, SMALL)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_the_unit_is_a_person_where_one_record_of_each_was_counted(
+    neighbours: str, tmp_path: Path
+) -> None:
+    schema = nz.Schema.from_sizes({"a": 2})
+    workload = nz.Workload.marginals(schema, k=1)
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), neighbours=neighbours, noise="discrete")  # type: ignore[arg-type]
+    data = {"a": [0, 1, 1], "id": ["p", "p", "q"]}
+    plan.release(data).save(tmp_path / "records")
+    plan.release(data, person="id").save(tmp_path / "persons")
+    for name, unit in (("records", "one record"), ("persons", "one person, of whom one record")):
+        words = (tmp_path / name / "certificate.txt").read_text(encoding="utf-8")
+        assert f"What is protected: {unit}" in words
+        assert ("by replacing one record" in words) == (neighbours == "replace")

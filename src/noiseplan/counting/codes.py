@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.counter import code_dtype
-from noiseplan.counting.telling import UNDECLARED, refused
+from noiseplan.counting.telling import UNDECLARED, UNREADABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Schema
 
@@ -126,8 +126,12 @@ def encode_all(schema: Schema, columns: Mapping[str, Encoded]) -> list[NDArray[A
     return block
 
 
-def check_columns(schema: Schema, found: Iterable[object]) -> None:
-    """Refuse data without the columns of the schema; further columns are ignored."""
+def check_columns(schema: Schema, found: Iterable[object], *, maybe_records: bool = False) -> None:
+    """Refuse data without the columns of the schema; further columns are ignored.
+
+    `maybe_records`: what was found may be no names but a record, as the first line of a file
+    without a header is. Then only names that are wanted, or near those, are shown.
+    """
     listed = list(found)
     missing = [name for name in schema.names if name not in listed]
     if missing:
@@ -135,11 +139,16 @@ def check_columns(schema: Schema, found: Iterable[object]) -> None:
         close = {name: get_close_matches(name.lower(), known, n=1, cutoff=0.6) for name in missing}
         guesses = [f"{guess[0]!r} for {name!r}" for name, guess in close.items() if guess]
         meant = f"Is it {', '.join(guesses)}? " if guesses else ""
-        raise DataError(
-            f"the data lack the column(s) {', '.join(map(repr, missing))}; they have "
-            f"{', '.join(map(repr, listed)) or 'none'}. {meant}Rename columns, or leave the "
-            f"attributes out of the schema."
-        )
+        near = [guess[0] for guess in close.values() if guess]
+        hidden = [name for name in listed if name not in schema.names and name not in near]
+        lack = f"the data lack the column(s) {', '.join(map(repr, missing))}; they have"
+        remedy = f"{meant}Rename columns, or leave the attributes out of the schema."
+        whole = f"{lack} {', '.join(map(repr, listed)) or 'none'}. {remedy}"
+        if not (maybe_records and hidden):
+            raise DataError(whole)
+        shown = ", ".join(repr(name) for name in listed if name not in hidden)
+        telling = f"{lack} {shown or 'none of them'}, and {len(hidden)} others. {remedy}"
+        raise refused(UNREADABLE, telling, whole)
 
 
 def is_missing(value: object) -> bool:

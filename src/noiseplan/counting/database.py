@@ -168,7 +168,7 @@ def _check_columns(
             f"{', '.join(map(repr, schema.names))}; it must be a header. It reads "
             f"{', '.join(map(repr, relation.columns))}.",
         )
-    check_columns(schema, relation.columns)
+    check_columns(schema, relation.columns, maybe_records=spelled)
     if people is not None:
         people.check_column(relation.columns)
         check_kind(people.column, _types(relation)[people.column])

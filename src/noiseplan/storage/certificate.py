@@ -33,7 +33,7 @@ def certificate(release: Release) -> Json:
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "privacy": privacy_json(plan.privacy, plan.max_rows),
+        "privacy": privacy_json(plan.privacy, plan.max_rows, release.choice is not None),
         "noise": release.brand,
         "simulation": is_simulation(release.brand),
         "ledger": release.recorded,
@@ -48,11 +48,14 @@ def certificate(release: Release) -> Json:
     }
 
 
-def privacy_json(guarantee: Guarantee, max_rows: int = 1) -> Json:
-    """Unit, neighbours and cost in every currency, for programs."""
+def privacy_json(guarantee: Guarantee, max_rows: int = 1, chosen: bool = False) -> Json:
+    """Unit, neighbours and cost in every currency, for programs.
+
+    `chosen`: whether at most `max_rows` records of each person were counted.
+    """
     known = math.isfinite(guarantee.pcost)
     result: Json = {
-        "unit": UNIT if max_rows == 1 else f"one person, with at most {max_rows} records",
+        "unit": _unit(max_rows, chosen),
         "neighbours": guarantee.neighbours,
         "known": known,
         "accounting": CONVERSION[guarantee.law],
@@ -68,12 +71,18 @@ def privacy_json(guarantee: Guarantee, max_rows: int = 1) -> Json:
     return result
 
 
+def _unit(max_rows: int, chosen: bool) -> str:
+    if max_rows > 1:
+        return f"one person, with at most {max_rows} records"
+    return "one person, of whom one record is counted" if chosen else UNIT
+
+
 def in_words(content: Json, guarantee: Guarantee) -> str:
     """The same for people; numbers that promise privacy are rounded up."""
     if content["privacy"]["known"]:
         unit = content["privacy"]["unit"]
         promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
-        if content["privacy"]["unit"] != UNIT:
+        if content["privacy"]["unit"] != UNIT and guarantee.neighbours == "add-remove":
             promise[-1] = "Neighbouring data sets differ by all records of one person."
     else:
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]

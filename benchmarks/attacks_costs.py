@@ -26,8 +26,8 @@ import numpy as np
 import noiseplan as nz
 from benchmarks.tables import Claim, Table
 from noiseplan.counting import CountTensor
-from noiseplan.mechanisms import dense, product, residual, tables
-from noiseplan.mechanisms.counts import integer_residuals
+from noiseplan.mechanisms import matrix, product, residual, tables
+from noiseplan.mechanisms.exact_residuals import integer_residuals
 from noiseplan.noise import Source, SystemSource
 
 CELLS: Final = 48
@@ -35,11 +35,11 @@ CELLS: Final = 48
 NEAR: Final = 1e-9
 KINDS: Final = (
     residual.ResidualMechanism,
-    dense.DenseMechanism,
+    matrix.DenseMechanism,
     product.ProductMechanism,
     tables.TablesMechanism,
 )
-MODULES: Final = (residual, dense, product, tables)
+MODULES: Final = (residual, matrix, product, tables)
 
 
 # ---------------------------------------------------------------------- the oracle

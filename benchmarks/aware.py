@@ -29,7 +29,7 @@ from noiseplan.aware.selection import Selector, draw_backwards
 from noiseplan.counting import CountTensor
 from noiseplan.matrices import RangesMatrix
 from noiseplan.noise import LaplaceSampler, SeededSource
-from noiseplan.planning.pure.hierarchies import tree
+from noiseplan.strategies.hierarchies import tree
 
 Array = NDArray[np.float64]
 WORKED: Final = np.array([2, 3, 8, 1, 0, 2, 0, 4, 2, 4])

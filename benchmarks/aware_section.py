@@ -24,7 +24,7 @@ from noiseplan.aware.prior import Candidates
 from noiseplan.aware.second import plan_buckets
 from noiseplan.aware.selection import Selector
 from noiseplan.noise import SeededSource
-from noiseplan.planning.pure.hierarchies import halves, tree
+from noiseplan.strategies.hierarchies import halves, tree
 
 Array = NDArray[np.float64]
 Edges = NDArray[np.int64]

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.tables import Claim, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds, in_own_process, peak_bytes
-from noiseplan.counting import Records, compiled, count_tables, open_source
+from noiseplan.counting import Records, count_tables, kernel_numba, open_source
 from noiseplan.schema import Categorical, Ordinal, Schema
 
 SIZES: Final = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
@@ -51,7 +51,7 @@ def in_memory(rows: int) -> Table:
     scale = rows / 10**7
     limits = {"NumPy": NUMPY_SECONDS * scale, "numba": NUMBA_SECONDS * scale}
     lines = []
-    for way in ["NumPy"] + ["numba"] * compiled.installed():
+    for way in ["NumPy"] + ["numba"] * kernel_numba.installed():
         seconds, wall = in_own_process("benchmarks.counting", "memory_figures", rows, way)
         limit = limits[way]
         figures = (seconds, wall, limit, seconds / limit)
@@ -119,9 +119,9 @@ def on_spark(rows: int, folder: str) -> Table:
 def memory_figures(rows: int, way: str) -> tuple[float, float]:
     """CPU and clock seconds for all tables."""
     records = Records(_schema(), _codes(rows))
-    compiled.enabled = way == "numba"
-    if compiled.enabled:
-        compiled.kernel()(*_smallest())
+    kernel_numba.enabled = way == "numba"
+    if kernel_numba.enabled:
+        kernel_numba.kernel()(*_smallest())
     every = [tuple(table[0].tolist()) for table in _sets()]
     started = time.perf_counter()
     repeats = 2

@@ -11,7 +11,7 @@ import numpy as np
 import noiseplan as nz
 from benchmarks.domains import BUDGET
 from benchmarks.tables import Cell, Claim, Table, all_rows
-from noiseplan.planning.named import STRATEGIES
+from noiseplan.strategies.catalogue import STRATEGIES
 
 RESIDUAL_LIMIT: Final = 0.01
 

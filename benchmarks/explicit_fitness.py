@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 import noiseplan as nz
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief, decimals
 from benchmarks.timing import cpu_seconds
-from noiseplan.explicit.fitness import least_cost
-from noiseplan.explicit.optimum import dense_optimum
+from noiseplan.optimize.fitness import least_cost
+from noiseplan.optimize.optimum import dense_optimum
 
 Array = NDArray[np.float64]
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices import Matrix, PrefixMatrix, RangesMatrix
+from noiseplan.optimize.optimum import dense_optimum
 
 CELLS: Final = (1024, 2048, 4096, 8192)
 TOLERANCE: Final = 1e-6

@@ -25,14 +25,14 @@ from benchmarks.explicit_published import (
     Factors,
 )
 from benchmarks.tables import Cell, Table, all_rows
-from noiseplan.explicit.bounds import range_bound, svd_bound
-from noiseplan.explicit.closed_forms import DataCube, all_predicates_log2, exchangeable_optimum
-from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.explicit.strategies.eigen import eigen_design, principal_design, separated_design
-from noiseplan.explicit.strategies.norms import total_error
-from noiseplan.explicit.strategies.weighting import best_weights
 from noiseplan.matrices import HaarMatrix, PrefixMatrix, RangesMatrix, Transform, TreeMatrix
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.closed_forms import DataCube, all_predicates_log2, exchangeable_optimum
+from noiseplan.optimize.gram_bounds import range_bound, svd_bound
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.strategies.column_norms import total_error
+from noiseplan.strategies.eigen import eigen_design, principal_design, separated_design
+from noiseplan.strategies.weighting import best_weights
 
 SOURCE: Final = "the dissertation's tables, recomputed where they are misprinted."
 UNIT_VARIANCE: Final = 2 * np.log(2 / 1e-4) / 0.5**2

@@ -55,7 +55,7 @@ def measure(name: str, epsilon: float, backend: str) -> Record:
 
 def measure_recipe(name: str, backend: str) -> Record:
     """The published recipe at ε = 1."""
-    from noiseplan.local.types import types_of
+    from noiseplan.local.user_types import types_of
 
     types = types_of(local_workload(name, TYPES))
     started = time.process_time()

@@ -12,8 +12,8 @@ import noiseplan as nz
 from benchmarks.domains import ADULT, CPS, Domain, synth
 from benchmarks.tables import Cell, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds
-from noiseplan.explicit.pidentity import best_p_identity
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
+from noiseplan.optimize.p_identity import best_p_identity
 
 # At this ε a Laplace number of scale 1/ε has variance one.
 EPSILON: Final = math.sqrt(2.0)

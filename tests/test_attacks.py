@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # `benchmarks` is 
 
 from benchmarks import attacks, attacks_costs, attacks_kills
 
-from noiseplan.choosing import describing
+from noiseplan.choosing import joined_plans
 from noiseplan.privacy import Guarantee
-from noiseplan.release import opening
+from noiseplan.release import open_data
 
 
 def test_costs_hold_on_every_way_to_data() -> None:
@@ -24,14 +24,14 @@ def test_costs_hold_on_every_way_to_data() -> None:
 
 def test_a_cost_that_is_understated_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left of a plan at half its price, past a gate that was left open."""
-    stated = describing.cost_of
+    stated = joined_plans.cost_of
 
     def half(*arguments: Any) -> Guarantee:
         found = stated(*arguments)
         return Guarantee(found.pcost / 2, found.law, found.neighbours)
 
-    monkeypatch.setattr(describing, "cost_of", half)
-    monkeypatch.setattr(opening, "require_price", lambda *_: None)
+    monkeypatch.setattr(joined_plans, "cost_of", half)
+    monkeypatch.setattr(open_data, "require_price", lambda *_: None)
     found = attacks_costs.campaign(0.0, seed=1, least=4)
     assert found["given"].understated + found["given twice"].understated > 0
     assert found["plan"].understated == 0

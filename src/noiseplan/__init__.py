@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from noiseplan.aware.settings import Dawa
     from noiseplan.choosing import adaptive
     from noiseplan.comparing import compare
-    from noiseplan.explicit.strategies.given import Strategy
     from noiseplan.ledger import Ledger
-    from noiseplan.planning.hardness import bounds
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
-    from noiseplan.release.given import NoisyTable, from_noisy_tables
+    from noiseplan.planning.workload_bounds import bounds
+    from noiseplan.release.noisy_tables import NoisyTable, from_noisy_tables
     from noiseplan.release.release import Release
     from noiseplan.storage import load
+    from noiseplan.strategies.given_rows import Strategy
 
 __version__ = "0.1.0"
 
@@ -49,14 +49,14 @@ __version__ = "0.1.0"
 _LAZY = {
     "Dawa": "noiseplan.aware.settings",
     "Ledger": "noiseplan.ledger",
-    "NoisyTable": "noiseplan.release.given",
+    "NoisyTable": "noiseplan.release.noisy_tables",
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
-    "Strategy": "noiseplan.explicit.strategies.given",
+    "Strategy": "noiseplan.strategies.given_rows",
     "adaptive": "noiseplan.choosing",
-    "bounds": "noiseplan.planning.hardness",
+    "bounds": "noiseplan.planning.workload_bounds",
     "compare": "noiseplan.comparing",
-    "from_noisy_tables": "noiseplan.release.given",
+    "from_noisy_tables": "noiseplan.release.noisy_tables",
     "load": "noiseplan.storage",
     "plan": "noiseplan.planning.planner",
 }

@@ -18,7 +18,7 @@ import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.choosing import precisions
 from noiseplan.choosing.common import common_mechanism
-from noiseplan.choosing.families import ByMatrices, ByPrecisions
+from noiseplan.choosing.common_and_rest import ByMatrices, ByPrecisions
 from noiseplan.choosing.gaussian import LinearGaussian
 from noiseplan.counting import CountTensor
 from noiseplan.planning.plan import Plan

@@ -11,9 +11,9 @@ from adaptive_plans import COUNTS, MIXED, SCHEMA, data, plan
 
 import noiseplan as nz
 from integer_oracles import Measured, true_variance
-from noiseplan.choosing.families import ByMatrices
+from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.counting import CountTensor
-from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.plan import Plan
 from oracles import flat, probe

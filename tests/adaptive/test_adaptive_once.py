@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import noiseplan as nz
-from noiseplan.choosing import continuing
+from noiseplan.choosing import continuation
 from noiseplan.choosing import look as look_module
 from noiseplan.errors import PlanError
 from noiseplan.planning.plan import Plan
@@ -99,7 +99,7 @@ def test_a_second_try_is_charged_in_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     look = choice.look(DATA, ledger=ledger, dataset="people")
-    seen = continuing.completed
+    seen = continuation.completed
 
     def broken(*_: object) -> nz.Release:
         raise KeyboardInterrupt  # after the noise was drawn
@@ -189,7 +189,7 @@ def test_nested_histograms_are_followed_either_way(coarse: list[int], fine: list
 
 
 def test_what_cannot_follow_is_refused_before_the_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noiseplan.choosing.families.LAST_OVER", 0.0)
-    monkeypatch.setattr("noiseplan.choosing.families.MOST_OVER", 0.0)
+    monkeypatch.setattr("noiseplan.choosing.common_and_rest.LAST_OVER", 0.0)
+    monkeypatch.setattr("noiseplan.choosing.common_and_rest.MOST_OVER", 0.0)
     with pytest.raises(PlanError, match="costs more than the plan that should contain it"):
         nz.adaptive([grouped([[1, 1, 0, 0], [0, 0, 1, 1]]), grouped([[1, 1, 0, 0], [0, 0, 1, 0]])])

@@ -7,8 +7,8 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.choosing import ConfidenceRegion, Posterior, Recommendation, SignalToNoise
-from noiseplan.choosing.cells import estimates, require_all, variances
-from noiseplan.choosing.regions import Region
+from noiseplan.choosing.confidence_region import Region
+from noiseplan.choosing.workload_answers import estimates, require_all, variances
 from noiseplan.counting import CountTensor
 from noiseplan.planning.plan import Plan
 from oracles import probe

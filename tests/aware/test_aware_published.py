@@ -14,7 +14,7 @@ from noiseplan.aware.costs import IntervalCosts
 from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.aware.prior import Candidates
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
-from noiseplan.planning.pure.hierarchies import tree
+from noiseplan.strategies.hierarchies import tree
 
 WORKED = np.array([2, 3, 8, 1, 0, 2, 0, 4, 2, 4])
 

@@ -22,7 +22,7 @@ from noiseplan.aware.settings import Dawa
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import RangesMatrix
-from noiseplan.mechanisms.counts import RECORDS
+from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.noise import (
     DiscreteLaplaceSampler,
     LaplaceSampler,

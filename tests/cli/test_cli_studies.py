@@ -239,7 +239,7 @@ def test_a_seed_is_for_tests(folder: Path) -> None:
 
 
 def test_too_many_tables_for_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noiseplan.storage.tables.MOST_TABLES", 4)
+    monkeypatch.setattr("noiseplan.storage.table_files.MOST_TABLES", 4)
     text = said("release", folder / "study.toml", folder / "people.csv", "-o", folder / "out")
     assert "5 tables are too many files" in text
     assert not (folder / "out" / "tables").exists()

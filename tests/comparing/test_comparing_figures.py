@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.comparing.errors_of import Gathered
+from noiseplan.comparing.error_figures import Gathered
 from noiseplan.comparing.simulating import true_answer
 from noiseplan.counting import CountTensor, open_source
 

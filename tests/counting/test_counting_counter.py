@@ -22,7 +22,7 @@ from noiseplan.counting import (
     covering,
 )
 from noiseplan.counting.counter import Counter
-from noiseplan.counting.covering import Containers, Members, cells, maximal
+from noiseplan.counting.merged_tables import Containers, Members, cells, maximal
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 

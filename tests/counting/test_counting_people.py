@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import noiseplan as nz
 from noiseplan.counting import CountTensor, Records, count_tables, open_source, streams
 from noiseplan.counting.database import stream_from_relation
-from noiseplan.counting.people import People
+from noiseplan.counting.person_cap import People
 from noiseplan.errors import DataError, PlanError
 from noiseplan.schema import Schema
 

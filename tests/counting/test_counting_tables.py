@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from noiseplan.counting import CountTensor, Projectable, Records, bincounts, open_source
+from noiseplan.counting import CountTensor, Projectable, Records, kernel_numpy, open_source
 from noiseplan.counting.telling import showing
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
@@ -57,7 +57,7 @@ def test_every_table_equals_brute_force(sizes: list[int], rows: int, seed: int) 
 def test_many_sets_at_once(
     rows: int, block: int, shuffled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bincounts, "_BLOCK", block)
+    monkeypatch.setattr(kernel_numpy, "_BLOCK", block)
     schema = schema_of(*[3] * 7)
     codes = random_codes(schema.shape, rows)
     sets = np.array(list(combinations(range(7), 3)))

@@ -12,8 +12,16 @@ from hypothesis import strategies as st
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.explicit.accuracy import hardest, largest_error, root_mean_square
-from noiseplan.explicit.bounds import (
+from noiseplan.optimize.accuracy import hardest, largest_error, root_mean_square
+from noiseplan.optimize.closed_forms import (
+    DataCube,
+    all_predicates_log2,
+    cyclic_optimum,
+    exchangeable_optimum,
+    is_cyclic,
+    is_exchangeable,
+)
+from noiseplan.optimize.gram_bounds import (
     Spectrum,
     product_bound,
     range_bound,
@@ -22,17 +30,9 @@ from noiseplan.explicit.bounds import (
     svd_bound,
     union_bounds,
 )
-from noiseplan.explicit.closed_forms import (
-    DataCube,
-    all_predicates_log2,
-    cyclic_optimum,
-    exchangeable_optimum,
-    is_cyclic,
-    is_exchangeable,
-)
-from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.planning.hardness import WorkloadBounds, workload_bounds
+from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.report import percent_up
+from noiseplan.planning.workload_bounds import WorkloadBounds, workload_bounds
 
 Array = np.ndarray
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noiseplan.errors import NoiseplanError
-from noiseplan.explicit.certificate import Fitness
-from noiseplan.explicit.fitness import least_cost, least_scaling
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
+from noiseplan.optimize.fitness import least_cost, least_scaling
+from noiseplan.optimize.fitness_result import Fitness
 
 
 def pl94() -> np.ndarray:
@@ -167,7 +167,7 @@ def test_rows_and_matrices_say_the_same() -> None:
 
 def test_many_rows_are_solved_for_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = least_cost(RangesMatrix(24), tolerance=1e-7)
-    monkeypatch.setattr("noiseplan.explicit.fitness.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("noiseplan.optimize.fitness.ROWS_AT_ONCE", 100)
     parts = least_cost(RangesMatrix(24), tolerance=1e-6)
     assert parts.cost == pytest.approx(whole.cost, rel=1.1e-6)
     check(RangesMatrix(24).dense(), 1.0, parts, 1e-6)

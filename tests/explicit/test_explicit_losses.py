@@ -11,7 +11,7 @@ from explicit_oracles import marginals, prefix, ranges, solved
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noiseplan.explicit.losses import Loss, least_loss
+from noiseplan.optimize.convex_losses import Loss, least_loss
 
 Array = np.ndarray
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noiseplan.errors import NoiseplanError
-from noiseplan.explicit.optimum import Optimum, dense_optimum, product_optimum, product_value
-from noiseplan.explicit.reduction import Reduction
+from noiseplan.optimize.optimum import Optimum, dense_optimum, product_optimum, product_value
+from noiseplan.optimize.reduction import Reduction
 
 
 def svd_bound(workload: np.ndarray) -> float:

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noiseplan.errors import NoiseplanError
-from noiseplan.explicit.correlated import CorrelatedGaussian
-from noiseplan.explicit.fitness import least_cost
-from noiseplan.explicit.identity_sum import fitness_optimum, squares_optimum
-from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.explicit.profiles import Spare, compared, profile_of, refined_cost
-from noiseplan.explicit.sm2 import SmoothedMaximum, sm2
+from noiseplan.optimize.correlated import CorrelatedGaussian
+from noiseplan.optimize.cost_profiles import Spare, compared, profile_of, refined_cost
+from noiseplan.optimize.fitness import least_cost
+from noiseplan.optimize.identity_sum import fitness_optimum, squares_optimum
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.sm2 import SmoothedMaximum, sm2
 
 # ------------------------------------------------------------------ the order and its least element
 

@@ -11,13 +11,13 @@ import noiseplan as nz
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.noise.moments import discrete_laplace_variance
 from noiseplan.planning import named_plans
-from noiseplan.planning.named import PURE_STRATEGIES, STRATEGIES, asked_by
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
+from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, asked_by
 
 Array = np.ndarray
 NUMBERED = ("hierarchical-4", "weighted-hierarchical-3", "eigen-separated-2", "eigen-principal-40")

@@ -13,26 +13,26 @@ import numpy as np
 import pytest
 from explicit_oracles import STUDENTS, kron, l1, l2, marginal, marginals, prefix, ranges
 
-from noiseplan.explicit.bounds import (
+from noiseplan.matrices import HaarMatrix, TreeMatrix
+from noiseplan.optimize.closed_forms import (
+    DataCube,
+    all_predicates_log2,
+    cyclic_optimum,
+    exchangeable_optimum,
+)
+from noiseplan.optimize.gram_bounds import (
     Spectrum,
     range_bound,
     simplified_bound,
     svd_bound,
     union_bounds,
 )
-from noiseplan.explicit.closed_forms import (
-    DataCube,
-    all_predicates_log2,
-    cyclic_optimum,
-    exchangeable_optimum,
-)
-from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.explicit.reduction import Reduction
-from noiseplan.explicit.strategies.eigen import eigen_design
-from noiseplan.explicit.strategies.norms import supports, total_error
-from noiseplan.explicit.strategies.spectral import fourier_strategy, singular_value_strategy
-from noiseplan.explicit.strategies.weighting import weighted_rows
-from noiseplan.matrices import HaarMatrix, TreeMatrix
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.reduction import Reduction
+from noiseplan.strategies.column_norms import supports, total_error
+from noiseplan.strategies.eigen import eigen_design
+from noiseplan.strategies.spectral import fourier_strategy, singular_value_strategy
+from noiseplan.strategies.weighting import weighted_rows
 
 Array = np.ndarray
 

@@ -10,22 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noiseplan.errors import PlanError
-from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.explicit.strategies.eigen import (
+from noiseplan.matrices import HaarMatrix, TreeMatrix
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.strategies.column_norms import completed, scaled, supports, total_error
+from noiseplan.strategies.eigen import (
     eigen_design,
     principal_design,
     separated_design,
 )
-from noiseplan.explicit.strategies.given import Strategy
-from noiseplan.explicit.strategies.norms import completed, scaled, supports, total_error
-from noiseplan.explicit.strategies.realisation import least_sensitivity
-from noiseplan.explicit.strategies.spectral import (
+from noiseplan.strategies.given_rows import Strategy
+from noiseplan.strategies.realisation import least_sensitivity
+from noiseplan.strategies.spectral import (
     fourier_basis,
     fourier_strategy,
     singular_value_strategy,
 )
-from noiseplan.explicit.strategies.weighting import best_weights, independent, weighted_rows
-from noiseplan.matrices import HaarMatrix, TreeMatrix
+from noiseplan.strategies.weighting import best_weights, independent, weighted_rows
 
 Array = np.ndarray
 

@@ -13,15 +13,15 @@ import scipy.sparse as sp
 import noiseplan as nz
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError, QueryError
+from noiseplan.mechanisms.attribute_views import View
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import group_blocks
-from noiseplan.mechanisms.counts import RECORDS, integer_residuals
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.exact_residuals import RECORDS, integer_residuals
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
-from noiseplan.mechanisms.views import View
 
 Array = np.ndarray
 NAMES = ("workload", "matrix", "given strategy", "extended", "p-identity over all cells")

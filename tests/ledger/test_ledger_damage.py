@@ -121,12 +121,12 @@ def test_a_long_tail_after_the_file(whole: Path, folder: Path) -> None:
 
 def test_a_disk_that_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite is told that the file may not grow."""
-    from noiseplan.ledger import tables
+    from noiseplan.ledger import sql
 
     ledger = filled(folder / "a.ledger")
     head = ledger.head()
-    full = (*tables.PRAGMAS, "PRAGMA max_page_count = 1")
-    monkeypatch.setattr(tables, "PRAGMAS", full)
+    full = (*sql.PRAGMAS, "PRAGMA max_page_count = 1")
+    monkeypatch.setattr(sql, "PRAGMAS", full)
     with pytest.raises(LedgerError, match="disk is full"):
         for _ in range(100):
             ledger.spend("études", discrete(1e-9), purpose="x" * 2000)

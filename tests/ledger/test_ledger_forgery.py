@@ -15,7 +15,7 @@ import pytest
 from ledger_helpers import discrete, filled, forge, refused, rows, sql, untouched
 
 from noiseplan.ledger import Head, Ledger, LedgerDamaged, LedgerError
-from noiseplan.ledger.tables import SCHEMA
+from noiseplan.ledger.sql import SCHEMA
 
 # ---------------------------------------------------------------------- edits of the tables
 

@@ -6,9 +6,9 @@ import pytest
 from ledger_helpers import discrete
 
 from noiseplan.ledger import Ledger, LedgerError
-from noiseplan.ledger.acts import Opened
 from noiseplan.ledger.balance import Limits
-from noiseplan.ledger.texts import looks
+from noiseplan.ledger.events import Opened
+from noiseplan.ledger.text_checks import looks
 from noiseplan.privacy import zCDP
 
 NAME = "census-2030 IO"

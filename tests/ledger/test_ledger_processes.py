@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is 
 from benchmarks.ledger import Costs, crowd, kill
 
 from noiseplan.ledger import BudgetExceeded, Ledger, LedgerBusy, LedgerDamaged, LedgerError
+from noiseplan.ledger.sql import PRAGMAS
 from noiseplan.ledger.storage import Storage
-from noiseplan.ledger.tables import PRAGMAS
 from noiseplan.privacy import zCDP
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

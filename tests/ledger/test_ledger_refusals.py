@@ -10,7 +10,7 @@ import pytest
 from ledger_helpers import discrete, forge, rows
 
 from noiseplan.ledger import BudgetExceeded, Ledger, LedgerDamaged, LedgerError, UnknownDataset
-from noiseplan.ledger.acts import Refused, read_act
+from noiseplan.ledger.events import Refused, read_act
 
 
 def test_a_refusal_costs_nothing_and_stays(ledger: Ledger) -> None:

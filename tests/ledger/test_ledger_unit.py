@@ -14,7 +14,7 @@ from ledger_helpers import discrete, rows
 
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import AlreadyFollowed, Balance, BudgetExceeded, Ledger, LedgerError
-from noiseplan.ledger.acts import Reserved, read_act
+from noiseplan.ledger.events import Reserved, read_act
 from noiseplan.privacy import zCDP
 
 OLD = "visits (one person, at most 3 records)"

@@ -8,7 +8,7 @@ from math import comb, exp
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.local.types import Types, types_of
+from noiseplan.local.user_types import Types, types_of
 
 Array = np.ndarray
 WORKLOADS = (

@@ -22,7 +22,7 @@ from noiseplan.errors import (
     StorageError,
 )
 from noiseplan.local.device.wire import to_packet
-from noiseplan.local.search.bounds import LowerBound
+from noiseplan.local.search.variance_bounds import LowerBound
 from noiseplan.local.server.packets import packets_of
 from noiseplan.storage.files import read_arrays, write_arrays
 

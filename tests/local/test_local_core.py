@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 from local_oracles import brute_variances, gram_of, sorted_projection, workload
 
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.search.bounds import lower_bound, row_variance, spread_bound, svd_bound
 from noiseplan.local.search.descent import Descent, descend, random_start
 from noiseplan.local.search.objective import lower_slope, slope
 from noiseplan.local.search.projection import feasible, project
+from noiseplan.local.search.variance_bounds import (
+    lower_bound,
+    row_variance,
+    spread_bound,
+    svd_bound,
+)
 from noiseplan.local.strategies.base import TableStrategy, check_strategy, tightest_epsilon
 
 

@@ -18,7 +18,7 @@ from local_oracles import one
 
 import noiseplan as nz
 from noiseplan.errors import StorageError
-from noiseplan.local.device import sums
+from noiseplan.local.device import noisy_sums
 from noiseplan.local.device.randomizer import (
     MAGIC,
     VERSION,
@@ -164,7 +164,9 @@ def test_distances_of_large_numbers_are_not_looked_at_for_ever(
     rows = np.full((types, types), 1 << 60, dtype="<i8")
     facts = {"law": "laplace", "scale": ["1", "1"], "delta": 0.0}
     data = file_of("sums", facts, {"rows": rows}, cells=types)
-    monkeypatch.setattr(sums, "largest_distance", lambda *_: pytest.fail("they were looked at"))
+    monkeypatch.setattr(
+        noisy_sums, "largest_distance", lambda *_: pytest.fail("they were looked at")
+    )
     with pytest.raises(ReportError, match="too many"):
         randomizer_from_bytes(data)
 

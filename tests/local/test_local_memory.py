@@ -22,8 +22,9 @@ import pytest
 from local_oracles import one
 
 import noiseplan as nz
-from noiseplan.local.device.counted import ShiftRandomizer, TableRandomizer
+from noiseplan.local.device.counting_randomizers import ShiftRandomizer, TableRandomizer
 from noiseplan.local.device.integers import WHOLE, high_chance
+from noiseplan.local.device.noisy_sums import SumRandomizer
 from noiseplan.local.device.randomizer import (
     _LENGTHS,
     MAGIC,
@@ -32,7 +33,6 @@ from noiseplan.local.device.randomizer import (
     randomizer_from_bytes,
 )
 from noiseplan.local.device.split import SplitRandomizer
-from noiseplan.local.device.sums import SumRandomizer
 from noiseplan.local.device.wire import ReportError
 from noiseplan.noise import SeededSource
 

@@ -15,10 +15,10 @@ from local_oracles import WORKLOADS, gram_of, one, types_for, workload
 import noiseplan as nz
 from noiseplan.local.search import portfolio
 from noiseplan.local.search.generation import Ascent, Effort, generate
-from noiseplan.local.search.master import best_weights
-from noiseplan.local.search.orbits import best_mixture, power
 from noiseplan.local.search.patterns import all_shapes, climb, drawn, gains_of, levels, nested
 from noiseplan.local.search.portfolio import Task, named_classical
+from noiseplan.local.search.row_weights import best_weights
+from noiseplan.local.search.shift_search import best_mixture, power
 from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.local.strategies.shifts import Group
 

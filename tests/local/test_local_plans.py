@@ -10,7 +10,7 @@ from local_oracles import one, workload
 
 import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError
-from noiseplan.local.device.sums import largest_distance
+from noiseplan.local.device.noisy_sums import largest_distance
 from noiseplan.local.device.wire import ReportError
 from noiseplan.local.search.generation import Effort, generate
 from noiseplan.local.search.patterns import all_shapes
@@ -235,7 +235,7 @@ def test_additive_reports_beyond_reach_are_refused() -> None:
     far[1] = 2**60
     assert made.add_many(far) == 3
     assert made.users == 3
-    from noiseplan.local.device.sums import SumRandomizer
+    from noiseplan.local.device.noisy_sums import SumRandomizer
 
     with pytest.raises(ReportError, match="laplace"):
         SumRandomizer(randomizer.schema, None, randomizer.rows, "cauchy", Fraction(1), 0.0)

@@ -20,11 +20,15 @@ from local_oracles import one, workload
 
 import noiseplan as nz
 from noiseplan.errors import DataError
-from noiseplan.local.device.counted import ShiftRandomizer, SubsetRandomizer, TableRandomizer
+from noiseplan.local.device.counting_randomizers import (
+    ShiftRandomizer,
+    SubsetRandomizer,
+    TableRandomizer,
+)
 from noiseplan.local.device.integers import WHOLE, high_chance, high_epsilon
+from noiseplan.local.device.noisy_sums import SumRandomizer, largest_distance
 from noiseplan.local.device.randomizer import _LENGTHS, MAGIC, VERSION, randomizer_from_bytes
 from noiseplan.local.device.split import SplitRandomizer
-from noiseplan.local.device.sums import SumRandomizer, largest_distance
 from noiseplan.local.device.wire import ReportError
 from noiseplan.local.split import plan_split
 from noiseplan.noise import SeededSource

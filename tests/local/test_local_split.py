@@ -12,12 +12,12 @@ from local_oracles import brute_variances
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.device.wire import ReportError
-from noiseplan.local.search.bounds import row_variance, spread_bound, structured_bound
+from noiseplan.local.search.variance_bounds import row_variance, spread_bound, structured_bound
 from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.server.split import query_gram
 from noiseplan.local.split import best_shares, choose_tables, plan_split
 from noiseplan.local.strategies.base import TableStrategy
-from noiseplan.local.types import types_of
+from noiseplan.local.user_types import types_of
 from noiseplan.noise import SeededSource
 
 

@@ -14,10 +14,10 @@ from local_oracles import brute_variances, one
 import noiseplan as nz
 from noiseplan.errors import DataError, PlanError, UnanswerableError
 from noiseplan.local.device.integers import settled
-from noiseplan.local.search.bounds import row_variance
+from noiseplan.local.search.variance_bounds import row_variance
 from noiseplan.local.strategies.additive import AdditiveStrategy
 from noiseplan.local.strategies.base import TableStrategy
-from noiseplan.local.types import types_of
+from noiseplan.local.user_types import types_of
 
 
 def bias(plan: nz.local.LocalPlan) -> float:

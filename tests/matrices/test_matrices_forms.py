@@ -22,7 +22,7 @@ from noiseplan.matrices import (
     kronecker_dense,
 )
 from noiseplan.matrices.forms import kronecker_forms, kronecker_gram
-from noiseplan.mechanisms.rows import QueryMatrix
+from noiseplan.mechanisms.query_matrix import QueryMatrix
 
 
 def kinds(n: int) -> list[Matrix]:

@@ -8,10 +8,10 @@ import pytest
 import noiseplan as nz
 from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.matrices import DenseMatrix, RangesMatrix
-from noiseplan.mechanisms import dense, leastsquares
-from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms import leastsquares, matrix
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.leastsquares import LeastSquares
-from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.matrix import DenseMechanism
 
 RNG = np.random.default_rng(5)
 STRATEGIES = {
@@ -100,6 +100,6 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnanswerableError, match="another schema"):
         mechanism.require(nz.Query(nz.Schema.from_sizes({"b": 3}), ["b"]))
     assert mechanism.answer(Measurements((np.array([6.0]),)), nz.Query(schema, [])) == 6.0
-    monkeypatch.setattr(dense, "DENSE_LIMIT", 8)
+    monkeypatch.setattr(matrix, "DENSE_LIMIT", 8)
     with pytest.raises(QueryError, match="has 3 × 3 numbers, above the limit"):
         DenseMechanism(schema, np.eye(3)).covariance(query, query)

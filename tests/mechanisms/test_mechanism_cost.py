@@ -19,11 +19,11 @@ import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms import cost, price, replacing
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.cost import cost_of
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.price import NOTHING, require_price
 from noiseplan.mechanisms.probing import probed_cost
 from noiseplan.mechanisms.residual import ResidualMechanism

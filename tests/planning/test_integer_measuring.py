@@ -17,16 +17,16 @@ import noiseplan as nz
 from integer_oracles import Measured, all_counts, measured, true_variance
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import DataError, NoiseError, PlanError
-from noiseplan.mechanisms.counts import (
+from noiseplan.mechanisms.exact_residuals import (
     EXACT,
     LARGEST,
     RECORDS,
     integer_residuals,
     largest_entry,
 )
+from noiseplan.optimize.integer_rounding import to_lattice
+from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.integers import MOST_LOSS, round_up, to_integers
-from noiseplan.planning.lattice import to_lattice
-from noiseplan.planning.oblique import optimise_total
 from noiseplan.planning.solve import share_given_bases
 from workloads import random_workload
 

@@ -9,7 +9,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 
 NOISES = ["gaussian", "discrete"]
 SCHEMA = nz.Schema.from_sizes({"cell": 3})

@@ -7,8 +7,8 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.planning import worst
-from noiseplan.planning.worst import followed_rows
+from noiseplan.planning import largest_variance
+from noiseplan.planning.largest_variance import followed_rows
 
 
 def test_followed_rows_of_a_long_table() -> None:
@@ -22,16 +22,16 @@ def test_followed_rows_of_a_long_table() -> None:
 
 
 def test_long_attributes_follow_fewer_rows() -> None:
-    assert worst._most_rows(1, 128) == worst.GRID_LIMIT
-    assert worst._most_rows(1, 1000) * 1000**2 <= worst.ROW_WORK
-    assert worst._most_rows(2, 16) == 128
+    assert largest_variance._most_rows(1, 128) == largest_variance.GRID_LIMIT
+    assert largest_variance._most_rows(1, 1000) * 1000**2 <= largest_variance.ROW_WORK
+    assert largest_variance._most_rows(2, 16) == 128
 
 
-@pytest.mark.parametrize("longest", [4, worst.LONGEST])
+@pytest.mark.parametrize("longest", [4, largest_variance.LONGEST])
 def test_beyond_the_longest_the_plan_is_sound(
     longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worst, "LONGEST", longest)
+    monkeypatch.setattr(largest_variance, "LONGEST", longest)
     workload = nz.Workload.all_ranges(nz.Schema.from_sizes({"x": 12}))
     plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=nz.WorstVariance(), planner="residual")
     total = nz.plan(workload, budget=nz.zCDP(0.5), planner="residual")

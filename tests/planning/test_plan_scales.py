@@ -10,11 +10,11 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError, QueryError, UnanswerableError
-from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.planning.design import prepare
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.integer_matrix import integer_strategy
 from noiseplan.planning.planner import require_answers
+from noiseplan.planning.workload_types import prepare
 
 
 def uneven(ratio: float) -> nz.Workload:

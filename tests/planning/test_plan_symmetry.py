@@ -9,7 +9,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.planning import planner
-from noiseplan.planning.design import Design, prepare
+from noiseplan.planning.workload_types import Design, prepare
 from oracles import add_remove_cost, blue_covariance, cost_of, probe
 from workloads import random_tables, random_workload
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.cells import Classes, MergedValues
-from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
-from noiseplan.planning.design import prepare
-from noiseplan.planning.equivalent import at_least, better_equivalent, equivalent_plan, smaller
 from noiseplan.planning.plan import Plan
+from noiseplan.planning.smaller_domain import at_least, better_equivalent, equivalent_plan, smaller
+from noiseplan.planning.workload_types import prepare
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 
 repeatable = settings(max_examples=40, deadline=None, derandomize=True)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from noiseplan.planning.roles import Roles, find_roles
-from noiseplan.planning.terms import Terms, build_terms
+from noiseplan.planning.symmetry import Roles, find_roles
+from noiseplan.planning.variance_terms import Terms, build_terms
 from noiseplan.queries import (
     Custom,
     Factor,

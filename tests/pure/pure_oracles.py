@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.mechanisms import counts as counting
+from noiseplan.mechanisms import exact_residuals as counting
 from oracles import table_counts
 
 
@@ -74,7 +74,7 @@ def look(plan: nz.Plan) -> Seen:
 
     with (
         patch("noiseplan.mechanisms.tables.integer_residuals", watched),
-        patch("noiseplan.mechanisms.dense.integer_residuals", watched),
+        patch("noiseplan.mechanisms.matrix.integer_residuals", watched),
     ):
         for cell in np.ndindex(*shape):
             x = np.zeros(shape, dtype=np.int64)

@@ -8,11 +8,11 @@ import scipy.sparse as sp
 from scipy.optimize import check_grad, minimize
 
 import noiseplan as nz
-from noiseplan.planning.design import prepare
-from noiseplan.planning.pure.allocation import _Problem, best_spending
+from noiseplan.optimize.laplace_allocation import _Problem, best_spending
 from noiseplan.planning.pure.merging import merged_tables
 from noiseplan.planning.pure.strategies import role_strategies
 from noiseplan.planning.pure.tables import Shared, _merged, _variances
+from noiseplan.planning.workload_types import prepare
 
 
 def marginals(sizes: list[int], k: int) -> nz.Workload:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from noiseplan.explicit import pidentity
-from noiseplan.planning.pure.hierarchies import haar, tree, weigh
+from noiseplan.optimize import p_identity
 from noiseplan.planning.pure.strategies import largest_norm, to_integers
+from noiseplan.strategies.hierarchies import haar, tree, weigh
 from oracles import prefix, ranges
 
 
@@ -37,13 +37,13 @@ def gram_of(rows: np.ndarray) -> np.ndarray:
 def test_error_and_gradient_of_p_identity(p: int) -> None:
     rng = np.random.default_rng(p)
     gram, theta = gram_of(rng.normal(size=(9, 7))), rng.random((p, 7))
-    value, _ = pidentity._error(gram, theta)
-    strategy = pidentity.strategy(theta)
+    value, _ = p_identity._error(gram, theta)
+    strategy = p_identity.strategy(theta)
     np.testing.assert_allclose(np.abs(strategy).sum(axis=0), 1.0)
     assert value == pytest.approx(error(gram, strategy), rel=1e-10)
 
     def at(x: np.ndarray, part: int) -> float | np.ndarray:
-        return pidentity._error(gram, x.reshape(p, 7))[part]
+        return p_identity._error(gram, x.reshape(p, 7))[part]
 
     assert check_grad(at, lambda x, part: at(x, 1), theta.ravel(), 0) < 1e-4 * value
 
@@ -60,15 +60,15 @@ def test_error_and_gradient_of_p_identity(p: int) -> None:
 )
 def test_p_identity_is_below_the_published_errors(gram: np.ndarray, published: float) -> None:
     """HDMM's OPT_0 with p = n/16, ε = √2."""
-    value, theta = pidentity.best_p_identity(gram)
-    assert value == pytest.approx(error(gram, pidentity.strategy(theta)), rel=1e-8)
+    value, theta = p_identity.best_p_identity(gram)
+    assert value == pytest.approx(error(gram, p_identity.strategy(theta)), rel=1e-8)
     assert value < published
 
 
 def test_p_identity_finds_the_identity_where_it_is_best() -> None:
-    value, theta = pidentity.best_p_identity(np.eye(20))
+    value, theta = p_identity.best_p_identity(np.eye(20))
     assert value == pytest.approx(20.0, rel=1e-5)
-    assert error(np.eye(20), pidentity.strategy(theta)) >= 20.0 - 1e-9
+    assert error(np.eye(20), p_identity.strategy(theta)) >= 20.0 - 1e-9
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import BudgetError, DataError, PlanError
-from noiseplan.mechanisms.counts import RECORDS
+from noiseplan.mechanisms.exact_residuals import RECORDS
 
 SCHEMA = nz.Schema.from_sizes({"a": 3})
 WORKLOAD = nz.Workload.marginals(SCHEMA, k=1)

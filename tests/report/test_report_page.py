@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import noiseplan as nz
 from noiseplan.cli import main
-from noiseplan.report import report_page, tables
+from noiseplan.report import released_tables, report_page
 from noiseplan.report.html import element
 from noiseplan.report.page import _scaled
 from noiseplan.report.svg import Scale, _ticks, interval_bar
@@ -187,12 +187,12 @@ def test_pure_privacy_is_scaled_by_the_square() -> None:
 
 def test_large_tables_and_many_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     release = released()
-    monkeypatch.setattr(tables, "MOST_ROWS", 5)
+    monkeypatch.setattr(released_tables, "MOST_ROWS", 5)
     page = page_of(release)
     assert "12 rows: the first 5 rows are shown" in page
-    monkeypatch.setattr(tables, "MOST_ROWS_IN_ALL", 8)
+    monkeypatch.setattr(released_tables, "MOST_ROWS_IN_ALL", 8)
     assert "too large for this page" in page_of(release)
-    monkeypatch.setattr(tables, "MOST_TABLES", 3)
+    monkeypatch.setattr(released_tables, "MOST_TABLES", 3)
     page = page_of(release)
     assert "The first 3 of 7 tables are shown" in page
     assert page.count("<details") == 3

@@ -12,7 +12,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.cost import cost_of
-from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.planning import named_plans
 from noiseplan.privacy import Guarantee
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism

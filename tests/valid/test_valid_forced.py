@@ -14,7 +14,7 @@ import noiseplan as nz
 from noiseplan.errors import DataError
 from noiseplan.valid import ValidTables
 from noiseplan.valid.feasible import inner_point
-from noiseplan.valid.rounding import whole_near, whole_two_way
+from noiseplan.valid.whole_numbers import whole_near, whole_two_way
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3})
 seeds = st.integers(0, 2**32 - 1)

@@ -19,7 +19,7 @@ from noiseplan._charts import MissingExtraError
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.valid.fidelity import fidelity
 from noiseplan.valid.refining import refine
-from noiseplan.valid.source import Source
+from noiseplan.valid.unbiased_tables import Source
 
 needs_mbi = pytest.mark.skipif(find_spec("mbi") is None, reason="the extra microdata is missing")
 
@@ -77,7 +77,7 @@ assert not jax.config.jax_enable_x64  # as it was before
 TOO_LARGE = """
 from noiseplan.errors import PlanError
 from noiseplan.valid import microdata
-from noiseplan.valid.source import Source
+from noiseplan.valid.unbiased_tables import Source
 
 microdata.MOST_CELLS = 20
 microdata.SMALL_MODEL = 20

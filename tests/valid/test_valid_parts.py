@@ -15,11 +15,11 @@ from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.valid import family as family_module
 from noiseplan.valid import valid_tables
-from noiseplan.valid.anchor import make_anchor
+from noiseplan.valid.even_population import make_anchor
 from noiseplan.valid.family import Family, margin
-from noiseplan.valid.repair import settle, table_with_margins
-from noiseplan.valid.rounding import whole_shares, whole_two_way
+from noiseplan.valid.settle import settle, table_with_margins
 from noiseplan.valid.solver import Dual, Problem
+from noiseplan.valid.whole_numbers import whole_shares, whole_two_way
 
 SIZES = (3, 4, 2, 5)
 

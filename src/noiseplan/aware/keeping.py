@@ -18,7 +18,7 @@ from noiseplan.aware.release import AwareRelease
 from noiseplan.aware.settings import Dawa
 from noiseplan.aware.storeys import BucketPlan, Storey
 from noiseplan.errors import StorageError
-from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.noise import is_simulation
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query

@@ -14,11 +14,11 @@ from noiseplan.aware.costs import IntervalCosts
 from noiseplan.aware.second import plan_buckets
 from noiseplan.aware.settings import Spending
 from noiseplan.aware.storeys import BucketPlan
-from noiseplan.mechanisms.mechanism import Marginals, Measurements
+from noiseplan.mechanisms.base import Marginals, Measurements
 from noiseplan.noise import SeededSource, Source, SystemSource
+from noiseplan.noise.seeds import derived_seed
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query
-from noiseplan.seeds import derived_seed
 
 
 @dataclass(frozen=True, eq=False)

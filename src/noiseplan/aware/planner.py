@@ -12,7 +12,7 @@ from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.settings import Dawa, Spending
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.planning.objectives import Objective, TotalVariance
-from noiseplan.planning.people import check_people, person_price, record_budget
+from noiseplan.planning.person_plans import check_people, person_price, record_budget
 from noiseplan.privacy import GDP, Budget, PureDP, zCDP
 from noiseplan.queries import Workload
 

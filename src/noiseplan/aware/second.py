@@ -16,11 +16,11 @@ from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
 from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.planning.plan import Plan
-from noiseplan.planning.pure.hierarchies import tree
 from noiseplan.privacy import Budget, PureDP, zCDP
 from noiseplan.privacy.rounding import product_down
 from noiseplan.queries import Custom, Query, Workload
 from noiseplan.schema import Ordinal, Schema
+from noiseplan.strategies.hierarchies import tree
 
 # The best plan of the top beats the greedy tree's total variance by about this factor.
 TREE_TO_BEST: Final = 0.6

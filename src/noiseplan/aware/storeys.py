@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import require_price
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.planning.plan import Plan

@@ -2,7 +2,7 @@
 
 from noiseplan.choosing.choice import Choice, adaptive
 from noiseplan.choosing.common import Recreation, chain, common_mechanism, residual
-from noiseplan.choosing.continuing import Continuation, joint_covariance
+from noiseplan.choosing.continuation import Continuation, joint_covariance
 from noiseplan.choosing.gaussian import LinearGaussian
 from noiseplan.choosing.look import Look
 from noiseplan.choosing.rules import (

@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
 
-from noiseplan.choosing.describing import Union, described, guarantee_of, require_alike
-from noiseplan.choosing.families import ByMatrices, ByPrecisions, Family, family_for
+from noiseplan.choosing.common_and_rest import ByMatrices, ByPrecisions, Family, family_for
+from noiseplan.choosing.joined_plans import Union, described, guarantee_of, require_alike
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.price import NOTHING
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
@@ -57,7 +57,7 @@ def adaptive(
     """
     checked = _checked(plans)
     if common_rows:
-        from noiseplan.choosing.rebasing import on_common_rows
+        from noiseplan.choosing.common_rows import on_common_rows
 
         return Choice.of(on_common_rows(checked), sequential, originals=checked)
     return Choice.of(checked, sequential)

@@ -9,23 +9,23 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from noiseplan.choosing.choice import Choice, remaining
-from noiseplan.choosing.continuing import completed, rest_of
-from noiseplan.choosing.describing import guarantee_of
+from noiseplan.choosing.continuation import completed, rest_of
+from noiseplan.choosing.joined_plans import guarantee_of
 from noiseplan.counting import Projectable, count_tables
+from noiseplan.counting.counted_tables import Tables
 from noiseplan.counting.records import Records
-from noiseplan.counting.tables import Tables
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import PlanError
-from noiseplan.ledger.texts import note
+from noiseplan.ledger.text_checks import note
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.price import NOTHING, Paid
+from noiseplan.noise.seeds import derived_seed
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
-from noiseplan.release.opening import admitted, opened
+from noiseplan.release.open_data import admitted, opened
 from noiseplan.release.release import Release, ReleaseOptions, make_release
-from noiseplan.seeds import derived_seed
 
 if TYPE_CHECKING:
     from noiseplan.choosing.rules import Recommendation, Rule

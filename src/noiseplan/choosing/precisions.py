@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import Block, Blocks, group_blocks
-from noiseplan.mechanisms.mechanism import Measurements
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.planning.integers import FINE_BITS, round_up

@@ -15,10 +15,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noiseplan.choosing.carriers import cost_of
-from noiseplan.choosing.cells import estimates, require_all, variances
+from noiseplan.choosing.confidence_region import Region
+from noiseplan.choosing.integer_cost_matrix import cost_of
 from noiseplan.choosing.look import Look
-from noiseplan.choosing.regions import Region
+from noiseplan.choosing.workload_answers import estimates, require_all, variances
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan

@@ -114,7 +114,7 @@ def require_writable(folder: Path, tables: Sequence[Query]) -> None:
 
 def chosen_tables(study: Study, plan: Plan) -> tuple[Sequence[Query], str]:
     """The tables written as files: those the study names, or all unless there are too many."""
-    from noiseplan.storage.tables import MOST_TABLES
+    from noiseplan.storage.table_files import MOST_TABLES
 
     if study.tables is not None:
         return study.tables, ""

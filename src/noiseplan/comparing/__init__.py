@@ -1,6 +1,6 @@
 """Which plan for these data? Expected errors side by side, exact or simulated on public data."""
 
+from noiseplan.comparing.compare_plans import compare
 from noiseplan.comparing.comparison import Comparison
-from noiseplan.comparing.making import compare
 
 __all__ = ["Comparison", "compare"]

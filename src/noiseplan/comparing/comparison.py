@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.comparing.errors_of import Errors, Figure
+from noiseplan.comparing.error_figures import Errors, Figure
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path

@@ -11,15 +11,15 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.aware.release import AwareRelease
-from noiseplan.comparing.errors_of import Errors, Gathered
+from noiseplan.comparing.error_figures import Errors, Gathered
 from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
+from noiseplan.noise.seeds import derived_seed
 from noiseplan.progress import progress
 from noiseplan.queries import Query, Workload
 from noiseplan.release.release import Release
-from noiseplan.seeds import derived_seed
 
 # Rows whose errors are held at a time, at 24 bytes each.
 MOST_ROWS = 1 << 25

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noiseplan.comparing.comparison import Comparison, Contender, privacy_text
-from noiseplan.comparing.errors_of import Figure
+from noiseplan.comparing.error_figures import Figure
 from noiseplan.escaping import visible
 
 # Plans whose errors are fewer Monte Carlo standard errors apart are not told apart, and those that

@@ -12,8 +12,8 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting import bincounts, compiled
-from noiseplan.counting.covering import Containers, Members, cells, covering, maximal
+from noiseplan.counting import kernel_numba, kernel_numpy
+from noiseplan.counting.merged_tables import Containers, Members, cells, covering, maximal
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -48,7 +48,7 @@ class Counter:
     Notes
     -----
     Tables are merged where one pass over the records then serves several of them
-    (:func:`~noiseplan.counting.covering.covering`). Records are packed into one array of the
+    (:func:`~noiseplan.counting.merged_tables.covering`). Records are packed into one array of the
     narrowest type, about a million at a time, and every table is counted from there.
     """
 
@@ -70,7 +70,7 @@ class Counter:
         place = {member: n for n, member in enumerate(self._used)}
         self._sizes = [shape[member] for member in self._used]
         columns = [tuple(place[member] for member in table) for table in counted]
-        self._columns = sorted(columns, key=lambda t: bincounts.order_of_runs(t, self._sizes))
+        self._columns = sorted(columns, key=lambda t: kernel_numpy.order_of_runs(t, self._sizes))
         self._counted = [tuple(self._used[n] for n in table) for table in self._columns]
         ends = np.cumsum([0, *(cells(table, self._sizes) for table in self._columns)])
         self._starts = ends.astype(np.intp)
@@ -145,19 +145,19 @@ class Counter:
         tables, starts = self._columns[first:last], self._starts[first : last + 1]
         if not fast:
             counts = self._counts[starts[0] : starts[-1]]
-            bincounts.count(columns, self._sizes, tables, counts)
+            kernel_numpy.count(columns, self._sizes, tables, counts)
             return
         widths = np.array([len(table) for table in tables], dtype=np.intp)
         members = np.zeros((len(tables), max(widths)), dtype=np.intp)
         for row, table in zip(members, tables, strict=True):
             row[: len(table)] = table
         sizes = np.array(self._sizes, dtype=np.uint32)
-        compiled.kernel()(columns, sizes, members, widths, starts, self._counts)
+        kernel_numba.kernel()(columns, sizes, members, widths, starts, self._counts)
 
     def _worth_compiling(self) -> bool:
-        if not (compiled.enabled and compiled.installed()):
+        if not (kernel_numba.enabled and kernel_numba.installed()):
             return False
-        limit = _WORTH_CALLING if compiled.loaded() else _WORTH_STARTING
+        limit = _WORTH_CALLING if kernel_numba.loaded() else _WORTH_STARTING
         return self._since * len(self._columns) >= limit
 
     def _settle(self) -> None:

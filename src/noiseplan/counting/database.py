@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.arrow import code_batches
-from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
+from noiseplan.counting.encode import SEARCHED, Refusals, check_columns
 from noiseplan.counting.expressions import Column, literal, quoted
 from noiseplan.counting.headers import Header, read_header
-from noiseplan.counting.people import People, Sieve
+from noiseplan.counting.person_cap import People, Sieve
 from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.streams import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.codes import Encoded, Refusals, check_columns, encode_block
 from noiseplan.counting.database import chosen_among
-from noiseplan.counting.people import People
+from noiseplan.counting.encode import Encoded, Refusals, check_columns, encode_block
+from noiseplan.counting.person_cap import People
 from noiseplan.counting.persons import array_of_persons, joined_persons, texts_of_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Records

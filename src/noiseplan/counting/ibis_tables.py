@@ -20,19 +20,19 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.codes import SEARCHED, Refusals, check_columns
 from noiseplan.counting.counter import code_dtype
-from noiseplan.counting.covering import Members
 from noiseplan.counting.database import chosen_among, stream_from_relation
+from noiseplan.counting.encode import SEARCHED, Refusals, check_columns
 from noiseplan.counting.expressions import is_double, is_whole
 from noiseplan.counting.frames import persons_of
-from noiseplan.counting.people import People
+from noiseplan.counting.merged_tables import Members
+from noiseplan.counting.person_cap import People
 from noiseplan.counting.persons import joined_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
+from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.streams import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
-from noiseplan.counting.travel import Parcel
 from noiseplan.errors import NoiseplanError
 from noiseplan.schema import Binned, Label, Schema
 

@@ -30,7 +30,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.codes import is_missing
+from noiseplan.counting.encode import is_missing
 from noiseplan.counting.expressions import literal
 from noiseplan.errors import DataError
 

@@ -9,8 +9,8 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseplan.counting.covering import Members
-from noiseplan.counting.people import ChosenRecords
+from noiseplan.counting.merged_tables import Members
+from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.counting.telling import reading
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema

@@ -9,16 +9,16 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.codes import Encoded, check_columns, encode_all
 from noiseplan.counting.database import (
     chosen_among,
     is_relation,
     stream_from_file,
     stream_from_relation,
 )
+from noiseplan.counting.encode import Encoded, check_columns, encode_all
 from noiseplan.counting.frames import source_from_batches, source_from_frame
 from noiseplan.counting.ibis_tables import is_ibis_table, source_from_ibis
-from noiseplan.counting.people import ChosenRecords, People
+from noiseplan.counting.person_cap import ChosenRecords, People
 from noiseplan.counting.persons import array_of_persons
 from noiseplan.counting.projectable import Countable, Projectable
 from noiseplan.counting.records import Records

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.codes import Refusals, check_columns, encode_block
 from noiseplan.counting.counter import Counter, code_dtype
-from noiseplan.counting.covering import Members
 from noiseplan.counting.database import canonical_persons
+from noiseplan.counting.encode import Refusals, check_columns, encode_block
 from noiseplan.counting.frames import encoded_columns, persons_of
-from noiseplan.counting.people import CHOSEN, NOBODY, ROUNDED, People, Sieve
+from noiseplan.counting.merged_tables import Members
+from noiseplan.counting.person_cap import CHOSEN, NOBODY, ROUNDED, People, Sieve
 from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
+from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
-from noiseplan.counting.travel import Parcel
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.counter import Counter, code_dtype
-from noiseplan.counting.covering import Members
+from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Records
 from noiseplan.schema import Schema

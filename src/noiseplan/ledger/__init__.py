@@ -18,7 +18,6 @@ From the inside out, each module uses only those above it:
 """
 
 from noiseplan.ledger.balance import Balance
-from noiseplan.ledger.books import Entry, Refusal
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import (
     AlreadyFollowed,
@@ -29,6 +28,7 @@ from noiseplan.ledger.errors import (
     UnknownDataset,
 )
 from noiseplan.ledger.ledger import Ledger
+from noiseplan.ledger.state import Entry, Refusal
 
 __all__ = [
     "AlreadyFollowed",

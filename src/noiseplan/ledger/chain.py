@@ -10,8 +10,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final, final
 
-from noiseplan.ledger.acts import Act, Fields, Json, Started, read_act
 from noiseplan.ledger.errors import LedgerError
+from noiseplan.ledger.events import Act, Fields, Json, Started, read_act
 
 NOTHING: Final = "0" * 64  # the "hash" before the first row
 

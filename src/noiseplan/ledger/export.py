@@ -12,11 +12,11 @@ from importlib import import_module
 from typing import Any, Final, Literal, get_args
 
 from noiseplan.escaping import write_csv_rows
-from noiseplan.ledger.acts import Json, Reserved, budget_json
 from noiseplan.ledger.balance import Balance
-from noiseplan.ledger.books import Books, Entry, Refusal
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
+from noiseplan.ledger.events import Json, Reserved, budget_json
+from noiseplan.ledger.state import Books, Entry, Refusal
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import down
 

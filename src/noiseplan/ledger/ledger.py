@@ -11,8 +11,11 @@ from functools import partial
 from typing import Any, final
 
 from noiseplan.errors import BudgetError
-from noiseplan.ledger import export, texts
-from noiseplan.ledger.acts import (
+from noiseplan.ledger import export, text_checks
+from noiseplan.ledger.balance import Balance, Limits
+from noiseplan.ledger.chain import Head, Record
+from noiseplan.ledger.errors import LedgerError
+from noiseplan.ledger.events import (
     Act,
     Changed,
     Opened,
@@ -22,11 +25,8 @@ from noiseplan.ledger.acts import (
     Settled,
     Started,
 )
-from noiseplan.ledger.balance import Balance, Limits
-from noiseplan.ledger.books import Books, Entry, Refusal
-from noiseplan.ledger.chain import Head, Record
-from noiseplan.ledger.errors import LedgerError
-from noiseplan.ledger.history import History
+from noiseplan.ledger.replay import History
+from noiseplan.ledger.state import Books, Entry, Refusal
 from noiseplan.ledger.storage import Storage
 from noiseplan.privacy import Budget, Guarantee, Neighbours
 
@@ -78,7 +78,9 @@ class Ledger:
         storage = Storage.at(path, timeout)
         self.path = storage.path
         self._timeout, self._by = timeout, by
-        self._history = History(storage, texts.login() if by is None else texts.known("by", by))
+        self._history = History(
+            storage, text_checks.login() if by is None else text_checks.known("by", by)
+        )
         if create:
             self._history.create(Started(secrets.token_hex(16), _software()))
         storage.identify()
@@ -126,9 +128,9 @@ class Ledger:
             is for so many. Without it, releases for different numbers of records are refused.
         """
         Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
-        name = texts.name("dataset", name)
+        name = text_checks.name("dataset", name)
         most = None if max_rows is None else _checked_rows(max_rows)
-        note = texts.note("note", note)
+        note = text_checks.note("note", note)
         act = Opened(name, budget, Limits.of(budget), neighbours, note, most)
 
         def unless_open(books: Books) -> Act | None:
@@ -151,10 +153,10 @@ class Ledger:
         What was spent must be within the new budget. `max_rows` declares, from here on and for all
         that was spent, how many records one person has in the data at most; see `open_dataset`.
         """
-        reason = texts.note("reason", reason)
+        reason = text_checks.note("reason", reason)
         if not reason.strip():
             raise LedgerError("a budget changes for a stated reason: change_budget(…, reason=…)")
-        name = texts.known("dataset", dataset)
+        name = text_checks.known("dataset", dataset)
         most = None if max_rows is None else _checked_rows(max_rows)
         self._record(Changed(name, budget, Limits.of(budget), reason, most))
         return self.balance(name)
@@ -262,11 +264,11 @@ class Ledger:
         """
         self._record(
             Refused(
-                texts.known("dataset", dataset),
-                texts.note("refusal", refusal),
+                text_checks.known("dataset", dataset),
+                text_checks.note("refusal", refusal),
                 bool(details),
-                texts.note("purpose", purpose),
-                texts.note("plan_hash", plan_hash),
+                text_checks.note("purpose", purpose),
+                text_checks.note("plan_hash", plan_hash),
             )
         )
 
@@ -315,7 +317,7 @@ class Ledger:
 
     def _settle(self, entry: Entry | int, outcome: Outcome, note: str) -> None:
         number = entry.id if isinstance(entry, Entry) else entry
-        note = texts.note("note", note)
+        note = text_checks.note("note", note)
         self._history.add(lambda books: Settled(books.entry(number).dataset, number, outcome, note))
 
     # ---------------------------------------------------------------------- looking
@@ -323,14 +325,14 @@ class Ledger:
     def balance(self, dataset: str) -> Balance:
         """A dataset's budget, what is spent and what is left."""
         with self._history.current() as books:
-            return books.balance(texts.known("dataset", dataset))
+            return books.balance(text_checks.known("dataset", dataset))
 
     def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
         """Every release charged to a dataset, or to any, with its present status."""
         with self._history.current() as books:
             if dataset is None:
                 return tuple(books.entries.values())
-            name = books.balance(texts.known("dataset", dataset)).dataset
+            name = books.balance(text_checks.known("dataset", dataset)).dataset
             return tuple(entry for entry in books.entries.values() if entry.dataset == name)
 
     def refusals(self, dataset: str | None = None) -> tuple[Refusal, ...]:
@@ -338,7 +340,7 @@ class Ledger:
         with self._history.current() as books:
             if dataset is None:
                 return tuple(books.refusals)
-            name = books.balance(texts.known("dataset", dataset)).dataset
+            name = books.balance(text_checks.known("dataset", dataset)).dataset
             return tuple(each for each in books.refusals if each.dataset == name)
 
     def history(self, dataset: str | None = None) -> tuple[Record, ...]:
@@ -408,7 +410,7 @@ class Ledger:
         books, records = self._history.replay()
         if dataset is None:
             return books, records
-        name = books.balance(texts.known("dataset", dataset)).dataset
+        name = books.balance(text_checks.known("dataset", dataset)).dataset
         return books, tuple(record for record in records if record.dataset == name)
 
 
@@ -418,10 +420,10 @@ def _reserved(
 ) -> Reserved:  # fmt: skip
     """The charge that is asked for, checked in all that needs no books."""
     return Reserved(
-        texts.known("dataset", dataset),
+        text_checks.known("dataset", dataset),
         _checked_cost(guarantee),
-        texts.note("purpose", purpose),
-        texts.note("plan_hash", plan_hash),
+        text_checks.note("purpose", purpose),
+        text_checks.note("plan_hash", plan_hash),
         _checked_rows(max_rows),
         _checked_entry(follows),
     )

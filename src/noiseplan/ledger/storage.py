@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from noiseplan.ledger import tables
+from noiseplan.ledger import sql
 from noiseplan.ledger.chain import Record
 from noiseplan.ledger.errors import LedgerBusy, LedgerDamaged, LedgerError
 
@@ -77,7 +77,7 @@ class Storage:
         draft = self.path.parent / f".{secrets.token_hex(8)}.new-ledger"
         try:
             with self._turn(), self._explaining(), closing(_connect(str(draft))) as connection:
-                tables.write(connection, first)
+                sql.write(connection, first)
             os.link(draft, self.path)
         except FileExistsError:
             return
@@ -117,8 +117,8 @@ class Storage:
         version, application = header[60:64], header[68:72]
         return (
             header.startswith(b"SQLite format 3\0")
-            and int.from_bytes(version, "big") == tables.VERSION
-            and int.from_bytes(application, "big") == tables.APPLICATION
+            and int.from_bytes(version, "big") == sql.VERSION
+            and int.from_bytes(application, "big") == sql.APPLICATION
         )
 
     @contextmanager
@@ -131,7 +131,7 @@ class Storage:
         self._require_file()
         address = f"{self.path.as_uri()}?mode=rw"  # rw: never made anew where it is missing
         with self._turn(), self._explaining(), closing(_connect(address)) as connection:
-            for pragma in tables.PRAGMAS:  # the first of them reads the file, which needs a lock
+            for pragma in sql.PRAGMAS:  # the first of them reads the file, which needs a lock
                 self._patiently(connection, pragma)
             self._patiently(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
             self._require_ledger(connection)
@@ -174,20 +174,20 @@ class Storage:
 
     def _require_version(self, connection: sqlite3.Connection) -> None:
         (application,) = self._patiently(connection, "PRAGMA application_id")[0]
-        if application != tables.APPLICATION:
+        if application != sql.APPLICATION:
             raise self._cannot("is not a ledger: it is an SQLite database of something else")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > tables.VERSION:
+        if version > sql.VERSION:
             raise self._cannot(
                 f"has version {version} of the format, made by a newer noiseplan; this one reads "
-                f"up to version {tables.VERSION}. Upgrade noiseplan"
+                f"up to version {sql.VERSION}. Upgrade noiseplan"
             )
-        if version < tables.VERSION:
+        if version < sql.VERSION:
             raise self.damaged(f"it says that it has version {version} of the format")
 
     def _require_ledger(self, connection: sqlite3.Connection) -> None:
         self._require_version(connection)
-        if tables.schema_of(connection) != set(tables.SCHEMA):
+        if sql.schema_of(connection) != set(sql.SCHEMA):
             raise self.damaged("it does not have the tables of a ledger, and only those")
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         if journal != "delete":
@@ -196,7 +196,7 @@ class Storage:
                 f"file can miss spends. Switch it back: PRAGMA journal_mode = DELETE"
             )
 
-    def _patiently(self, connection: sqlite3.Connection, statement: str) -> list[tables.Row]:
+    def _patiently(self, connection: sqlite3.Connection, statement: str) -> list[sql.Row]:
         """Run a statement that needs a lock, trying again while others hold it.
 
         SQLite could wait itself, but in growing steps of up to 0.1 s in which the lock lies idle,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from noiseplan.local.localplan import LocalPlan
     from noiseplan.local.planner import compare, plan
     from noiseplan.local.server.aggregator import Aggregator
-    from noiseplan.local.server.keeping import load_aggregator
+    from noiseplan.local.server.aggregator_file import load_aggregator
     from noiseplan.local.splitplan import SplitPlan
 
 # Devices load the randomizer alone: no planner, no SciPy.
@@ -50,7 +50,7 @@ _LAZY = {
     "Randomizer": "noiseplan.local.device.randomizer",
     "SplitPlan": "noiseplan.local.splitplan",
     "compare": "noiseplan.local.planner",
-    "load_aggregator": "noiseplan.local.server.keeping",
+    "load_aggregator": "noiseplan.local.server.aggregator_file",
     "load_randomizer": "noiseplan.local.device.randomizer",
     "plan": "noiseplan.local.planner",
 }

@@ -10,10 +10,10 @@ import numpy as np
 
 from noiseplan.local.planned import Planned, checked_users
 from noiseplan.local.report import describe, short_number
-from noiseplan.local.search.bounds import LowerBound
+from noiseplan.local.search.variance_bounds import LowerBound
 from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.types import Types
+from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
@@ -108,7 +108,7 @@ class LocalPlan(Planned):
 
     @cached_property
     def _randomizer(self) -> Randomizer:
-        from noiseplan.local.device.making import make_randomizer
+        from noiseplan.local.device.strategy_integers import make_randomizer
 
         return make_randomizer(self.types, self.strategy)
 

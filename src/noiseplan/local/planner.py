@@ -11,7 +11,6 @@ import numpy as np
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.local.device.randomizer import MOST_CELLS
 from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.search.bounds import lower_bound
 from noiseplan.local.search.namespace import to_backend
 from noiseplan.local.search.portfolio import (
     CLASSICAL,
@@ -21,9 +20,10 @@ from noiseplan.local.search.portfolio import (
     named_classical,
     rounded,
 )
+from noiseplan.local.search.variance_bounds import lower_bound
 from noiseplan.local.splitplan import SplitPlan
 from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.types import Types, asked_schema, types_of
+from noiseplan.local.user_types import Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.privacy._checks import positive_finite

@@ -27,7 +27,7 @@ from noiseplan.local.search.portfolio import Task, best_strategy
 from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.server.split import Part, mean_moment
 from noiseplan.local.splitplan import SplitPlan
-from noiseplan.local.types import asked_schema, reduced_workload, types_of
+from noiseplan.local.user_types import asked_schema, reduced_workload, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Workload

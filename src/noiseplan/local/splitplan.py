@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.local.planned import Planned, checked_users
-from noiseplan.local.search.bounds import row_variance, spread_bound, structured_bound
+from noiseplan.local.search.variance_bounds import row_variance, spread_bound, structured_bound
 from noiseplan.local.server.split import Part, SplitReconstruction, centred_gram, query_gram
-from noiseplan.local.types import weighted_rows
+from noiseplan.local.user_types import weighted_rows
 from noiseplan.matrices.base import Array
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Marginals
 from noiseplan.mechanisms.columns import column_kinds, columns_at
-from noiseplan.mechanisms.mechanism import Marginals
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Categorical, Ordinal, Schema
 

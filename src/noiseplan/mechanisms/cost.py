@@ -25,10 +25,10 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices import IdentityMatrix, Matrix, Transform
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.replacing import replaced_cost

@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Final
 
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import SelfPriced, cost_of
-from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.probing import can_probe, probed_cost
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.people import person_cost

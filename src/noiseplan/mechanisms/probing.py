@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.base import Mechanism
 
 # Domains small enough to measure every record, and numbers few enough to keep of each.
 PROBED_CELLS: Final = 64

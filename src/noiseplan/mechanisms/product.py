@@ -27,8 +27,8 @@ from noiseplan.matrices import (
     kronecker_dense,
 )
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.counts import batch_last, integer_residuals, with_noise
-from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
+from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
+from noiseplan.mechanisms.exact_residuals import batch_last, integer_residuals, with_noise
 from noiseplan.noise.moments import number_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema

@@ -25,16 +25,16 @@ from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
-from noiseplan.mechanisms.counts import (
+from noiseplan.mechanisms.exact_residuals import (
     batch_last,
     integer_residuals,
     require_whole,
     with_noise,
 )
-from noiseplan.mechanisms.errors import row_covariances, row_variances
-from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
+from noiseplan.mechanisms.residual_errors import row_covariances, row_variances
 from noiseplan.mechanisms.span import require
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema

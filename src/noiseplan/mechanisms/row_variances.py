@@ -9,8 +9,8 @@ import numpy as np
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.blocks import batches, subset_patterns
-from noiseplan.mechanisms.mechanism import Mechanism
 from noiseplan.mechanisms.residual import BATCH_CELLS, ResidualMechanism
 from noiseplan.queries import Query, Workload
 

@@ -11,7 +11,7 @@ from noiseplan.errors import UnanswerableError
 from noiseplan.matrices import DenseMatrix, Matrix
 from noiseplan.mechanisms.basis import ROUNDING
 from noiseplan.mechanisms.blocks import subset_patterns
-from noiseplan.mechanisms.errors import recovery
+from noiseplan.mechanisms.residual_errors import recovery
 from noiseplan.queries import Query
 
 if TYPE_CHECKING:

@@ -21,17 +21,17 @@ import numpy as np
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.attribute_views import View
+from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import batches, group_blocks, subset_patterns
-from noiseplan.mechanisms.counts import (
+from noiseplan.mechanisms.exact_residuals import (
     batch_last,
     integer_residuals,
     require_whole,
     with_noise,
 )
-from noiseplan.mechanisms.mechanism import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.residual import BATCH_CELLS, ResidualMechanism
-from noiseplan.mechanisms.views import View
 from noiseplan.noise.moments import discrete_laplace_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema

@@ -9,7 +9,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.planning.design import Design
+from noiseplan.planning.workload_types import Design
 
 
 def role_bases(design: Design, rows: dict[int, Array], integer: bool = False) -> dict[int, Basis]:

@@ -28,14 +28,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from noiseplan.explicit.bounds import svd_bound
-from noiseplan.explicit.optimum import dense_optimum
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.planning.allocation import root_cost
-from noiseplan.planning.chart import Point
-from noiseplan.planning.design import Design
-from noiseplan.planning.oblique import cost_and_gradients
+from noiseplan.optimize.allocation import root_cost
+from noiseplan.optimize.gram_bounds import svd_bound
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.split_coordinates import Point
+from noiseplan.planning.free_split import cost_and_gradients
+from noiseplan.planning.workload_types import Design
 
 DENSE_CELLS = 400
 # The structured bound leaves out dense-matrix queries; up to here the SVD bound counts them.

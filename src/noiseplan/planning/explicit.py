@@ -17,18 +17,16 @@ from math import log
 import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.explicit.fitness import least_cost
-from noiseplan.explicit.losses import Loss, Terms, least_loss
-from noiseplan.explicit.optimum import Watch, dense_optimum
-from noiseplan.explicit.profiles import refined_cost
-from noiseplan.explicit.sm2 import sm2
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.planning.allocation import Share
-from noiseplan.planning.asked import Asked, loss_terms
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.optimize.allocation import Share
+from noiseplan.optimize.convex_losses import Loss, Terms, least_loss
+from noiseplan.optimize.cost_profiles import refined_cost
+from noiseplan.optimize.fitness import least_cost
+from noiseplan.optimize.optimum import Watch, dense_optimum
+from noiseplan.optimize.sm2 import sm2
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.design import Design
-from noiseplan.planning.figures import RowFigures
+from noiseplan.planning.certificates import Certified
 from noiseplan.planning.integer_matrix import (
     CLEARLY,
     integer_strategy,
@@ -44,7 +42,6 @@ from noiseplan.planning.limits import (
     SMALL_PROBLEM,
     WORTH_IT,
 )
-from noiseplan.planning.making import Made
 from noiseplan.planning.objectives import (
     ConvexLoss,
     Objective,
@@ -53,8 +50,11 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.optimality import Certified
+from noiseplan.planning.residual_mechanism import Made
+from noiseplan.planning.small_workload import Asked, loss_terms
 from noiseplan.planning.solve import own_loss, p_norm
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee, Law, Neighbours
 from noiseplan.progress import progress
 

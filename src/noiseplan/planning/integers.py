@@ -21,17 +21,17 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.counts import LARGEST
+from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.noise.moments import discrete_gaussian_variance
-from noiseplan.planning.allocation import spend
+from noiseplan.optimize.allocation import spend
+from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.assemble import role_bases
-from noiseplan.planning.design import Design
-from noiseplan.planning.lattice import to_lattice
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import Objective, PNormVariance, WorstVariance
-from noiseplan.planning.rows import all_rows, worst_rows
+from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.solve import Solution, group_inverses, type_matrix
+from noiseplan.planning.workload_types import Design
 from noiseplan.privacy.rounding import margin
 
 BITS: Final = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16)

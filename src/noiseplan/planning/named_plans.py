@@ -11,31 +11,31 @@ from typing import Final
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.explicit.strategies.given import Strategy
-from noiseplan.explicit.strategies.norms import total_error
 from noiseplan.matrices import Transform, kronecker_dense
 from noiseplan.matrices.transforms import PROFILE_VALUES
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.figures import Figures, RowFigures
+from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.integer_matrix import matrix_mechanism
 from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.planning.limits import EXPLICIT_CELLS
-from noiseplan.planning.making import allowed_cost
-from noiseplan.planning.named import StrategyName, product_factors, strategy_matrix
 from noiseplan.planning.objectives import TotalVariance
-from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.plan import Plan
+from noiseplan.planning.residual_mechanism import allowed_cost
 from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_errors import Figures, RowFigures
+from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, Guarantee, Law, Neighbours
 from noiseplan.privacy.rounding import fraction_up
 from noiseplan.queries import Workload
 from noiseplan.schema import Schema
+from noiseplan.strategies.catalogue import StrategyName, product_factors, strategy_matrix
+from noiseplan.strategies.column_norms import total_error
+from noiseplan.strategies.given_rows import Strategy
 
 # Products of small domains are written out as one matrix, which other rooms can work with; not
 # where that has too many numbers, as trees over many attributes have.

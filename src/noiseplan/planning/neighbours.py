@@ -12,7 +12,7 @@ import numpy as np
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.replacing import few_patterns, pattern_bound, pattern_costs
-from noiseplan.planning.design import Design
+from noiseplan.planning.workload_types import Design
 
 
 def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Array:

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.intervals import half_width_factor
+from noiseplan._doors import through
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.mechanism import Mechanism
-from noiseplan.planning.design import Design
-from noiseplan.planning.figures import Figures
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.noise.intervals import half_width_factor
+from noiseplan.planning.certificates import Optimality
 from noiseplan.planning.objectives import Objective, TotalVariance
-from noiseplan.planning.optimality import Optimality
 from noiseplan.planning.report import counted, describe, fairness_rows
+from noiseplan.planning.workload_errors import Figures
+from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Budget, Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
-    from noiseplan.choosing.continuing import Continuation
+    from noiseplan.choosing.continuation import Continuation
     from noiseplan.ledger import Ledger
     from noiseplan.noise import Source
     from noiseplan.planning.profile import Profile
@@ -201,9 +202,7 @@ class Plan:
 
     def plot(self) -> Any:
         """The expected error of every kind of table, as an Altair chart for a notebook."""
-        from noiseplan.report.notebook import plan_chart
-
-        return plan_chart(self)
+        return through("plan.plot")(self)
 
     # ------------------------------------------------------------------ releasing
 
@@ -242,11 +241,10 @@ class Plan:
             Let a refusal of the data show private details, for a custodian who may see records:
             how many do not fit, and some of their values. A ledger keeps that they were shown.
         """
-        from noiseplan.release.release import make_release
-
-        return make_release(
+        released: Release = through("plan.release")(
             self, data, seed, ledger, dataset, purpose, randomness, person, details=details
         )
+        return released
 
     def given(self, release: Release) -> Continuation:
         """What this plan still costs after an earlier release of the same data.
@@ -254,6 +252,5 @@ class Plan:
         `plan.given(release).privacy` is the cost; `.release(data)` measures only what is missing
         and puts both together.
         """
-        from noiseplan.choosing.continuing import Continuation
-
-        return Continuation.of(self, release)
+        continued: Continuation = through("plan.given")(self, release)
+        return continued

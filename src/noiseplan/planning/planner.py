@@ -13,34 +13,34 @@ import numpy as np
 
 from noiseplan.aware.settings import Dawa
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
-from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.mechanism import Mechanism
-from noiseplan.planning.allocation import Share, spend
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
-from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.equivalent import better_equivalent, equivalent_plan
+from noiseplan.planning.certificates import Residual
 from noiseplan.planning.explicit import (
     better_explicit,
     by_matrix,
     check_explicit,
     make_explicit,
 )
+from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.limits import EXPLICIT, EXPLICIT_CELLS
-from noiseplan.planning.making import Made, allowed_cost, make_residual
-from noiseplan.planning.named import STRATEGIES, named_strategy, unknown_planner
 from noiseplan.planning.named_plans import plan_named, too_large
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
-from noiseplan.planning.oblique import optimise_total, optimise_upright
-from noiseplan.planning.optimality import Residual
-from noiseplan.planning.people import check_people, person_plan, record_budget
+from noiseplan.planning.person_plans import check_people, person_plan, record_budget
 from noiseplan.planning.plan import Plan
-from noiseplan.planning.products import optimise_product
+from noiseplan.planning.product_split import optimise_product
+from noiseplan.planning.residual_mechanism import Made, allowed_cost, make_residual
+from noiseplan.planning.smaller_domain import better_equivalent, equivalent_plan
 from noiseplan.planning.solve import Solution, share_given_bases, solve, type_matrix
 from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.queries import Workload
+from noiseplan.strategies.catalogue import STRATEGIES, named_strategy, unknown_planner
+from noiseplan.strategies.given_rows import Strategy
 
 PLANNERS = ("auto", "residual", "residual+", "product", *EXPLICIT, *STRATEGIES)
 NOISES = ("discrete", "gaussian", "laplace")
@@ -81,10 +81,10 @@ def plan(
         "product" (one strategy per attribute); the exact optimum over a small domain, "optimal",
         for targets also "refined" (least cost to every cell) and "sm2" (for comparison);
         known strategies over it, such as "hierarchical-4", "wavelet", "eigen", "fourier"
-        (`noiseplan.planning.named` lists them all); or a `Strategy`, rows of your own. "dawa", or
-        a `Dawa` with its choices: buckets of an ordered attribute, chosen from the data. For
-        `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and known
-        strategies.
+        (`noiseplan.strategies.catalogue` lists them all); or a `Strategy`, rows of your own.
+        "dawa", or a `Dawa` with its choices: buckets of an ordered attribute, chosen from the
+        data. For `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and
+        known strategies.
     neighbours
         "add-remove" one record, or "replace" one record by another (the total is then exact).
     noise

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.explicit.profiles import Spare, compared, profile_of
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.optimize.cost_profiles import Spare, compared, profile_of
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.design import prepare
-from noiseplan.planning.figures import RowFigures
+from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import Recorded
-from noiseplan.planning.optimality import Unstated
-from noiseplan.planning.people import record_price
+from noiseplan.planning.person_plans import record_price
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import margin
 from noiseplan.queries import Query, Workload

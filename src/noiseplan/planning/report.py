@@ -225,7 +225,7 @@ def percent_up(share: float) -> str:
 
 def _measures(plan: Plan) -> str:
     seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
-    from noiseplan.planning.named import asked_by
+    from noiseplan.strategies.catalogue import asked_by
 
     chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""

@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.planning.allocation import (
+from noiseplan.optimize.allocation import (
     Share,
     share_for_loss,
     share_for_total,
     share_for_worst,
     spend,
 )
+from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.planning.assemble import role_bases
-from noiseplan.planning.design import Design, Moments, without_rounding
+from noiseplan.planning.free_split import optimise_upright
+from noiseplan.planning.largest_variance import POWERS, optimise_worst, worth_searching
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -27,10 +29,8 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.oblique import optimise_upright
-from noiseplan.planning.rows import all_rows, worst_rows
-from noiseplan.planning.smooth import Smooth
-from noiseplan.planning.worst import POWERS, optimise_worst, worth_searching
+from noiseplan.planning.row_terms import all_rows, worst_rows
+from noiseplan.planning.workload_types import Design, Moments, without_rounding
 
 
 @dataclass(frozen=True, eq=False)

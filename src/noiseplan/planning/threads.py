@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from noiseplan.planning.design import Design
+from noiseplan.planning.workload_types import Design
 
 # From this many values on, products are large enough to share among threads.
 LARGE = 512

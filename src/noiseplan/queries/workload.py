@@ -26,8 +26,8 @@ from noiseplan.queries.columns import (
     without_totals,
 )
 from noiseplan.queries.factors import Factor, Identity, Total, checked_matrix
-from noiseplan.queries.making import WorkloadMakers
-from noiseplan.queries.names import positions_of_made_name
+from noiseplan.queries.families import WorkloadMakers
+from noiseplan.queries.name_lookup import positions_of_made_name
 from noiseplan.queries.query import Query, check_factor, checked_weight
 from noiseplan.schema import Schema
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
-from noiseplan.intervals import half_width_factor
 from noiseplan.matrices.base import Array
+from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries import Query
 
 FRAMES = ("pandas", "polars", "pyarrow")

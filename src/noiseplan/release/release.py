@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from noiseplan._doors import through
 from noiseplan.arrays import IntArray
 from noiseplan.counting import count_tables
-from noiseplan.counting.people import ChosenRecords
+from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source, simulation_warning
 from noiseplan.planning.plan import Plan
@@ -23,7 +24,7 @@ from noiseplan.planning.report import asked_for, counted
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Query
 from noiseplan.release.answer import Answer
-from noiseplan.release.opening import ReleaseOptions, admitted, opened, refuse_too_many
+from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -129,12 +130,11 @@ class Release:
         They are biased, and mostly nearer to the truth; see `noiseplan.valid.valid_tables`. The
         unbiased answers and their exact errors stand beside them.
         """
-        from noiseplan.valid import valid_tables
-
-        return valid_tables(
+        made: ValidTables = through("release.valid")(
             self, tables=tables, total=total, public=public, impossible=impossible,
             integers=integers,
         )  # fmt: skip
+        return made
 
     def microdata(
         self,
@@ -150,20 +150,17 @@ class Release:
 
         Needs the extra ``microdata``; see `noiseplan.valid.microdata.make_microdata`.
         """
-        from noiseplan.valid.microdata import make_microdata
-
-        return make_microdata(
+        made: Microdata = through("release.microdata")(
             self, rows=rows, path=path, tables=tables, total=total, seed=seed, frame=frame
         )
+        return made
 
     def plot(self, *attributes: str, level: float = 0.95) -> Any:
         """A table of one or two attributes with its intervals, as an Altair chart for a notebook.
 
         The first attribute is laid out along the chart, the second told apart by colour.
         """
-        from noiseplan.report.notebook import table_chart
-
-        return table_chart(self, *attributes, level=level)
+        return through("release.plot")(self, *attributes, level=level)
 
     def save(
         self, folder: str | os.PathLike[str], *, tables: Sequence[Query | str] | None = None
@@ -174,10 +171,8 @@ class Release:
         the noisy measurements, the plan, a certificate as JSON and as text, and hashes of all
         files. The folder appears whole or not at all, and an existing one is never overwritten.
         """
-        from noiseplan.storage import save
-
         chosen = self.plan.workload if tables is None else [self.plan.query(q) for q in tables]
-        save(self, folder, list(chosen))
+        through("release.save")(self, folder, list(chosen))
 
     def __repr__(self) -> str:
         queries = counted(len(self.plan.workload), "query", "queries")

@@ -13,8 +13,8 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import CONVERSION
 from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.report.html import Column, Markup, element, joined, page, table
+from noiseplan.report.released_tables import released_tables
 from noiseplan.report.svg import budget_chart, share_bar
-from noiseplan.report.tables import released_tables
 from noiseplan.report.words import currencies, promise
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from noiseplan.counting.people import ChosenRecords
+from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.escaping import visible
-from noiseplan.mechanisms.mechanism import Measurements
+from noiseplan.mechanisms.base import Measurements
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
 from noiseplan.release.release import Release
@@ -43,7 +43,7 @@ from noiseplan.storage.plans import (
     read_stated,
     write_plan,
 )
-from noiseplan.storage.tables import require_few, table_stems, write_tables
+from noiseplan.storage.table_files import require_few, table_stems, write_tables
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import PlanError, StorageError
+from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Measurements, Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism

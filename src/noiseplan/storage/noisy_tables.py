@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import StorageError
+from noiseplan.mechanisms.attribute_views import View, by_difference, by_value
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
-from noiseplan.mechanisms.views import View, by_difference, by_value
 from noiseplan.schema import Schema
 from noiseplan.storage.bases import floats, read_bases, write_bases
 from noiseplan.storage.files import Arrays, Json

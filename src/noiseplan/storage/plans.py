@@ -10,15 +10,14 @@ import numpy as np
 
 from noiseplan.errors import StorageError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.dense import DenseMechanism
-from noiseplan.mechanisms.mechanism import Mechanism
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.price import require_price
 from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.noise.moments import discrete_gaussian_parameter
-from noiseplan.planning.design import prepare
-from noiseplan.planning.figures import RowFigures
+from noiseplan.planning.certificates import Optimality, Stated, Unstated
 from noiseplan.planning.objectives import (
     Objective,
     PNormVariance,
@@ -26,9 +25,10 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.optimality import Optimality, Stated, Unstated
-from noiseplan.planning.people import record_price
+from noiseplan.planning.person_plans import record_price
 from noiseplan.planning.plan import Plan
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.storage.files import Arrays, Json, hash_of
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism

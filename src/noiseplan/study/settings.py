@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from noiseplan.intervals import half_width_factor
+from noiseplan.noise.intervals import half_width_factor
 from noiseplan.planning.objectives import Objective, PNormVariance, TotalVariance, WorstVariance
 from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
 from noiseplan.queries import Workload
 from noiseplan.study.nodes import Node
-from noiseplan.study.people import People
-from noiseplan.study.tables import find_query
+from noiseplan.study.privacy_unit import People
+from noiseplan.study.tables_asked import find_query
 
 BUDGETS = ("zcdp", "gdp", "approx_dp", "pure_dp")
 NEIGHBOURS = ("add-remove", "replace")
@@ -119,10 +119,10 @@ def read_settings(node: Node | None) -> Settings:
 
 def _planner(node: Node) -> str:
     """A planner's name; of some strategies, with a number, as in "hierarchical-4"."""
-    from noiseplan.planning.named import named_strategy
     from noiseplan.planning.planner import PLANNERS
     from noiseplan.planning.pure.named import laplace_strategy
     from noiseplan.planning.pure.planner import PURE_PLANNERS
+    from noiseplan.strategies.catalogue import named_strategy
 
     if named_strategy(node.value) or laplace_strategy(node.value):
         return str(node.value)

@@ -15,11 +15,11 @@ from noiseplan.planning.objectives import Objective
 from noiseplan.privacy import Budget, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.study.columns_declared import read_schema
+from noiseplan.study.conditions import read_predicates
 from noiseplan.study.errors import StudyError
 from noiseplan.study.nodes import Node, read_document
-from noiseplan.study.people import People
-from noiseplan.study.predicates import read_predicates
-from noiseplan.study.schema import read_schema
+from noiseplan.study.privacy_unit import People
 from noiseplan.study.settings import (
     LedgerEntry,
     Settings,
@@ -29,7 +29,7 @@ from noiseplan.study.settings import (
     read_settings,
     read_targets,
 )
-from noiseplan.study.tables import find_query, read_query, read_workload
+from noiseplan.study.tables_asked import find_query, read_query, read_workload
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -119,7 +119,7 @@ class Study:
                 "purpose": self.ledger.purpose,
             }
         person = None if self.people is None else self.people.person
-        from noiseplan.release.opening import Admission
+        from noiseplan.release.open_data import Admission
 
         how: Any = {"seed": seed, **charged}
         Admission.of(plan, how)  # before the data are compared

@@ -1,8 +1,8 @@
 """Valid answers: no negative counts, consistent tables, whole numbers, made-up records."""
 
 from noiseplan.valid.answers import ClippedAnswer, ValidAnswers, clipped_answer, valid_answers
-from noiseplan.valid.making import valid_tables
-from noiseplan.valid.tables import Changes, ValidTables
+from noiseplan.valid.result import Changes, ValidTables
+from noiseplan.valid.solve_tables import valid_tables
 
 __all__ = [
     "Changes",

@@ -29,11 +29,11 @@ from noiseplan.local.server.consistency import fit_counts
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.design import prepare
+from noiseplan.planning.workload_types import prepare
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
-from noiseplan.valid.making import checked_total
-from noiseplan.valid.source import require_release
+from noiseplan.valid.solve_tables import checked_total
+from noiseplan.valid.unbiased_tables import require_release
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.valid.family import Set
-from noiseplan.valid.source import Source
+from noiseplan.valid.unbiased_tables import Source
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,12 @@ from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.release.answer import tidy_frame
-from noiseplan.storage.tables import write_csv
+from noiseplan.storage.table_files import write_csv
 from noiseplan.valid.family import Family, Set
 from noiseplan.valid.fidelity import TableFidelity, fidelity
-from noiseplan.valid.making import checked_total
 from noiseplan.valid.refining import refine
-from noiseplan.valid.source import Source
+from noiseplan.valid.solve_tables import checked_total
+from noiseplan.valid.unbiased_tables import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

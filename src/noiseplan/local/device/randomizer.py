@@ -38,7 +38,7 @@ Reports = NDArray[Any]
 
 # Kinds enter by their names when the modules that hold them are loaded.
 _KINDS: dict[str, type[Randomizer]] = {}
-_MODULES = ("counted", "sums", "split")
+_MODULES = ("counting_randomizers", "noisy_sums", "split")
 # What the arrays of a file may hold: whole numbers, and bits packed into bytes.
 _DTYPES = ("<i8", "|u1")
 # What reading facts that make no sense may end in.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.counted import Numbered, check_shares
+from noiseplan.local.device.counting_randomizers import Numbered, check_shares
 from noiseplan.local.device.drawing import chances
 from noiseplan.local.device.integers import rounded_shares
 from noiseplan.local.device.randomizer import SPLIT, Reports, Stored, read_randomizer
@@ -109,7 +109,7 @@ class SplitRandomizer(Numbered):
 
 def make_split_randomizer(plan: SplitPlan) -> SplitRandomizer:
     """The randomizers of all tables, with their shares as integers."""
-    from noiseplan.local.device.making import make_randomizer
+    from noiseplan.local.device.strategy_integers import make_randomizer
 
     tables = []
     for part in plan.parts:

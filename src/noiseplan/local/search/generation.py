@@ -19,8 +19,8 @@ from math import exp, inf
 import numpy as np
 
 from noiseplan.local.device.integers import settled
-from noiseplan.local.search.master import Weighting, best_weights
 from noiseplan.local.search.patterns import Bits, all_shapes, climb, gains_of, levels, surcharge
+from noiseplan.local.search.row_weights import Weighting, best_weights
 from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.bounds import NOISE_FLOOR

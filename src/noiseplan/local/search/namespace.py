@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.explicit.namespace import to_numpy
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.array_namespace import to_numpy
 
 __all__ = ["Tensor", "namespace", "to_backend", "to_numpy"]
 

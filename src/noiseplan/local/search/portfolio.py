@@ -19,8 +19,8 @@ from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.search.descent import descend, random_start
 from noiseplan.local.search.generation import EXHAUSTIVE, Effort, generate
 from noiseplan.local.search.namespace import to_backend, to_numpy
-from noiseplan.local.search.orbits import OrbitEffort, plan_orbits
 from noiseplan.local.search.patterns import drawn, levels, nested
+from noiseplan.local.search.shift_search import OrbitEffort, plan_orbits
 from noiseplan.local.strategies import classical
 from noiseplan.local.strategies.base import Strategy, TableStrategy
 from noiseplan.local.strategies.designs import affine_design
@@ -31,7 +31,7 @@ from noiseplan.local.strategies.subsets import (
     rappor,
     subset_selection,
 )
-from noiseplan.local.types import Types
+from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
 
 OUTPUTS_PER_TYPE = 4

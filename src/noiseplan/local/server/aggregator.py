@@ -15,10 +15,10 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, QueryError, UnanswerableError
-from noiseplan.intervals import half_width_factor
 from noiseplan.local.device.wire import TAG_BYTES, Payloads
 from noiseplan.local.server.packets import packets_of
 from noiseplan.matrices.base import Array
+from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
 
@@ -251,7 +251,7 @@ class Aggregator:
     def save(self, path: str | Path) -> Path:
         """Write everything answers need, in one step: a crash leaves the old file whole."""
         from noiseplan.errors import StorageError
-        from noiseplan.local.server.keeping import save_aggregator
+        from noiseplan.local.server.aggregator_file import save_aggregator
         from noiseplan.paths import checked_path
 
         return save_aggregator(self, checked_path(path, StorageError))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.local.types import Types
+from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 

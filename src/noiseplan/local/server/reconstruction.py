@@ -10,7 +10,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.local.server.consistency import Consistent, fit_counts, nearest_counts
 from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.types import Types
+from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 

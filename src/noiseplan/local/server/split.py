@@ -12,7 +12,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.server.consistency import Consistent, nearest_counts
 from noiseplan.local.server.reconstruction import Reconstruction
-from noiseplan.local.types import cells_within, reduced_query, types_of
+from noiseplan.local.user_types import cells_within, reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 

@@ -26,14 +26,14 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.explicit.optimum import dense_optimum
-from noiseplan.explicit.pidentity import best_p_identity
-from noiseplan.local.device.sums import largest_distance
+from noiseplan.local.device.noisy_sums import largest_distance
 from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.search.bounds import LowerBound, lower_bound
+from noiseplan.local.search.variance_bounds import LowerBound, lower_bound
 from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.types import types_of
+from noiseplan.local.user_types import types_of
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.p_identity import best_p_identity
 from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.rounding import fraction_up
 from noiseplan.queries import Workload

@@ -8,7 +8,7 @@ has one size; RAPPOR, which flips the bits of a one-hot vector, is the mixture w
 
 Everything follows from E(a, b, c), the mean over k-subsets of products of powers of the row's
 entries at distinct places. For the histogram subset selection with the best size is the exact
-optimum: it meets the lower bound of `noiseplan.local.search.bounds`.
+optimum: it meets the lower bound of `noiseplan.local.search.variance_bounds`.
 
 References
 ----------

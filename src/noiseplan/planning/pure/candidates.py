@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.planning.design import Design
 from noiseplan.planning.pure.strategies import RoleStrategy
+from noiseplan.planning.workload_types import Design
 
 # Tables larger than any that is asked for are tried where all types of tables are no more than so
 # many; of those, the ones with few cells, each and all of a type together.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from noiseplan.mechanisms.mechanism import Mechanism
-from noiseplan.planning.design import Design
-from noiseplan.planning.figures import Figures
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.planning.workload_errors import Figures
+from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee
 
 

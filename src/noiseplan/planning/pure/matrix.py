@@ -6,16 +6,16 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.explicit.pidentity import best_p_identity, strategy
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.dense import DenseMechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
+from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.design import Design
-from noiseplan.planning.figures import RowFigures
 from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
 from noiseplan.planning.pure.strategies import FAINT, largest_norm, to_integers
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee
 
 # Domains over which one matrix is tried unasked, and made when asked for.

@@ -6,24 +6,24 @@ from fractions import Fraction
 
 import numpy as np
 
-from noiseplan.explicit.strategies.given import Strategy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.tables import noise_variance
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.design import Design
-from noiseplan.planning.figures import RowFigures
-from noiseplan.planning.named import (
+from noiseplan.planning.named_plans import check_cells, check_product, product_mechanism
+from noiseplan.planning.pure.made import PureMade
+from noiseplan.planning.pure.matrix import made_of_matrix
+from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import Design
+from noiseplan.privacy import Guarantee
+from noiseplan.strategies.catalogue import (
     PURE_STRATEGIES,
     StrategyName,
     asked_by,
     product_factors,
     strategy_matrix,
 )
-from noiseplan.planning.named_plans import check_cells, check_product, product_mechanism
-from noiseplan.planning.pure.made import PureMade
-from noiseplan.planning.pure.matrix import made_of_matrix
-from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
-from noiseplan.privacy import Guarantee
+from noiseplan.strategies.given_rows import Strategy
 
 # Rounding to integers tilts the rows; where they do not determine every cell, this much of L1
 # columns goes to the cells themselves, so that every query still has an answer.

@@ -7,24 +7,24 @@ from collections.abc import Callable
 from functools import partial
 
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.explicit.strategies.given import Strategy
-from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.equivalent import better_equivalent, equivalent_plan
+from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS as NAMED_CELLS
-from noiseplan.planning.named import PURE_STRATEGIES
 from noiseplan.planning.named_plans import too_large
 from noiseplan.planning.objectives import TotalVariance
-from noiseplan.planning.optimality import Unstated
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.matrix import EXPLICIT_CELLS, SMALL_CELLS, plan_matrix
 from noiseplan.planning.pure.named import laplace_strategy, plan_named_pure
 from noiseplan.planning.pure.strategies import STRATEGIES
 from noiseplan.planning.pure.tables import WORTH_IT, plan_tables
+from noiseplan.planning.smaller_domain import better_equivalent, equivalent_plan
 from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import PureDP
 from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Workload
+from noiseplan.strategies.catalogue import PURE_STRATEGIES
+from noiseplan.strategies.given_rows import Strategy
 
 PURE_PLANNERS = ("auto", *STRATEGIES, "matrix", "workload", *PURE_STRATEGIES)
 # Planners of one matrix over all cells, or over the classes of cells that queries tell apart.

@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from noiseplan.explicit.pidentity import best_p_identity, strategy
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.attribute_views import View, by_difference, by_strategy, by_value
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.views import View, by_difference, by_strategy, by_value
+from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.planning.assemble import role_bases
-from noiseplan.planning.design import Design
-from noiseplan.planning.pure.hierarchies import haar, tree, weigh
+from noiseplan.planning.workload_types import Design
 from noiseplan.privacy.rounding import sum_up
+from noiseplan.strategies.hierarchies import haar, tree, weigh
 
 STRATEGIES = ("identity", "p-identity", "tree", "wavelet")
 # Over more values only the first two are tried unasked: the others take long, and never won.

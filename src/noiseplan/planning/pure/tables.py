@@ -8,19 +8,19 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.attribute_views import View
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, noise_variance
-from noiseplan.mechanisms.views import View
+from noiseplan.optimize.laplace_allocation import Spending, best_spending
 from noiseplan.planning.assemble import placements
-from noiseplan.planning.design import Design, prepare
-from noiseplan.planning.figures import ResidualFigures
-from noiseplan.planning.pure.allocation import Spending, best_spending
 from noiseplan.planning.pure.candidates import Candidates, find_candidates
 from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.merging import merged_tables
 from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
 from noiseplan.planning.pure.strategies import RoleStrategy, choose_strategies, role_strategies
 from noiseplan.planning.solve import type_matrix
+from noiseplan.planning.workload_errors import ResidualFigures
+from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
 
 # Bits of the integers in a strategy: with several such attributes in a table they multiply, and

@@ -1,0 +1,28 @@
+"""Doors upward: methods of plans and releases that are carried out by rooms above theirs.
+
+A plan is made without knowing what a release is; `plan.release(data)` is a convenience. Each such
+method is named here, and nowhere else does a room know of one above it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+DOORS = {
+    "plan.release": "noiseplan.release.release:make_release",
+    "plan.given": "noiseplan.choosing.continuation:Continuation.of",
+    "plan.plot": "noiseplan.report.notebook:plan_chart",
+    "plan.hash": "noiseplan.storage.plans:plan_hash",
+    "release.valid": "noiseplan.valid.solve_tables:valid_tables",
+    "release.microdata": "noiseplan.valid.microdata:make_microdata",
+    "release.plot": "noiseplan.report.notebook:table_chart",
+    "release.save": "noiseplan.storage.folder:save",
+}
+
+
+def through(door: str) -> Any:
+    """The function behind a door, whose room is loaded when it is first opened."""
+    module, _, function = DOORS[door].partition(":")
+    return attrgetter(function)(import_module(module))

@@ -1,0 +1,203 @@
+"""What a plan still costs after earlier releases, and the release that measures only that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Unpack
+
+from noiseplan.choosing.common_and_rest import Family, family_for
+from noiseplan.choosing.joined_plans import Union, described, guarantee_of, require_alike
+from noiseplan.counting import Projectable
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Measurements
+from noiseplan.planning.plan import Plan
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import text_up
+from noiseplan.queries import Query
+from noiseplan.release.ledger_charge import BETWEEN, require_charged
+from noiseplan.release.open_data import Admission, admitted, opened
+from noiseplan.release.release import Release, ReleaseOptions, make_release
+
+COMBINED = "combined"
+
+
+def rest_of(family: Family, target: Plan, have: Plan, privacy: Guarantee) -> Plan | None:
+    """The plan that measures what is left of `target` after `have`; None if nothing is."""
+    mechanism = family.rest(target.mechanism, have.mechanism)
+    return None if mechanism is None else replace(target, mechanism=mechanism, privacy=privacy)
+
+
+def completed(family: Family, target: Plan, parts: Sequence[Release]) -> Release:
+    """The target's release, from releases of parts that amount to it."""
+    numbers = [(part.plan.mechanism, part.measurements) for part in parts]
+    measured, stated = family.recreated(target.mechanism, numbers)
+    plan = target
+    if stated is not None:  # other variances than the target's: these are what errors are made of
+        plan = replace(
+            target, mechanism=stated, noise=COMBINED, figures=RowFigures(target.design, stated)
+        )
+    return _signed(plan, measured, parts)
+
+
+def _signed(plan: Plan, measured: Measurements, parts: Sequence[Release]) -> Release:
+    """The release with the brands and records of all parts."""
+    brands = dict.fromkeys(part.brand for part in parts)
+    records = [part.recorded for part in parts if part.recorded]
+    return replace(
+        parts[-1], plan=plan, measurements=measured,
+        brand="; ".join(brands), recorded=BETWEEN.join(records),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Continuation:
+    """What is still to be measured for a plan after an earlier release of the same data."""
+
+    plan: Plan
+    earlier: Release
+    rest: Plan | None
+    family: Family
+
+    @classmethod
+    def of(cls, plan: Plan, earlier: object) -> Continuation:
+        if not isinstance(earlier, Release):
+            raise PlanError(f"given() takes an earlier release of the same data, "
+                            f"found {type(earlier).__name__}")  # fmt: skip
+        require_alike(plan, earlier.plan)
+        neighbours = plan.privacy.neighbours
+        discrete = plan.noise == "discrete"
+        family = family_for([plan.mechanism, earlier.plan.mechanism], neighbours, discrete)
+        mechanism = family.rest(
+            plan.mechanism, family.shared(plan.mechanism, earlier.plan.mechanism)
+        )
+        if mechanism is None:
+            return cls(plan, earlier, None, family)
+        privacy = guarantee_of(mechanism, plan)
+        return cls(plan, earlier, replace(plan, mechanism=mechanism, privacy=privacy), family)
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What is still to be spent."""
+        own = self.plan.privacy
+        return Guarantee(0.0, own.law, own.neighbours) if self.rest is None else self.rest.privacy
+
+    @property
+    def total(self) -> Guarantee:
+        """What the earlier release and this one cost together."""
+        return self.earlier.plan.privacy.compose(self.privacy)
+
+    @property
+    def saved(self) -> float:
+        """The share of the plan's privacy cost that need not be spent again."""
+        whole = self.plan.privacy.pcost
+        return 1.0 - self.privacy.pcost / whole if whole else 0.0
+
+    def release(self, data: object, **how: Unpack[ReleaseOptions]) -> Release:
+        """Measure what is left, and put it together with the earlier release.
+
+        The result answers what either plan does, no less precisely, from all that was measured.
+
+        Parameters
+        ----------
+        data
+            The data of the earlier release. Where at most so many records of each person were
+            counted, the same ones must be counted again: from the source that was opened for the
+            earlier release, or from the same records, in any order and in any kind of source, with
+            the same `person`. That takes the earlier release itself, in the process that made it:
+            no copy knows which records they were.
+        how
+            `ledger`, `dataset`, `purpose`, `person`, `seed` and `randomness`, as `Plan.release`
+            takes them. The earlier release must be charged to the same dataset of the same ledger.
+            A seed must be another one than the earlier release's.
+        """
+        ledger = how.get("ledger")
+        if ledger is not None:
+            require_charged(self.earlier, ledger, how.get("dataset"))
+        elif self.earlier.recorded and self.rest is not None:
+            raise PlanError(
+                f"the earlier release is on a ledger ({self.earlier.recorded}), and what is left "
+                f"would be measured beside it: add ledger=, dataset="
+            )
+        person = how.pop("person", None)
+        parts = [self.earlier]
+        if self.rest is not None:
+            with admitted(self.rest, how) as admission:
+                source = self._same_records(admission, data, person)
+            parts.append(make_release(self.rest, source, **how))
+        mechanisms = [part.plan.mechanism for part in parts]
+        united = self.family.together(mechanisms)
+        if self.family.covers(self.plan.mechanism, united):
+            done = completed(self.family, self.plan, parts)
+            if done.plan is self.plan:
+                return replace(done, plan=replace(self.plan, privacy=self.total))
+        asked = Union.of([self.earlier.plan, self.plan])
+        plan = described(
+            asked, united, self.total, objective="none: what several releases tell together",
+            planner=COMBINED, noise=COMBINED, max_rows=self.plan.max_rows,
+        )  # fmt: skip
+        return completed(self.family, plan, parts)
+
+    def _same_records(self, admission: Admission, data: object, person: str | None) -> Projectable:
+        """The data opened as for the earlier release; refused where other records would count."""
+        chosen = self.earlier.choice
+        people = None if chosen is None else chosen.recalled()
+        if chosen is not None and people is None:
+            raise PlanError(
+                "the earlier release counted some records of each person, chosen at random, and "
+                "was pickled, copied or read from a folder, which does not keep which: make both "
+                "releases in one program, or release the whole plan: plan.release(data, person=…)"
+            )
+        source = opened(admission, data, person, None if people is None else people.key)
+        again = getattr(source, "choice", None)
+        if again is None and people is None:
+            return source
+        if again is not None and people is not None and again.recalled() == people:
+            return source
+        if people is not None:
+            raise PlanError(
+                "the earlier release counted some records of each person, chosen at random, and "
+                "these data would show others: give it the same source, or the same data with the "
+                "same person= and number of records"
+            )
+        raise PlanError(
+            "person= would choose among the records of each person, and the earlier release "
+            "counted others, or was read from a folder, which does not keep which: make both "
+            "releases from one source, open_source(data, schema, person=…, cap=…), in one program"
+        )
+
+    def __repr__(self) -> str:
+        return f"Continuation({self.plan!r}; still ρ = {text_up(self.privacy.rho)})"
+
+    def __str__(self) -> str:
+        spent, left = self.earlier.plan.privacy, self.privacy
+        measures = "nothing" if self.rest is None else self.rest.mechanism.describe()
+        return "\n".join(
+            [
+                f"What is left of a plan of ρ = {text_up(self.plan.privacy.rho)}",
+                f"  spent    ρ = {text_up(spent.rho)}, by the earlier release",
+                f"  costs    ρ = {text_up(left.rho)} more; {100 * self.saved:.1f}% of the plan's "
+                f"own cost is saved",
+                f"  measures {measures}",
+            ]
+        )
+
+
+def joint_covariance(earlier: Release, later: Release, query: Query, other: Query) -> Array:
+    """Cov(earlier answer to `query`, later answer to `other`), rows × rows.
+
+    Parameters
+    ----------
+    earlier, later
+        A release and one that was made of it: by `look.choose`, or by `plan.given(earlier)`.
+
+    Notes
+    -----
+    The later answers are the best linear unbiased ones from all that was measured, so that what
+    the earlier ones differ from them is not correlated with them: Cov(earlier, later) =
+    Cov(later, later).
+    """
+    earlier.plan.mechanism.require(query)
+    return later.covariance(query, other)

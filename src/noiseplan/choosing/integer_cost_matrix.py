@@ -1,0 +1,156 @@
+"""Explicit mechanisms that carry a cost matrix over a small domain, continuous or in integers."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from noiseplan.choosing.loewner import RANK, positive_part, symmetric
+from noiseplan.errors import PlanError
+from noiseplan.matrices import kronecker_dense
+from noiseplan.matrices.base import Array, Matrix
+from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.schema import Schema
+
+EXPLICIT_CELLS: Final = 1024
+# Entries of integer rows: rounding them changes precisions by about 2^−bits.
+BITS: Final = 28
+# A row space is taken for rational if multiples up to this of its reduced basis are integers.
+DENOMINATORS: Final = 12
+NEAR_INTEGER: Final = 1e-6
+# Share of the identity that is mixed in where a row space has no such basis.
+FULL_RANK: Final = 1e-6
+# Precisions left over that are smaller shares of the target's are not measured. Rounding may leave
+# more than the first; then the next is tried.
+NEGLIGIBLE: Final = {True: (1e-6, 1e-5, 1e-4), False: (RANK, 1e-8, 1e-6)}
+
+
+def carry(schema: Schema, cost: Array, integer: bool, room: Array | None = None) -> DenseMechanism:
+    """A mechanism whose cost matrix is this one; in integers, slightly below it.
+
+    `room` is what every cell may still pay, where they differ.
+    """
+    if not cost.any():
+        return DenseMechanism(schema, np.zeros((0, len(cost))), 1.0, integer)
+    if not integer:
+        values, vectors = positive_part(cost)
+        return DenseMechanism(schema, np.ascontiguousarray((vectors * np.sqrt(values)).T), 1.0)
+    rows, sigma2 = _integer_rows(cost, room)
+    return DenseMechanism(schema, rows, sigma2, integer=True)
+
+
+def rest_cost(target: Array, have: Array, negligible: float) -> Array:
+    """The positive part of target − have, relative to the target: what is still to be measured.
+
+    Shares of a direction's precision that are `negligible` are not.
+
+    Notes
+    -----
+    In coordinates in which the target is the identity its eigenvalues are the shares of each
+    direction's precision that are missing; none is negative where `have` is common to both.
+    """
+    values, vectors = positive_part(target)
+    across, back = vectors / np.sqrt(values), vectors * np.sqrt(values)
+    shares, turn = np.linalg.eigh(symmetric(across.T @ (target - have) @ across))
+    keep = shares > negligible
+    rows = back @ turn[:, keep]
+    return symmetric((rows * np.minimum(shares[keep], 1.0)) @ rows.T)
+
+
+def _integer_rows(cost: Array, room: Array | None = None) -> tuple[Array, float]:
+    """Integer rows A and σ² with AᵀA/σ² almost equal to C, and nobody's cost above its largest.
+
+    C = RᵀMR with an integer basis R of its row space, so that rounding the root of M leaves the
+    row space as it is; then AᵀA/σ² ⪯ C. Without such a basis a little of the identity is mixed in
+    instead, and every direction is measured, most of them hardly; where cells have unequal room to
+    pay, a diagonal in proportion to it.
+    """
+    basis, largest = _integer_basis(positive_part(cost)[1]), np.diagonal(cost).max()
+    if basis is None:
+        most = np.full(len(cost), largest) if room is None else np.clip(room, 0.0, largest)
+        mixed = (1 - FULL_RANK) * cost + FULL_RANK * np.diag(most)
+        rows = _rounded(_symmetric_root(*np.linalg.eigh(mixed)))
+        grown = float(np.einsum("ri,ri->i", rows, rows).max() / largest)
+    else:
+        back = np.linalg.pinv(basis)
+        values, vectors = np.linalg.eigh(symmetric(back.T @ cost @ back))
+        values = np.maximum(values, np.finfo(float).eps * values[-1])
+        root = _rounded(_symmetric_root(values, vectors))
+        inverse = _symmetric_root(1.0 / values, vectors)
+        # The largest share of a direction of C that is measured: with so much noise, all of it.
+        grown = float(np.linalg.eigvalsh(symmetric(inverse @ (root.T @ root) @ inverse))[-1])
+        rows = root @ basis
+    return rows, float(round_up(np.array([grown * (1 + 1e-12)]), FINE_BITS)[0])
+
+
+def _symmetric_root(values: Array, vectors: Array) -> Array:
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _rounded(rows: Array) -> Array:
+    """A multiple of the rows, in integers of at most so many bits."""
+    return np.asarray(np.rint(rows * (2.0**BITS / np.abs(rows).max())))
+
+
+def _integer_basis(vectors: Array) -> Array | None:
+    """An integer basis of the space that orthonormal columns span, if it has a simple one."""
+    from scipy.linalg import qr
+
+    size, rank = vectors.shape
+    if rank == size:
+        return np.eye(size)
+    pivots = qr(vectors.T, mode="r", pivoting=True)[1][:rank]
+    reduced = np.linalg.solve(vectors[pivots].T, vectors.T)
+    for denominator in range(1, DENOMINATORS + 1):
+        basis = np.rint(denominator * reduced)
+        if np.abs(basis - denominator * reduced).max() <= NEAR_INTEGER:
+            return np.asarray(basis)
+    return None
+
+
+# ---------------------------------------------------------------------- rows and their numbers
+
+
+def cost_of(mechanism: Mechanism) -> Array:
+    """BᵀΣ⁻¹B over the domain; raises `PlanError` where that is too large to write down."""
+    size = mechanism.schema.size
+    if size > EXPLICIT_CELLS:
+        raise PlanError(
+            f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
+        )
+    return symmetric(mechanism.cost_matrix())
+
+
+def scaled_rows(mechanism: Mechanism) -> Array:
+    """Every measured row over the standard deviation of its noise, rows × domain."""
+    if isinstance(mechanism, DenseMechanism):
+        return np.asarray(mechanism.strategy / np.sqrt(mechanism.sigma2))
+    assert isinstance(mechanism, ResidualMechanism)
+    shape, parts = mechanism.schema.shape, []
+    for block in mechanism.blocks:
+        for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
+            own = {int(a): _dense(b.measure) for a, b in zip(row, block.bases, strict=True)}
+            pieces = [own.get(i, np.ones((1, n))) for i, n in enumerate(shape)]
+            parts.append(kronecker_dense(pieces) / np.sqrt(sigma2))
+    return np.concatenate([np.zeros((0, prod(shape))), *parts])
+
+
+def _dense(rows: Array | Matrix) -> Array:
+    return rows if isinstance(rows, np.ndarray) else rows.dense()
+
+
+def scaled_values(mechanism: Mechanism, measured: Measurements) -> Array:
+    """The measured numbers in the order and the units of `scaled_rows`."""
+    if isinstance(mechanism, DenseMechanism):
+        return np.asarray(measured.values[0] / np.sqrt(mechanism.sigma2))
+    assert isinstance(mechanism, ResidualMechanism)
+    parts = [
+        (np.moveaxis(values, -1, 0).reshape(len(block), -1).T / np.sqrt(block.sigma2)).T.ravel()
+        for block, values in zip(mechanism.blocks, measured.values, strict=True)
+    ]
+    return np.concatenate([np.zeros(0), *parts])

@@ -1,0 +1,110 @@
+"""Estimates, variances and answerability of all queries of a workload at once.
+
+Queries with the same factors on attributes with the same bases are handled together.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.mechanisms.row_variances import (
+    alike_queries,
+    attribute_sets,
+    noise_inside,
+    variance_batches,
+)
+from noiseplan.queries import Identity, Query, Workload
+from noiseplan.release.release import Release
+
+LIMIT = 50_000_000
+
+
+# ---------------------------------------------------------------------- every row
+
+
+def estimates(release: Release, workload: Workload) -> Array:
+    """The estimate of every row of every query, in the workload's order."""
+    starts = _starts(workload)
+    result = np.empty(starts[-1])
+    mechanism = release.plan.mechanism
+    for positions, values in mechanism.batches(release.measurements, workload):
+        rows = values.reshape(-1, values.shape[-1])
+        result[starts[positions][:, None] + np.arange(len(rows))] = rows.T
+    return result
+
+
+def variances(mechanism: Mechanism, workload: Workload) -> Array:
+    """The variance of every row of every query that the mechanism answers, in the same order."""
+    starts = _starts(workload)
+    result = np.empty(starts[-1])
+    for positions, rows in variance_batches(mechanism, workload):
+        result[starts[positions][:, None] + np.arange(len(rows))] = rows.T
+    return result
+
+
+# ---------------------------------------------------------------------- what is answered
+
+
+def answered(mechanism: Mechanism, workload: Workload) -> NDArray[np.bool_]:
+    """Which queries of a workload a mechanism answers.
+
+    Of queries alike and with the same residuals measured, one decides for all.
+    """
+    result = np.zeros(len(workload), dtype=bool)
+    for group in alike_queries(mechanism, workload):
+        query = workload.query(int(group[0]))
+        kind = np.zeros(len(group), dtype=np.int64)
+        if isinstance(mechanism, ResidualMechanism):
+            sets = attribute_sets(workload, query, group)
+            if (mechanism.blocks.basis_of[sets[0]] < 0).any():
+                continue
+            if _asks_every_cell(query):  # nothing less than the residual of all attributes will do
+                whole = np.isfinite(mechanism.blocks.variance(sets))
+                group, sets, kind = group[whole], sets[whole], kind[whole]
+            if len(group):
+                measured = np.isfinite(noise_inside(mechanism, sets))
+                kind = unique_rows(measured.T.astype(np.int64))[1]
+        for number in range(int(kind.max(initial=-1)) + 1):
+            mine = group[kind == number]
+            result[mine] = _answers(mechanism, workload.query(int(mine[0])))
+    return result
+
+
+def _asks_every_cell(query: Query) -> bool:
+    if query.joint is not None:
+        return False
+    names, factors = query.attributes, query.factors.values()
+    sizes = (query.schema[name].size for name in names)
+    return all(isinstance(f, Identity) and n > 1 for f, n in zip(factors, sizes, strict=True))
+
+
+def require_all(mechanism: Mechanism, workload: Workload) -> None:
+    """Raise `UnanswerableError` unless the mechanism answers every query of a workload."""
+    for position in np.flatnonzero(~answered(mechanism, workload))[:1]:
+        mechanism.require(workload.query(int(position)))
+
+
+def _answers(mechanism: Mechanism, query: Query) -> bool:
+    try:
+        mechanism.require(query)
+    except UnanswerableError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------- inside
+
+
+def _starts(workload: Workload) -> IntArray:
+    if workload.rows > LIMIT:
+        raise PlanError(
+            f"a rule over {workload.rows:,} rows: the limit is {LIMIT:,}. Name the tables to judge "
+            f"by, SignalToNoise(…, cells=workload)"
+        )
+    return np.concatenate([[0], np.cumsum(workload.sizes)])

@@ -1,0 +1,340 @@
+"""The books: where every dataset and entry stands after reading the history, row by row.
+
+One set of rules, `Books.check`, judges what is about to be written and what is read back. Only of
+new names more is asked, `Books.require_unlike`, than of those that early ledgers hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Final, Literal, final
+
+from noiseplan.errors import BudgetError
+from noiseplan.ledger import text_checks
+from noiseplan.ledger.balance import Balance, cost_text, times
+from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
+from noiseplan.ledger.errors import (
+    AlreadyFollowed,
+    LedgerError,
+    UnknownDataset,
+    other_unit,
+    refusal,
+)
+from noiseplan.ledger.events import Act, Changed, Opened, Refused, Reserved, Settled, Started
+from noiseplan.privacy import Guarantee, Neighbours
+
+# Others would need an argument of their own for adding up costs.
+COUNTED: Final = ("gaussian", "zcdp")
+Status = Literal["reserved", "released", "failed"]
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """One release charged to a dataset.
+
+    Parameters
+    ----------
+    id
+        Its number: the row of the history that charged it.
+    dataset, guarantee, purpose, plan_hash
+        What was charged to whom, and for what.
+    max_rows
+        How many records of one person the cost is the price of.
+    follows
+        The entry that this one completes, at the price of what was left to pay; else None.
+    factor
+        By how much the cost grows for the records that one person may have in the data, where that
+        is on record; see `Balance`.
+    time, by
+        When it was charged, in UTC, and the login name of who did.
+    hash
+        Of the row that charged it, which depends on all rows before.
+    status
+        `"reserved"` until it is `"released"` or `"failed"`; a crash leaves it reserved. It counts
+        in full whatever its status.
+    note
+        What was said when it was settled.
+    """
+
+    id: int
+    dataset: str
+    guarantee: Guarantee
+    purpose: str
+    plan_hash: str
+    time: str
+    by: str
+    hash: str
+    status: Status = "reserved"
+    note: str = ""
+    max_rows: int = 1
+    follows: int | None = None
+    factor: int = 1
+
+    @classmethod
+    def charged(cls, record: Record, act: Reserved, factor: int = 1) -> Entry:
+        """The entry that a row makes."""
+        what = (act.dataset, act.guarantee, act.purpose, act.plan_hash)
+        row = (record.time, record.by, record.hash)
+        return cls(
+            record.position, *what, *row, max_rows=act.unit, follows=act.follows, factor=factor
+        )
+
+    @property
+    def cost(self) -> Guarantee:
+        """What the dataset bears: the guarantee in the unit that its costs are added up in."""
+        return times(self.guarantee, self.factor)
+
+    @property
+    def head(self) -> Head:
+        """The head of the ledger just after the charge.
+
+        Published with the release, it pins down the history up to here: see `Ledger.verify`.
+        """
+        return Head(self.id, self.hash)
+
+
+@final
+@dataclass(frozen=True)
+class Refusal:
+    """Data of a dataset that were refused for what they hold, at no cost.
+
+    Parameters
+    ----------
+    id
+        Its number: the row of the history.
+    dataset, purpose, plan_hash
+        Whose data, and for what they were read.
+    refusal
+        What kind of thing was at fault. Values and numbers are not kept.
+    details
+        Whether somebody asked to be shown them.
+    time, by
+        When, in UTC, and the login name of who asked.
+    """
+
+    id: int
+    dataset: str
+    refusal: str
+    details: bool
+    purpose: str
+    plan_hash: str
+    time: str
+    by: str
+
+    @classmethod
+    def noted(cls, record: Record, act: Refused) -> Refusal:
+        """The refusal that a row notes."""
+        what = (act.dataset, act.refusal, act.details, act.purpose, act.plan_hash)
+        return cls(record.position, *what, record.time, record.by)
+
+
+@final
+@dataclass
+class Books:
+    """The sum of the first `head.count` rows. Changes only by reading the next row."""
+
+    head: Head = EMPTY
+    balances: dict[str, Balance] = field(default_factory=dict)
+    entries: dict[int, Entry] = field(default_factory=dict)
+    refusals: list[Refusal] = field(default_factory=list)
+    _spellings: dict[str, str] = field(default_factory=dict)  # folded name → name
+    _followed: set[int] = field(default_factory=set)  # entries that others complete
+
+    def balance(self, dataset: str) -> Balance:
+        """Where a dataset stands."""
+        if dataset not in self.balances:
+            raise UnknownDataset(self._unknown(dataset))
+        return self.balances[dataset]
+
+    def entry(self, number: int) -> Entry:
+        """An entry as it stands."""
+        if number not in self.entries:
+            raise LedgerError(f"the ledger has no entry {number!r}; ledger.entries() lists them")
+        return self.entries[number]
+
+    # ---------------------------------------------------------------------- the rules
+
+    def check(self, act: Act) -> None:
+        """Refuse what may not come next, and say why.
+
+        Raises
+        ------
+        LedgerError, BudgetError
+        """
+        if isinstance(act, Started) != (self.head == EMPTY):
+            raise LedgerError("a ledger starts once, in its first row")
+        match act:
+            case Opened():
+                self._check_opening(act)
+            case Changed():
+                self._check_change(act)
+            case Reserved():
+                self._check_charge(act)
+            case Settled():
+                self._check_settling(act)
+            case Refused():
+                self.balance(act.dataset)
+
+    def require_unlike(self, dataset: str) -> None:
+        """Refuse a new name that somebody could take for another's: it would be a second budget.
+
+        Asked when a dataset is opened, and not of the history: early ledgers may hold such names.
+        """
+        text_checks.require_plain("dataset", dataset)
+        for other in self.balances:
+            if text_checks.looks(other) & text_checks.looks(dataset):
+                raise self._second(dataset, other)
+
+    @staticmethod
+    def _second(dataset: str, other: str) -> LedgerError:
+        return LedgerError(
+            f"dataset {dataset!r} would be a second budget beside {other!r}, whose name looks the "
+            f"same or differs only in case or form. Use {other!r}; other people get a name that "
+            f"cannot be mistaken for it"
+        )
+
+    def _check_opening(self, act: Opened) -> None:
+        known = self.balances.get(act.dataset)
+        if known is not None:
+            raise LedgerError(
+                f"dataset {act.dataset!r} is open with the budget {known.budget}, neighbours "
+                f"{known.neighbours}; asked: {act.budget}, neighbours {act.neighbours}. A budget "
+                f"changes on record only: ledger.change_budget({act.dataset!r}, …, reason=…)"
+            )
+        other = self._spellings.get(text_checks.folded(act.dataset))
+        if other is not None:
+            raise self._second(act.dataset, other)
+        _check_bound(act.dataset, act.max_rows, act.neighbours)
+
+    def _check_change(self, act: Changed) -> None:
+        before, changed = self.balance(act.dataset), self._changed(act)
+        _check_bound(act.dataset, act.max_rows, before.neighbours)
+        if act.max_rows is not None and act.max_rows < (before.bound or 0):
+            raise BudgetError(
+                f"dataset {act.dataset!r} was declared to hold up to {before.bound} records of one "
+                f"person, and costs were added up for so many; {act.max_rows} would promise more "
+                f"than was kept track of. Nothing was changed"
+            )
+        if changed.overspent:
+            raise BudgetError(
+                f"dataset {act.dataset!r} has spent {cost_text(changed.spent, act.budget)} "
+                f"already, which is not within {act.budget}; nothing was changed"
+            )
+
+    def _check_charge(self, act: Reserved) -> None:
+        balance = self.balance(act.dataset)
+        if act.guarantee.law not in COUNTED:
+            raise BudgetError(
+                f"a ledger counts guarantees of the laws {COUNTED}; got {act.guarantee.law!r}. "
+                f"State what the release implies in zCDP: Guarantee(2 * rho, law='zcdp')"
+            )
+        # Rows without the field are from before it was checked here.
+        mixed = act.max_rows is not None and balance.max_rows not in (None, act.max_rows)
+        if mixed and balance.bound is None:
+            raise other_unit(act.unit, balance)
+        if act.follows is not None:
+            self._check_following(act, act.follows)
+        if not balance.fits(act.guarantee, act.unit):
+            raise refusal(act.guarantee, balance, act.unit)
+
+    def _check_following(self, act: Reserved, followed: int) -> None:
+        """What is left of a plan after a look is its cost less the look's, but only once."""
+        entry = self.entry(followed)
+        if entry.dataset != act.dataset:
+            raise LedgerError(f"entry {followed} belongs to {entry.dataset!r}")
+        if followed in self._followed:
+            raise AlreadyFollowed(
+                f"entry {followed} of dataset {act.dataset!r} was followed already: what is "
+                f"measured after it once more is charged in full"
+            )
+
+    def _check_settling(self, act: Settled) -> None:
+        entry = self.entry(act.entry)
+        if entry.dataset != act.dataset:
+            raise LedgerError(f"entry {act.entry} belongs to {entry.dataset!r}")
+        if entry.status != "reserved":
+            raise LedgerError(
+                f"entry {act.entry} is {entry.status} already and cannot become {act.outcome}"
+            )
+
+    def _unknown(self, dataset: str) -> str:
+        names = list(self.balances)
+        if not names:
+            known = "it has none yet"
+        else:
+            near = get_close_matches(dataset, names, n=3) or names[:10]
+            known = f"it has {len(names)}, among them {', '.join(map(repr, near))}"
+        alike = [name for name in names if text_checks.looks(name) & text_checks.looks(dataset)]
+        if alike:
+            return f"the ledger has no dataset {dataset!r}: did you mean {alike[0]!r}?"
+        return (
+            f"the ledger has no dataset {dataset!r}: {known}. People who have a budget keep it; "
+            f"for others, open one first: ledger.open_dataset({dataset!r}, zCDP(…))"
+        )
+
+    # ---------------------------------------------------------------------- reading
+
+    def read(self, position: object, text: object, stored: object) -> Record:
+        """Check one stored row and enter it.
+
+        A history that could not have been written is refused even if all its hashes fit.
+
+        Raises
+        ------
+        ValueError
+            Saying which row is at fault and why. These books are then of no more use.
+        """
+        try:
+            record = read_record(self.head, position, text, stored)
+            self.check(record.act)
+        except (ValueError, LedgerError) as error:  # BudgetError is a ValueError
+            raise ValueError(f"row {self.head.count + 1} of the history: {error}") from None
+        self._enter(record)
+        self.head = Head(record.position, record.hash)
+        return record
+
+    def _enter(self, record: Record) -> None:
+        match record.act:
+            case Opened(dataset, budget, limits, neighbours, note, bound):
+                fresh = Balance(dataset, budget, limits, neighbours, note, bound=bound)
+                self.balances[dataset] = replace(fresh, max_rows=bound)
+                self._spellings[text_checks.folded(dataset)] = dataset
+            case Changed(dataset) as act:
+                balance = self.balances[dataset] = self._changed(act)
+                for entry in self._entries_of(dataset):
+                    factor = balance.factor(entry.max_rows)
+                    self.entries[entry.id] = replace(entry, factor=factor)
+            case Reserved(dataset, guarantee) as act:
+                factor = self.balances[dataset].factor(act.unit)
+                self.balances[dataset] = self.balances[dataset].after(guarantee, act.unit)
+                self.entries[record.position] = Entry.charged(record, act, factor)
+                if act.follows is not None:
+                    self._followed.add(act.follows)
+            case Settled(_, entry, outcome, note):
+                self.entries[entry] = replace(self.entries[entry], status=outcome, note=note)
+            case Refused(dataset) as act:
+                balance = self.balances[dataset]
+                self.balances[dataset] = replace(balance, refusals=balance.refusals + 1)
+                self.refusals.append(Refusal.noted(record, act))
+
+    def _changed(self, act: Changed) -> Balance:
+        """The balance under another budget, its costs converted where a bound is declared."""
+        changed = self.balance(act.dataset).under(act.budget, act.limits)
+        if act.max_rows is None:
+            return changed
+        spent = [(entry.guarantee, entry.max_rows) for entry in self._entries_of(act.dataset)]
+        return changed.bounded(act.max_rows, spent)
+
+    def _entries_of(self, dataset: str) -> list[Entry]:
+        return [entry for entry in self.entries.values() if entry.dataset == dataset]
+
+
+def _check_bound(dataset: str, bound: int | None, neighbours: Neighbours) -> None:
+    """Replacing a person who has several records is not covered: their number might change."""
+    if bound is not None and bound > 1 and neighbours == "replace":
+        raise BudgetError(
+            f"dataset {dataset!r} has neighbours 'replace', under which costs are known for one "
+            f"record of a person only: leave out max_rows"
+        )

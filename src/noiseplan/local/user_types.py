@@ -1,0 +1,189 @@
+"""The kinds of users a workload tells apart, and its Gram matrix over them.
+
+Notation of this room, used in every docstring:
+
+    n   number of types: cells of the attributes asked about, cells no query tells apart as one
+    x   how many users there are of each type;  N = Σx
+    π   prior: the share of each type that an average is taken over (uniform over the cells)
+    W   the workload over types, p rows;  G = WᵀW, weights included
+    Q   strategy, outputs × types: Q[o, u] is the probability that type u reports o
+    e   exp(ε), the largest ratio inside a row of Q
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.device.randomizer import MOST_CELLS
+from noiseplan.matrices.base import Array
+from noiseplan.planning.bounds import workload_gram
+from noiseplan.planning.workload_types import prepare
+from noiseplan.queries import Query, Workload
+from noiseplan.schema import Schema
+
+# Squares of squares are taken on the way.
+LARGEST_SQUARE = 1e60
+
+
+@dataclass(frozen=True, eq=False)
+class Types:
+    """The types of users over the attributes a workload asks about."""
+
+    schema: Schema  # the attributes asked about, in the order of the full schema
+    kind: IntArray  # the type of each cell
+    gram: Array  # G over types
+    rows: float  # p: rows of the workload, each counted with its weight
+
+    @property
+    def count(self) -> int:
+        """n."""
+        return len(self.gram)
+
+    @property
+    def merged(self) -> bool:
+        """Whether some cells are told apart by no query."""
+        return self.count < len(self.kind)
+
+    @property
+    def uniform(self) -> Array:
+        """π when every cell counts the same."""
+        return np.asarray(np.bincount(self.kind, minlength=self.count) / len(self.kind))
+
+    def matrix(self, query: Query) -> Array:
+        """A query over types (rows × n), refused if it tells apart what no type does."""
+        dense = reduced_query(query, self.schema).dense()
+        if not self.merged:
+            return dense
+        first = np.unique(self.kind, return_index=True)[1]
+        over_types: Array = dense[:, first]
+        if not np.allclose(over_types[:, self.kind], dense, rtol=1e-9, atol=1e-12):
+            raise UnanswerableError(
+                f"{query.name!r} tells values apart that no query of the plan's workload tells "
+                f"apart: add it to the workload and plan again"
+            )
+        return over_types
+
+    def counts(self, cells: Array) -> Array:
+        """x from counts of cells, in the schema's shape or flat."""
+        flat = np.asarray(cells, dtype=np.float64).ravel()
+        if flat.size != len(self.kind):
+            raise PlanError(
+                f"counts have {flat.size:,} numbers, but the table of {list(self.schema.names)} "
+                f"has {len(self.kind):,} cells ({' × '.join(map(str, self.schema.shape))})"
+            )
+        return np.bincount(self.kind, weights=flat, minlength=self.count).astype(np.float64)
+
+    def users(self, cells: Any) -> Array:
+        """x from counts of users, which are finite and at least 0."""
+        try:
+            found = np.asarray(cells, dtype=np.float64)
+        except (TypeError, ValueError):
+            found = np.full(1, np.nan)
+        if not np.isfinite(found).all() or (found < 0).any():
+            raise PlanError(
+                "counts are numbers of users in each cell, finite and at least 0 each, and "
+                "whole numbers where users are simulated"
+            )
+        return self.counts(found)
+
+
+def asked_schema(workload: Workload) -> Schema:
+    """The attributes that some query of the workload does not sum over."""
+    used = sorted({int(a) for a in np.unique(workload.columns.attributes) if a >= 0})
+    full = workload.schema
+    return Schema({full.names[a]: full.attributes[a] for a in used or [0]})
+
+
+def reduced_query(query: Query, schema: Schema) -> Query:
+    """The same query over fewer attributes: those left out it must sum over."""
+    missing = [n for n in query.attributes if n not in schema]
+    if missing or any(query.schema[n] != schema[n] for n in query.attributes):
+        raise UnanswerableError(
+            f"{query.name!r} is about {list(query.attributes)}, and the plan about "
+            f"{list(schema.names)}; add a query on {missing or list(query.attributes)} to the "
+            f"workload and plan again"
+        )
+    factors: Mapping[str, object] | list[str] = dict(query.factors)
+    if query.joint is not None:
+        factors = list(query.attributes)
+    return Query(schema, factors, matrix=query.joint, weight=query.weight, name=query.named)  # type: ignore[arg-type]
+
+
+def reduced_workload(workload: Workload, schema: Schema) -> Workload:
+    """The same queries over fewer attributes."""
+    return Workload(reduced_query(query, schema) for query in workload)
+
+
+def weighted_rows(workload: Workload) -> float:
+    """p: how many rows a workload has, each counted with its weight."""
+    return float(workload.columns.weights @ workload.sizes)
+
+
+def types_of(workload: Workload) -> Types:
+    """Types and Gram matrix of a workload over a domain of at most `MOST_CELLS` cells."""
+    schema = asked_schema(workload)
+    if schema.size > MOST_CELLS:
+        raise PlanError(
+            f"the table of {list(schema.names)} has {prod(schema.shape):,} cells, and one strategy "
+            f"matrix takes at most {MOST_CELLS:,}; let the users be split over smaller tables: "
+            f"local.plan(workload, mechanism='split')"
+        )
+    gram = workload_gram(prepare(reduced_workload(workload, schema)))
+    if not np.abs(gram).max() <= LARGEST_SQUARE:
+        raise PlanError(
+            f"weights times squared rows of the workload reach {np.abs(gram).max():.3g}, and "
+            f"beyond {LARGEST_SQUARE:g} nothing is planned: divide the weights by a common number"
+        )
+    kind = np.zeros(schema.size, dtype=np.int64)
+    # The widest first: often it tells all cells apart, and the others need not be looked at.
+    for query in sorted(workload, key=lambda query: -len(query.attributes)):
+        if len(kind) == kind.max() + 1:
+            break
+        kind = numbered(np.column_stack([kind, _told_apart_by(query, schema)]))
+    first = np.unique(kind, return_index=True)[1]
+    return Types(schema, kind, gram[np.ix_(first, first)], weighted_rows(workload))
+
+
+def _told_apart_by(query: Query, schema: Schema) -> IntArray:
+    """Of every cell of a schema its type if this were the only query, whatever its weight.
+
+    W(e_i − e_j) = 0 exactly if the rows i and j of WᵀW are equal; where W is written out its rows,
+    however small some are, are compared themselves.
+    """
+    alone = Workload([query])
+    own = asked_schema(alone)
+    if not query.attributes:
+        return np.zeros(schema.size, dtype=np.int64)
+    if query.joint is not None:
+        largest = np.abs(query.joint).max(axis=1, keepdims=True)
+        columns = (query.joint / np.where(largest > 0, largest, 1.0)).T
+    else:
+        gram = workload_gram(prepare(reduced_workload(alone, own)))
+        columns = gram / (np.abs(gram).max() or 1.0)
+    types = numbered(np.round(columns, 12) + 0.0)
+    return types[cells_within(schema.shape, [name in own for name in schema.names])]
+
+
+def cells_within(shape: tuple[int, ...], kept: Sequence[bool]) -> IntArray:
+    """Of every cell its cell in the table of the kept axes (all others summed over)."""
+    axes = np.unravel_index(np.arange(prod(shape)), shape)
+    cell = np.zeros(prod(shape), dtype=np.int64)
+    for axis, size, keep in zip(axes, shape, kept, strict=True):
+        if keep:
+            cell = cell * size + axis
+    return cell
+
+
+def numbered(rows: NDArray[Any]) -> IntArray:
+    """The same number for equal rows, counted in the order in which they first come."""
+    first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)[1:]
+    place = np.argsort(np.argsort(first))
+    return place[kind.reshape(-1)].astype(np.int64)

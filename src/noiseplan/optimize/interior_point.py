@@ -1,0 +1,257 @@
+"""An interior-point method for the prices of rows and cells.
+
+    minimise t  over Σ ≻ 0  subject to  h_j ≤ 1 for every row,  o_i + g_i ≤ t for every cell
+
+(o_i: what a cell costs already) has the dual: maximise 2N(μ, λ) − Σ μ_j + Σ o_iλ_i over prices
+μ, λ ≥ 0 with Σ λ_i = 1. N is smooth and concave, and its second derivative costs a dozen matrix
+products (`balance`); so Newton steps on prices z, slacks σ and the level t, with z_iσ_i driven to
+zero. Some ten steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from noiseplan.matrices.base import Array
+from noiseplan.optimize.anderson import Ascent
+from noiseplan.optimize.priced_covariance import Balance
+
+# How much of the way to the nearest zero a step may go.
+NEARLY = 0.995
+# The share of the promised fall a step must bring, the shortest step, what rounding may hide, and
+# how far a slack may be from the one its price calls for.
+DESCENT, SHORTEST, ROUNDING, MISMATCH = 1e-3, 1e-4, 1e-12, 1e6
+# How much nearer the edge one step may aim: bolder ones lose the way where prices vanish.
+BOLDEST = 0.15
+# Of the fixed point: its memory; of the logarithm of a price: the longest step, the lowest point.
+MEMORY, FARTHEST, SMALLEST = 6, 3.0, -40.0
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Rows over the roots of their targets (m × r), cells (r × n), what the cells cost already.
+
+    No price falls below `least` times the average of its kind. Where rows and cells do not matter
+    their prices would vanish together and leave their covariance to chance; the bound this gives
+    away is the fraction `least`.
+    """
+
+    rows: Array
+    cells: Array
+    offsets: Array
+    least: float = 1e-9
+
+    def balance(self, row: Array, cell: Array) -> Balance:
+        """The best covariance for given prices."""
+        return Balance.of(self.rows, self.cells, row, cell)
+
+    @property
+    def floor(self) -> Array:
+        """The least price of every row and cell."""
+        m, n = len(self.rows), self.cells.shape[1]
+        return self.least * np.concatenate([np.full(m, 1.0 / m), np.full(n, 1.0 / n)])
+
+    def limits(self, level: float) -> Array:
+        """What variances and new costs may be: one, and the level less what is paid already."""
+        return np.concatenate([np.ones(len(self.rows)), level - self.offsets])
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Where the method stands."""
+
+    row: Array
+    cell: Array
+    level: float
+    slack: Array
+
+    @property
+    def both(self) -> Array:
+        return np.concatenate([self.row, self.cell])
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What prices prove and what their covariance reaches.
+
+    The covariance over its largest variance meets every target at the level `value`; no covariance
+    does at a level below `bound`.
+    """
+
+    value: float
+    bound: float
+    factor: Array
+    costs: Array
+
+    @staticmethod
+    def of(problem: Problem, row: Array, cell: Array, balance: Balance) -> Verdict:
+        """Judge prices of any scale."""
+        largest = float(balance.variances.max())
+        costs = problem.offsets + largest * balance.costs
+        bound = float(balance.total**2 / row.sum() + problem.offsets @ cell) / float(cell.sum())
+        return Verdict(float(costs.max()), bound, balance.factor / np.sqrt(largest), costs)
+
+
+Done = Callable[[Verdict, Array, Array], bool]
+
+
+def warmed(
+    problem: Problem, row: Array, cell: Array, done: Done, steps: int
+) -> tuple[Array, Array, bool]:
+    """The fixed point μ ← μ h/N, λ ← λ g/N, for cells that cost nothing yet.
+
+    Where rows and cells are alike by symmetry this is all it takes; elsewhere it is a good start.
+    Returns the prices of the best bound, and whether they are good enough.
+    """
+    m, ascent, best = len(row), Ascent(MEMORY, FARTHEST), (row, cell, 0.0)
+    point = np.log(np.concatenate([row, cell]))
+    for _ in range(steps):
+        row, cell = _probability(point[:m]), _probability(point[m:])
+        balance = problem.balance(row, cell)
+        if done(Verdict.of(problem, row, cell, balance), row, cell):
+            return row, cell, True
+        if balance.total > best[2]:
+            best = (row, cell, balance.total)
+        values = np.concatenate([balance.variances, balance.costs]) / balance.total
+        change = np.log(np.maximum(values, 1e-9))
+        point = ascent.next(point, balance.total, change, np.concatenate([row, cell]))
+    return best[0], best[1], False
+
+
+def _probability(logs: Array) -> Array:
+    weights = np.exp(np.maximum(logs - logs.max(), SMALLEST))
+    return np.asarray(weights / weights.sum())
+
+
+def start(problem: Problem, row: Array, cell: Array) -> Prices:
+    """Prices scaled so that Σ μ_j = N, as at the optimum, and slacks to match.
+
+    Every price times its slack is at least τ, the gap per constraint: what is priced gets little
+    slack, what has slack a small price.
+    """
+    m, both = len(row), np.concatenate([row / row.sum(), cell / cell.sum()])
+    both = np.maximum(both, 2.0 * problem.floor)
+    both[:m] *= problem.balance(both[:m], both[m:]).total ** 2
+    for _ in range(2):  # raising prices moves the values a little: once more
+        balance = problem.balance(both[:m], both[m:])
+        verdict = Verdict.of(problem, both[:m], both[m:], balance)
+        centre = max(verdict.value - verdict.bound, problem.least) / len(both)
+        level = float((balance.costs + problem.offsets).max())
+        spare = problem.limits(level) - np.concatenate([balance.variances, balance.costs])
+        both = np.maximum(both, problem.floor + centre / np.maximum(spare, np.sqrt(centre)))
+        both[m:] /= both[m:].sum()  # and stays one: directions keep the sum
+    slack = np.maximum(spare, centre / (both - problem.floor))
+    return Prices(both[:m], both[m:], level, slack)
+
+
+def improve(problem: Problem, prices: Prices, done: Done, steps: int = 60) -> tuple[Prices, int]:
+    """Newton steps until `done`, or until `steps` were taken."""
+    balance = problem.balance(prices.row, prices.cell)
+    for step in range(steps):
+        if done(Verdict.of(problem, prices.row, prices.cell, balance), prices.row, prices.cell):
+            return prices, step
+        prices, balance = _Newton(problem, prices, balance).step()
+    return prices, steps
+
+
+class _Newton:
+    """One step from given prices, whose balance is known; `room` is what they are above the floor.
+
+    The equations are those of room ∘ σ = τ, in dz/√room: of even scale where prices vanish.
+    """
+
+    def __init__(self, problem: Problem, prices: Prices, balance: Balance) -> None:
+        self.problem, self.prices, self.balance = problem, prices, balance
+        m, self.slack = len(prices.row), prices.slack
+        self.room = prices.both - problem.floor
+        self.root = np.sqrt(self.room)
+        self.weight = np.concatenate([np.zeros(m), self.root[m:]])
+        self.factor = _factor(balance.curvature(self.root), self.weight, self.slack)
+        self.along = cho_solve(self.factor, self.weight)
+        values = np.concatenate([balance.variances, balance.costs])
+        self.outside = values - problem.limits(prices.level)
+
+    def direction(self, target: Array) -> tuple[Array, Array, float]:
+        """dz, dσ, dt that make room ∘ σ = target and Σ λ_i = 1 to first order."""
+        moved = cho_solve(self.factor, self.root * self.outside + target / self.root)
+        missing = 1.0 - float(self.prices.cell.sum())
+        rise = (self.weight @ moved - missing) / (self.weight @ self.along)
+        dz = self.root * (moved - rise * self.along)
+        return dz, (target - self.slack * dz) / self.room - self.slack, float(rise)
+
+    def step(self) -> tuple[Prices, Balance]:
+        """Predict without centring, correct with as much as that calls for; shorten if need be."""
+        room, slack, size = self.room, self.slack, len(self.room)
+        mean = float(room @ slack) / size
+        dz, ds, _ = self.direction(np.zeros(size))
+        nearer = (room + _length(room, dz) * dz) @ (slack + _length(slack, ds) * ds)
+        reached = float(nearer) / size
+        share = max((reached / mean) ** 3, BOLDEST)
+        # No closer to the edge than the floor of the prices is worth.
+        centre = max(share * mean, 0.1 * self.problem.least / size)
+        found = self.moved(self.direction(np.maximum(centre - dz * ds, 0.0)), 1.0, centre)
+        plain, share = self.direction(np.full(size, centre)), 1.0
+        while found is None:
+            found = self.moved(plain, share, centre if share > SHORTEST else np.inf)
+            share *= 0.5
+        return found
+
+    def moved(
+        self, direction: tuple[Array, Array, float], share: float, centre: float
+    ) -> tuple[Prices, Balance] | None:
+        """Where a share of the way leads; nothing if the barrier function does not fall there."""
+        (dz, ds, dt), m = direction, len(self.prices.row)
+        far = share * NEARLY * _length(self.room, dz)
+        deep = share * NEARLY * _length(self.slack, ds)
+        room, slack = self.room + far * dz, self.slack + deep * ds
+        z = room + self.problem.floor
+        balance = self.problem.balance(z[:m], z[m:])
+        if np.isfinite(centre):
+            gradient = -self.outside - centre / self.room
+            gradient[m:] -= self.prices.level
+            promised = far * float(gradient @ dz)
+            before = self.barrier(self.room, self.balance, centre)
+            if self.barrier(room, balance, centre) - before > (
+                DESCENT * promised + ROUNDING * self.balance.total
+            ):
+                return None
+            slack = np.clip(slack, centre / room / MISMATCH, MISMATCH * centre / room)
+        return Prices(z[:m], z[m:], self.prices.level + deep * dt, slack), balance
+
+    def barrier(self, room: Array, balance: Balance, centre: float) -> float:
+        """−2N + Σ μ_j − Σ o_iλ_i − τ Σ log room."""
+        m, z = len(self.prices.row), room + self.problem.floor
+        linear = float(z[:m].sum() - self.problem.offsets @ z[m:])
+        return linear - 2.0 * balance.total - centre * float(np.log(room).sum())
+
+
+def _factor(curvature: NDArray[np.float32], weight: Array, slack: Array) -> tuple[Array, bool]:
+    """The factor of √z(T + κEEᵀ)√z + diag(σ), E the cells.
+
+    T vanishes along z itself; there Σ λ_i = 1 decides, and EEᵀ makes the matrix regular. It changes
+    the level found, not the direction: `rise` absorbs it.
+    """
+    matrix = curvature.astype(np.float64)
+    trace = float(np.trace(matrix))
+    matrix += (trace / float(weight @ weight) * weight) * weight[:, None]
+    diagonal = np.diag_indices(len(slack))
+    matrix[diagonal] += slack
+    for exponent in (-9, -8, -7, -6, -5):
+        try:
+            return cho_factor(matrix, lower=True)
+        except np.linalg.LinAlgError:  # the curvature is rounded: shift by as much
+            matrix[diagonal] += 10.0**exponent * trace
+    return cho_factor(matrix, lower=True)
+
+
+def _length(values: Array, change: Array) -> float:
+    """The longest step, at most one, that keeps every value from falling below zero."""
+    falling = change < 0
+    if not falling.any():
+        return 1.0
+    return float(min(1.0, (-values[falling] / change[falling]).min()))

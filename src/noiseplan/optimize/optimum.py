@@ -1,0 +1,328 @@
+"""The least total variance of any strategy with Gaussian noise, and its certificate.
+
+    minimise tr(G X⁺)  subject to  X ⪰ 0, diag X ≤ 1 ,      G = Σ_q w_q W_qᵀW_q .
+
+*Dual.* For any probability y on the cells, N(y)² with N(y) = ‖W Y^{1/2}‖_* is a lower bound, and
+the largest one is the optimum (uniform y: the SVD bound). With G = RᵀR, K = R Y Rᵀ = U diag(s²) Uᵀ,
+
+    N = Σ s ,    X = Rᵀ K^{−1/2} R / N ,    ∂ log N²/∂y_j = X_jj ,    Σ y_j X_jj = 1 .
+
+The fixed point y ← y · X_jj² is mixed with its own past.
+
+*Primal.* X minimises the Lagrangian tr(G X⁻¹) + N² Σ y_j X_jj, so a feasible matrix near it is
+worse by the *square* of the distance only. Such a matrix is D X D with D = diag(X)^{−1/2}, of unit
+diagonal; where G is singular it would lose queries, and X is scaled down and its diagonal filled up
+instead.
+
+*Products.* For G = ⊗G_i the products of the optima are feasible in both programs with equal values:
+they are the optimum.
+
+References
+----------
+C. Li, dissertation, 2013, Program 3.4.2 for the problem and section 3.4.3 for filling up; the fixed
+point is the multiplicative update known from optimal experimental design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.optimize.anderson import Ascent
+from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
+from noiseplan.optimize.mirror_symmetry import Halves
+from noiseplan.optimize.reduction import Reduction
+
+# Cholesky pivots of a Gram matrix with unit diagonal: below this it is taken for singular.
+SAFE_PIVOT = 1e-10
+# Then eigenvalues below this fraction of the largest are taken for rounding.
+NOISE_FLOOR = 1e-13
+# X varies with y about as y^{−1/2}, so twice the logarithm of its diagonal is a full step.
+FULL_STEP = 2.0
+MEMORY = 6
+# Of the logarithm of a weight: the longest step, and the lowest point.
+FARTHEST, SMALLEST_WEIGHT = 6.0, -60.0
+# Of the ascent: how many, and that number times the rank where it is low.
+STEPS, CHEAP_STEPS = 300, 100_000
+# A diagonal entry is filled up if it lacks more than this.
+WORTH_FILLING = 1e-6
+# A cell that lacks more than this of what others pay is given it at the end.
+WORTH_GIVING = 1e-3
+# Where the variance of the diagonal is below this, further steps only move the rounding.
+ROUNDING = 1e-24
+# An eigenvalue is off by a few units in the last place of the largest.
+EIGENVALUE_ERROR = 4 * np.finfo(np.float64).eps
+
+NOT_A_GRAM_MATRIX = "a Gram matrix is positive semidefinite: pass WᵀW of some rows W"
+
+Watch = Callable[[float], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A strategy with diag(AᵀA) ≤ 1, the total variance it reaches at cost one, a lower bound.
+
+    `weights` are the prices of the cells: where they are positive the privacy limit binds.
+    """
+
+    strategy: Array
+    value: float
+    bound: float
+    weights: Array
+    steps: int
+
+    @property
+    def gap(self) -> float:
+        """How far the value may be above the best, relative."""
+        return self.value / self.bound - 1.0
+
+
+def dense_optimum(
+    gram: AnyArray,
+    tolerance: float = 1e-6,
+    steps: int | None = None,
+    watch: Watch = lambda gap: None,
+) -> Optimum:
+    """The best strategy for a Gram matrix, with its certificate.
+
+    Parameters
+    ----------
+    gram
+        WᵀW, cells × cells: a NumPy array, or a PyTorch tensor (double precision) on any device.
+    tolerance
+        The relative gap at which to stop.
+    steps
+        At most so many; a few hundred if not given, more where they are cheap.
+    watch
+        Called with the gap after every step.
+
+    Examples
+    --------
+    >>> best = dense_optimum(np.array([[2.0, 1.0], [1.0, 1.0]]), tolerance=1e-9)  # two prefix sums
+    >>> round(best.value, 6)  # (3 + √5)/2
+    2.618034
+    """
+    reduction = Reduction.of_gram(checked_gram(gram))
+    if not reduction.trivial:
+        kept = reduction.first.tolist()
+        gram = gram[kept][:, kept]
+    halves = Halves.of(gram)
+    climb = _Climb(halves, tolerance)
+    rank = max(1, *(len(root) for root in climb.roots))
+    taken = climb.run(steps or max(STEPS, CHEAP_STEPS // rank), watch)
+    weights = np.zeros(len(reduction.groups))
+    weights[reduction.first] = halves.spread(climb.weights)
+    strategy = reduction.widened(_without_room(halves.rows(climb.best)))
+    return Optimum(strategy, climb.value, climb.bound, weights, taken)
+
+
+def product_optimum(grams: Sequence[AnyArray], tolerance: float = 1e-6) -> tuple[Optimum, ...]:
+    """The best strategy for ⊗ grams, as one factor for each: values and bounds multiply."""
+    share = tolerance / max(len(grams), 1)
+    return tuple(dense_optimum(gram, share) for gram in grams)
+
+
+def product_value(parts: Sequence[Optimum]) -> tuple[float, float]:
+    """The value and the lower bound of a product of optima."""
+    return (
+        reduce(lambda a, b: a * b, (part.value for part in parts), 1.0),
+        reduce(lambda a, b: a * b, (part.bound for part in parts), 1.0),
+    )
+
+
+def checked_gram(gram: AnyArray) -> Array:
+    """A square symmetric matrix of finite numbers, as NumPy numbers."""
+    values = to_numpy(gram)
+    if values.ndim != 2 or values.shape[0] != values.shape[1]:
+        raise PlanError(f"a Gram matrix is square, WᵀW; found the shape {values.shape}")
+    if not np.isfinite(values).all():
+        raise PlanError("a Gram matrix has finite numbers only, found NaN or infinity")
+    if np.abs(values - values.T).max() > 1e-9 * np.abs(values).max():
+        raise PlanError("a Gram matrix is symmetric: pass WᵀW, not W")
+    return values
+
+
+class _Climb:
+    """The dual ascent over the weights of orbits, with the best certificate so far."""
+
+    def __init__(self, halves: Halves, tolerance: float) -> None:
+        self.halves, self.tolerance = halves, tolerance
+        self.roots = [root_of(block) for block in halves.blocks]
+        self.singular = any(len(r) < r.shape[1] for r in self.roots)
+        self.members = halves.members
+        self.weights = self.members * 0.0 + 1.0 / halves.cells
+        self.value, self.bound = float("inf"), 0.0
+        self.best: list[AnyArray] = []
+        self.near = float("inf")  # the spread when a feasible matrix was last made
+
+    def run(self, steps: int, watch: Watch) -> int:
+        """Climb until the gap closes; the steps taken."""
+        xp = namespace_of(self.members)
+        ascent, point = Ascent(MEMORY, FARTHEST), xp.log(self.weights)
+        for step in range(1, steps + 1):
+            weights = xp.exp(point)
+            weights = weights / (self.members * weights).sum()
+            diagonal, bound, spread = self._visit(weights, last=step == steps)
+            watch(self.value / self.bound - 1.0)
+            if self.value <= self.bound * (1.0 + self.tolerance) or spread <= ROUNDING:
+                return step
+            residual = FULL_STEP * xp.log(diagonal.clip(min=1e-300))
+            point = ascent.next(point, bound, residual, self.members * weights)
+            point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
+        return steps
+
+    def _visit(self, weights: AnyArray, last: bool) -> tuple[AnyArray, float, float]:
+        """The diagonal of X at these weights, their bound, and Σ y_j (X_jj − 1)².
+
+        The gap will be about the last number: not worth computing while it is large.
+        """
+        spectra = [Spectrum.of(root, weights[: root.shape[1]]) for root in self.roots]
+        total = sum(float(part.singular.sum()) for part in spectra)
+        diagonal = self.halves.diagonal([part.diagonal() for part in spectra]) / total
+        bound = sum(part.surely() for part in spectra) ** 2
+        if bound > self.bound:
+            self.bound, self.weights = bound, weights
+        spread = float((self.members * weights * (diagonal - 1.0) ** 2).sum())
+        if last or spread <= max(4.0 * self.tolerance, ROUNDING):
+            # Filling up takes longer than many steps of low rank: only where it is much nearer.
+            nearer = last or not self.singular or spread <= self.near / 2.0
+            self.near = spread if nearer else self.near
+            self._certify(spectra, diagonal, total, nearer)
+        return diagonal, bound, spread
+
+    def _certify(
+        self, spectra: list[Spectrum], diagonal: AnyArray, total: float, nearer: bool
+    ) -> None:
+        """Keep the better of two feasible matrices near X, if it is the best so far.
+
+        The second is made if X is `nearer` than before.
+        """
+        largest = float(diagonal.max())
+        value, scale = total**2 * largest, (total * largest) ** 0.5
+        rows = [part.rows() / scale for part in spectra]
+        # Scaling down alone may be enough.
+        if nearer and value > self.bound * (1.0 + self.tolerance):
+            feasible = self._filled if self.singular else self._levelled
+            near, its_rows = feasible(spectra, diagonal, total)
+            # A value below the bound is rounding run wild, in workloads of extreme scales.
+            if self.bound <= near < value:
+                value, rows = near, its_rows
+        if value < self.value:
+            self.value, self.best = value, rows
+
+    def _levelled(
+        self, spectra: list[Spectrum], diagonal: AnyArray, total: float
+    ) -> tuple[float, list[AnyArray]]:
+        """D X D: every column scaled to length one."""
+        xp = namespace_of(diagonal)
+        lengths = xp.sqrt(diagonal * total)
+        value, rows = 0.0, []
+        for part, gram in zip(spectra, self.halves.blocks, strict=True):
+            level = part.rows() / lengths[: len(gram)]
+            value += float((gram * xp.linalg.inv(level.T @ level)).sum())
+            rows.append(level)
+        return value, rows
+
+    def _filled(
+        self, spectra: list[Spectrum], diagonal: AnyArray, total: float
+    ) -> tuple[float, list[AnyArray]]:
+        """X scaled down to its largest diagonal entry, plus what the others lack."""
+        xp = namespace_of(diagonal)
+        missing = lacking(diagonal)
+        value, rows = 0.0, []
+        for part in spectra:
+            above = part.rows() / (total * float(diagonal.max())) ** 0.5
+            values, vectors = filled_up(above, missing[: above.shape[1]])
+            value += float(((part.root @ vectors) ** 2 / values).sum())
+            rows.append((vectors * xp.sqrt(values)).T)
+        return value, rows
+
+
+def _without_room(strategy: Array) -> Array:
+    """With a row of its own for every cell that pays clearly less than others: free of cost.
+
+    Where the prices of cells are so low that the gap does not tell, queries of theirs might starve.
+    """
+    lacks = 1.0 - np.einsum("ri,ri->i", strategy, strategy)
+    short = lacks > WORTH_GIVING
+    if not short.any():
+        return strategy
+    return np.concatenate([strategy, np.diag(np.sqrt(np.where(short, lacks, 0.0)))[short]])
+
+
+def lacking(diagonal: AnyArray) -> AnyArray:
+    """What entries lack of the largest, in its units; less than is worth filling counts as none."""
+    missing = 1.0 - diagonal / diagonal.max()
+    return missing * (missing > WORTH_FILLING)  # less would only make X ill-conditioned
+
+
+def filled_up(rows: AnyArray, missing: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """The eigenvalues and eigenvectors of AᵀA + diag(missing), without rounding."""
+    xp = namespace_of(rows)
+    values, vectors = xp.linalg.eigh(rows.T @ rows + xp.diag(missing))
+    kept = np.flatnonzero(to_numpy(values) > NOISE_FLOOR * len(values)).tolist()
+    return values[kept], vectors[:, kept]
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """K = R Y Rᵀ = U diag(s²) Uᵀ of one block."""
+
+    root: AnyArray
+    singular: AnyArray
+    vectors: AnyArray
+    turned: AnyArray  # UᵀR
+
+    @staticmethod
+    def of(root: AnyArray, weights: AnyArray) -> Spectrum:
+        xp = namespace_of(root)
+        values, vectors = xp.linalg.eigh((root * weights) @ root.T)
+        # A block may be empty: queries without an odd part.
+        largest = float(values[-1]) if len(values) else 0.0
+        singular = xp.sqrt(values.clip(min=largest * 1e-18))
+        return Spectrum(root, singular, vectors, vectors.T @ root)
+
+    def diagonal(self) -> AnyArray:
+        """diag(Rᵀ K^{−1/2} R)."""
+        return (self.turned * self.turned / self.singular[:, None]).sum(0)
+
+    def rows(self) -> AnyArray:
+        """A root of Rᵀ K^{−1/2} R."""
+        return self.turned / namespace_of(self.turned).sqrt(self.singular)[:, None]
+
+    def surely(self) -> float:
+        """Σ s, rounded down by what the eigenvalues s² may be off."""
+        squares = self.singular**2
+        error = EIGENVALUE_ERROR * squares[-1:]
+        return float(((squares - error).clip(min=0.0) ** 0.5).sum())
+
+
+def root_of(gram: AnyArray) -> AnyArray:
+    """R (rank × cells) with RᵀR = G: by Cholesky, or by eigenvectors where G is singular."""
+    xp = namespace_of(gram)
+    squares = xp.diagonal(gram, 0)
+    if float(squares.min()) < -1e-9 * float(abs(squares).max()):
+        raise PlanError(NOT_A_GRAM_MATRIX)
+    # Columns of very different sizes must not look dependent: unit diagonal first.
+    scale = xp.sqrt(squares.clip(min=0.0))
+    scale = scale + (scale == 0.0) * 1.0
+    unit = gram / scale / scale[:, None]
+    try:
+        lower = xp.linalg.cholesky(unit)
+        if float(xp.diagonal(lower, 0).min()) ** 2 > SAFE_PIVOT:
+            return lower.T * scale
+    except (np.linalg.LinAlgError, RuntimeError):
+        pass
+    values, vectors = xp.linalg.eigh(unit)
+    if float(values[0]) < -1e-9 * float(values[-1]):
+        raise PlanError(NOT_A_GRAM_MATRIX)
+    keep = to_numpy(values) > NOISE_FLOOR * len(gram) * float(values[-1])
+    if not keep.any():
+        return like(np.zeros((0, len(gram))), gram)
+    kept = np.flatnonzero(keep).tolist()
+    return (vectors[:, kept] * xp.sqrt(values[kept])).T * scale

@@ -1,0 +1,159 @@
+"""What is known of how good a plan is: a lower bound, and whether it is proved to be reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from noiseplan.matrices.base import Array
+from noiseplan.optimize.allocation import Share
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.planning.bounds import total_variance_bound, workload_gram
+from noiseplan.planning.free_split import optimise_total
+from noiseplan.planning.neighbours import cost_is_exact
+from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import product_up
+from noiseplan.queries import Workload
+
+# A plan whose certified gap is at most this is proved to be the best, up to rounding.
+PROVED = 2e-5
+# The gap of a bound on the total variance that is worked out beside another objective.
+TOTAL_GAP = 1e-4
+
+
+class Optimality(Protocol):
+    """A bound on the total variance, and a proof for the objective where there is one."""
+
+    @property
+    def lower_bound(self) -> float:
+        """No linear mechanism with Gaussian noise at this privacy has a lower total variance."""
+
+    @property
+    def known(self) -> float | None:
+        """The bound, if it has been worked out."""
+
+    @property
+    def proved(self) -> bool | None:
+        """Whether the plan is the best for its objective; None where only the total's bound can
+        tell."""
+
+    @property
+    def gap(self) -> float | None:
+        """How far the objective may be above the best, relative, where that is certified."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Numbers that were worked out elsewhere: by an explicit planner, or before saving."""
+
+    lower_bound: float
+    proved: bool | None = None
+    gap: float | None = None
+
+    @property
+    def known(self) -> float:
+        return self.lower_bound
+
+
+@dataclass(frozen=True, eq=False)
+class Unstated:
+    """Of a plan that comes without a bound: worked out for its workload if it is asked for."""
+
+    workload: Workload
+    privacy: Guarantee
+    proved: bool | None = None
+    gap: float | None = None
+
+    @cached_property
+    def lower_bound(self) -> float:
+        return _bound_for(self.workload, self.privacy)
+
+    @property
+    def known(self) -> float | None:
+        return self.__dict__.get("lower_bound")
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """Of a plan by one matrix: the certified gap of its objective, and a bound for the total.
+
+    `total` is the bound at cost one where the plan was made for the total variance; else it is
+    worked out when asked for.
+    """
+
+    workload: Workload
+    privacy: Guarantee
+    gap: float | None
+    total: float | None = None
+
+    @cached_property
+    def lower_bound(self) -> float:
+        total = self.total
+        if total is None:
+            design = prepare(self.workload)
+            with one_thread(design):
+                total = dense_optimum(workload_gram(design), TOTAL_GAP).bound
+        return total / self.privacy.pcost * (1 - 1e-9)
+
+    @property
+    def known(self) -> float | None:
+        return self.lower_bound if self.total is not None else self.__dict__.get("lower_bound")
+
+    @property
+    def proved(self) -> bool | None:
+        return True if self.gap is not None and self.gap <= PROVED else None
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """Of a residual plan, computed when it is asked for.
+
+    Plain marginals are planned optimally under any objective, and their allocation has a bound of
+    its own; for other queries the bound on the total variance must do.
+    """
+
+    design: Design
+    share: Share
+    total_rows: dict[int, Array]
+    privacy: Guarantee
+    planner: str
+    targeted: bool
+    gap: float | None = None
+
+    @cached_property
+    def lower_bound(self) -> float:
+        if self.targeted:  # planned with other weights than the total's
+            return _bound_for(self.design.workload, self.privacy)
+        pcost, neighbours = self.privacy.pcost, self.privacy.neighbours
+        with one_thread(self.design):
+            return total_variance_bound(self.design, self.total_rows, pcost, neighbours)
+
+    @property
+    def known(self) -> float | None:
+        return self.__dict__.get("lower_bound")
+
+    @property
+    def proved(self) -> bool | None:
+        if not cost_is_exact(self.design, self.privacy.neighbours):
+            return False
+        if not self.design.free and self.planner in ("auto", "residual", "residual+"):
+            return self.share.value <= self.share.bound * (1 + 1e-6)
+        return None
+
+
+def _bound_for(workload: Workload, privacy: Guarantee) -> float:
+    """The bound at the cost of the noise's variances.
+
+    That is pcost for Gaussian noise. Laplace numbers of scale b_r have ε ≥ Σ_r |A_rj|/b_r for every
+    record j and variances 2b_r²; Gaussian noise of these variances on the same rows would cost
+    max_j Σ_r A_rj²/(2b_r²) ≤ ½ max_j (Σ_r |A_rj|/b_r)² ≤ ε²/2, so its bound at ε²/2 holds for them.
+    """
+    cost = privacy.pcost
+    if privacy.pure_epsilon is not None:
+        cost = product_up(privacy.pure_epsilon, privacy.pure_epsilon, 0.5)
+    design = prepare(workload)
+    with one_thread(design):
+        return total_variance_bound(design, optimise_total(design), cost, privacy.neighbours)

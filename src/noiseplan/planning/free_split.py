@@ -1,0 +1,196 @@
+"""The oblique planner: optimise every attribute's U, and with it the split into sum and residual.
+
+For fixed U the least weighted sum of variances at budget c is J²/c with J = Σ_a √(P_a V_a), and V_a
+depends on U only through R_i = ‖W_iV_i‖² and m_i = ‖W_iτ_i‖². So log J is a smooth function of the
+U_i, with closed-form gradients: dT = −T dM T for T = M⁻¹, M = [1ᵀ; U]. Columns of U are kept at
+length 1, which makes every β_i = 1. All free roles are optimised together by L-BFGS.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import MatrixBasis
+from noiseplan.optimize.allocation import root_cost
+from noiseplan.optimize.lbfgs import minimise
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.split_coordinates import Chart, Point
+from noiseplan.planning.even_split import best_upright
+from noiseplan.planning.workload_types import Design, JointQuery, Moments, joint_coefficients
+
+# Both starting points are followed to the end only where that takes no more than about a second.
+BOTH_STARTS_UP_TO = 150
+# From this many values on, steps that gain less than 1e-8 are not worth their price.
+LARGE = 256
+SINGULAR = 1e6
+# The start: how good, for how much work (steps · n³), and how much of what nobody asks about.
+START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e10, 1e-7
+
+
+def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
+    """J, and its gradient with respect to R and m (per pair) and to the joint coefficients."""
+    terms = design.terms
+    coefficients = terms.coefficients(moments.residual, moments.mean, moments.joint)
+    weighted = coefficients * design.type_weight[terms.query]
+    variance = terms.by_subset(weighted)
+    privacy = design.privacy_weights(moments.sensitivity)
+    # J = Σ_a √(P_a V_a)  ⇒  ∂J/∂V_a = ½ √(P_a/V_a)
+    ratio = np.divide(privacy, variance, out=np.zeros_like(privacy), where=variance > 0)
+    slope = 0.5 * np.sqrt(ratio)
+    by_residual, by_mean = terms.gradient(
+        slope[terms.subset] * weighted, moments.residual, moments.mean
+    )
+    by_joint = (slope[terms.subset] * design.type_weight[terms.query])[terms.joint]
+    return root_cost(privacy, variance), by_residual, by_mean, by_joint
+
+
+def inverse_gradients(
+    design: Design, points: dict[int, Point], products: dict[int, Array],
+    by_residual: Array, by_mean: Array, by_joint: Array,
+) -> dict[int, Array]:  # fmt: skip
+    """The gradient with respect to each free role's T = [τ | V].
+
+    R = ‖WV‖² and m = ‖Wτ‖² give 2 WᵀW T, columns weighted by ∂/∂m (first) and ∂/∂R (others).
+    """
+    result = {r: np.zeros_like(point.inverse) for r, point in points.items()}
+    for pair, product in products.items():
+        column = np.full(product.shape[1], 2.0 * by_residual[pair])
+        column[0] = 2.0 * by_mean[pair]
+        result[int(design.roles.pair_role[pair])] += product * column
+    _add_joint_gradients(design, points, by_joint, result)
+    return result
+
+
+def _add_joint_gradients(
+    design: Design, points: dict[int, Point], by_joint: Array, result: dict[int, Array]
+) -> None:
+    """The same for dense-matrix queries, whose rows all share one slope per subset."""
+    start = 0
+    for joint in design.joints:
+        count = 2 ** len(joint.roles)
+        slope = by_joint[start : start + count].reshape(1, *(2,) * len(joint.roles))
+        start += count
+        add_joint_gradient(design, joint, points, slope, result)
+
+
+def add_joint_gradient(
+    design: Design,
+    joint: JointQuery,
+    points: dict[int, Point],
+    slope: Array,
+    result: dict[int, Array],
+) -> None:
+    """Reverse through the mode products of a dense-matrix query.
+
+    `slope` is the derivative with respect to the coefficients, shape (rows or 1, 2, …, 2).
+    """
+    inverses = design.joint_inverses(joint, {r: p.inverse for r, p in points.items()})
+    _, stages = joint_coefficients(joint, inverses)
+    for axis, inverse in enumerate(inverses):
+        inside = (np.arange(inverse.shape[1]) > 0).astype(int)
+        slope = np.take(slope, inside, axis=axis + 1)
+    upstream = 2.0 * stages[-1] * slope
+    for step in range(len(inverses) - 1, -1, -1):
+        # stages[step + 1] is stages[step] contracted with T on axis 1, the result axis last
+        before, role = stages[step], int(joint.roles[step])
+        others = np.moveaxis(before, 1, -1).reshape(-1, before.shape[1])
+        if role in result:
+            result[role] += others.T @ upstream.reshape(-1, upstream.shape[-1])
+        upstream = np.moveaxis(np.tensordot(upstream, inverses[step], axes=(-1, 1)), -1, 1)
+
+
+def optimise_total(design: Design) -> dict[int, Array]:
+    """U of every free role (over groups of values) for the weighted sum of variances.
+
+    From the oblique split of each role's square-root strategy; where that is cheap, also from
+    ResidualPlanner+'s best strategies, and the better end is kept.
+    """
+    if not design.free:
+        return {}
+    grams = role_grams(design)
+    starts = [{r: _oblique_root(gram) for r, gram in grams.items()}]
+    if sum(design.group_count(r) for r in design.free) <= BOTH_STARTS_UP_TO:
+        upright = {r: best_upright(gram, 1e-4) for r, gram in grams.items()}
+        starts.append({r: u + _ripple(u) for r, u in upright.items()})
+    return min((_follow(design, start) for start in starts), key=lambda found: found[0])[1]
+
+
+def _follow(design: Design, start: dict[int, Array]) -> tuple[float, dict[int, Array]]:
+    """log J and U at the end of a descent."""
+    chart = Chart.of(start)
+
+    def value(x: Array) -> tuple[float, Array]:
+        try:
+            points = chart.points(x)
+        except np.linalg.LinAlgError:  # M singular: worse than anything, so the search turns back
+            return SINGULAR, np.zeros_like(x)
+        cost, gradients = cost_and_gradients(design, points)
+        gradients = {r: gradient / cost for r, gradient in gradients.items()}
+        restraint = chart.restraint(points, gradients)
+        return float(np.log(cost)) + restraint, chart.pull_back(points, gradients)
+
+    large = max(design.group_count(r) for r in design.free) >= LARGE
+    cost, best = minimise(value, chart.pack(start), steps=500, gain=1e-8 if large else 1e-13)
+    return cost, {r: point.rows for r, point in chart.points(best).items()}
+
+
+def cost_and_gradients(design: Design, points: dict[int, Point]) -> tuple[float, dict[int, Array]]:
+    """J and its gradient with respect to each free role's T."""
+    inverses = {r: point.inverse for r, point in points.items()}
+    products = design.products(inverses)
+    moments = design.moments(inverses, dict.fromkeys(points, 1.0), products)
+    cost, *slopes = total_gradient(design, moments)
+    return cost, inverse_gradients(design, points, products, *slopes)
+
+
+def optimise_upright(design: Design) -> dict[int, Array]:
+    """ResidualPlanner+: U of every free role with U1 = 0, each the best for its factors."""
+    return {r: best_upright(gram) for r, gram in role_grams(design).items()}
+
+
+def role_grams(design: Design) -> dict[int, Array]:
+    """What each free role is asked, as one Gram matrix: its factors by their weight in the
+    objective."""
+    plain = {r: MatrixBasis.orthogonal(design.group_count(r)).inverse for r in design.free}
+    moments = design.moments(plain, dict.fromkeys(plain, 1.0), design.products(plain))
+    _, by_residual, _, _ = total_gradient(design, moments)
+    return {r: _weighted_gram(design, r, by_residual) for r in design.free}
+
+
+def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
+    """Σ WᵀW over a role's factors, weighted by what a little residual variance costs the
+    objective."""
+    n = design.group_count(role)
+    gram = np.zeros((n, n))
+    for pair in design.pairs_of(role):
+        factor = design.grams[pair]
+        if factor is not None:
+            gram += by_residual[pair] * factor
+    for joint in design.joints:
+        for axis in np.flatnonzero(joint.roles == role):
+            slices = np.moveaxis(joint.tensor, axis + 1, 0).reshape(n, -1)
+            product = slices @ slices.T
+            gram += product * (np.trace(gram) / np.trace(product) if gram.any() else 1.0)
+    return gram
+
+
+def _oblique_root(gram: Array) -> Array:
+    """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1), X the best cost matrix for the Gram matrix alone."""
+    ones = np.ones(len(gram))
+    steps = int(np.clip(START_WORK / len(gram) ** 3, 2, 200))
+    strategy = dense_optimum(gram, START_TOLERANCE, steps).strategy
+    cost = strategy.T @ strategy + FAINT * np.eye(len(gram))
+    values, vectors = np.linalg.eigh(cost - 1.0 / (ones @ np.linalg.solve(cost, ones)))
+    kept = np.maximum(values[1:], 1e-9 * values[-1])
+    rows = np.sqrt(kept)[:, None] * vectors[:, 1:].T
+    if len(gram) == 2 and rows[0, 0] * rows[0, 1] >= 0:
+        rows[0] = 1.0, -1.0  # equal signs would become equal columns, and M singular
+    return np.asarray(rows)
+
+
+def _ripple(rows: Array) -> Array:
+    """A small fixed perturbation: an upright split is a saddle from which no gradient leads
+    away."""
+    waves = np.cos(np.arange(rows.size)).reshape(rows.shape)
+    return np.asarray(1e-4 * np.abs(rows).max() * waves)

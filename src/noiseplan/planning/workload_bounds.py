@@ -1,0 +1,284 @@
+"""How hard is a workload: every bound there is, in one place, before any plan is made.
+
+Numbers are total variances (Σ weight · variance over all rows) at privacy cost one, which is ρ = ½,
+μ = 1; `WorkloadBounds.at(budget)` gives them at any budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Final
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.optimize.accuracy import root_mean_square
+from noiseplan.optimize.closed_forms import DataCube, is_cyclic, is_exchangeable
+from noiseplan.optimize.gram_bounds import (
+    ALL_CHOICES_UP_TO,
+    ALL_RANGES_UP_TO,
+    Projection,
+    Spectrum,
+    product_bound,
+    range_bound,
+    supreme_bound,
+    union_bounds,
+)
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.reduction import Reduction
+from noiseplan.planning.bounds import total_variance_bound, workload_gram
+from noiseplan.planning.free_split import optimise_total
+from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.report import percent_up
+from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.privacy import Budget, PureDP
+from noiseplan.queries import Identity, Workload
+from noiseplan.strategies.column_norms import total_error
+from noiseplan.strategies.spectral import singular_value_strategy
+
+# The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.
+EXACT_CELLS: Final = 1024
+EXACT_GAP: Final = 1e-6
+# Beyond this many values the bound of one factor is not worked out.
+FACTOR_VALUES: Final = 4096
+
+
+@dataclass(frozen=True)
+class WorkloadBounds:
+    """What is known of the least total variance of any linear mechanism with Gaussian noise.
+
+    The lower bounds hold for Laplace noise too, where its variances are 2/ε² at unit sensitivity.
+    `None` stands for what was too large to work out.
+    """
+
+    rows: int
+    cells: int
+    told_apart: int | None = None  # cells that some query tells apart from all others
+    rank: int | None = None
+    svd: float | None = None
+    svd_between: tuple[float, float] | None = None  # where only rules for parts give it
+    simplified: float | None = None
+    projected: Projection | None = None
+    supreme: Projection | None = None
+    structured: float | None = None
+    optimum: tuple[float, float] | None = None  # certified lower end, and a value reached
+    closed_form: float | None = None
+    identity: float | None = None
+    tight: str | None = None  # why the SVD bound is reached, if it is
+
+    @property
+    def lower(self) -> float:
+        """The best lower bound known."""
+        known = [self.svd, self.simplified, self.structured]
+        known += [b.value for b in (self.projected, self.supreme) if b is not None]
+        known += [self.svd_between[0]] if self.svd_between else []
+        known += [self.optimum[0]] if self.optimum else []
+        return max(value for value in known if value is not None)
+
+    @property
+    def upper(self) -> float | None:
+        """The least total variance known to be reached."""
+        known = [self.closed_form, self.identity, self.svd if self.tight else None]
+        known += [self.optimum[1]] if self.optimum else []
+        return min((value for value in known if value is not None), default=None)
+
+    def at(self, budget: Budget) -> float:
+        """The lower bound at a budget, with the noise that goes with it.
+
+        Gaussian noise has 1/pcost of the variance at cost one. Laplace noise of scale 1/ε has the
+        variance 2/ε², and L1 sensitivities are never below L2 sensitivities.
+        """
+        if isinstance(budget, PureDP):
+            return 2.0 * self.lower / budget.epsilon**2
+        if not isinstance(budget, Budget):
+            raise PlanError(f"a budget is zCDP(rho), GDP(mu) or another, found {budget!r}")
+        return self.lower / budget.gaussian_pcost()
+
+    def accuracy(self, budget: Budget, beta: float = 0.05) -> float:
+        """α: a mechanism that reaches the lower bound is RMS-(α, β)-accurate at this budget."""
+        return root_mean_square(self.at(budget), self.rows, beta)
+
+    def __str__(self) -> str:
+        head = f"Bounds for {self.rows:,} rows over {self.cells:,} cells"
+        lines = [f"{head}: total variance at privacy cost 1 (ρ = 0.5, μ = 1)"]
+        found = list(self._lines())
+        width = max(len(name) for name, _, _ in found)
+        for name, value, remark in found:
+            lines.append(f"  {name:<{width}}  {value:>12}  {remark}".rstrip())
+        each = f"{sqrt(self.lower / self.rows):.4g}"
+        lines.append(f"  no mechanism of this kind has an RMSE below {each} per row")
+        return "\n".join(lines)
+
+    def _lines(self) -> Iterator[tuple[str, str, str]]:
+        if self.told_apart is not None:
+            rank = f"rank {self.rank:,}" if self.rank is not None else ""
+            yield "cells told apart", f"{self.told_apart:,}", rank
+        if self.svd is not None:
+            yield "SVD bound", _number(self.svd), f"reached: {self.tight}" if self.tight else ""
+        if self.svd_between is not None:
+            low, high = self.svd_between
+            yield "SVD bound from", _number(low), "the hardest query alone"
+            yield "to", _number(high), "by the rule for unions"
+        if self.simplified is not None and self.told_apart != self.cells:
+            yield "on merged cells", _number(self.simplified), ""
+        if self.projected is not None:
+            first, last = self.projected.span
+            yield "on a range of cells", _number(self.projected.value), f"cells {first} to {last}"
+        if self.supreme is not None:
+            chosen = f"{len(self.supreme.cells)} of {self.cells} cells"
+            yield "on the best choice", _number(self.supreme.value), chosen
+        if self.structured is not None:
+            yield "structured bound", _number(self.structured), ""
+        if self.optimum is not None:
+            low, high = self.optimum
+            proof = f"proved to {100 * (high / low - 1):.1g}%" if high > low else "in closed form"
+            yield "exact optimum", _number(high), proof
+        if self.closed_form is not None:
+            over = self.closed_form / self.lower - 1
+            yield "singular-value strategy", _number(self.closed_form), _over(over)
+        if self.identity is not None:
+            yield (
+                "every cell measured",
+                _number(self.identity),
+                _over(self.identity / self.lower - 1),
+            )
+
+
+def _number(value: float) -> str:
+    return f"{value:.7g}"
+
+
+def _over(share: float) -> str:
+    """How far above the lower bound, rounded up: what is claimed must be true."""
+    if share < 1e-9:
+        return "optimal"
+    return f"within {percent_up(share)}% of the best" if share < 1 else ""
+
+
+def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
+    """How low the total variance of a workload can be, whatever is measured.
+
+    Parameters
+    ----------
+    workload
+        What is to be answered. Small domains have all bounds; large ones those that follow from
+        the structure: plain tables exactly, one product of factors exactly, others from their
+        parts.
+    exact
+        Whether to work out the exact optimum: up to 1,024 cells if not said, up to 4,096 if True.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"hour": 24})
+    >>> workload = nz.Workload([nz.Query(schema, {"hour": nz.Ranges()})])
+    >>> found = nz.bounds(workload)
+    >>> round(found.svd, 3), round(found.optimum[1], 3), round(found.identity, 3)
+    (1058.696, 1082.668, 2600.0)
+    """
+    if not isinstance(workload, Workload):
+        raise PlanError(f"bounds() takes a Workload, found {type(workload).__name__}")
+    design = prepare(workload)
+    rows, cells = workload.rows, workload.schema.size
+    with one_thread(design):
+        if cells <= EXPLICIT_CELLS:
+            wanted = exact if exact is not None else cells <= EXACT_CELLS
+            return workload_bounds(workload_gram(design), rows, wanted, _cube(workload) is not None)
+        if exact:
+            raise PlanError(
+                f"the exact optimum is worked out over at most {EXPLICIT_CELLS:,} cells, and the "
+                f"schema has {cells:,}; leave out exact=True for bounds by structure"
+            )
+        return _structural(design, workload)
+
+
+def workload_bounds(
+    gram: Array, rows: int, exact: bool = True, cube: bool = False
+) -> WorkloadBounds:
+    """All bounds that follow from WᵀW over a small domain."""
+    reduction = Reduction.of_gram(gram)
+    small = reduction.gram(gram)
+    whole, merged = Spectrum.of(gram), Spectrum.of(small)
+    cells = len(gram)
+    optimum = None
+    if exact:
+        found = dense_optimum(small, EXACT_GAP)
+        optimum = (found.bound, found.value)
+    return WorkloadBounds(
+        rows=rows,
+        cells=cells,
+        told_apart=reduction.size,
+        rank=merged.rank,
+        svd=whole.bound,
+        simplified=merged.bound,
+        projected=range_bound(gram) if cells <= ALL_RANGES_UP_TO else None,
+        supreme=supreme_bound(gram) if cells <= ALL_CHOICES_UP_TO else None,
+        optimum=optimum,
+        closed_form=total_error(singular_value_strategy(small), small),
+        identity=float(np.trace(small)),
+        tight=_why(gram, cube) if whole.tight else None,
+    )
+
+
+def _why(gram: Array, cube: bool) -> str:
+    if cube:
+        return "tables of counts, in closed form"
+    if is_exchangeable(gram):
+        return "all cells are asked alike"
+    return "cells in a circle" if is_cyclic(gram) else "√(WᵀW) has an even diagonal"
+
+
+def _cube(workload: Workload) -> DataCube | None:
+    """The workload as a data cube, if it asks for plain tables only."""
+    columns = workload.columns
+    if (columns.joint >= 0).any() or not all(isinstance(f, Identity) for f in columns.distinct):
+        return None
+    tables: dict[tuple[int, ...], float] = {}
+    for attributes, weight in zip(columns.attributes.tolist(), columns.weights, strict=True):
+        table = tuple(i for i in attributes if i >= 0)
+        tables[table] = tables.get(table, 0.0) + float(weight)
+    cube = DataCube.of(workload.schema.shape, tables)
+    return cube if cube.countable else None
+
+
+def _structural(design: Design, workload: Workload) -> WorkloadBounds:
+    rows, cells = workload.rows, workload.schema.size
+    cube = _cube(workload)
+    if cube is not None:
+        best = cube.optimum
+        reached = "tables of counts, in closed form"
+        return WorkloadBounds(rows, cells, svd=best, optimum=(best, best), tight=reached)
+    structured = total_variance_bound(design, optimise_total(design), 1.0, "add-remove")
+    parts = [_product_svd(workload, number) for number in range(len(workload))]
+    known = [part for part in parts if part is not None]
+    if len(workload) == 1 and known:
+        return WorkloadBounds(rows, cells, svd=known[0], structured=structured)
+    if len(known) < len(workload):  # too large a factor: no rule for the whole
+        return WorkloadBounds(rows, cells, structured=structured)
+    between = (known[0], known[0])
+    for part in known[1:]:
+        between = (max(between[0], part), union_bounds(between[1], part)[1])
+    return WorkloadBounds(rows, cells, svd_between=between, structured=structured)
+
+
+def _product_svd(workload: Workload, number: int) -> float | None:
+    """SVDB of one query: that of its factors, and one for each attribute summed over.
+
+    A row of ones over n values has one singular value √n, so its SVDB is 1.
+    """
+    query = workload.query(number)
+    if query.joint is not None:
+        inside = prod(workload.schema[name].size for name in query.attributes)
+        if inside > FACTOR_VALUES:
+            return None
+        factors = [Spectrum.of(query.joint.T @ query.joint).bound]
+    else:
+        matrices = query.matrices()
+        if any(m.shape[1] > FACTOR_VALUES for m in matrices):
+            return None
+        factors = [Spectrum.of(m.gram()).bound for m in matrices]
+    return query.weight * product_bound(*factors)

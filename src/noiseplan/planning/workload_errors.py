@@ -1,0 +1,77 @@
+"""Errors over a whole workload, one number per type of query."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.row_variances import sums_and_largest
+from noiseplan.planning.row_terms import worst_rows
+from noiseplan.planning.solve import group_inverses, type_matrix
+from noiseplan.planning.workload_types import Design
+
+
+class Figures(ABC):
+    """Variances of a plan's query types; queries of one type have the same."""
+
+    @abstractmethod
+    def sums(self) -> Array:
+        """Sum of the row variances of one query of each type."""
+
+    @abstractmethod
+    def largest(self) -> Array:
+        """Largest row variance of a query of each type."""
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualFigures(Figures):
+    """From the bases and the noise of each type of subset, without touching a single row."""
+
+    design: Design
+    bases: dict[int, Basis]
+    sigma2: Array
+
+    def _noise(self) -> Array:
+        """σ² of each subset type, zero where it is not measured (and not needed)."""
+        return np.where(np.isfinite(self.sigma2), self.sigma2, 0.0)
+
+    def sums(self) -> Array:
+        return np.asarray(type_matrix(self.design, self.bases) @ self._noise())
+
+    def largest(self) -> Array:
+        rows, owner = worst_rows(self.design, group_inverses(self.design, self.bases))
+        worst = np.zeros(self.design.terms.queries)
+        np.maximum.at(worst, owner, rows @ self._noise())
+        return worst
+
+
+@dataclass(frozen=True, eq=False)
+class RowFigures(Figures):
+    """From the variances of all rows, whatever the mechanism.
+
+    A mechanism that was not made for the types need not treat queries of one type alike; of these
+    the mean sum is told, so that totals are right, and the largest variance of all.
+    """
+
+    design: Design
+    mechanism: Mechanism
+
+    @cached_property
+    def _both(self) -> tuple[Array, Array]:
+        kind = self.design.roles.type_of_query
+        sums, largest = sums_and_largest(self.mechanism, self.design.workload)
+        worst = np.zeros(int(kind.max()) + 1)
+        np.maximum.at(worst, kind, largest)
+        return np.bincount(kind, weights=sums) / np.bincount(kind), worst
+
+    def sums(self) -> Array:
+        return self._both[0]
+
+    def largest(self) -> Array:
+        return self._both[1]

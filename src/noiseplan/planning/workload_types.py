@@ -1,0 +1,265 @@
+"""A workload prepared for planning: its roles, its terms, and what a basis makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices import DenseMatrix
+from noiseplan.matrices.base import Array, Matrix
+from noiseplan.mechanisms.basis import ROUNDING
+from noiseplan.planning.symmetry import Roles, find_roles
+from noiseplan.planning.variance_terms import Terms, build_terms, joint_roles
+from noiseplan.queries import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What planning needs of the bases: R and m per pair, β per role, joint coefficients."""
+
+    residual: Array
+    mean: Array
+    sensitivity: Array
+    joint: Array
+
+
+@dataclass(frozen=True, eq=False)
+class JointQuery:
+    """A dense matrix over the values (or groups of values) of a few roles, as a tensor."""
+
+    tensor: Array  # rows × n_1 × … × n_k
+    roles: IntArray
+    number: int  # its query type
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Roles, terms and Gram matrices of a workload."""
+
+    workload: Workload
+    roles: Roles
+    terms: Terms
+    groups: tuple[IntArray, ...]  # of each role: the group of each value
+    grams: tuple[Array | None, ...]  # of each pair: WᵀW over groups; None on plain roles
+    joints: tuple[JointQuery, ...]
+
+    @cached_property
+    def free(self) -> list[int]:
+        """Roles whose basis is there to be optimised."""
+        return [r for r, role in enumerate(self.roles.roles)
+                if not role.plain and self.group_count(r) > 1]  # fmt: skip
+
+    @cached_property
+    def constant(self) -> set[int]:
+        """Pairs whose rows give every value the same weight: they ask for nothing but the sum."""
+        return {
+            pair
+            for pair, gram in enumerate(self.grams)
+            if gram is not None and np.ptp(gram) <= 1e-14 * np.abs(gram).max()
+        }
+
+    def group_count(self, role: int) -> int:
+        return int(self.groups[role].max()) + 1
+
+    @cached_property
+    def type_weight(self) -> Array:
+        """Planning weight of the sum of variances of one query of each type, times their number."""
+        return self.roles.type_priority * self.roles.type_count
+
+    @cached_property
+    def type_rows(self) -> IntArray:
+        """Rows of one query of each type."""
+        first = np.unique(self.roles.type_of_query, return_index=True)[1]
+        return self.workload.sizes[first]
+
+    def pairs_of(self, role: int) -> IntArray:
+        return np.flatnonzero(self.roles.pair_role == role)
+
+    def products(self, inverses: dict[int, Array]) -> dict[int, Array]:
+        """WᵀW T of each pair on a free role: moments and their gradients are made of it."""
+        return {
+            int(pair): gram @ inverses[r]
+            for r in inverses
+            for pair in self.pairs_of(r)
+            if (gram := self.grams[pair]) is not None
+        }
+
+    def moments(
+        self, inverses: dict[int, Array], betas: dict[int, float], products: dict[int, Array]
+    ) -> Moments:
+        """R = ‖WV‖², m = ‖Wτ‖² from T = [τ | V] (over groups) of each free role and `products`.
+
+        Plain roles have ResidualPlanner's R = n − 1, m = 1/n, β = (n − 1)/n.
+        """
+        count = len(self.roles.pair_role)
+        residual, mean = np.zeros(count), np.zeros(count)
+        for r, role in enumerate(self.roles.roles):
+            n = role.size
+            for pair in self.pairs_of(r):
+                gram = self.grams[pair]
+                if int(pair) in products:
+                    squares = np.einsum("ij,ij->j", inverses[r], products[int(pair)])
+                    size = np.einsum("ij,ij->j", inverses[r], inverses[r]) * np.trace(gram)
+                    mean[pair] = without_rounding(squares[0], size[0])
+                    if int(pair) not in self.constant:
+                        residual[pair] = without_rounding(squares[1:].sum(), size[1:].sum())
+                elif role.plain:
+                    mean[pair], residual[pair] = 1.0 / n, n - 1.0
+                elif gram is not None:  # one group only: nothing but the sum is ever asked
+                    mean[pair] = gram[0, 0]
+        joint = [
+            without_rounding(
+                joint_coefficients(j, inner)[0].sum(axis=0).ravel(), _joint_scale(j, inner)
+            )
+            for j in self.joints
+            for inner in [self.joint_inverses(j, inverses)]
+        ]
+        return Moments(
+            residual, mean, self.sensitivities(betas), np.concatenate([*joint, np.zeros(0)])
+        )
+
+    def sensitivities(self, betas: dict[int, float]) -> Array:
+        """β of each role: as given, or ResidualPlanner's."""
+        sizes = [role.size for role in self.roles.roles]
+        return np.array([betas.get(r, (n - 1) / n) for r, n in enumerate(sizes)])
+
+    def joint_inverses(self, joint: JointQuery, inverses: dict[int, Array]) -> list[Array]:
+        return [inverses.get(int(r), np.ones((1, 1))) for r in joint.roles]
+
+    def privacy_weights(self, sensitivity: Array) -> Array:
+        """P_a: number of subsets of each type times p_A = ∏_{i∈A} β_i."""
+        with np.errstate(divide="ignore"):
+            log_beta = np.log(sensitivity)
+        log_p = self.terms.privacy_powers @ np.where(np.isfinite(log_beta), log_beta, -700.0)
+        result: Array = self.terms.subset_count * np.exp(log_p)
+        result[self.terms.privacy_powers @ (sensitivity == 0) > 0] = 0.0  # nothing is measured
+        return result
+
+
+def without_rounding(square: Array, scale: Array) -> Array:
+    """Zero where a squared norm is no more than rounding can make of factors of that size."""
+    return np.where(square <= ROUNDING * scale, 0.0, square)
+
+
+def _joint_scale(joint: JointQuery, inverses: list[Array]) -> Array:
+    """‖M‖² ∏ ‖V_i or τ_i‖² of each subset of the axes: how large a coefficient could be."""
+    scale = np.array([(joint.tensor**2).sum()])
+    for inverse in inverses:
+        squares = np.einsum("ij,ij->j", inverse, inverse)
+        scale = np.outer(scale, [squares[0], squares[1:].sum()]).ravel()
+    return scale
+
+
+def joint_coefficients(joint: JointQuery, inverses: list[Array]) -> tuple[Array, list[Array]]:
+    """‖row of M ⊗(V_i or τ_i)‖² for each row and each subset of the axes, shape (rows, 2, …, 2);
+    and the partly transformed tensors."""
+    stages = [joint.tensor]
+    for inverse in inverses:
+        # Contract the first remaining axis and put the result last: k times over keeps the order.
+        stages.append(np.tensordot(stages[-1], inverse, axes=(1, 0)))
+    squares = stages[-1] ** 2
+    for axis in range(1, squares.ndim):
+        head, tail = np.split(squares, [1], axis=axis)
+        squares = np.concatenate([head, tail.sum(axis=axis, keepdims=True)], axis=axis)
+    return squares, stages
+
+
+def prepare(workload: Workload, priorities: Array | None = None, share: bool = True) -> Design:
+    """Find roles and terms; merge values that no query tells apart.
+
+    `priorities` replace the workload's weights while planning (for targets).
+    """
+    weights = workload.columns.weights if priorities is None else priorities
+    roles = find_roles(workload, weights, share)
+    joints = [_joint_tensor(workload, roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
+    kinds = [_joint_kinds(joint) for joint in joints]
+    groups = tuple(_value_groups(roles, r, joints, kinds) for r in range(len(roles.roles)))
+    measurable = np.array([int(g.max()) for g in groups], dtype=np.int64)
+    grams = tuple(_grouped_gram(roles, int(p), groups) for p in range(len(roles.pair_role)))
+    reduced = tuple(_reduced(joint, groups) for joint in joints)
+    return Design(workload, roles, build_terms(roles, measurable), groups, grams, reduced)
+
+
+def _joint_tensor(workload: Workload, roles: Roles, number: int) -> JointQuery:
+    on = joint_roles(roles, number)
+    matrix = workload.columns.matrices[roles.type_joint[number]]
+    sizes = [roles.roles[r].size for r in on]
+    return JointQuery(matrix.reshape(len(matrix), *sizes), on, number)
+
+
+def _value_groups(
+    roles: Roles, r: int, joints: list[JointQuery], joint_kinds: list[list[IntArray]]
+) -> IntArray:
+    """The group of each value: values that no query tells apart are one group."""
+    role = roles.roles[r]
+    if role.plain:
+        return np.arange(role.size)
+    told = [_told_apart(matrix) for matrix in role.matrices]
+    told += [
+        kinds[axis][:, None].astype(np.float64)
+        for joint, kinds in zip(joints, joint_kinds, strict=True)
+        for axis in np.flatnonzero(joint.roles == r)
+    ]
+    return _equal_rows(np.column_stack(told))
+
+
+def _equal_rows(told: Array) -> IntArray:
+    """Numbers of equal rows, in the order of the first of each."""
+    # Rounded so that sums of the same numbers in another order still count as equal.
+    rounded = np.ascontiguousarray(np.round(told, 12) + 0.0)
+    number: dict[bytes, int] = {}
+    return np.array([number.setdefault(row.tobytes(), len(number)) for row in rounded])
+
+
+def _joint_kinds(joint: JointQuery) -> list[IntArray]:
+    """Of each axis of a dense matrix, numbers that are equal for values it does not tell apart.
+
+    Each axis is reduced before the next is looked at: a matrix over a million cells that tells few
+    values apart is small after the first.
+    """
+    tensor, kinds = joint.tensor, []
+    for axis in range(1, tensor.ndim):
+        rows = np.moveaxis(tensor, axis, -1).reshape(-1, tensor.shape[axis])
+        kinds.append(_equal_rows(_by_row(rows).T))
+        tensor = tensor.take(np.unique(kinds[-1], return_index=True)[1], axis=axis)
+    return kinds
+
+
+def _told_apart(matrix: Matrix) -> Array:
+    """One row per value, equal for values that the factor does not tell apart.
+
+    The columns of W, or, for a factor with many rows, those of WᵀW: W(e_i − e_j) = 0 exactly if
+    they are equal.
+    """
+    rows, size = matrix.shape
+    if isinstance(matrix, DenseMatrix) or rows <= 4 * size:
+        return _by_row(matrix.dense()).T
+    return _by_row(matrix.gram())
+
+
+def _by_row(matrix: Array) -> Array:
+    """Every row in units of its largest entry: how large a row is has no say in what it tells."""
+    scale = np.abs(matrix).max(axis=1, keepdims=True)
+    return matrix / np.where(scale > 0, scale, 1.0)
+
+
+def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Array | None:
+    role = int(roles.pair_role[pair])
+    if roles.roles[role].plain or int(roles.pair_factor[pair]) not in roles.roles[role].factors:
+        return None
+    first = np.unique(groups[role], return_index=True)[1]
+    matrix = roles.pair_matrix(pair)
+    if isinstance(matrix, DenseMatrix):  # which may be over very many values, and tell few apart
+        return DenseMatrix(matrix.values[:, first]).gram()
+    return matrix.gram()[np.ix_(first, first)]
+
+
+def _reduced(joint: JointQuery, groups: tuple[IntArray, ...]) -> JointQuery:
+    tensor = joint.tensor
+    for axis, role in enumerate(joint.roles):
+        first = np.unique(groups[role], return_index=True)[1]
+        tensor = np.take(tensor, first, axis=axis + 1)
+    return JointQuery(np.ascontiguousarray(tensor), joint.roles, joint.number)

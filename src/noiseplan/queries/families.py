@@ -1,0 +1,309 @@
+"""Ways to write a workload down: predicates, and the families of queries that have names.
+
+Multi-dimensional ranges are products of `Ranges` factors, cuboids of a data cube are marginals; so
+each of these is made of queries that exist already, and none is ever written out row by row.
+
+References
+----------
+C. Li, dissertation, 2013, section 2.1.3 and Table 4.1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import QueryError
+from noiseplan.queries.factors import Custom, Factor, Prefix, Ranges
+from noiseplan.queries.permuted_factor import Permuted
+from noiseplan.queries.predicates import predicate_queries
+from noiseplan.queries.query import Query
+from noiseplan.schema import Schema
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from noiseplan.queries.workload import Workload
+
+
+class WorkloadMakers(ABC):
+    """What `Workload` can be made from, by name."""
+
+    @abstractmethod
+    def __init__(self, queries: Iterable[Query]) -> None: ...
+
+    @classmethod
+    def predicates(
+        cls,
+        schema: Schema,
+        predicates: Sequence[str] | Mapping[str, str],
+        *,
+        weight: float | Sequence[float] = 1.0,
+    ) -> Self:
+        """How many records satisfy each condition: one query each, called by its text.
+
+        Conditions compare attributes with values: ``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=``,
+        ``in (…)``, ``between … and …``, joined by ``and``, ``or``, ``not`` and brackets. Categories
+        are equal or not; ordinal values are compared in their declared order; a comparison with
+        bins must fall on their edges. Only the attributes named are ever touched.
+
+        Parameters
+        ----------
+        schema
+            The declared attributes.
+        predicates
+            A list of conditions; or a mapping from names of your own to conditions.
+        weight
+            One for all, or one each: multiplies the variance in the objective.
+
+        Examples
+        --------
+        >>> schema = Schema.from_sizes({"age": 100, "sex": 2})
+        >>> from noiseplan import Workload
+        >>> print(Workload.predicates(schema, ["age < 18 and sex = 0", "age >= 65 or sex = 1"]))
+        2 queries, 2 rows, over age, sex
+          age < 18 and sex = 0  1 row
+          age >= 65 or sex = 1  1 row
+        """
+        return cls(predicate_queries(schema, predicates, weight))
+
+    @classmethod
+    def all_ranges(cls, schema: Schema, attributes: Sequence[str] | None = None) -> Self:
+        """All ranges of some ordered attributes, or of all: over several, all boxes.
+
+        Examples
+        --------
+        >>> from noiseplan import Workload
+        >>> Workload.all_ranges(Schema.from_sizes({"x": 2048}))
+        Workload(1 query, 2,098,176 rows)
+        """
+        return cls([_product(schema, attributes, Ranges())])
+
+    @classmethod
+    def prefix(cls, schema: Schema, attributes: Sequence[str] | None = None) -> Self:
+        """All prefix sums of some ordered attributes, or of all: the cumulative distribution.
+
+        Examples
+        --------
+        >>> from noiseplan import Workload
+        >>> Workload.prefix(Schema.from_sizes({"x": 16, "y": 16}))
+        Workload(1 query, 256 rows)
+        """
+        return cls([_product(schema, attributes, Prefix())])
+
+    @classmethod
+    def range_marginals(cls, schema: Schema, k: int) -> Workload:
+        """All tables of `k` attributes, with all ranges of those that are ordered.
+
+        Examples
+        --------
+        >>> from noiseplan import Workload
+        >>> print(Workload.range_marginals(Schema.from_sizes({"x": 4, "y": 3}), 1))
+        2 queries, 16 rows, over x, y
+          ranges(x)  10 rows
+          ranges(y)   6 rows
+        """
+        from noiseplan.queries.workload import Workload
+
+        pairs = zip(schema.names, schema.attributes, strict=True)
+        ordered = {name: Ranges() for name, attribute in pairs if attribute.ordered}
+        return Workload.marginals(schema, k=k, factors=ordered)
+
+    @classmethod
+    def cube(
+        cls,
+        schema: Schema,
+        weights: Sequence[float] | Mapping[tuple[str, ...], float] | None = None,
+    ) -> Workload:
+        """The data cube: the tables of all sets of attributes, each with its weight.
+
+        Parameters
+        ----------
+        schema
+            The declared attributes.
+        weights
+            By the number of attributes of a table, starting with the total; a table of weight 0 is
+            left out. Or the sets that are wanted, each with its weight. All 1 unless given.
+
+        Examples
+        --------
+        >>> from noiseplan import Workload
+        >>> schema = Schema.from_sizes({"x": 2, "y": 3, "z": 2})
+        >>> Workload.cube(schema)
+        Workload(8 queries, 36 rows)
+        >>> print(Workload.cube(schema, weights={("x", "y"): 1, ("z",): 4, (): 0.25}))
+        3 queries, 9 rows, over x, y, z
+          x × y  6 rows
+          z      2 rows  weight 4
+          total  1 row   weight 0.25
+        """
+        from noiseplan.queries.workload import Workload
+
+        if weights is None:
+            return Workload.marginals(schema, up_to=len(schema))
+        if isinstance(weights, Mapping):
+            pairs = [(_names(names), weight) for names, weight in weights.items()]
+        else:
+            pairs = _by_size(schema, weights)
+        return Workload([Query(schema, list(names), weight=weight) for names, weight in pairs])
+
+    @classmethod
+    def all_predicates(cls, schema: Schema) -> Self:
+        """All 2ⁿ sets of the n cells of the domain, through their Gram matrix.
+
+        Two cells are in 2ⁿ⁻² sets together, and each in as many more, so that
+
+            mean of wᵀw over all sets w  =  ¼ (I + 11ᵀ):
+
+        the plan that is best for every cell and for the total, each with weight ¼, is best for all
+        predicates, and its `total_variance` is the mean of their variances. That is what is
+        returned; the 2ⁿ rows themselves never exist. Any predicate is then answered by
+        `release.answer`.
+
+        Examples
+        --------
+        >>> from noiseplan import Workload
+        >>> print(Workload.all_predicates(Schema.from_sizes({"x": 8, "y": 8})))
+        2 queries, 65 rows, over x, y
+          all predicates: cells  64 rows  weight 0.25
+          all predicates: total   1 row   weight 0.25
+        """
+        names = list(schema.names)
+        return cls(
+            [
+                Query(schema, names, weight=0.25, name="all predicates: cells"),
+                Query(schema, [], weight=0.25, name="all predicates: total"),
+            ]
+        )
+
+    @classmethod
+    def permuted(
+        cls, workload: Workload, order: Sequence[int] | None = None, *, seed: int | None = None
+    ) -> Self:
+        """The same queries over cells in another order, given or drawn from a seed.
+
+        Cell j of the workload becomes cell ``order[j]``, cells numbered with the last attribute
+        fastest. Over one attribute every factor keeps its structure; over several the queries are
+        written out, so that the domain must be small.
+
+        Examples
+        --------
+        >>> from noiseplan import Workload
+        >>> schema = Schema.from_sizes({"x": 4})
+        >>> moved = Workload.permuted(Workload.prefix(schema), order=[2, 0, 3, 1])
+        >>> moved[0].dense().astype(int).tolist()
+        [[0, 0, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1]]
+        """
+        places = _order(workload.schema.size, order, seed)
+        return cls([_permuted(query, places) for query in workload])
+
+    @classmethod
+    def random_ranges(cls, schema: Schema, count: int, *, seed: int) -> Self:
+        """`count` ranges drawn at random, each of all ranges alike; over several attributes, boxes.
+
+        Over one attribute they are the rows of one query, over several one query each.
+
+        Examples
+        --------
+        >>> from noiseplan import Workload
+        >>> Workload.random_ranges(Schema.from_sizes({"x": 1024}), 1000, seed=1)
+        Workload(1 query, 1,000 rows)
+        """
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise QueryError(f"count is how many ranges to draw, at least 1; found {count!r}")
+        random = _generator(seed)
+        drawn = {}
+        for name, attribute in zip(schema.names, schema.attributes, strict=True):
+            Ranges().check(name, attribute)
+            drawn[name] = _ranges(attribute.size, int(count), random)
+        if len(schema) == 1:
+            ((name, (first, last)),) = drawn.items()
+            return cls([Query(schema, {name: _as_rows(schema, name, first, last)})])
+        return cls(
+            [
+                Query(schema, {
+                    name: _as_rows(schema, name, first[i : i + 1], last[i : i + 1])
+                    for name, (first, last) in drawn.items()
+                })
+                for i in range(int(count))
+            ]
+        )  # fmt: skip
+
+
+def _product(schema: Schema, attributes: Sequence[str] | None, factor: Factor) -> Query:
+    names = schema.names if attributes is None else _names(attributes)
+    return Query(schema, dict.fromkeys(names, factor))
+
+
+def _names(attributes: object) -> tuple[str, ...]:
+    if isinstance(attributes, str) or not isinstance(attributes, Iterable):
+        raise QueryError(f"attributes come as a list or a tuple: write [{attributes!r}]")
+    return tuple(attributes)
+
+
+def _by_size(schema: Schema, weights: Sequence[float]) -> list[tuple[tuple[str, ...], float]]:
+    listed = list(weights)
+    if len(listed) != len(schema) + 1:
+        raise QueryError(
+            f"weights by the number of attributes are {len(schema) + 1} here, from the total to "
+            f"the full table; found {len(listed)}"
+        )
+    return [
+        (names, weight)
+        for size, weight in enumerate(listed)
+        if weight != 0
+        for names in combinations(schema.names, size)
+    ]
+
+
+def _generator(seed: object) -> np.random.Generator:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise QueryError(f"a seed is an integer from 0 on, found {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def _order(cells: int, order: Sequence[int] | None, seed: int | None) -> tuple[int, ...]:
+    if (order is None) == (seed is None):
+        raise QueryError("say either order=[...] (the new place of each cell) or seed=1")
+    if order is None:
+        return tuple(_generator(seed).permutation(cells).tolist())
+    places = tuple(int(place) for place in order)
+    if sorted(places) != list(range(cells)):
+        raise QueryError(
+            f"the order names each of the cells 0 to {cells - 1:,} once, found {len(places):,} "
+            f"numbers"
+        )
+    return places
+
+
+def _permuted(query: Query, places: tuple[int, ...]) -> Query:
+    schema = query.schema
+    if len(schema) > 1:
+        moved = query.dense()[:, np.argsort(places)]
+        return Query(
+            schema, list(schema.names), matrix=moved, weight=query.weight, name=query.named
+        )
+    factors = {name: Permuted(factor, places) for name, factor in query.factors.items()}
+    return Query(schema, factors, weight=query.weight, name=query.named)
+
+
+def _ranges(size: int, count: int, random: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """First and last value of ranges drawn alike from all n(n + 1)/2."""
+    # Two different places of 0 … n, in any order, are the ends of exactly one range.
+    one = random.integers(0, size + 1, count)
+    other = (one + random.integers(1, size + 1, count)) % (size + 1)
+    return np.minimum(one, other), np.maximum(one, other) - 1
+
+
+def _as_rows(schema: Schema, name: str, first: IntArray, last: IntArray) -> Custom:
+    values = np.arange(schema[name].size)
+    rows = (first[:, None] <= values) & (values <= last[:, None])
+    ends = zip(first.tolist(), last.tolist(), strict=True)
+    labels = [schema[name].span_label(*end) for end in ends]
+    title = str(labels[0]) if len(labels) == 1 else f"{len(labels)} random ranges"
+    return Custom(rows, title, labels)

@@ -1,0 +1,141 @@
+"""Releases on a ledger: charged before they are made, and looked up by those that build on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from noiseplan._doors import through
+from noiseplan.errors import PlanError
+from noiseplan.noise import NoiseSampler
+from noiseplan.planning.plan import Plan
+from noiseplan.release.drawing import require_private
+
+if TYPE_CHECKING:
+    from noiseplan.ledger import Entry, Ledger
+    from noiseplan.release.release import Release
+
+# Between two entries of one release that was made in two steps.
+BETWEEN = "; "
+# Charges of one plan may fall short of the cost it states by the rounding of what was left to pay,
+# and by what matrices in integers measure less; each of them covered what was measured.
+ROUNDING = Fraction(1, 10**7)
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """The dataset of a ledger that bears releases; without a ledger, nothing is recorded.
+
+    Every charge for noise goes through here, and here is where the noise must be private.
+    """
+
+    ledger: Ledger | None
+    dataset: str = ""
+    purpose: str = ""
+
+    @classmethod
+    def of(
+        cls, ledger: Ledger | str | os.PathLike[str] | None, dataset: str | None, purpose: str = ""
+    ) -> Account:
+        """The account that a release names, checked for sense."""
+        if ledger is None:
+            if dataset is not None or purpose:
+                raise PlanError(
+                    "dataset= and purpose= belong to a ledger, and none was given: nothing would "
+                    "be recorded. Add ledger=, or leave them out"
+                )
+            return cls(None)
+        if dataset is None:
+            raise PlanError(
+                "name the dataset that is charged: release(data, ledger=…, dataset='…')"
+            )
+        return cls(_opened(ledger), dataset, purpose)
+
+    def ask(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> None:
+        """Refuse a release that would not be charged. Nothing is recorded, and no data needed."""
+        if self.ledger is not None:
+            require_private(sampler)
+            self.ledger.ask(
+                self.dataset, plan.privacy.as_zcdp, purpose=self.purpose, plan_hash=_hash(plan),
+                max_rows=plan.max_rows, follows=self._entry(follows),
+            )  # fmt: skip
+
+    @contextmanager
+    def charged(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> Iterator[str]:
+        """Charge the ledger around the block that makes the release; where it is recorded.
+
+        `follows` is where the look is recorded that the release completes, if its price is that of
+        both together less the look's; the ledger sees to it that this happens once.
+        """
+        if self.ledger is None:
+            yield ""
+            return
+        require_private(sampler)
+        cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
+        charge = self.ledger.charge(
+            self.dataset, cost, purpose=self.purpose, plan_hash=_hash(plan),
+            max_rows=plan.max_rows, follows=self._entry(follows),
+        )  # fmt: skip
+        with charge as entry:
+            yield _text(entry)
+
+    def note_refusal(self, plan: Plan, kind: str, detailed: bool) -> None:
+        """Enter that the data were refused, before anybody is told so."""
+        if self.ledger is not None:
+            self.ledger.note_refusal(
+                self.dataset, kind, details=detailed, purpose=self.purpose, plan_hash=_hash(plan)
+            )
+
+    def _entry(self, follows: str) -> Entry | None:
+        """The last entry of a release that was made in one step or more."""
+        if not follows or self.ledger is None:
+            return None
+        for entry in self.ledger.entries(self.dataset):
+            if follows.endswith(_text(entry)):
+                return entry
+        raise PlanError(
+            f"the look is not on record in this ledger (it is {follows}), and only what is left "
+            f"would be charged: nothing was measured. Use the ledger that the look was charged to"
+        )
+
+
+def require_charged(
+    earlier: Release, ledger: Ledger | str | os.PathLike[str], dataset: str | None
+) -> None:
+    """Refuse to build on a release whose cost this dataset does not bear.
+
+    What is left of a plan is charged on its own; with the earlier release in another ledger, or in
+    none, the dataset would show less than was spent on its people.
+    """
+    if dataset is None:
+        raise PlanError("name the dataset that is charged: release(data, ledger=…, dataset='…')")
+    entries = [e for e in _opened(ledger).entries(dataset) if _text(e) in earlier.recorded]
+    on_record = BETWEEN.join(map(_text, entries))
+    paid = sum((Fraction(entry.guarantee.pcost) for entry in entries), Fraction(0))
+    cost = Fraction(earlier.plan.privacy.pcost) * (1 - ROUNDING)
+    if on_record != earlier.recorded or not on_record or paid < cost:
+        raise PlanError(
+            f"the earlier release is not charged to dataset {dataset!r} of this ledger (it is "
+            f"{earlier.recorded or 'not recorded at all'}), and only what is left would be. Use "
+            f"the ledger and dataset of the earlier release, or release the whole plan: "
+            f"plan.release(data, ledger=…, dataset={dataset!r})"
+        )
+
+
+def _hash(plan: Plan) -> str:
+    own = getattr(plan, "hash", None)  # of a plan of another kind
+    return str(through("plan.hash")(plan) if own is None else own())
+
+
+def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
+    from noiseplan.ledger import Ledger
+
+    return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+
+
+def _text(entry: Entry) -> str:
+    return f"entry {entry.id} of dataset {entry.dataset!r}, charged {entry.time}"

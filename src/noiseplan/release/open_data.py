@@ -1,0 +1,165 @@
+"""Data opened for a plan: the ledger is asked first, and every refusal is put down there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from noiseplan.counting import Projectable, open_source
+from noiseplan.counting.projectable import Countable
+from noiseplan.counting.telling import TOO_MANY, reading, refused, showing
+from noiseplan.errors import DataRefused, PlanError
+from noiseplan.mechanisms.exact_residuals import RECORDS
+from noiseplan.mechanisms.price import NOTHING, Paid, require_price
+from noiseplan.noise import NoiseSampler, Source
+from noiseplan.planning.plan import Plan
+from noiseplan.release.drawing import CONTINUOUS, sampler_for
+from noiseplan.release.ledger_charge import Account
+
+if TYPE_CHECKING:
+    from noiseplan.ledger import Ledger
+
+
+class ReleaseOptions(TypedDict, total=False):
+    """What `Plan.release` takes beside the data, for those who pass it on."""
+
+    ledger: Ledger | str | os.PathLike[str] | None
+    dataset: str | None
+    purpose: str
+    person: str | None
+    seed: int | None
+    randomness: Source | None
+    details: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Admission:
+    """Leave to read data for a plan: made before a record is read, and never from the data."""
+
+    plan: Plan
+    sampler: NoiseSampler
+    account: Account
+    follows: str
+    details: bool
+
+    @classmethod
+    def of(
+        cls, plan: Plan, how: ReleaseOptions, follows: str = "", before: Paid = NOTHING
+    ) -> Admission:
+        """Refuse what the data need not be read for: bad options, and what the budget lacks."""
+        sampler = sampler_for(plan.noise, how.get("seed"), how.get("randomness"))
+        if plan.loaded:
+            raise PlanError(
+                "this plan was read from a folder, and what a folder says of its noise and cost is "
+                "not taken on trust; to release again, plan again: "
+                "nz.plan(release.plan.workload, …)"
+            )
+        account = Account.of(how.get("ledger"), how.get("dataset"), how.get("purpose") or "")
+        require_price(plan.mechanism, plan.privacy, plan.max_rows, before)
+        account.ask(plan, sampler, follows)
+        return cls(plan, sampler, account, follows, bool(how.get("details", False)))
+
+    @contextmanager
+    def charged(self) -> Iterator[str]:
+        """Charge the account around the block that measures; where it is recorded."""
+        with (
+            self.account.charged(self.plan, self.sampler, self.follows) as recorded,
+            showing(self.details),
+        ):
+            yield recorded
+
+
+@contextmanager
+def admitted(
+    plan: Plan, how: ReleaseOptions, follows: str = "", before: Paid = NOTHING
+) -> Iterator[Admission]:
+    """Around everything that reads data for a plan; `before` is what its price is the rest of.
+
+    Privacy
+    -------
+    The ledger is asked before the block: what does not fit is refused before a record is read.
+    What is refused within it for what the data hold answers a question about them, and is entered
+    in the ledger by its kind.
+    """
+    admission = Admission.of(plan, how, follows, before)
+    refusal: DataRefused | None = None
+    try:
+        with reading(admission.details):
+            yield admission
+    except DataRefused as error:
+        refusal = error
+    if refusal is not None:
+        try:
+            admission.account.note_refusal(plan, refusal.kind, refusal.detailed)
+        except Exception as error:
+            error.__context__ = None  # that it could not be entered is all that anybody is told
+            raise error from None
+        raise refusal
+
+
+def opened(
+    admission: Admission, data: object, person: str | None, key: bytes | None = None
+) -> Projectable:
+    """The data with no more records of a person than the plan is priced for.
+
+    Parameters
+    ----------
+    admission
+        Of the plan, which says how many.
+    data, person
+        As `Plan.release` takes them.
+    key
+        What an earlier choice among the records of each person was derived from, to repeat it.
+    """
+    plan = admission.plan
+    if plan.max_rows > 1 and person is None and not _bounded(data):
+        raise PlanError(
+            f"the plan is for people with up to {plan.max_rows} records: say whose record each is, "
+            f"release(data, person='id'), so that no more of anybody are counted"
+        )
+    cap = plan.max_rows if person is not None else 1
+    source = open_source(data, plan.workload.schema, person=person, cap=cap, key=key)
+    refuse_unpriced(plan, source)
+    return source
+
+
+def _bounded(data: object) -> bool:
+    """Whether somebody has seen to it that no person has too many records.
+
+    Records that were opened without `person=` are nobody's; ready-made counts are their maker's.
+    """
+    if isinstance(data, Countable):
+        return data.choice is not None
+    return isinstance(data, Projectable)
+
+
+def refuse_unpriced(plan: Plan, source: Projectable) -> None:
+    """Refuse data with more records of a person than the plan is priced for."""
+    held, priced = getattr(source, "max_rows", 1), getattr(plan, "max_rows", 1)
+    if held > priced:
+        raise PlanError(
+            f"the data hold up to {held} records of one person, and the plan is priced for "
+            f"{priced}; open the data with cap={priced}, or plan for {held}"
+        )
+
+
+def refuse_too_many(plan: Plan, source: Projectable) -> None:
+    """Refuse more records than are released, before anything is spent.
+
+    The number is the same for all plans. Were it each plan's own, plans could be made whose
+    refusals tell the number of records, digit by digit.
+    """
+    if plan.noise in CONTINUOUS:  # a simulation, which has no limit
+        return
+    found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
+    if found > RECORDS:
+        raise refused(
+            TOO_MANY,
+            f"the data have more than {RECORDS:,} records, which is as many as are released; "
+            f"release parts of the data. Nothing was spent.",
+        )

@@ -1,0 +1,137 @@
+"""The eigen-design: eigenvectors of the workload as rows, with the best weights.
+
+G = Qᵀ diag(σ) Q. The rows of Q with σ > 0 are independent and orthonormal, and what row i costs the
+workload is σ_i itself, so the program of `weighting` needs no further matrix.
+
+Two ways to make the program smaller: weigh the rows in groups of neighbouring eigenvalues, and then
+the groups against each other (*separation*); or weigh only the *principal* rows one by one, and all
+the others together.
+
+Afterwards columns that are shorter than the longest are filled up, which costs nothing.
+
+Where G has repeated eigenvalues its eigenvectors are not unique, and neither is the design: errors
+may then differ a little between machines (they are always those of the matrix really measured).
+
+References
+----------
+C. Li, dissertation, 2013, Program 5.1.2, sections 5.2.2.1 and 5.2.2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from noiseplan.matrices.base import Array
+from noiseplan.optimize.reduction import Reduction
+from noiseplan.strategies.column_norms import Norm, completed
+from noiseplan.strategies.weighting import POWERS, best_weights
+
+# Eigenvalues below this share of the largest are directions that nobody asks about.
+ASKED: Final = 1e-11
+# The share of rows weighed one by one where none is given: enough for what most workloads ask.
+PRINCIPAL_PERCENT: Final = 10.0
+
+# Weights inside a group are an approximation anyway.
+INSIDE_TOLERANCE: Final = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class EigenQueries:
+    """Rows of Q and their σ, the largest first; `loads` is what each row costs each cell."""
+
+    rows: Array
+    values: Array
+    norm: Norm
+
+    @staticmethod
+    def of(gram: Array, norm: Norm = "L2") -> EigenQueries:
+        values, vectors = np.linalg.eigh(gram)
+        asked = np.flatnonzero(values > ASKED * values[-1])[::-1]
+        return EigenQueries(np.ascontiguousarray(vectors[:, asked].T), values[asked], norm)
+
+    @property
+    def loads(self) -> Array:
+        return np.abs(self.rows) if self.norm == "L1" else self.rows**2
+
+    @property
+    def power(self) -> int:
+        return POWERS[self.norm]
+
+
+def eigen_design(gram: Array, norm: Norm = "L2", fill: bool = True) -> Array:
+    """Every eigen-query with its own weight.
+
+    Examples
+    --------
+    >>> from noiseplan.strategies.column_norms import total_error
+    >>> prefix = np.array([[2.0, 1.0], [1.0, 1.0]])
+    >>> round(total_error(eigen_design(prefix, fill=False), prefix), 5)  # 2 + 2/√5
+    2.89443
+    >>> round(total_error(eigen_design(prefix), prefix), 5)
+    2.71714
+    """
+    return _designed(gram, norm, fill, _each)
+
+
+def separated_design(
+    gram: Array, group: int | None = None, norm: Norm = "L2", fill: bool = True
+) -> Array:
+    """Weights inside groups of so many eigen-queries, then of the groups: n^{1/3} if not given."""
+    return _designed(gram, norm, fill, lambda queries: _in_groups(queries, group))
+
+
+def principal_design(
+    gram: Array, percent: float = PRINCIPAL_PERCENT, norm: Norm = "L2", fill: bool = True
+) -> Array:
+    """Weights of this share of the eigen-queries, the largest first, and one of the rest."""
+    return _designed(gram, norm, fill, lambda queries: _principal(queries, percent))
+
+
+def _designed(gram: Array, norm: Norm, fill: bool, weigh: Callable[[EigenQueries], Array]) -> Array:
+    """The design on cells that some query tells apart; the others repeat their columns."""
+    reduction = Reduction.of_gram(gram)
+    queries = EigenQueries.of(reduction.gram(gram), norm)
+    factors = weigh(queries) ** (queries.power / 2)
+    strategy = queries.rows * factors[:, None]
+    return reduction.widened(completed(strategy, norm) if fill else strategy)
+
+
+def _each(queries: EigenQueries) -> Array:
+    return best_weights(queries.loads, queries.values, queries.power).u
+
+
+def _in_groups(queries: EigenQueries, group: int | None) -> Array:
+    count = len(queries.values)
+    width = max(1, round(queries.rows.shape[1] ** (1 / 3)) if group is None else group)
+    parts = [slice(start, start + width) for start in range(0, count, width)]
+    return _together(queries, parts)
+
+
+def _principal(queries: EigenQueries, percent: float) -> Array:
+    count = len(queries.values)
+    first = min(count, max(1, int(count * percent / 100)))
+    parts = [slice(i, i + 1) for i in range(first)]
+    if first < count:
+        parts.append(slice(first, count))
+    return _together(queries, parts, alike=True)
+
+
+def _together(queries: EigenQueries, parts: list[slice], alike: bool = False) -> Array:
+    """Weights inside each part (`alike`: all the same), then one factor of each part.
+
+    A part with weights u is an item of cost Σ c/u^p and loads sᵀu: the same program again.
+    """
+    loads, power = queries.loads, queries.power
+    inside = np.ones(len(queries.values))
+    if not alike:
+        for part in parts:
+            own = best_weights(loads[part], queries.values[part], power, INSIDE_TOLERANCE)
+            inside[part] = own.u
+    costs = np.array([(queries.values[part] / inside[part] ** power).sum() for part in parts])
+    drawn = np.array([inside[part] @ loads[part] for part in parts])
+    factors = best_weights(drawn, costs, power).u
+    return np.concatenate([inside[part] * f for part, f in zip(parts, factors, strict=True)])

@@ -1,0 +1,153 @@
+"""The schema of a study: what each column may hold, in the file or from a public code list."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from math import isnan
+
+from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
+from noiseplan.schema.labels import number_text
+from noiseplan.study.code_lists import read_code_list
+from noiseplan.study.errors import suggestion
+from noiseplan.study.nodes import Node
+
+KINDS = ("categorical", "ordinal", "binned")
+EXTRAS = {"categorical": ("other",), "ordinal": (), "binned": ("clip",)}
+MOST_VALUES = 10_000_000
+_EXAMPLES = {
+    "categorical": 'sex = { categorical = ["F", "M"] }',
+    "ordinal": "age = { ordinal = { from = 0, to = 99 } }",
+    "binned": "income = { binned = [0, 10000, 50000] }",
+}
+
+
+def read_schema(node: Node) -> Schema:
+    """Every attribute of `[schema]`, in the order written."""
+    columns = node.keys(f"[schema] with lines such as {_EXAMPLES['ordinal']}")
+    if not columns:
+        node.fail(f"no attributes are declared; write lines such as {_EXAMPLES['ordinal']}")
+    attributes = {name: _attribute(column) for name, column in columns.items()}
+    with node.blamed():
+        return Schema(attributes)
+
+
+def _attribute(node: Node) -> Attribute:
+    example = " or ".join(text.partition(" = ")[2] for text in _EXAMPLES.values())
+    keys = node.keys(example)
+    for key, child in keys.items():
+        if key not in (*KINDS, "other", "clip"):
+            child.fail(
+                f"unknown kind or option {key!r}; an attribute is {example}"
+                f"{suggestion(key, (*KINDS, 'other', 'clip'))}"
+            )
+    values = node.exactly_one(keys, KINDS, "what the column holds")
+    kind = str(values.place[-1])
+    for key in set(keys) - {kind, *EXTRAS[kind]}:
+        keys[key].fail(f"{key} does not go with {kind}; it belongs to " + (
+            "categorical" if key == "other" else "binned"
+        ))  # fmt: skip
+    if kind == "binned":
+        clip = keys["clip"].boolean() if "clip" in keys else False
+        edges = _edges(values)
+        with values.blamed():
+            return Binned(edges, clip=clip)
+    if kind == "ordinal":
+        labels = _labels(values)
+        with values.blamed():
+            return Ordinal(labels)
+    labels = _labels(values)
+    other = keys["other"].label() if "other" in keys else None
+    with (keys.get("other") or values).blamed():
+        return Categorical(labels, other=other)
+
+
+def _labels(node: Node) -> list[object] | range:
+    """Values as a list, as whole numbers from … to …, or from a code list."""
+    if isinstance(node.value, dict) and ("from" in node.value or "to" in node.value):
+        return _whole_numbers(node)
+    if isinstance(node.value, dict):
+        return list(read_code_list(node))
+    items = node.items(
+        '["F", "M"], { from = 0, to = 99 } or { file = "codes.csv", column = "code" }'
+    )
+    if not items:
+        node.fail('no values are declared; list them from a code book, as in ["F", "M"]')
+    labels = [item.label() for item in items]
+    first: dict[object, int] = {}
+    for position, (label, item) in enumerate(zip(labels, items, strict=True)):
+        if label in first:
+            item.fail(f"{label!r} is declared twice; it is already number {first[label] + 1}")
+        if isinstance(label, float) and isnan(label):
+            item.fail('nan stands for a missing value; catch those with other = "not known"')
+        first[label] = position
+    return list(labels)
+
+
+def _whole_numbers(node: Node) -> range:
+    keys = node.table(("from", "to"), "{ from = 0, to = 99 }")
+    for needed in ("from", "to"):
+        if needed not in keys:
+            node.fail(f"{needed} is missing, as in {{ from = 0, to = 99 }}")
+    first, last = (_integer(keys[key]) for key in ("from", "to"))
+    if first > last:
+        keys["to"].fail(f"to = {last} is below from = {first}; both ends are values")
+    if last - first >= MOST_VALUES:
+        keys["to"].fail(
+            f"{last - first + 1:,} values are too many for one attribute (at most "
+            f"{MOST_VALUES:,}); put the numbers into bins: {_EXAMPLES['binned']}"
+        )
+    return range(first, last + 1)
+
+
+def _integer(node: Node) -> int:
+    if isinstance(node.value, bool) or not isinstance(node.value, int):
+        node.expected("a whole number; for other numbers use binned")
+    return node.value
+
+
+def _edges(node: Node) -> list[float]:
+    """Edges as a list, or from … to … by steps."""
+    if isinstance(node.value, dict) and {"from", "to", "step"} & set(node.value):
+        return _steps(node)
+    if isinstance(node.value, dict):
+        edges = read_code_list(node)
+        return [edge if isinstance(edge, int | float) else _number(edge, node) for edge in edges]
+    items = node.items("[0, 10000, 50000] or { from = 0, to = 80, step = 5 }")
+    for item in items:
+        if isinstance(item.value, bool) or not isinstance(item.value, int | float):
+            item.expected("a number, the edge of a bin")
+    return [item.value for item in items]  # type: ignore[misc]
+
+
+def _number(text: str, node: Node) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        node.fail(f'{text!r} is no number; edges of bins from a file need type = "number"')
+
+
+def _decimal(number: float) -> Decimal:
+    """The decimal number that was written."""
+    return Decimal(number_text(number))
+
+
+def _steps(node: Node) -> list[float]:
+    """Edges in decimals: three steps of 0.1 from 0 end at 0.3, not at 0.30000000000000004."""
+    example = "{ from = 0, to = 80, step = 5 }"
+    keys = node.table(("from", "to", "step"), example)
+    for needed in ("from", "to", "step"):
+        if needed not in keys:
+            node.fail(f"{needed} is missing, as in {example}")
+    first, last = (_decimal(keys[key].number("a number")) for key in ("from", "to"))
+    step = _decimal(keys["step"].positive("a number"))
+    if last <= first:
+        keys["to"].fail(f"to = {last} must be above from = {first}")
+    count, rest = divmod(last - first, step)
+    if count >= MOST_VALUES:
+        keys["step"].fail(f"{count:,} bins are too many (at most {MOST_VALUES:,})")
+    if rest:
+        keys["step"].fail(
+            f"steps of {step:f} from {first:f} do not reach {last:f}: the last whole one ends at "
+            f"{first + count * step:f}"
+        )
+    return [float(first + step * i) for i in range(int(count) + 1)]

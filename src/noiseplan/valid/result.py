@@ -1,0 +1,201 @@
+"""Valid tables beside the unbiased ones they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.errors import QueryError, StorageError
+from noiseplan.escaping import visible
+from noiseplan.matrices import kronecker_apply
+from noiseplan.matrices.base import Array
+from noiseplan.paths import checked_path
+from noiseplan.queries import Query
+from noiseplan.release.answer import tidy_frame
+from noiseplan.schema import Schema
+from noiseplan.valid.family import Set, margin
+from noiseplan.valid.unbiased_tables import Source
+
+Table = NDArray[np.float64] | NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What making tables valid changed, against the unbiased ones.
+
+    `mean_move` and `largest_move` are in standard errors; `evened` is the share of an even
+    population that was mixed in so that no cell is negative; `apart` the most by which two tables
+    differ on a common margin, relative to all records.
+    """
+
+    tables: int
+    cells: int
+    negative: int
+    mean_move: float
+    largest_move: float
+    largest_at: str
+    evened: float
+    apart: float
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ValidTables:
+    """Tables that could be true: no count negative, and any two agree on what they share.
+
+    They are nearer to the truth than the unbiased tables wherever tables are sparse, and biased:
+    they have no standard errors of their own. The unbiased estimates with their exact standard
+    errors and intervals stand beside them.
+    """
+
+    source: Source
+    tables: Mapping[Set, Table]
+    public: Mapping[Set, Array]
+    integers: bool
+    changes: Changes
+
+    @property
+    def schema(self) -> Schema:
+        return self.source.schema
+
+    @property
+    def total(self) -> float:
+        """The number of records they are tables of."""
+        return float(self.tables[()])
+
+    @property
+    def names(self) -> list[tuple[str, ...]]:
+        """The attributes of every table, the smallest first."""
+        order = sorted(self.tables, key=lambda s: (len(s), s))
+        return [tuple(self.schema.names[i] for i in one) for one in order]
+
+    def values(self, *attributes: str) -> Table:
+        """A table as an array, one axis per attribute in the order they are named."""
+        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
+            raise QueryError(
+                f"values() takes names one by one: values({', '.join(map(repr, attributes[0]))})"
+            )
+        one = self.source.numbers(attributes)
+        held = [s for s in self.tables if set(one) <= set(s)]
+        if not held:
+            raise QueryError(
+                f"no valid table holds {list(attributes)}; make it with the others: "
+                f"valid(tables=[{list(attributes)}, …])"
+            )
+        outer = min(held, key=lambda s: self.tables[s].size)
+        table = margin(self.tables[outer], outer, one)  # type: ignore[arg-type]
+        axes = [one.index(self.schema.index(name)) for name in attributes]
+        return np.transpose(table, axes)
+
+    def answer(self, query: Query | str) -> Table:
+        """The answer to a query about the attributes of one table, from that table.
+
+        A query of the workload may be given by its name.
+        """
+        plan = getattr(self.source.made, "plan", None)
+        asked = query if plan is None else plan.query(query)
+        if not isinstance(asked, Query):
+            raise QueryError(
+                f"an aggregator's queries have no names, found {query!r}: "
+                f"answer(nz.Query(schema, ['age']))"
+            )
+        table = np.asarray(self.values(*asked.attributes), dtype=np.float64)
+        if asked.joint is not None:
+            return np.asarray(asked.joint @ table.ravel())
+        return kronecker_apply(asked.matrices(), table[..., None]).ravel()
+
+    def table(self, *attributes: str, level: float = 0.95, frame: str | None = None) -> Any:
+        """A tidy frame: the cells, valid, and the unbiased estimate, std_error, lower, upper.
+
+        The interval is that of the unbiased estimate, and covers noise only.
+        """
+        return tidy_frame(self.columns(*attributes, level=level), frame or self._origin)
+
+    def columns(self, *attributes: str, level: float = 0.95) -> dict[str, list[Hashable] | Array]:
+        """The columns of `table`."""
+        values = self.values(*attributes).ravel()
+        answer = self.source.answer(self.source.numbers(attributes), level)
+        columns = answer.columns(attributes)
+        numbers = ("estimate", "std_error", "lower", "upper")
+        cells = {
+            "valid (attribute)" if name == "valid" else name: columns[name]
+            for name in columns
+            if name not in numbers
+        }
+        valid: dict[str, list[Hashable] | Array] = {"valid": values}  # type: ignore[dict-item]
+        return cells | valid | {name: columns[name] for name in numbers}
+
+    def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
+        """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""
+        from noiseplan._charts import error_bar_chart
+
+        target = checked_path(path, StorageError)
+        if not target.parent.is_dir():
+            raise StorageError(
+                f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
+            )
+        columns = self.columns(attribute, level=level)
+        own = next(iter(columns))  # another name than the attribute's where that is taken
+        cells, valid = list(columns[own]), self.values(attribute).astype(float).tolist()
+        both = {
+            own: cells * 2,
+            "kind": ["unbiased"] * len(cells) + ["valid"] * len(cells),
+            **{name: [*columns[name], *valid] for name in ("estimate", "lower", "upper")},
+        }
+        title = f"Records by {attribute}: unbiased, and valid"
+        return error_bar_chart(both, own, "kind", title, level, target)
+
+    def save(
+        self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None
+    ) -> None:
+        """Write the tables, or some, to a new folder as CSV and Parquet."""
+        from noiseplan.valid.valid_files import save_tables
+
+        save_tables(self, folder, self.names if tables is None else tables)
+
+    @property
+    def _origin(self) -> str:
+        return getattr(self.source.made, "origin", "")
+
+    def __repr__(self) -> str:
+        kind = "whole numbers" if self.integers else "numbers"
+        return f"ValidTables({self.changes.tables:,} tables, {self.changes.cells:,} {kind})"
+
+    def __str__(self) -> str:
+        told = self.changes
+        lines = [
+            f"Valid tables: {told.tables:,} of {self.total:,.0f} records, {told.cells:,} cells",
+            f"  negative    {told.negative:,} cells were negative "
+            f"({told.negative / max(told.cells, 1):.1%}), none is now",
+            f"  moved       {told.mean_move:.2g} standard errors in the mean of all cells, at most "
+            f"{told.largest_move:.2g} ({told.largest_at})",
+            f"  agree       {self._agreement()}",
+        ]
+        if self.public:
+            named = ["total" if not s else " × ".join(self._called(s)) for s in self.public]
+            lines.append(f"  public      {', '.join(named)}")
+        if told.evened >= 5e-5:
+            lines.append(f"  evened out  {told.evened:.2%} of all records")
+        if self.integers:
+            lines.append("  rounded     to whole numbers")
+        lines.append("  biased      intervals are those of the unbiased estimates beside them")
+        return visible("\n".join(lines))
+
+    def _agreement(self) -> str:
+        told = self.changes
+        if self.integers and any(len(s) > 2 for s in self.tables):
+            return (
+                f"tables of up to two attributes; wider ones are rounded each for itself, and miss "
+                f"margins by at most {told.apart * max(self.total, 1.0):,.0f}"
+            )
+        return f"on every common margin, to {max(told.apart, 1e-16):.0e} of all records"
+
+    def _called(self, one: Set) -> list[str]:
+        return [self.schema.names[i] for i in one]

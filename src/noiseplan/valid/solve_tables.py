@@ -1,0 +1,284 @@
+"""From an unbiased release to valid tables: what is asked and known, the solution, what changed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noiseplan.errors import DataError, PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.progress import progress
+from noiseplan.schema import Schema
+from noiseplan.valid.even_population import Anchor, Mask, make_anchor
+from noiseplan.valid.family import Family, Set, centred, margin
+from noiseplan.valid.result import Changes, Table, ValidTables
+from noiseplan.valid.settle import settle
+from noiseplan.valid.solver import Dual, Problem, maximise
+from noiseplan.valid.unbiased_tables import Source
+from noiseplan.valid.whole_numbers import whole_tables
+
+if TYPE_CHECKING:
+    from noiseplan.local.server.aggregator import Aggregator
+    from noiseplan.release.release import Release
+
+Named = Mapping[Sequence[str] | str, ArrayLike]
+
+MOST_CELLS = 200_000_000
+# Tables of so many cells may miss each other's margins by this share of all records before they
+# are settled, and take so many steps; smaller problems are cheap and solved further.
+LARGE = 10_000_000
+TOLERANCE = 5e-5
+FINEST = 1e-10
+STEPS, MOST_STEPS = 800, 3000
+
+
+def valid_tables(
+    release: Release | Aggregator,
+    *,
+    tables: Iterable[Sequence[str] | str] | None = None,
+    total: float | None = None,
+    public: Named | None = None,
+    impossible: Named | None = None,
+    integers: bool = False,
+    schema: Schema | None = None,
+) -> ValidTables:
+    """Tables without negative counts that agree with each other, near the unbiased ones.
+
+    Among all such tables, those at the least distance: every table and margin counts alike, by its
+    squared distance over the sum of its variances. Measured like this the error is never larger
+    than that of the unbiased tables, whatever the data; on sparse tables it is far smaller.
+
+    Parameters
+    ----------
+    release
+        A release of any plan, or the aggregator of local reports (with its `schema`).
+    tables
+        The attributes of each table; those of the workload unless given. Margins come with them.
+    total
+        The number of records, where it is public.
+    public
+        Tables known without noise: attributes → counts, axes in the order the attributes are named.
+    impossible
+        Cells that no record can be in: attributes → an array that is true there.
+    integers
+        Whole numbers: tables of up to two attributes agree; wider ones are rounded each for itself.
+    schema
+        Of an aggregator's plan.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3, "sex": 2})
+    >>> release = nz.from_noisy_tables(schema, [
+    ...     nz.NoisyTable(["age", "sex"], [[9, 7], [4, -2], [1, 0]], variance=2.0),
+    ... ])
+    >>> valid = valid_tables(release, total=20)
+    >>> valid.values("age", "sex").round(2).tolist()
+    [[9.55, 6.18], [3.14, 0.0], [1.14, 0.0]]
+    """
+    started = time.perf_counter()
+    source = Source.of(release, schema)
+    asked = source.sets(tables)
+    known = _public_tables(source, total, public, integers)
+    closed = _impossible_cells(source, impossible)
+    if not known and any(mask.all() for mask in closed.values()):
+        known[()] = np.array(0.0)  # nobody can be anywhere
+    unknown = [one for one in asked if not any(set(one) <= set(p) for p in known)]
+    family = Family.of(source.schema.shape, unknown, known)
+    _require_room(family)
+    for one in closed:
+        if not any(set(one) <= set(s) for s in (*asked, *known)):
+            raise DataError(
+                f"impossible cells of {[source.schema.names[i] for i in one]} belong to no table "
+                f"that is asked for; add it: tables=[…]"
+            )
+    variances = {s: float(source.variance(s).sum()) for s in family.every}
+    exact = {s: source.estimate(s) for s, v in variances.items() if v <= 0 and _is_new(known, s)}
+    known = known | exact
+    anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
+    found, evened, steps = _solved(source, family, known, anchor, variances)
+    for one in asked:
+        outer = next((p for p in known if set(one) <= set(p)), None)
+        if outer is not None:
+            found[one] = margin(known[outer], outer, one)
+    kept: Mapping[Set, Table] = found
+    if integers:
+        kept = whole_tables(found, round(float(found[()])), anchor.possible)
+    apart = _apart(family, kept)
+    spent = time.perf_counter() - started
+    changes = _changes(source, kept, evened, apart, steps, spent)
+    return ValidTables(source, kept, known, integers, changes)
+
+
+def _is_new(known: Mapping[Set, Array], one: Set) -> bool:
+    """Whether a table measured without noise tells more than what is public already."""
+    return not any(set(one) <= set(p) for p in known)
+
+
+def _solved(
+    source: Source,
+    family: Family,
+    known: Mapping[Set, Array],
+    anchor: Anchor,
+    variances: Mapping[Set, float],
+) -> tuple[dict[Set, Array], float, int]:
+    """The nearest valid tables, the share of evenness in them, and the steps it took."""
+    every = family.every
+    given = {}
+    for one in family.margins:
+        outer = next((p for p in known if set(one) <= set(p)), None)
+        if outer is not None:
+            given[one] = margin(known[outer], outer, one)
+    if not family.tables:  # the total alone
+        return {(): given.get((), np.maximum(source.estimate(()), 0.0))}, 0.0, 0
+    largest = max(variances.values())
+    problem = Problem(
+        family,
+        estimates={s: given[s] if s in given else source.estimate(s) for s in every},
+        weights={s: largest / v if v > 0 else 1.0 for s, v in variances.items()},
+        fixed={s: centred(table) for s, table in given.items()},
+        possible={s: m for s in family.tables if (m := anchor.possible(s)) is not None},
+    )
+    records = float(np.maximum(problem.centre[()], 0.0))
+    # Where the total may be nothing, what noise makes of it is the measure.
+    scale = max(records, float(np.sqrt(variances[()])), 1e-300)
+    size = sum(map(family.cells, family.tables)) / LARGE
+    tolerance = max(TOLERANCE * min(size, 1.0), FINEST) * scale
+    most = int(min(max(STEPS / np.sqrt(size), STEPS), MOST_STEPS))
+    dual = Dual(problem)
+    try:
+        with progress("making tables valid", most) as advance:
+            multipliers, steps = maximise(dual, tolerance, most, advance)
+        tables = {s: dual.table(multipliers, s) for s in family.tables}
+    finally:
+        dual.close()
+    total = float(given[()]) if () in given else None
+    found, evened = settle(family, tables, given, anchor, total)
+    return found, evened, steps
+
+
+def _require_room(family: Family) -> None:
+    cells = sum(map(family.cells, family.tables))
+    if cells > MOST_CELLS:
+        raise PlanError(
+            f"these tables have {cells:,} cells together; the limit is {MOST_CELLS:,}. Name some "
+            f"of them: valid(tables=[['age', 'sex'], …])"
+        )
+
+
+def _public_tables(
+    source: Source, total: float | None, public: Named | None, integers: bool
+) -> dict[Set, Array]:
+    """What is public, by attribute numbers, each table with its axes in the schema's order."""
+    known: dict[Set, Array] = {}
+    if total is not None:
+        known[()] = np.array(checked_total(total))
+    for names, counts in _mapping("public", public).items():
+        one, table = _in_order(source, names, counts, "the public table")
+        counts_in_order = table.astype(np.float64)
+        if not np.isfinite(counts_in_order).all() or (counts_in_order < 0).any():
+            raise DataError(f"the public table of {_list(names)} holds counts, none negative")
+        if one in known and (known[one] != counts_in_order).any():
+            what = f"table of {_list(names)}" if one else "total"
+            raise DataError(f"the public {what} was given twice, with different counts: once is "
+                            f"enough")  # fmt: skip
+        known[one] = counts_in_order
+    if integers and any((table != np.round(table)).any() for table in known.values()):
+        raise DataError("integers=True needs public tables and a total in whole numbers")
+    return known
+
+
+def checked_total(total: float) -> float:
+    """A number of records."""
+    plain = isinstance(total, int | float | np.integer | np.floating)
+    if isinstance(total, bool) or not plain or not isfinite(total) or total < 0:
+        raise DataError(f"total is a number of records, such as total=1200, found {total!r}")
+    return float(total)
+
+
+def _mapping(what: str, given: Named | None) -> Named:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise DataError(
+            f"{what} says of which attributes each table is: {what}={{('age', 'sex'): table}}, "
+            f"found {type(given).__name__}"
+        )
+    return given
+
+
+def _impossible_cells(source: Source, impossible: Named | None) -> dict[Set, Mask]:
+    found: dict[Set, Mask] = {}
+    for names, cells in _mapping("impossible", impossible).items():
+        one, mask = _in_order(source, names, cells, "impossible cells")
+        told = mask.astype(bool)
+        if (mask != told).any():
+            raise DataError(
+                f"impossible cells of {_list(names)} are true, or 1, where no record can be, and "
+                f"false, or 0, elsewhere; found other numbers"
+            )
+        found[one] = found[one] | told if one in found else told
+    return found
+
+
+def _in_order(
+    source: Source, names: Sequence[str] | str, values: ArrayLike, what: str
+) -> tuple[Set, NDArray[np.generic]]:
+    """An array with its axes in the schema's order, and the numbers of its attributes."""
+    given = _list(names)
+    one = source.numbers(given)
+    numbers = [source.schema.index(name) for name in given]
+    shape = tuple(source.schema.shape[i] for i in numbers)
+    array = np.asarray(values)
+    if array.shape != shape or array.dtype.kind not in "biuf":
+        raise DataError(
+            f"{what} of {given} should be numbers of shape {shape}, found {array.dtype} of shape "
+            f"{array.shape}"
+        )
+    return one, array.transpose([numbers.index(i) for i in one])
+
+
+def _list(names: Sequence[str] | str) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _apart(family: Family, found: Mapping[Set, Table]) -> float:
+    """The most by which a table misses a margin, relative to all records."""
+    worst = 0.0
+    for one in family.every:
+        table = np.asarray(found[one], dtype=np.float64)
+        for facet in family.facets[one]:
+            worst = max(worst, float(np.abs(margin(table, one, facet) - found[facet]).max()))
+    return worst / max(float(found[()]), 1.0)
+
+
+def _changes(
+    source: Source,
+    found: Mapping[Set, Table],
+    evened: float,
+    apart: float,
+    steps: int,
+    seconds: float,
+) -> Changes:
+    """Every table against its unbiased twin."""
+    cells = negative = 0
+    moves, largest = 0.0, 0.0
+    where: Set = ()
+    for one, table in found.items():
+        estimate, error = source.estimate(one), np.sqrt(source.variance(one))
+        gap = np.abs(table - estimate)
+        move = np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)
+        cells += table.size
+        negative += int((estimate < 0).sum())
+        moves += float(move.sum())
+        if (top := float(move.max())) > largest:
+            largest, where = top, one
+    names = " × ".join(source.schema.names[i] for i in where) or "total"
+    return Changes(
+        len(found), cells, negative, moves / cells, largest, names, evened, apart, steps, seconds
+    )

@@ -28,7 +28,7 @@ from noiseplan.aware.second import plan_buckets
 from noiseplan.aware.selection import Selector, draw_backwards
 from noiseplan.counting import CountTensor
 from noiseplan.matrices import RangesMatrix
-from noiseplan.noise import LaplaceSampler, SeededSource
+from noiseplan.noise import SeededSource, SimulationSampler
 from noiseplan.strategies.hierarchies import tree
 
 Array = NDArray[np.float64]
@@ -312,7 +312,7 @@ def _published(workload: nz.Workload, counts: Counts, epsilon: float, seed: int)
     rng = np.random.default_rng([seed, 7])
     edges = published_partition(counts, 0.25 * epsilon, 0.75 * epsilon, rng)
     buckets = plan_buckets(_line(workload), edges, nz.PureDP(0.75 * epsilon), "laplace")
-    values = buckets.measure(counts, LaplaceSampler(seed))
+    values = buckets.measure(counts, SimulationSampler("laplace", seed))
     return expand(buckets.estimate(values), edges)
 
 

@@ -42,7 +42,10 @@ def measured(plan: nz.Plan) -> Measured:
 
 def _numbers(plan: nz.Plan, counts: NDArray[np.int64], noise: float) -> Array:
     source: Any = CountTensor(plan.workload.schema, counts)
-    found = plan.mechanism.measure(source.marginals, lambda shape: np.full(shape, noise))
+    found = plan.mechanism.measure(
+        source.marginals,
+        lambda shape, size: np.broadcast_to(noise * np.sqrt(np.asarray(size)), shape),
+    )
     return np.concatenate([block.ravel() for block in found.values])
 
 

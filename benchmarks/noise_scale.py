@@ -14,7 +14,7 @@ from benchmarks.at_scale import SIZE, ConstantCounts
 from benchmarks.domains import BUDGET, synth
 from benchmarks.tables import Cell, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds, in_own_process, peak_bytes
-from noiseplan.noise import DiscreteSampler, NormalSampler, SystemSource
+from noiseplan.noise import ExactSampler, SimulationSampler, SystemSource
 
 COUNTS: Final = (20, 40, 100)
 LARGEST: Final = 100
@@ -64,14 +64,18 @@ def figures(d: int) -> dict[str, float]:
     workload = synth(SIZE, d).workload("≤3")
     repeats = 1 if d == LARGEST else 3
     discrete = nz.plan(workload, budget=BUDGET, noise="discrete").mechanism
-    secure = DiscreteSampler(SystemSource())
+    secure = ExactSampler("gaussian", SystemSource())
     discrete_s, _ = cpu_seconds(
         lambda: discrete.measure(ConstantCounts().marginals, secure).values[0].size, repeats
     )
     peak = peak_bytes()
     continuous = nz.plan(workload, budget=BUDGET, noise="gaussian").mechanism
     continuous_s, _ = cpu_seconds(
-        lambda: continuous.measure(ConstantCounts().marginals, NormalSampler(1)).values[0].size,
+        lambda: (
+            continuous.measure(ConstantCounts().marginals, SimulationSampler("gaussian", 1))
+            .values[0]
+            .size
+        ),
         repeats,
     )
     return {

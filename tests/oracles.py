@@ -76,7 +76,14 @@ def probe(plan: nz.Plan) -> tuple[Array, Array]:
     """B (measured rows × domain) and the noise variance of every measured row, by experiment."""
     shape = plan.workload.schema.shape
     size = prod(shape)
-    silent, loud = np.zeros, np.ones
+
+    def silent(shape: tuple[int, ...], noise: object) -> Array:
+        return np.zeros(shape)
+
+    def loud(shape: tuple[int, ...], noise: object) -> Array:
+        """One standard deviation of continuous noise everywhere."""
+        return np.broadcast_to(np.sqrt(np.asarray(noise)), shape)
+
     columns = []
     for record in range(size):
         x = np.zeros(size)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from itertools import chain, combinations
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
+# What things are saved as: a JSON object, and arrays by name.
+Json = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
 
 # Keys stay below this, so that a product of two numbers checked against it never overflows.
 _LARGEST_KEY = 2**62

@@ -159,9 +159,9 @@ def test_noise_errors_are_exact_for_the_buckets_drawn() -> None:
     buckets = release.measurements.buckets
     line_counts = counts().sum(axis=1)
     from noiseplan.aware.buckets import expand
-    from noiseplan.noise import DiscreteLaplaceSampler, SeededSource
+    from noiseplan.noise import ExactSampler, SeededSource
 
-    sampler = DiscreteLaplaceSampler(SeededSource(9))
+    sampler = ExactSampler("laplace", SeededSource(9))
     draws = np.array(
         [
             np.cumsum(

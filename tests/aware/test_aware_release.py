@@ -24,9 +24,9 @@ from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import RangesMatrix
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.noise import (
-    DiscreteLaplaceSampler,
-    LaplaceSampler,
+    ExactSampler,
     SeededSource,
+    SimulationSampler,
     Source,
     SystemSource,
 )
@@ -80,9 +80,9 @@ def test_unseeded_releases_have_buckets_of_their_own(noise: str) -> None:
 
 def test_bits_are_those_of_the_sampler() -> None:
     source = SeededSource(3)
-    assert _bits_of(DiscreteLaplaceSampler(source)) is source
-    assert isinstance(_bits_of(LaplaceSampler(None)), SystemSource)
-    assert isinstance(_bits_of(LaplaceSampler(5)), SeededSource)
+    assert _bits_of(ExactSampler("laplace", source)) is source
+    assert isinstance(_bits_of(SimulationSampler("laplace", None)), SystemSource)
+    assert isinstance(_bits_of(SimulationSampler("laplace", 5)), SeededSource)
 
 
 def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:

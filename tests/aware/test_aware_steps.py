@@ -14,15 +14,16 @@ import noiseplan as nz
 from noiseplan.aware.buckets import LineWorkload, closed_diagonal, closed_gram, gram_root
 from noiseplan.aware.order import line
 from noiseplan.aware.second import plan_buckets, storey_edges
-from noiseplan.aware.storeys import BucketPlan, Storey, even_groups
+from noiseplan.aware.storeys import BucketPlan, even_groups
 from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
 from noiseplan.matrices.base import Matrix
 from noiseplan.noise import (
-    DiscreteLaplaceSampler,
-    DiscreteSampler,
-    LaplaceSampler,
+    ExactSampler,
+    Noise,
     SeededSource,
+    SimulationSampler,
 )
+from noiseplan.noise.law import Law
 
 
 def spreading(edges: np.ndarray) -> np.ndarray:
@@ -118,7 +119,8 @@ def small_building(noise: str = "laplace", pure: bool = True) -> BucketPlan:
     budget = nz.PureDP(1.0) if pure else nz.zCDP(0.5)
     top = nz.plan(workload, budget=budget, noise=noise)
     integer = noise == "discrete"
-    storeys = (Storey(1.5, pure, integer), Storey(4.0, pure, integer))
+    law: Law = "laplace" if pure else "gaussian"
+    storeys = (Noise(law, 1.5, integer), Noise(law, 4.0, integer))
     return BucketPlan(edges, top, storeys, groups)
 
 
@@ -152,9 +154,9 @@ def test_storeys_are_solved_as_least_squares(noise: str, pure: bool) -> None:
     wanted = np.linalg.solve(information, vectors)
     assert np.allclose(building.covariance_times(vectors), wanted, rtol=1e-8)
     sampler = {
-        ("laplace", True): LaplaceSampler(5),
-        ("discrete", True): DiscreteLaplaceSampler(SeededSource(5)),
-        ("discrete", False): DiscreteSampler(SeededSource(5)),
+        ("laplace", True): SimulationSampler("laplace", 5),
+        ("discrete", True): ExactSampler("laplace", SeededSource(5)),
+        ("discrete", False): ExactSampler("gaussian", SeededSource(5)),
     }[noise, pure]
     values = building.measure(np.arange(44), sampler)
     top = building.top.mechanism.answer(type("M", (), {"values": values[2:]})(), building._cells)
@@ -179,7 +181,7 @@ def test_a_building_costs_what_its_storeys_cost() -> None:
 def test_variances_are_those_of_many_draws() -> None:
     building = small_building("discrete")
     wanted = building.covariance_times(np.eye(11))
-    sampler = DiscreteLaplaceSampler(SeededSource(1))
+    sampler = ExactSampler("laplace", SeededSource(1))
     counts = np.zeros(44, dtype=np.int64)
     draws = np.array([building.estimate(building.measure(counts, sampler)) for _ in range(1000)])
     found = np.cov(draws.T)

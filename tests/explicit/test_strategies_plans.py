@@ -14,9 +14,10 @@ from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import ProductMechanism
+from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_laplace_variance
 from noiseplan.planning import named_plans
-from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, asked_by
 
 Array = np.ndarray
@@ -70,7 +71,7 @@ def test_gaussian_plans_cost_and_err_as_they_say(name: str, planner: str, noise:
     mechanism = plan.mechanism
     assert isinstance(mechanism, DenseMechanism)
     rows = measured_rows(mechanism)
-    cost = rows.T @ rows / mechanism.sigma2
+    cost = rows.T @ rows / mechanism.noise.one
     assert np.diagonal(cost).max() <= plan.privacy.pcost * (1 + 1e-12)
     assert plan.privacy.pcost <= 0.6
     assert plan.privacy.pcost == pytest.approx(0.6, rel=1e-6)
@@ -92,18 +93,18 @@ def test_laplace_plans_cost_and_err_as_they_say(name: str, planner: str, noise: 
     assert plan.planner == planner
     mechanism = plan.mechanism
     assert isinstance(mechanism, DenseMechanism)
-    assert mechanism.scale is not None
+    assert mechanism.noise.law == "laplace"
     rows = measured_rows(mechanism)
-    spent = np.abs(rows).sum(axis=0).max() / mechanism.scale
+    spent = np.abs(rows).sum(axis=0).max() / mechanism.noise.one
     assert plan.privacy.pure_epsilon is not None
     assert spent <= plan.privacy.pure_epsilon * (1 + 1e-12)
     assert plan.privacy.pure_epsilon <= 0.5
     assert plan.privacy.pure_epsilon == pytest.approx(0.5, rel=1e-6)
     each = sum(q.weight * plan.variance(q).sum() for q in workload)
     assert plan.total_variance == pytest.approx(each, rel=1e-9)
-    spread = 2 * mechanism.scale**2
+    spread = 2 * mechanism.noise.one**2
     if noise == "discrete":
-        spread = float(discrete_laplace_variance(np.array([mechanism.scale]))[0])
+        spread = float(discrete_laplace_variance(np.array([mechanism.noise.one]))[0])
     wanted = dense(workload)
     truth = spread * np.sum((wanted @ np.linalg.pinv(rows, rcond=1e-11)) ** 2)
     assert plan.total_variance == pytest.approx(truth, rel=2e-3)
@@ -234,17 +235,17 @@ def test_strategies_that_do_not_fit_are_refused() -> None:
 def product(integer: bool, scale: float | None = None) -> ProductMechanism:
     schema = nz.Schema.from_sizes({"a": 5, "b": 3, "c": 6})
     factors = (HaarMatrix(5), IdentityMatrix(3), TreeMatrix(6, 4))
-    sigma2 = 7.5 if scale is None else 2 * scale**2
-    return ProductMechanism(schema, factors, sigma2, integer, scale)
+    noise = Noise("gaussian", 7.5, integer)
+    if scale is not None:
+        noise = Noise("laplace", scale, integer)
+    return ProductMechanism(schema, factors, noise)
 
 
 def twin(mechanism: ProductMechanism) -> DenseMechanism:
     rows = np.ones((1, 1))
     for factor in mechanism.factors:
         rows = np.kron(rows, factor.dense())
-    return DenseMechanism(
-        mechanism.schema, rows, mechanism.sigma2, mechanism.integer, mechanism.scale
-    )
+    return DenseMechanism(mechanism.schema, rows, mechanism.noise)
 
 
 def queries(schema: nz.Schema) -> list[nz.Query]:
@@ -306,7 +307,7 @@ def test_products_count_exactly_beyond_double_precision() -> None:
 @pytest.mark.parametrize(("integer", "scale"), [(True, None), (False, 3.0)])
 def test_products_are_kept_on_disk(integer: bool, scale: float | None) -> None:
     mechanism = product(integer, scale)
-    content, arrays = write_mechanism(mechanism)
+    content, arrays = mechanism.parts()
     again = read_mechanism(content, arrays, mechanism.schema)
     assert isinstance(again, ProductMechanism)
     for one in ("factors", "sigma2", "integer", "scale"):
@@ -338,11 +339,11 @@ def test_large_domains_go_by_transforms(planner: str, tmp_path: Path) -> None:
     mechanism = plan.mechanism
     assert isinstance(mechanism, ProductMechanism)
     touched = np.prod([f.gram().diagonal().max() for f in mechanism.factors])
-    assert touched / mechanism.sigma2 <= plan.privacy.pcost <= 1.0
+    assert touched / mechanism.noise.one <= plan.privacy.pcost <= 1.0
     ones = [f.matrix(a) for f, a in ((nz.Ranges(), schema["x"]), (nz.Prefix(), schema["y"]))]
     inverses = [np.linalg.inv(f.gram()) for f in mechanism.factors]
     parts = [m.quadratic_rows(i) for m, i in zip(ones, inverses, strict=False)]
-    truth = mechanism.sigma2 * np.outer(*parts).ravel() * inverses[2].sum()
+    truth = mechanism.noise.one * np.outer(*parts).ravel() * inverses[2].sum()
     np.testing.assert_allclose(plan.variance("rectangles"), truth, rtol=1e-6)
     counts = np.random.default_rng(0).poisson(3.0, size=schema.shape)
     release = plan.release(CountTensor(schema, counts), seed=5)
@@ -364,11 +365,11 @@ def test_large_domains_under_laplace() -> None:
         plan = nz.plan(workload, budget=nz.PureDP(1.0), planner=planner, noise="discrete")
         mechanism = plan.mechanism
         assert isinstance(mechanism, ProductMechanism)
-        assert mechanism.scale == pytest.approx(touched, rel=1e-9)
-        assert touched / mechanism.scale <= plan.privacy.pure_epsilon <= 1.0
+        assert mechanism.noise.one == pytest.approx(touched, rel=1e-9)
+        assert touched / mechanism.noise.one <= plan.privacy.pure_epsilon <= 1.0
         profile = np.linalg.inv(mechanism.factors[0].gram())
         forms = workload.query(0).matrices()[0].quadratic_rows(profile)
-        spread = float(discrete_laplace_variance(np.array([mechanism.scale]))[0])
+        spread = float(discrete_laplace_variance(np.array([mechanism.noise.one]))[0])
         assert plan.total_variance == pytest.approx(spread * forms.sum(), rel=1e-6)
 
 

@@ -22,6 +22,7 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
+from noiseplan.noise import Noise
 
 Array = np.ndarray
 NAMES = ("workload", "matrix", "given strategy", "extended", "p-identity over all cells")
@@ -69,11 +70,11 @@ def test_a_name_changes_nothing_of_what_is_measured(name: str, rows: Array) -> N
         mechanism = plan.mechanism
         assert isinstance(mechanism, DenseMechanism)
         assert np.array_equal(mechanism.strategy, np.rint(mechanism.strategy))
-        if mechanism.scale is None:
-            cost = Fraction(largest_change(mechanism, 2)) / Fraction(mechanism.sigma2)
+        if mechanism.noise.law == "gaussian":
+            cost = Fraction(largest_change(mechanism, 2)) / Fraction(mechanism.noise.one)
             assert cost <= Fraction(plan.privacy.pcost) <= 1
         else:
-            cost = Fraction(largest_change(mechanism, 1)) / Fraction(mechanism.scale)
+            cost = Fraction(largest_change(mechanism, 1)) / Fraction(mechanism.noise.one)
             assert cost <= Fraction(plan.privacy.pure_epsilon or 0.0) <= 1
 
 
@@ -81,18 +82,18 @@ def test_fractions_are_never_measured_with_discrete_noise() -> None:
     schema = nz.Schema.from_sizes({"c": 3})
     for fault in (TENTHS, np.diag([1.0, np.nan, 1.0]), np.diag([1.0, np.inf, 1.0])):
         with pytest.raises(PlanError, match="whole numbers"):
-            DenseMechanism(schema, fault, 1.0, integer=True)
+            DenseMechanism(schema, fault, Noise("gaussian", 1.0, exact=True))
     with pytest.raises(PlanError, match="whole numbers"):
         integer_residuals([TENTHS], np.array([[1, 2, 3]]))
     none = np.zeros(1, dtype=np.int64)
     for basis in (Basis.orthogonal(3), WideBasis(3, 0.5)):
-        blocks = group_blocks([none[None]], [np.ones(1)], (basis,), none, integer=True)
+        blocks = group_blocks([none[None]], [np.ones(1)], (basis,), none, exact=True)
         with pytest.raises(PlanError, match="whole numbers"):
-            ResidualMechanism(schema, blocks, integer=True)
+            ResidualMechanism(schema, blocks)
     view = View("strategy", np.eye(3) / 2, np.eye(3), 12.0)
-    block = TableBlock(none[None], np.ones(1), (view,), integer=True)
+    block = TableBlock(none[None], Noise("laplace", 1.0, exact=True), (view,))
     with pytest.raises(PlanError, match="whole numbers"):
-        TablesMechanism(schema, (block,), (Basis.orthogonal(3),), none, integer=True)
+        TablesMechanism(schema, (block,), (Basis.orthogonal(3),), none)
 
 
 @pytest.mark.parametrize("reduced", [False, True])
@@ -126,7 +127,9 @@ def test_no_plan_has_a_limit_of_its_own_on_records(tmp_path: Path, reduced: bool
 @pytest.mark.parametrize("records", [1, 2**15, 2**16 + 3, 2**32 - 1, 2**40 + 1])
 def test_numbers_of_any_size_are_measured_exactly(entry: int, records: int) -> None:
     """64 bits where they hold the sum with the noise, else what a double can tell of it."""
-    mechanism = DenseMechanism(cells(2).schema, np.diag([entry, 1.0]), 1.0, integer=True)
+    mechanism = DenseMechanism(
+        cells(2).schema, np.diag([entry, 1.0]), Noise("gaussian", 1.0, exact=True)
+    )
     found = measured(mechanism, [records, 0])
     if entry * records < 2**63:
         assert found.dtype == np.int64
@@ -223,8 +226,8 @@ def test_laplace_strategies_over_the_classes_that_queries_tell_apart(planner: st
     assert isinstance(plan.mechanism, ReducedMechanism)
     small = plan.mechanism.small
     assert isinstance(small, DenseMechanism)
-    assert small.scale is not None
-    spent = Fraction(largest_change(small, 1)) / Fraction(small.scale)
+    assert small.noise.law == "laplace"
+    spent = Fraction(largest_change(small, 1)) / Fraction(small.noise.one)
     assert spent <= Fraction(plan.privacy.pure_epsilon or 0.0) <= 1
     other = on({"a": 6, "b": 5, "z": 300})
     again = nz.plan(other, budget=nz.PureDP(1.0), planner=planner, noise="discrete")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms import cost, price, replacing
+from noiseplan.mechanisms import cost, price, residual_cost
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
@@ -27,6 +27,7 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.price import NOTHING, require_price
 from noiseplan.mechanisms.probing import probed_cost
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.noise import Noise
 from noiseplan.privacy import Guarantee
 
 BOTH = ("add-remove", "replace")
@@ -80,7 +81,7 @@ def drawn(
             noise.append(np.array(sizes))
     if not sets:
         sets, noise = [np.zeros((1, 0), np.int64)], [np.ones(1)]
-    return ResidualMechanism(schema, group_blocks(sets, noise, bases, basis_of, True), True)
+    return ResidualMechanism(schema, group_blocks(sets, noise, bases, basis_of, True))
 
 
 @given(st.data(), st.sampled_from(BOTH))
@@ -104,13 +105,11 @@ def test_mechanisms_add_up_record_by_record(data: st.DataObject, neighbours: str
     other = drawn(data.draw, size, many, [not u for u in uneven])
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     rows = rng.integers(-2, 3, (3, one.schema.size)).astype(float)
-    matrix = DenseMechanism(one.schema, rows, 3.0, integer=True)
+    matrix = DenseMechanism(one.schema, rows, Noise("gaussian", 3.0, exact=True))
     for parts in ([one, same], [one, other], [one, matrix], [one, other, matrix, same]):
         exact = brute(parts, neighbours)
         assert exact <= Fraction(cost_of(parts, neighbours).pcost)
-        assert probed_cost(parts, neighbours, laplace=False) == pytest.approx(
-            float(exact), rel=1e-12
-        )
+        assert probed_cost(parts, neighbours) == pytest.approx(float(exact), rel=1e-12)
 
 
 @given(st.data())
@@ -120,14 +119,14 @@ def test_many_attributes_are_priced_by_classes(data: st.DataObject) -> None:
     blocks = [block for block in mechanism.blocks if block.bases]
     if not blocks:
         return
-    every = replacing.replaced_cost(blocks)
+    every = residual_cost.replaced_cost(blocks)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replacing, "EVERY_PATTERN", 0)
-        assert replacing.replaced_cost(blocks) == pytest.approx(every, rel=1e-12)
-        twice = replacing.replaced_cost([*blocks, *blocks])
+        patch.setattr(residual_cost, "EVERY_PATTERN", 0)
+        assert residual_cost.replaced_cost(blocks) == pytest.approx(every, rel=1e-12)
+        twice = residual_cost.replaced_cost([*blocks, *blocks])
         assert twice == pytest.approx(2 * every, rel=1e-12)
-        patch.setattr(replacing, "PATTERN_LIMIT", 0)
-        assert replacing.replaced_cost(blocks) >= every * (1 - 1e-12)
+        patch.setattr(residual_cost, "PATTERN_LIMIT", 0)
+        assert residual_cost.replaced_cost(blocks) >= every * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("missing", [0, 5, 100])
@@ -221,8 +220,8 @@ def test_the_law_is_that_of_the_noise() -> None:
 def test_a_rest_is_paid_with_what_it_completes() -> None:
     """Two rows of one record each: together they cost the most for no record what both cost."""
     schema = nz.Schema.from_sizes({"a": 2})
-    first = DenseMechanism(schema, np.array([[1.0, 0.0]]), 1.0, integer=True)
-    rest = DenseMechanism(schema, np.array([[0.0, 1.0]]), 1.0, integer=True)
+    first = DenseMechanism(schema, np.array([[1.0, 0.0]]), Noise("gaussian", 1.0, exact=True))
+    rest = DenseMechanism(schema, np.array([[0.0, 1.0]]), Noise("gaussian", 1.0, exact=True))
     free, one = Guarantee(0.0, "zcdp"), Guarantee(1.0, "zcdp")
     paid = NOTHING.and_for(first, one)
     require_price(rest, free, before=paid)
@@ -249,7 +248,10 @@ def test_noise_that_is_missing_is_not_free() -> None:
     schema = nz.Schema.from_sizes({"a": 3, "b": 2})
     plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5), neighbours="replace")
     assert isinstance(plan.mechanism, ResidualMechanism)
-    blocks = [replace(b, sigma2=np.zeros_like(b.sigma2)) for b in plan.mechanism.blocks]
+    blocks = [
+        replace(b, noise=replace(b.noise, size=np.zeros_like(b.sigma2)))
+        for b in plan.mechanism.blocks
+    ]
     bare = replace(plan.mechanism, blocks=replace(plan.mechanism.blocks, blocks=tuple(blocks)))
     for neighbours in BOTH:
         with pytest.raises(PlanError, match="without noise"):

@@ -12,6 +12,7 @@ from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.residual import Measurements, ResidualMechanism
+from noiseplan.noise import Noise
 from oracles import (
     add_remove_cost,
     blue_covariance,
@@ -31,7 +32,7 @@ ONE = nz.zCDP(0.5)
 
 
 def silent(mechanism: ResidualMechanism, x: np.ndarray) -> Measurements:
-    return mechanism.measure(table_counts(x), np.zeros)
+    return mechanism.measure(table_counts(x), lambda shape, noise: np.zeros(shape))
 
 
 # --------------------------------------------------------------------------- E1: the toy data
@@ -178,7 +179,9 @@ def test_reconstruction_is_the_least_squares_estimate() -> None:
     b, sigma2 = probe(plan)
     rng = np.random.default_rng(3)
     x = rng.integers(0, 9, workload.schema.shape).astype(float)
-    measured = plan.mechanism.measure(table_counts(x), rng.standard_normal)
+    measured = plan.mechanism.measure(
+        table_counts(x), lambda shape, noise: rng.standard_normal(shape) * np.sqrt(noise.size)
+    )
     scaled = b / np.sqrt(sigma2)[:, None]
     estimate = np.linalg.lstsq(scaled, flat(measured) / np.sqrt(sigma2), rcond=1e-12)[0]
     for query in workload:
@@ -233,12 +236,12 @@ def test_each_measured_number_gets_its_own_noise() -> None:
     plan = toy_plan()
     drawn = 0
 
-    def counting(shape: tuple[int, ...]) -> np.ndarray:
+    def counting(shape: tuple[int, ...], noise: Noise) -> np.ndarray:
         nonlocal drawn
         size = int(np.prod(shape))
         tags = np.arange(drawn + 1, drawn + size + 1, dtype=float).reshape(shape)
         drawn += size
-        return tags
+        return tags * np.sqrt(noise.size)
 
     measured = plan.mechanism.measure(table_counts(np.zeros((2, 2, 3))), counting)
     _, sigma2 = probe(plan)
@@ -257,7 +260,9 @@ def test_measuring_in_batches_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
     whole = silent(plan.mechanism, x)
     steps: list[int] = []
     monkeypatch.setattr(residual, "BATCH_CELLS", 20)
-    parts = plan.mechanism.measure(table_counts(x), np.zeros, steps.append)
+    parts = plan.mechanism.measure(
+        table_counts(x), lambda shape, noise: np.zeros(shape), steps.append
+    )
     np.testing.assert_array_equal(flat(whole), flat(parts))
     assert sum(steps) == len(plan.mechanism.blocks)
     assert max(steps) < 15

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.errors import NoiseError
-from noiseplan.noise import DiscreteSampler, SeededSource, Source, SystemSource, discrete_gaussian
+from noiseplan.noise import (
+    ExactSampler,
+    Noise,
+    SeededSource,
+    Source,
+    SystemSource,
+    discrete_gaussian,
+)
 from noiseplan.noise.moments import discrete_gaussian_variance
 
 # ---------------------------------------------------------------------- variances side by side
@@ -24,7 +31,9 @@ from noiseplan.noise.moments import discrete_gaussian_variance
 
 def test_each_entry_has_its_own_variance() -> None:
     variances = np.array([4.0, 10.0**9, 0.0, 4.0, 0.01])
-    noise = DiscreteSampler(SeededSource(1))((200, 300, 5), variances)
+    noise = ExactSampler("gaussian", SeededSource(1))(
+        (200, 300, 5), Noise("gaussian", variances, exact=True)
+    )
     assert noise.dtype == np.int64
     for k, variance in enumerate(variances):
         values = noise[..., k].astype(float)
@@ -35,10 +44,10 @@ def test_each_entry_has_its_own_variance() -> None:
 
 
 def test_one_variance_and_none() -> None:
-    sampler = DiscreteSampler(SeededSource(1))
-    same = sampler((3, 2), np.array([7.0, 7.0]))
+    sampler = ExactSampler("gaussian", SeededSource(1))
+    same = sampler((3, 2), Noise("gaussian", [7.0, 7.0], exact=True))
     assert np.array_equal(same, discrete_gaussian(7, (3, 2), source=SeededSource(1)))
-    assert sampler((3, 0), np.zeros(0)).shape == (3, 0)
+    assert sampler((3, 0), Noise("gaussian", [], exact=True)).shape == (3, 0)
 
 
 def test_releases_say_where_their_bits_come_from() -> None:
@@ -155,7 +164,7 @@ def test_noise_knows_nothing_of_the_data() -> None:
     for counts in (np.zeros((4, 3), int), np.arange(12).reshape(4, 3), np.full((4, 3), 10**9)):
         source = Noted(3)
         data = CountTensor(schema, counts)
-        noisy = plan.mechanism.measure(data.marginals, DiscreteSampler(source))
+        noisy = plan.mechanism.measure(data.marginals, ExactSampler("gaussian", source))
         exact = plan.mechanism.measure(data.marginals, lambda shape, _: np.zeros(shape, np.int64))
         pairs = zip(noisy.values, exact.values, strict=True)
         noises.append(np.concatenate([(a - b).ravel() for a, b in pairs]).tolist())
@@ -166,6 +175,6 @@ def test_noise_knows_nothing_of_the_data() -> None:
 
 def test_a_variance_is_the_rational_number_of_its_float() -> None:
     """0.1 is 3602879701896397/2⁵⁵, and so is the law."""
-    drawn = DiscreteSampler(SeededSource(5))((1000, 1), np.array([0.1]))
+    drawn = ExactSampler("gaussian", SeededSource(5))((1000, 1), Noise("gaussian", 0.1, exact=True))
     exact = discrete_gaussian(Fraction(3602879701896397, 2**55), (1000, 1), source=SeededSource(5))
     assert np.array_equal(drawn, exact)

@@ -164,11 +164,11 @@ def test_five_way_tables_fit() -> None:
 
 
 def test_a_variance_that_cannot_be_drawn_is_not_drawn() -> None:
-    from noiseplan.noise import DiscreteSampler, SystemSource
+    from noiseplan.noise import ExactSampler, Noise, SystemSource
 
     for variance in (math.inf, math.nan, -1.0, 2.0**97):
         with pytest.raises(NoiseError):
-            DiscreteSampler(SystemSource())((2, 1), np.array([variance]))
+            ExactSampler("gaussian", SystemSource())((2, 1), Noise("gaussian", variance, True))
 
 
 # ---------------------------------------------------------------------- what rounding costs

@@ -22,7 +22,7 @@ import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.errors import PlanError
 from noiseplan.matrices import Matrix
-from noiseplan.mechanisms import replacing
+from noiseplan.mechanisms import residual_cost
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.planning import residual_mechanism
 from oracles import cost_of, probe, replace_cost
@@ -201,7 +201,10 @@ def test_brute_force_finds_an_overspent_plan(neighbours: str) -> None:
     """Noise too small by one part in 10⁹ is found."""
     plan = nz.plan(WORKLOADS["identity"], budget=BUDGET, neighbours=neighbours, noise="discrete")
     blocks = plan.mechanism.blocks
-    less = tuple(replace(block, sigma2=block.sigma2 * (1 - 1e-9)) for block in blocks)
+    less = tuple(
+        replace(block, noise=replace(block.noise, size=block.sigma2 * (1 - 1e-9)))
+        for block in blocks
+    )
     thin = replace(plan, mechanism=replace(plan.mechanism, blocks=replace(blocks, blocks=less)))
     assert Measured.of(plan).rho(neighbours) <= Fraction(RHO)
     assert Measured.of(thin).rho(neighbours) > Fraction(RHO)
@@ -298,7 +301,7 @@ def test_replaced_records_by_patterns_where_only_a_bound_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More patterns than are listed: never above the stated cost, whatever the pattern."""
-    monkeypatch.setattr(replacing, "PATTERN_LIMIT", 10)
+    monkeypatch.setattr(residual_cost, "PATTERN_LIMIT", 10)
     schema = nz.Schema.from_sizes({f"x{i}": n for i, n in enumerate([2, 3, 4, 5, 6])})
     asked = nz.Workload.marginals(schema, up_to=3)
     plan = nz.plan(asked, budget=BUDGET, neighbours="replace", noise="discrete")

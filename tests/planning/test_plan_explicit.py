@@ -68,8 +68,8 @@ def check_sound(plan: nz.Plan) -> Array:
     """Cost and variances from the matrix that is measured; returns the variances of all rows."""
     mechanism = plan.mechanism
     assert isinstance(mechanism, DenseMechanism)
-    strategy, sigma2 = mechanism.strategy, Fraction(mechanism.sigma2)
-    if mechanism.integer:
+    strategy, sigma2 = mechanism.strategy, Fraction(mechanism.noise.one)
+    if mechanism.noise.exact:
         assert (strategy == np.rint(strategy)).all()
         columns = (strategy.astype(np.int64).astype(object) ** 2).sum(axis=0)
         assert max(Fraction(int(c)) / sigma2 for c in columns) <= Fraction(plan.privacy.pcost)
@@ -79,7 +79,7 @@ def check_sound(plan: nz.Plan) -> Array:
     inverse = np.linalg.pinv(strategy, rcond=1e-10)
     rows = rows_of(plan.workload)
     np.testing.assert_allclose(rows @ inverse @ strategy, rows, atol=1e-6)
-    variances = mechanism.sigma2 * ((rows @ inverse) ** 2).sum(axis=1)
+    variances = mechanism.noise.one * ((rows @ inverse) ** 2).sum(axis=1)
     found = np.concatenate([plan.variance(query) for query in plan.workload])
     np.testing.assert_allclose(found, variances, rtol=1e-6)
     return variances

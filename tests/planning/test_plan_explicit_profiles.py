@@ -33,7 +33,7 @@ def test_the_profile_is_what_a_record_adds(noise: str) -> None:
     np.testing.assert_allclose(costs[:2], [1.0, 0.25], rtol=1e-4)
     mechanism = plan.mechanism
     assert isinstance(mechanism, DenseMechanism)
-    sigma2 = Fraction(mechanism.sigma2)
+    sigma2 = Fraction(mechanism.noise.one)
     for column, cost in zip(mechanism.strategy.T, costs, strict=True):
         exact = sum(Fraction(float(v)) ** 2 for v in column) / sigma2
         assert exact <= Fraction(float(cost)), "rounded up"
@@ -97,7 +97,7 @@ def test_free_queries_cost_nothing(noise: str) -> None:
     before, after = plan.mechanism, richer.mechanism
     assert isinstance(before, DenseMechanism) and isinstance(after, DenseMechanism)
     np.testing.assert_array_equal(after.strategy[: len(before.strategy)], before.strategy)
-    sigma2 = Fraction(after.sigma2)
+    sigma2 = Fraction(after.noise.one)
     columns = [sum(Fraction(float(v)) ** 2 for v in column) for column in after.strategy.T]
     assert max(columns) / sigma2 <= Fraction(plan.privacy.pcost)
     if noise == "discrete":

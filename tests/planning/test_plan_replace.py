@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.mechanisms import replacing
+from noiseplan.mechanisms import residual_cost
 from oracles import Marginals, blue_covariance, cost_of, probe, replace_cost, weighted_rows
 from workloads import random_tables, random_workload
 
@@ -132,7 +132,7 @@ def test_the_cost_of_other_workloads_is_bounded(seed: int, objective: str) -> No
 def test_the_cost_when_there_are_too_many_patterns(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replacing, "PATTERN_LIMIT", 0)
+    monkeypatch.setattr(residual_cost, "PATTERN_LIMIT", 0)
     workload = random_workload(seed, several=bool(seed % 2)) if seed % 3 else random_tables(seed)
     plan = nz.plan(workload, budget=ONE, neighbours="replace")
     b, sigma2 = probe(plan)

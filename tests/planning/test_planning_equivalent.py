@@ -17,10 +17,10 @@ from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.cells import Classes, MergedValues
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.smaller_domain import at_least, better_equivalent, equivalent_plan, smaller
 from noiseplan.planning.workload_types import prepare
-from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 
 repeatable = settings(max_examples=40, deadline=None, derandomize=True)
 BUDGET = nz.zCDP(0.5)
@@ -316,7 +316,7 @@ def test_every_record_touches_one_class() -> None:
         return np.concatenate([v.ravel() for v in quiet.values]).astype(float)
 
     nobody = measured(np.zeros((4, 5), dtype=np.int64))
-    sigma2 = mechanism.small.sigma2
+    sigma2 = mechanism.small.noise.one
     changes = []
     for cell in np.ndindex(4, 5):
         one = np.zeros((4, 5), dtype=np.int64)
@@ -408,11 +408,13 @@ def test_pure_plans_on_classes(planner: str, noise: str) -> None:
     assert isinstance(plan.mechanism, ReducedMechanism)
     small = plan.mechanism.small
     assert isinstance(small, DenseMechanism)
-    assert small.scale is not None
-    assert np.abs(small.strategy).sum(axis=0).max() / small.scale <= plan.privacy.pure_epsilon <= 1
-    spread = 2 * small.scale**2
+    assert small.noise.law == "laplace"
+    assert (
+        np.abs(small.strategy).sum(axis=0).max() / small.noise.one <= plan.privacy.pure_epsilon <= 1
+    )
+    spread = 2 * small.noise.one**2
     if noise == "discrete":
-        spread = discrete_laplace_variance(small.scale)
+        spread = discrete_laplace_variance(small.noise.one)
     fit = np.linalg.pinv(small.strategy, rcond=1e-10)
     first = np.unique(classes_by_hand(workload), return_index=True)[1]
     for query in workload:
@@ -470,7 +472,7 @@ def test_saved_and_read_back(tmp_path: Path) -> None:
 
 def test_damaged_cells_are_refused() -> None:
     plan = reduced(nz.Workload.predicates(SCHEMA, TEXTS))
-    content, arrays = write_mechanism(plan.mechanism)
+    content, arrays = plan.mechanism.parts()
     classes = arrays["cells_classes"]
     for name, damaged in [
         ("cells_attributes", np.array([0, 0, 2])),

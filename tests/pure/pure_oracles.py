@@ -72,10 +72,7 @@ def look(plan: nz.Plan) -> Seen:
         scales[-1] += [Fraction(float(b)) for b in np.broadcast_to(given, size).ravel()]
         return np.zeros(size, dtype=np.int64)
 
-    with (
-        patch("noiseplan.mechanisms.tables.integer_residuals", watched),
-        patch("noiseplan.mechanisms.matrix.integer_residuals", watched),
-    ):
+    with patch("noiseplan.mechanisms.exact_residuals.integer_residuals", watched):
         for cell in np.ndindex(*shape):
             x = np.zeros(shape, dtype=np.int64)
             x[cell] = 1

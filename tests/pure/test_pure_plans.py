@@ -138,7 +138,7 @@ def test_the_workload_as_a_strategy() -> None:
     rows = np.vstack([q.dense() for q in PLAIN])
     assert np.array_equal(plan.mechanism.strategy, rows)
     # Seven tables, a record in each: scale 7, and least squares over all of them.
-    assert plan.mechanism.scale == 7.0
+    assert plan.mechanism.noise.one == 7.0
     assert look(plan).epsilon == 1
 
 

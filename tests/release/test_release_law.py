@@ -83,7 +83,11 @@ def simulate(plan: nz.Plan, change: Callable[[np.ndarray], np.ndarray], seed: in
     recover = np.vstack([q.dense() for q in plan.workload]) @ np.linalg.pinv(b)
     marginals = table_counts(COUNTS)
     measured = [
-        flat(plan.mechanism.measure(marginals, lambda s: change(rng.standard_normal(s))))
+        flat(
+            plan.mechanism.measure(
+                marginals, lambda s, noise: change(rng.standard_normal(s)) * np.sqrt(noise.size)
+            )
+        )
         for _ in range(RELEASES)
     ]
     return np.array(measured) @ recover.T

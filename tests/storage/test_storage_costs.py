@@ -13,9 +13,10 @@ import noiseplan as nz
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.noise import Noise
 from noiseplan.planning import named_plans
 from noiseplan.privacy import Guarantee
-from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 
 SMALL = nz.Schema({"a": nz.Ordinal(range(4)), "b": nz.Categorical(["x", "y"])})
 LARGE = nz.Schema(
@@ -90,8 +91,8 @@ def test_what_is_known_of_a_plan_comes_back(
 def test_costs_are_those_of_the_columns() -> None:
     rows = np.array([[1.0, -2.0], [3.0, 1.0]])
     schema = nz.Schema.from_sizes({"a": 2})
-    gaussian = cost_of([DenseMechanism(schema, rows, 4.0)], "add-remove")
-    laplace = cost_of([DenseMechanism(schema, rows, 8.0, scale=2.0)], "add-remove")
+    gaussian = cost_of([DenseMechanism(schema, rows, Noise("gaussian", 4.0))], "add-remove")
+    laplace = cost_of([DenseMechanism(schema, rows, Noise("laplace", 2.0))], "add-remove")
     assert gaussian.pcost == pytest.approx(10 / 4, rel=1e-11)
     assert gaussian.pcost >= 10 / 4
     assert laplace.pure_epsilon == pytest.approx(4 / 2, rel=1e-11)
@@ -114,7 +115,7 @@ def test_the_law_must_be_that_of_the_noise(tmp_path: Path, monkeypatch: pytest.M
 
 def test_fractions_are_no_integers_on_disk_either(monkeypatch: pytest.MonkeyPatch) -> None:
     mechanism = release_of("dense", 1, monkeypatch).plan.mechanism
-    content, arrays = write_mechanism(mechanism)
+    content, arrays = mechanism.parts()
     arrays["strategy"] = arrays["strategy"] + 0.25
     with pytest.raises(StorageError, match="whole numbers"):
         read_mechanism(content, arrays, SMALL)

@@ -11,22 +11,21 @@ from typing import Any, Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.release import AwareRelease
 from noiseplan.aware.settings import Dawa
-from noiseplan.aware.storeys import BucketPlan, Storey
+from noiseplan.aware.storeys import BucketPlan
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Measurements
-from noiseplan.noise import is_simulation
+from noiseplan.noise import Noise, is_simulation
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
 from noiseplan.storage.certificate import FORMAT, privacy_json
-from noiseplan.storage.files import Arrays, Json, hash_of
+from noiseplan.storage.files import hash_of
 from noiseplan.storage.folder import DATA_AWARE
 from noiseplan.storage.folder import save as save_folder
-from noiseplan.storage.mechanisms import check_measurements
 from noiseplan.storage.plans import check_numbers, read_plan, write_plan
 from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
@@ -95,7 +94,10 @@ def _contents(release: AwareRelease) -> tuple[Json, Arrays, Arrays, Json, str]:
     plan = plan | {
         "buckets": {
             "top": top,
-            "storeys": [asdict(storey) for storey in buckets.storeys],
+            "storeys": [
+                {"size": s.one, "laplace": s.law == "laplace", "integer": s.exact}
+                for s in buckets.storeys
+            ],
             "unevenness": measured.unevenness,
         }
     }
@@ -111,7 +113,8 @@ def _read_measurements(
     plan: AwarePlan, saved: Mapping[str, Any], arrays: Arrays
 ) -> AwareMeasurements:
     storeys = tuple(
-        Storey(float(s["size"]), bool(s["laplace"]), bool(s["integer"])) for s in saved["storeys"]
+        Noise("laplace" if s["laplace"] else "gaussian", float(s["size"]), bool(s["integer"]))
+        for s in saved["storeys"]
     )
     own = {name[len(_TOP) :]: array for name, array in arrays.items() if name.startswith(_TOP)}
     check_numbers(saved["top"], own, arrays)
@@ -121,7 +124,7 @@ def _read_measurements(
     buckets = BucketPlan(edges, top, storeys, groups)
     count = sum(name.startswith("block_") for name in arrays)
     values = tuple(arrays[f"block_{i}"] for i in range(count))
-    check_measurements(top.mechanism, Measurements(values[len(storeys) :]))
+    top.mechanism.check(Measurements(values[len(storeys) :]))
     sizes = [len(edges) - 1, *(len(group) - 1 for group in groups)]
     if [len(v) for v in values[: len(storeys)]] != sizes[:-1] or sizes[-1] != buckets.top_size:
         raise StorageError("measurements.npz: there is not one number for every bucket")

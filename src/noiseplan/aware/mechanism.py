@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from noiseplan.aware.costs import IntervalCosts
 from noiseplan.aware.second import plan_buckets
 from noiseplan.aware.settings import Spending
 from noiseplan.aware.storeys import BucketPlan
-from noiseplan.mechanisms.base import Marginals, Measurements
+from noiseplan.mechanisms.base import Marginals, Measurements, Measuring
+from noiseplan.mechanisms.cost import of_person
 from noiseplan.noise import SeededSource, Source, SystemSource
 from noiseplan.noise.seeds import derived_seed
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.queries import Query
 
 
@@ -30,8 +31,10 @@ class AwareMeasurements(Measurements):
 
 
 @dataclass(frozen=True, eq=False)
-class AwareMechanism:
+class AwareMechanism(Measuring):
     """Draw a partition of the line of cells within ε₁, then measure its buckets within ε₂."""
+
+    probed: ClassVar[bool] = False
 
     line: LineWorkload
     spending: Spending
@@ -42,6 +45,9 @@ class AwareMechanism:
     def privacy(self) -> Guarantee:
         """What all steps cost one record together, whatever partition is drawn."""
         return self.spending.privacy
+
+    def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
+        return of_person(self.privacy, neighbours, max_rows)
 
     @property
     def sets(self) -> list[IntArray]:
@@ -73,7 +79,7 @@ class AwareMechanism:
         if self.spending.gauge is not None:
             # One record changes one bucket, and its spread by at most one.
             spread = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum(keepdims=True)
-            unevenness = float(self.spending.gauge.measure(spread, sample)[0])
+            unevenness = float((spread + sample(spread.shape, self.spending.gauge))[0])
         progress(1)
         return AwareMeasurements(values, buckets, unevenness)
 

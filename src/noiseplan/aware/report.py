@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noiseplan.aware.storeys import storey_price
 from noiseplan.escaping import visible_name
 from noiseplan.privacy import PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
@@ -29,7 +30,7 @@ def describe(plan: AwarePlan) -> str:
         f"  second       their totals, planned for the workload within {_amount(spending.second)}",
     ]
     if spending.gauge is not None:
-        cost = spending.gauge.privacy
+        cost = storey_price(spending.gauge)
         amount = (
             f"ε = {text_up(cost.pure_epsilon)}" if cost.pure_epsilon else f"ρ = {text_up(cost.rho)}"
         )

@@ -10,9 +10,10 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.aware.buckets import LineWorkload, gram_root
-from noiseplan.aware.storeys import BucketPlan, Storey, even_groups
+from noiseplan.aware.storeys import BucketPlan, even_groups
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
 from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.planning.plan import Plan
@@ -95,7 +96,7 @@ def part_of(budget: PureDP | zCDP, share: float) -> PureDP | zCDP:
     return zCDP(product_down(budget.rho, share, ROUNDING))
 
 
-def storey_within(part: PureDP | zCDP, noise: str) -> Storey:
+def storey_within(part: PureDP | zCDP, noise: str) -> Noise:
     """Noise on totals of one storey that costs no more than a budget."""
     laplace = isinstance(part, PureDP)
     cost = part.epsilon if isinstance(part, PureDP) else 2 * part.rho
@@ -108,4 +109,4 @@ def storey_within(part: PureDP | zCDP, noise: str) -> Storey:
             f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "
             f"larger share=, error_share= or budget"
         )
-    return Storey(size, laplace, integer=noise == "discrete")
+    return Noise("laplace" if laplace else "gaussian", size, noise == "discrete")

@@ -11,8 +11,9 @@ from typing import Final
 from noiseplan.aware.prior import LENGTHS, Candidates, Lengths
 from noiseplan.aware.second import SECOND_PLANNERS, part_of, storey_within
 from noiseplan.aware.selection import Selector
-from noiseplan.aware.storeys import Storey
+from noiseplan.aware.storeys import storey_price
 from noiseplan.errors import PlanError
+from noiseplan.noise import Noise
 from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import down, fraction_down, product_up
 
@@ -80,7 +81,7 @@ class Spending:
     """Who spends what: the draw of a partition, the gauge of unevenness, the buckets."""
 
     selector: Selector
-    gauge: Storey | None
+    gauge: Noise | None
     second: PureDP | zCDP
 
     @property
@@ -88,7 +89,7 @@ class Spending:
         """What all steps cost together, whatever partition is drawn."""
         second, pure = self.second, isinstance(self.second, PureDP)
         last = Guarantee.pure(second.epsilon) if isinstance(second, PureDP) else _of_rho(second)
-        gauge = [] if self.gauge is None else [self.gauge.privacy]
+        gauge = [] if self.gauge is None else [storey_price(self.gauge)]
         return last.compose(_draw_cost(self.selector, pure), *gauge)
 
     @classmethod
@@ -110,7 +111,7 @@ class Spending:
         gauge = None
         if settings.error_share:
             gauge = storey_within(part_of(whole, settings.error_share), noise)
-        costs = [_draw_cost(selector, pure)] + ([] if gauge is None else [gauge.privacy])
+        costs = [_draw_cost(selector, pure)] + ([] if gauge is None else [storey_price(gauge)])
         made = cls(selector, gauge, _rest(whole, costs))
         if not made.privacy.within(whole):  # fail closed
             raise PlanError(f"the steps together would cost more than {budget}: this is a bug")

@@ -23,7 +23,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import require_price
-from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
+from noiseplan.noise import Noise
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_up
@@ -35,47 +35,23 @@ TOP: Final = 256
 BRANCHES: Final = 16
 
 
-@dataclass(frozen=True, eq=False)
-class Storey:
-    """Totals measured with noise of one size: scale b of Laplace noise, or variance σ²."""
-
-    size: float
-    laplace: bool
-    integer: bool
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise."""
-        size = np.array([self.size])
-        if self.laplace:
-            return float(discrete_laplace_variance(size)[0]) if self.integer else 2 * self.size**2
-        return float(discrete_gaussian_variance(size)[0]) if self.integer else self.size
-
-    @property
-    def privacy(self) -> Guarantee:
-        """A record is in one total of a storey: ε = 1/b, or ρ = 1/(2σ²); rounded up."""
-        cost = fraction_up(1 / Fraction(self.size))
-        return Guarantee.pure(cost) if self.laplace else Guarantee(cost, "zcdp")
-
-    def measure(self, totals: IntArray, sample: Any) -> NDArray[np.number]:
-        """Totals with noise."""
-        if self.integer:
-            noise = sample(totals.shape, np.full(totals.shape, self.size))
-        else:
-            noise = sample(totals.shape) * (self.size if self.laplace else np.sqrt(self.size))
-        return np.asarray(totals + noise)
+def storey_price(noise: Noise) -> Guarantee:
+    """A record is in one total of a storey: ε = 1/b, or ρ = 1/(2σ²); rounded up."""
+    cost = fraction_up(1 / Fraction(noise.one))
+    return Guarantee.pure(cost) if noise.accounting == "pure" else Guarantee(cost, "zcdp")
 
 
 @dataclass(frozen=True, eq=False)
 class BucketPlan:
     """What is measured of buckets: `top` over the last groups, `storeys` from the buckets upwards.
 
-    `groups[s]` are the edges by which the totals of storey s are summed to those above.
+    A storey is the noise on its totals; `groups[s]` are the edges by which those of storey s are
+    summed to those above.
     """
 
     edges: IntArray
     top: Plan
-    storeys: tuple[Storey, ...] = ()
+    storeys: tuple[Noise, ...] = ()
     groups: tuple[IntArray, ...] = ()
 
     @property
@@ -86,7 +62,7 @@ class BucketPlan:
     @cached_property
     def privacy(self) -> Guarantee:
         """What all storeys cost together."""
-        return self.top.privacy.compose(*(storey.privacy for storey in self.storeys))
+        return self.top.privacy.compose(*map(storey_price, self.storeys))
 
     @property
     def numbers(self) -> int:
@@ -99,9 +75,9 @@ class BucketPlan:
         """Noisy numbers for counts of the cells in line: of the storeys, then those of the top."""
         require_price(self.top.mechanism, self.top.privacy)
         totals = np.add.reduceat(counts, self.edges[:-1])
-        found = []
+        found: list[NDArray[Any]] = []
         for storey, edges in zip(self.storeys, self.groups, strict=True):
-            found.append(storey.measure(totals, sample))
+            found.append(totals + sample(totals.shape, storey))
             totals = np.add.reduceat(totals, edges[:-1])
         from noiseplan.counting import CountTensor  # planning loads nothing that reads data
 

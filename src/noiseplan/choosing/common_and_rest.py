@@ -152,7 +152,7 @@ class ByMatrices(Family):
 
     def together(self, parts: Sequence[Mechanism]) -> Mechanism:
         rows = np.concatenate([scaled_rows(part) for part in parts])
-        return DenseMechanism(parts[0].schema, rows, 1.0)
+        return DenseMechanism(parts[0].schema, rows)
 
     def recreated(
         self, target: Mechanism, parts: Sequence[Part]
@@ -189,27 +189,21 @@ def _over(rest: DenseMechanism, room: Array) -> float:
 
 def _noisier(over: float, rest: DenseMechanism) -> DenseMechanism:
     """With so much more noise that no kind of record pays more than for the target."""
-    found = rest if over <= 1 else replace(rest, sigma2=rest.sigma2 * over)
-    if found.sigma2 > LARGEST_VARIANCE:
+    noise = rest.noise if over <= 1 else replace(rest.noise, size=rest.noise.size * over)
+    if noise.one > LARGEST_VARIANCE:
         raise PlanError("what is left is too faint to be measured in 64-bit integers")
-    return found
+    return replace(rest, noise=noise)
 
 
 def _measured_exactly(mechanism: Mechanism, counts: Array) -> Measurements:
     """What a mechanism would measure of these counts, whole numbers or not, without noise."""
     tensor = counts.reshape(mechanism.schema.shape)
-    plain: Mechanism
-    if isinstance(mechanism, DenseMechanism):
-        plain = replace(mechanism, integer=False)
-    else:
-        assert isinstance(mechanism, ResidualMechanism)
-        plain = replace(mechanism, integer=False)
 
     def marginals(sets: np.ndarray) -> np.ndarray:
         axes = [tuple(set(range(tensor.ndim)) - set(row)) for row in sets.tolist()]
         return np.array([tensor.sum(axis=out) for out in axes])
 
-    return plain.measure(marginals, np.zeros)
+    return mechanism.floating().measure(marginals, lambda shape, noise: np.zeros(shape))
 
 
 def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family:

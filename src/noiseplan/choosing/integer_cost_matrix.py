@@ -14,6 +14,7 @@ from noiseplan.matrices.base import Array, Matrix
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.noise import Noise
 from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.schema import Schema
 
@@ -36,12 +37,12 @@ def carry(schema: Schema, cost: Array, integer: bool, room: Array | None = None)
     `room` is what every cell may still pay, where they differ.
     """
     if not cost.any():
-        return DenseMechanism(schema, np.zeros((0, len(cost))), 1.0, integer)
+        return DenseMechanism(schema, np.zeros((0, len(cost))), Noise("gaussian", 1.0, integer))
     if not integer:
         values, vectors = positive_part(cost)
-        return DenseMechanism(schema, np.ascontiguousarray((vectors * np.sqrt(values)).T), 1.0)
+        return DenseMechanism(schema, np.ascontiguousarray((vectors * np.sqrt(values)).T))
     rows, sigma2 = _integer_rows(cost, room)
-    return DenseMechanism(schema, rows, sigma2, integer=True)
+    return DenseMechanism(schema, rows, Noise("gaussian", sigma2, exact=True))
 
 
 def rest_cost(target: Array, have: Array, negligible: float) -> Array:
@@ -129,7 +130,7 @@ def cost_of(mechanism: Mechanism) -> Array:
 def scaled_rows(mechanism: Mechanism) -> Array:
     """Every measured row over the standard deviation of its noise, rows × domain."""
     if isinstance(mechanism, DenseMechanism):
-        return np.asarray(mechanism.strategy / np.sqrt(mechanism.sigma2))
+        return np.asarray(mechanism.strategy / np.sqrt(mechanism.noise.one))
     assert isinstance(mechanism, ResidualMechanism)
     shape, parts = mechanism.schema.shape, []
     for block in mechanism.blocks:
@@ -147,7 +148,7 @@ def _dense(rows: Array | Matrix) -> Array:
 def scaled_values(mechanism: Mechanism, measured: Measurements) -> Array:
     """The measured numbers in the order and the units of `scaled_rows`."""
     if isinstance(mechanism, DenseMechanism):
-        return np.asarray(measured.values[0] / np.sqrt(mechanism.sigma2))
+        return np.asarray(measured.values[0] / np.sqrt(mechanism.noise.one))
     assert isinstance(mechanism, ResidualMechanism)
     parts = [
         (np.moveaxis(values, -1, 0).reshape(len(block), -1).T / np.sqrt(block.sigma2)).T.ravel()

@@ -27,6 +27,7 @@ from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import Block, Blocks, group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.planning.integers import FINE_BITS, round_up
 
@@ -67,7 +68,7 @@ class SharedBases:
     ) -> ResidualMechanism:
         """The mechanism that measures these sets with this noise; infinite: not at all."""
         blocks = group_blocks(sets, sigma2, self.bases, self.basis_of, integer)
-        return ResidualMechanism(like.schema, blocks, integer)
+        return ResidualMechanism(like.schema, blocks)
 
 
 def _place(basis: Basis, known: list[Basis]) -> int:
@@ -92,7 +93,7 @@ def common_precisions(mechanisms: Sequence[ResidualMechanism]) -> ResidualMechan
     for block in fewest.blocks:
         sets.append(block.sets)
         noise.append(np.max([Places.of(m, block.sets).sigma2 for m in mechanisms], axis=0))
-    integer = all(m.integer for m in mechanisms)
+    integer = all(m.noise.exact for m in mechanisms)
     return shared.mechanism(fewest, sets, noise, integer)
 
 
@@ -105,10 +106,10 @@ def rest_of_precisions(target: ResidualMechanism, have: ResidualMechanism) -> Re
     shared = SharedBases.of([target, have])
     sets = [block.sets for block in target.blocks]
     noise = [
-        still_needed(block.sigma2, Places.of(have, block.sets).sigma2, target.integer)
+        still_needed(block.sigma2, Places.of(have, block.sets).sigma2, target.noise.exact)
         for block in target.blocks
     ]
-    return shared.mechanism(target, sets, noise, target.integer)
+    return shared.mechanism(target, sets, noise, target.noise.exact)
 
 
 def still_needed(target: Array, have: Array, integer: bool) -> Array:
@@ -130,7 +131,7 @@ def united_precisions(parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
     blocks = []
     for block in united.blocks:
         variance = weights_and_variance([Places.of(part, block.sets) for part in parts])[1]
-        blocks.append(Block(block.sets, variance, block.bases))
+        blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
     return ResidualMechanism(united.schema, Blocks(tuple(blocks), shared.bases, shared.basis_of))
 
 
@@ -229,7 +230,7 @@ def put_together(
             for found, mine, place in where.groups():
                 numbers[..., mine] += weight[mine] * measured.values[found][..., place]
         values.append(numbers)
-        blocks.append(Block(block.sets, variance, block.bases))
+        blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
     really = Blocks(tuple(blocks), target.blocks.bases, target.blocks.basis_of)
     return Measurements(tuple(values)), ResidualMechanism(target.schema, really)
 

@@ -13,12 +13,8 @@ from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.mechanisms.row_variances import (
-    alike_queries,
-    attribute_sets,
-    noise_inside,
-    variance_batches,
-)
+from noiseplan.mechanisms.residual_errors import attribute_sets, noise_inside
+from noiseplan.mechanisms.row_variances import variance_batches
 from noiseplan.queries import Identity, Query, Workload
 from noiseplan.release.release import Release
 
@@ -57,7 +53,7 @@ def answered(mechanism: Mechanism, workload: Workload) -> NDArray[np.bool_]:
     Of queries alike and with the same residuals measured, one decides for all.
     """
     result = np.zeros(len(workload), dtype=bool)
-    for group in alike_queries(mechanism, workload):
+    for group in mechanism.alike_queries(workload):
         query = workload.query(int(group[0]))
         kind = np.zeros(len(group), dtype=np.int64)
         if isinstance(mechanism, ResidualMechanism):

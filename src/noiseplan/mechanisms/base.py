@@ -1,22 +1,26 @@
-"""What every mechanism answers, whatever it is made of."""
+"""What every mechanism is asked, whatever it is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.errors import StorageError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.cost import for_person, require_sizes
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
 Marginals = Callable[[IntArray], NDArray[np.number]]
-# Standard noise of a shape; or, for integer mechanisms, integers of a shape and given variances.
-Sampler = Callable[..., NDArray[np.number]]
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,48 +30,193 @@ class Measurements:
     values: tuple[NDArray[np.number], ...]
 
 
-class Mechanism(Protocol):
-    """Measure once; then answer queries with their exact errors, from the measurements alone."""
+class Measuring(ABC):
+    """What a release needs: the tables to count, the numbers to measure, and what that costs."""
+
+    # Whether every record's numbers can be told beforehand, and so its cost found by experiment.
+    probed: ClassVar[bool] = True
 
     @property
-    def schema(self) -> Schema: ...
-
-    @property
-    def numbers(self) -> int:
-        """How many noisy numbers are measured."""
+    @abstractmethod
+    def sets(self) -> list[IntArray]:
+        """The sets of attributes that measuring counts by, as it will ask for them."""
 
     @property
     def steps(self) -> int:
         """In how many steps measuring reports its progress."""
+        return 1
 
-    @property
-    def sets(self) -> list[IntArray]:
-        """The sets of attributes that measuring counts by, as it will ask for them."""
-
-    def describe(self) -> str:
-        """What is measured, in a few words."""
-
-    def cost_matrix(self) -> Array:
-        """BᵀΣ⁻¹B of what is measured, domain × domain, for small domains."""
-
+    @abstractmethod
     def measure(
-        self, marginals: Marginals, sample: Sampler, progress: Callable[[int], None] = ...
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:
-        """`marginals(sets)` gives counts (sets, n_1, …, n_k); `sample(shape)` standard noise."""
+        """`marginals(sets)` gives counts (sets, n_1, …, n_k); `sample(shape, noise)` draws."""
 
+    @abstractmethod
     def require(self, query: Query) -> None:
         """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
 
+    @abstractmethod
+    def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
+        """What measuring costs a person with up to `max_rows` records, rounded up."""
+
+
+class Mechanism(Measuring):
+    """Measure once; then answer queries with their exact errors, from the measurements alone.
+
+    Abstract here is what every mechanism says for itself; the rest follows from it, and is said
+    otherwise only where a mechanism knows a faster way.
+    """
+
+    # The name it is saved under; a class without one is not saved.
+    kind: ClassVar[str] = ""
+    # What queries have in common that are measured alike: the roles their attributes play, a type
+    # of query, or nothing.
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "role"
+    # Whether it measures all attributes, and follows from their sizes.
+    from_sizes: ClassVar[bool] = False
+
+    schema: Schema
+    noise: Noise  # on the numbers, its sizes in the order in which they are measured
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.kind:
+            KINDS[cls.kind] = cls
+
+    # ------------------------------------------------------------------ what is measured
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """How many noisy numbers are measured."""
+
+    @property
+    def sets(self) -> list[IntArray]:
+        """All attributes together, unless a mechanism measures less."""
+        return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the measured arrays."""
+        return [(self.numbers,)]
+
+    def check(self, measured: Measurements) -> None:
+        """Refuse numbers that this mechanism cannot have measured."""
+        if [values.shape for values in measured.values] != self.shapes:
+            raise StorageError("the measurements do not have the shapes that the plan measures")
+        if not all(np.isfinite(values).all() for values in measured.values):
+            raise StorageError("the measurements hold numbers that are not finite")
+        # Integers that were put together from several measurements are means, and no integers.
+        kinds = "if" if self.noise.exact else "f"
+        if any(values.dtype.kind not in kinds for values in measured.values):
+            raise StorageError(
+                "the measurements are not the kind of numbers that the plan measures"
+            )
+
+    def describe(self) -> str:
+        """What is measured, in a few words."""
+        return f"{self.numbers:,} noisy numbers over all {self.schema.size:,} cells"
+
+    @abstractmethod
+    def floating(self) -> Mechanism:
+        """The same rows with continuous noise of the same sizes, which takes any counts."""
+
+    # ------------------------------------------------------------------ privacy
+
+    def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
+        return for_person([self], neighbours, max_rows)
+
+    @abstractmethod
+    def record_cost(self, neighbours: Neighbours) -> float:
+        """2ρ of one record, or ε of Laplace noise, rounded up."""
+
+    def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
+        """2ρ of one record for this and others together, where they are of one kind; or None."""
+        return None if others else self.record_cost(neighbours)
+
+    @property
+    def priced(self) -> Mechanism:
+        """The mechanism whose cost this one has: itself, or that over a smaller domain."""
+        return self
+
+    def require_noise(self, neighbours: Neighbours) -> None:
+        """Refuse to leave anything without noise that depends on whose records are there."""
+        require_sizes(self.noise.size)
+
+    @abstractmethod
+    def cost_matrix(self) -> Array:
+        """BᵀΣ⁻¹B of what is measured, domain × domain, for small domains."""
+
+    # ------------------------------------------------------------------ answering
+
+    @abstractmethod
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        """What answers a query from these measurements: unbiased estimates of every row."""
+
     def answer(self, measured: Measurements, query: Query) -> Array:
         """The unbiased estimate of every row."""
+        return self.answering(measured)(query)
 
     def batches(
         self, measured: Measurements, workload: Workload
     ) -> Iterator[tuple[IntArray, Array]]:
         """All answers in batches of equal shape: positions, and estimates, the batch last."""
+        answer = self.answering(measured)
+        for position, query in enumerate(workload):
+            yield np.array([position]), answer(query).reshape(*query.shape, 1)
 
+    # ------------------------------------------------------------------ errors
+
+    @abstractmethod
     def variance(self, query: Query) -> Array:
         """The exact variance of every row."""
 
+    @abstractmethod
     def covariance(self, query: Query, other: Query) -> Array:
         """The exact covariance of every row of one query with every row of another."""
+
+    def alike_queries(self, workload: Workload) -> list[IntArray]:
+        """Queries with the same factors on attributes measured by the same rows."""
+        return list(np.arange(len(workload))[:, None])
+
+    def variances_alike(self, workload: Workload, group: IntArray) -> Array:
+        """Row variances of queries alike, rows × queries."""
+        return np.array([self.variance(workload.query(int(q))) for q in group]).T
+
+    def noise_alike(self, workload: Workload, group: IntArray) -> IntArray:
+        """A number for each of some queries alike: those that share it have the same variances."""
+        return np.arange(len(group))
+
+    def as_stated(self) -> Mechanism:
+        """As it is priced where its sizes are the variances of discrete noise, not parameters."""
+        return self
+
+    # ------------------------------------------------------------------ saving
+
+    @abstractmethod
+    def parts(self) -> tuple[Json, Arrays]:
+        """All that answers and errors are computed from, bit for bit."""
+
+    @classmethod
+    @abstractmethod
+    def from_parts(cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> Mechanism:
+        """Undo `parts`; whatever makes no sense is refused."""
+
+
+KINDS: Final[dict[str, type[Mechanism]]] = {}
+
+
+def saved_kind(kind: str) -> type[Mechanism]:
+    """The mechanism that is saved under this name."""
+    if kind not in KINDS:
+        raise StorageError(f"unknown mechanism {kind!r}: was it saved by a newer noiseplan?")
+    return KINDS[kind]
+
+
+def floats(arrays: Arrays, name: str, ndim: int) -> Array:
+    """A saved array of finite numbers with so many axes."""
+    found = np.asarray(arrays[name], dtype=np.float64)
+    if found.ndim != ndim or not np.isfinite(found).all():
+        raise StorageError(f"{name} should be {ndim}-dimensional finite numbers")
+    return found

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
 
 from noiseplan.arrays import IntArray, row_keys, unique_rows
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.noise.moments import discrete_gaussian_variance
+from noiseplan.noise.law import Noise
+
+# Cells measured or reconstructed at a time: a megabyte of doubles stays in the cache.
+BATCH_CELLS = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """Subsets whose attributes have the same bases in the same order.
 
-    `sets` has one row of ascending attribute numbers per subset, in lexicographic order; `sigma2`
-    the noise variance of each.
+    `sets` has one row of ascending attribute numbers per subset, in lexicographic order; `noise`
+    one size for each.
     """
 
     sets: IntArray
-    sigma2: Array
+    noise: Noise
     bases: tuple[Basis, ...]
-    integer: bool = False
 
     def __len__(self) -> int:
         return len(self.sets)
@@ -34,7 +37,12 @@ class Block:
     @cached_property
     def variance(self) -> Array:
         """The variance of the noise: σ², or a little less where the noise is discrete."""
-        return discrete_gaussian_variance(self.sigma2) if self.integer else self.sigma2
+        return self.noise.variance
+
+    @property
+    def sigma2(self) -> Array:
+        """The parameter of the noise."""
+        return self.noise.size
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -76,6 +84,22 @@ class Blocks:
     blocks: tuple[Block, ...]
     bases: tuple[Basis, ...]
     basis_of: IntArray
+    exact: bool = False  # whether the noise is discrete, also where nothing is measured
+
+    def __post_init__(self) -> None:
+        if any(block.noise.exact != self.exact for block in self.blocks):
+            raise PlanError("exact noise and floating-point noise do not go together")
+
+    @cached_property
+    def noise(self) -> Noise:
+        """The noise of all subsets, one after the other."""
+        sizes = [block.sigma2 for block in self.blocks]
+        return Noise("gaussian", np.concatenate([np.zeros(0), *sizes]), self.exact)
+
+    def with_noise(self, change: Callable[[Noise], Noise], exact: bool) -> Blocks:
+        """The same subsets with other noise."""
+        blocks = tuple(replace(block, noise=change(block.noise)) for block in self.blocks)
+        return replace(self, blocks=blocks, exact=exact)
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self.blocks)
@@ -108,7 +132,7 @@ def group_blocks(
     sigma2: list[Array],
     bases: tuple[Basis, ...],
     basis_of: IntArray,
-    integer: bool = False,
+    exact: bool = False,
 ) -> Blocks:
     """Group subsets (arrays of equal width, with their σ²) by the bases of their attributes.
 
@@ -128,8 +152,9 @@ def group_blocks(
             mine = np.flatnonzero(kind == number)
             order = mine[np.lexsort(rows[mine].T[::-1])] if width else mine
             chosen = tuple(bases[b] for b in signature[first[number]])
-            blocks.append(Block(rows[order], noise[order], chosen, integer))
-    return Blocks(tuple(blocks), bases, basis_of)
+            own = Noise("gaussian", noise[order], exact)
+            blocks.append(Block(rows[order], own, chosen))
+    return Blocks(tuple(blocks), bases, basis_of, exact)
 
 
 def subset_patterns(width: int) -> list[tuple[int, ...]]:

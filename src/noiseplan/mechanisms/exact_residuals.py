@@ -18,6 +18,7 @@ from noiseplan.matrices import (
     kronecker_apply,
 )
 from noiseplan.matrices.base import Array
+from noiseplan.noise.law import Noise, Sampler
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
 EXACT: Final = 2**53
@@ -28,6 +29,17 @@ ROOM: Final = 10**9
 # The most records that are released: one number for all plans, so that no refusal for too many
 # records depends on what was planned.
 RECORDS: Final = 5 * 10**11
+
+
+def noisy_residuals(
+    rows: Sequence[Array | Matrix], counts: NDArray[np.number], noise: Noise, sample: Sampler
+) -> NDArray[np.number]:
+    """(⊗U_i) x + z, the batch last: in integers where the noise is exact."""
+    if noise.exact:
+        whole = integer_residuals(rows, counts)
+        return with_noise(whole, sample(whole.shape, noise))
+    plain = kronecker_apply(rows, batch_last(counts))
+    return np.asarray(plain + sample(plain.shape, noise))
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:

@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
-from noiseplan.errors import QueryError, UnanswerableError
+from noiseplan.arrays import Arrays, Json
+from noiseplan.errors import QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
-from noiseplan.mechanisms.exact_residuals import (
-    integer_residuals,
-    require_whole,
-    with_noise,
-)
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell, column_cost
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.query_matrix import QueryMatrix
-from noiseplan.noise.moments import number_variance
-from noiseplan.queries import Query, Workload
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.privacy import Neighbours
+from noiseplan.queries import Query
 from noiseplan.schema import Schema
+
+STANDARD = Noise("gaussian", 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class DenseMechanism:
-    """Strategy A (rows × domain) with independent noise of parameter σ² on every row.
+class DenseMechanism(Mechanism):
+    """Strategy A (rows × domain) with independent noise of one size on every row.
 
     The cost matrix is AᵀA/σ²; the best linear unbiased estimate of Wx is WA⁺ω with covariance
-    σ² WA⁺A⁺ᵀWᵀ, for W in the row space of A. With `integer`, A has integer entries and the noise is
-    discrete. With a `scale` the noise is Laplace of that scale, and σ² = 2·scale².
+    σ² WA⁺A⁺ᵀWᵀ, for W in the row space of A. With exact noise A has integer entries.
     """
+
+    kind: ClassVar[str] = "dense"
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
 
     schema: Schema
     strategy: Array
-    sigma2: float = 1.0
-    integer: bool = False
-    scale: float | None = None
+    noise: Noise = STANDARD
 
     def __post_init__(self) -> None:
         # One layout in memory: a strategy read from a file answers to the last digit as it did.
         object.__setattr__(self, "strategy", np.ascontiguousarray(self.strategy))
-        if self.integer:
+        if self.noise.exact:
             require_whole([self.strategy])
 
     @cached_property
@@ -50,49 +51,35 @@ class DenseMechanism:
         return LeastSquares(self.strategy)
 
     @property
-    def _noise(self) -> float:
-        """The variance of the noise on a row."""
-        return number_variance(self.sigma2, self.scale, self.integer)
-
-    @property
     def numbers(self) -> int:
         return len(self.strategy)
 
-    @property
-    def steps(self) -> int:
-        return 1
+    def floating(self) -> Mechanism:
+        return replace(self, noise=self.noise.floating())
 
-    @property
-    def sets(self) -> list[IntArray]:
-        return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
-
-    def describe(self) -> str:
-        return f"{self.numbers:,} noisy numbers over all {self.schema.size:,} cells"
+    def record_cost(self, neighbours: Neighbours) -> float:
+        if self.noise.law == "gaussian" and self.schema.size <= CELL_BY_CELL:
+            return cell_by_cell([self], neighbours)
+        largest = float(self.noise.norms(self.strategy).max(initial=0.0))
+        return column_cost(largest, self.noise, self.numbers, neighbours)
 
     def cost_matrix(self) -> Array:
-        return self.strategy.T @ self.strategy / self.sigma2
+        return self.strategy.T @ self.strategy / self.noise.nominal
 
     def cell_covariance(self) -> Array:
         """The covariance of the estimates of all cells (of what is determined of them)."""
-        return self._noise * self._fit.spread
+        return self.noise.variance * self._fit.spread
 
     def measure(
         self,
         marginals: Marginals,
         sample: Sampler,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Progress = lambda done: None,
     ) -> Measurements:
         (every,) = self.sets
         counts = np.asarray(marginals(every)).reshape(1, -1)
         progress(1)
-        if self.integer:
-            exact = integer_residuals([self.strategy], counts)[:, 0]
-            parameter = self.sigma2 if self.scale is None else self.scale
-            noise = sample((self.numbers, 1), np.array([parameter]))[:, 0]
-            return Measurements((with_noise(exact, noise),))
-        size = np.sqrt(self.sigma2) if self.scale is None else self.scale
-        noise = sample((self.numbers,)) * size
-        return Measurements((self.strategy @ counts[0] + noise,))
+        return Measurements((noisy_residuals([self.strategy], counts, self.noise, sample)[:, 0],))
 
     def require(self, query: Query) -> None:
         self._rows(query)
@@ -109,24 +96,13 @@ class DenseMechanism:
             )
         return rows
 
-    def answer(self, measured: Measurements, query: Query) -> Array:
-        return self._rows(query).matmul(self._estimate(measured))
-
-    def _estimate(self, measured: Measurements) -> Array:
-        """x̂ = A⁺ω, one estimate per cell."""
-        return self._fit.estimate(np.asarray(measured.values[0], dtype=np.float64))
-
-    def batches(
-        self, measured: Measurements, workload: Workload
-    ) -> Iterator[tuple[IntArray, Array]]:
-        cells = self._estimate(measured)
-        for position, query in enumerate(workload):
-            estimates = self._rows(query).matmul(cells).reshape(*query.shape, 1)
-            yield np.array([position]), estimates
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        cells = self._fit.estimate(np.asarray(measured.values[0], dtype=np.float64))
+        return lambda query: self._rows(query).matmul(cells)
 
     def variance(self, query: Query) -> Array:
         forms = self._rows(query).quadratic_rows(self._fit.spread)
-        return np.asarray(self._noise * np.maximum(forms, 0.0))
+        return np.asarray(self.noise.variance * np.maximum(forms, 0.0))
 
     def covariance(self, query: Query, other: Query) -> Array:
         one, two = self._rows(query), self._rows(other)
@@ -136,4 +112,16 @@ class DenseMechanism:
                 f"{other.rows:,} numbers, above the limit of {DENSE_LIMIT:,}: ask for fewer rows, "
                 f"or for variance(query)"
             )
-        return self._noise * two.matmul(one.matmul(self._fit.spread).T).T
+        return self.noise.variance * two.matmul(one.matmul(self._fit.spread).T).T
+
+    def parts(self) -> tuple[Json, Arrays]:
+        return {"kind": self.kind, **self.noise.parts()}, {"strategy": self.strategy}
+
+    @classmethod
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> DenseMechanism:
+        strategy, noise = floats(arrays, "strategy", 2), float(content["sigma2"])
+        if strategy.shape[1] != schema.size or not 0 < noise < np.inf:
+            raise StorageError("the strategy does not fit the schema, or its noise is no variance")
+        return cls(schema, strategy, Noise.from_parts(content, "the strategy's"))

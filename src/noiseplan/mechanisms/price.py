@@ -13,8 +13,8 @@ from fractions import Fraction
 from typing import Final
 
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.cost import SelfPriced, cost_of
+from noiseplan.mechanisms.base import Measuring
+from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.probing import can_probe, probed_cost
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.people import person_cost
@@ -38,10 +38,10 @@ class Paid:
     it may cost more, for other records than those that paid most for the first.
     """
 
-    mechanisms: tuple[Mechanism, ...] = ()
+    mechanisms: tuple[Measuring, ...] = ()
     price: Fraction = Fraction(0)
 
-    def and_for(self, mechanism: Mechanism, price: Guarantee) -> Paid:
+    def and_for(self, mechanism: Measuring, price: Guarantee) -> Paid:
         """After this mechanism was measured too, at this price."""
         return Paid((*self.mechanisms, mechanism), self.price + _amount(price))
 
@@ -50,7 +50,7 @@ NOTHING: Final = Paid()
 
 
 def require_price(
-    mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
+    mechanism: Measuring, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
 ) -> None:
     """Refuse to measure for less than it costs: fail closed.
 
@@ -70,8 +70,8 @@ def require_price(
     if laplace != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
         raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
     _require(_amount(cost), price)
-    if not isinstance(mechanism, SelfPriced) and can_probe(mechanisms):
-        record = probed_cost(mechanisms, stated.neighbours, laplace)
+    if can_probe(mechanisms):
+        record = probed_cost(mechanisms, stated.neighbours)
         _require(Fraction(person_cost(record, max_rows, pure=laplace)), price)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.base import Measuring, Mechanism
+from noiseplan.noise.law import Noise
 
 # Domains small enough to measure every record, and numbers few enough to keep of each.
 PROBED_CELLS: Final = 64
@@ -36,16 +37,10 @@ class Note(np.ndarray[Any, Any]):
         note.sizes, note.told = sizes, told
         return note
 
-    def __getitem__(self, place: Any) -> Note:
-        return Note.of(self.sizes[place], self.told)
-
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         (other,) = [np.asarray(x) for x in inputs if not isinstance(x, Note)]
-        if ufunc is np.multiply:  # standard noise, made as large as it should be
-            self.sizes = self.sizes * other
-            return self
         if ufunc is not np.add or method != "__call__":
-            raise TypeError(f"noise is added, or scaled first; found {ufunc.__name__}")
+            raise TypeError(f"noise is added, and nothing else; found {ufunc.__name__}")
         self.told(other, np.broadcast_to(self.sizes, other.shape))
         out = kwargs.get("out", (None,))[0]
         if out is None:
@@ -59,20 +54,18 @@ class Probed:
     """What every cell's record alone measures (cells × numbers), and the size of the noise."""
 
     values: Array
-    sizes: Array  # what the sampler was given, or its noise multiplied by
-    integer: bool  # whether the sampler was given it
+    sizes: Array
 
-    def added(self, laplace: bool) -> float:
+    def added(self, power: int) -> float:
         """The largest cost of adding or removing a record: 2ρ, or ε."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            size = np.abs(self.values) if laplace else self.values**2
-            terms = np.where(self.values != 0, size / self.sizes, 0.0)
+            terms = np.where(self.values != 0, np.abs(self.values) ** power / self.sizes, 0.0)
         return float(terms.sum(axis=1).max(initial=0.0))
 
-    def replaced(self, laplace: bool) -> float:
+    def replaced(self, power: int) -> float:
         """The largest cost of replacing a record by another."""
         pairs = [
-            replace(self, values=self.values[r] - self.values[r + 1 :]).added(laplace)
+            replace(self, values=self.values[r] - self.values[r + 1 :]).added(power)
             for r in range(len(self.values))
         ]
         return max(pairs, default=0.0)
@@ -81,23 +74,21 @@ class Probed:
 _KNOWN: WeakKeyDictionary[Mechanism, Probed] = WeakKeyDictionary()
 
 
-def can_probe(mechanisms: Sequence[Mechanism]) -> bool:
+def can_probe(mechanisms: Sequence[Measuring]) -> TypeGuard[Sequence[Mechanism]]:
     """Whether every record can be measured in a moment."""
-    cells = mechanisms[0].schema.size
-    return cells <= PROBED_CELLS and sum(m.numbers for m in mechanisms) <= PROBED_NUMBERS
+    known = [m for m in mechanisms if isinstance(m, Mechanism) and m.probed]
+    if len(known) < len(mechanisms) or known[0].schema.size > PROBED_CELLS:
+        return False
+    return sum(m.numbers for m in known) <= PROBED_NUMBERS
 
 
-def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str, laplace: bool) -> float:
+def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:
     """2ρ of all mechanisms together, or ε: for one record, with no formula but its definition."""
     parts = [_probed(mechanism) for mechanism in mechanisms]
-    sizes = [
-        # Standard Gaussian noise is multiplied by σ, where exact noise is drawn with σ².
-        part.sizes if laplace or part.integer else part.sizes**2
-        for part in parts
-    ]
     values = np.concatenate([part.values for part in parts], axis=1)
-    whole = Probed(values, np.concatenate(sizes), integer=True)
-    return whole.added(laplace) if neighbours == "add-remove" else whole.replaced(laplace)
+    whole = Probed(values, np.concatenate([part.sizes for part in parts]))
+    (power,) = {mechanism.noise.power for mechanism in mechanisms}
+    return whole.added(power) if neighbours == "add-remove" else whole.replaced(power)
 
 
 def _probed(mechanism: Mechanism) -> Probed:
@@ -105,27 +96,24 @@ def _probed(mechanism: Mechanism) -> Probed:
     if mechanism not in _KNOWN:
         shape = mechanism.schema.shape
         told = [_measured(mechanism, cell, shape) for cell in range(mechanism.schema.size)]
-        values, (sizes, *_), (integer, *_) = zip(*told, strict=True)
-        _KNOWN[mechanism] = Probed(np.array(values), sizes, integer)
+        values, (sizes, *_) = zip(*told, strict=True)
+        _KNOWN[mechanism] = Probed(np.array(values), sizes)
     return _KNOWN[mechanism]
 
 
-def _measured(mechanism: Mechanism, cell: int, shape: tuple[int, ...]) -> tuple[Array, Array, bool]:
-    """The numbers that a record of this cell alone gives, the noise on each, and its kind."""
+def _measured(mechanism: Mechanism, cell: int, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """The numbers that a record of this cell alone gives, and the noise on each."""
     counts = np.zeros(shape, np.int64)
     counts.flat[cell] = 1
     values: list[Array] = []
     sizes: list[Array] = []
-    given: list[bool] = []
 
     def told(numbers: NDArray[Any], noise: Array) -> None:
         values.append(numbers.astype(np.float64).ravel())
         sizes.append(np.asarray(noise, dtype=np.float64).ravel())
 
-    def sample(size: tuple[int, ...], parameter: Array | None = None) -> Note:
-        given.append(parameter is not None)
-        own = np.ones(1) if parameter is None else np.asarray(parameter, dtype=np.float64)
-        return Note.of(np.broadcast_to(own, size).copy(), told)
+    def sample(size: tuple[int, ...], noise: Noise) -> Note:
+        return Note.of(np.broadcast_to(noise.size, size).copy(), told)
 
     def marginals(sets: IntArray) -> IntArray:
         axes = [tuple(set(range(len(shape))) - set(row)) for row in sets.tolist()]
@@ -133,4 +121,4 @@ def _measured(mechanism: Mechanism, cell: int, shape: tuple[int, ...]) -> tuple[
 
     mechanism.measure(marginals, sample)
     empty = np.zeros(0)
-    return np.concatenate([empty, *values]), np.concatenate([empty, *sizes]), all(given)
+    return np.concatenate([empty, *values]), np.concatenate([empty, *sizes])

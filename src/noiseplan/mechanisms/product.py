@@ -9,51 +9,49 @@ times, and the variance of a product of factors is a product over attributes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
-from noiseplan.errors import UnanswerableError
+from noiseplan.arrays import Arrays, Json
+from noiseplan.errors import StorageError, UnanswerableError
 from noiseplan.matrices import (
+    HaarMatrix,
     IdentityMatrix,
     Matrix,
     TotalMatrix,
     Transform,
+    TreeMatrix,
     kronecker_apply,
     kronecker_dense,
 )
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
-from noiseplan.mechanisms.exact_residuals import batch_last, integer_residuals, with_noise
-from noiseplan.noise.moments import number_variance
-from noiseplan.queries import Query, Workload
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell, column_cost
+from noiseplan.mechanisms.exact_residuals import noisy_residuals
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.privacy import Neighbours
+from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
 Factor = Transform | IdentityMatrix
 
 
 @dataclass(frozen=True, eq=False)
-class ProductMechanism:
-    """⊗A_i with independent noise of parameter σ² on every number; A_i have entries 0 and ±1.
+class ProductMechanism(Mechanism):
+    """⊗A_i with independent noise of one size on every number; A_i have entries 0 and ±1."""
 
-    With a `scale` the noise is Laplace of that scale, and σ² = 2·scale². With `integer` it is
-    discrete.
-    """
+    kind: ClassVar[str] = "product"
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+    from_sizes: ClassVar[bool] = True
 
     schema: Schema
     factors: tuple[Factor, ...]
-    sigma2: float
-    integer: bool = False
-    scale: float | None = None
-
-    @property
-    def _noise(self) -> float:
-        """The variance of the noise on a number."""
-        return number_variance(self.sigma2, self.scale, self.integer)
+    noise: Noise
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -63,19 +61,19 @@ class ProductMechanism:
     def numbers(self) -> int:
         return prod(self._shape)
 
-    @property
-    def steps(self) -> int:
-        return 1
+    def floating(self) -> Mechanism:
+        return replace(self, noise=self.noise.floating())
 
-    @property
-    def sets(self) -> list[IntArray]:
-        return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
-
-    def describe(self) -> str:
-        return f"{self.numbers:,} noisy numbers over all {self.schema.size:,} cells"
+    def record_cost(self, neighbours: Neighbours) -> float:
+        gaussian = self.noise.law == "gaussian"
+        if gaussian and self.schema.size <= CELL_BY_CELL:
+            return cell_by_cell([self], neighbours)
+        # How many numbers one record changes, by one each.
+        touched = prod(f.touched if isinstance(f, Transform) else 1 for f in self.factors)
+        return column_cost(touched, self.noise, self.numbers if gaussian else 1, neighbours)
 
     def cost_matrix(self) -> Array:
-        return kronecker_dense([factor.gram() for factor in self.factors]) / self.sigma2
+        return kronecker_dense([factor.gram() for factor in self.factors]) / self.noise.nominal
 
     # ------------------------------------------------------------------ measuring
 
@@ -83,19 +81,13 @@ class ProductMechanism:
         self,
         marginals: Marginals,
         sample: Sampler,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Progress = lambda done: None,
     ) -> Measurements:
         (every,) = self.sets
         counts = np.asarray(marginals(every)).reshape(1, *self.schema.shape)
         progress(1)
-        if self.integer:
-            whole = integer_residuals(self.factors, counts).reshape(-1)
-            parameter = self.sigma2 if self.scale is None else self.scale
-            noise = sample((self.numbers, 1), np.array([parameter]))[:, 0]
-            return Measurements((with_noise(whole, noise),))
-        size = np.sqrt(self.sigma2) if self.scale is None else self.scale
-        exact = kronecker_apply(self.factors, batch_last(counts)).reshape(-1)
-        return Measurements((exact + sample((self.numbers,)) * size,))
+        found = noisy_residuals(self.factors, counts, self.noise, sample)
+        return Measurements((found.reshape(-1),))
 
     # ------------------------------------------------------------------ answering
 
@@ -121,16 +113,9 @@ class ProductMechanism:
             return np.asarray(query.joint @ table.reshape(-1), dtype=np.float64)
         return kronecker_apply(query.matrices(), table[..., None]).reshape(-1)
 
-    def answer(self, measured: Measurements, query: Query) -> Array:
-        return self._answer(self.estimate(measured), query)
-
-    def batches(
-        self, measured: Measurements, workload: Workload
-    ) -> Iterator[tuple[IntArray, Array]]:
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         cells = self.estimate(measured)
-        for position, query in enumerate(workload):
-            estimates = self._answer(cells, query).reshape(*query.shape, 1)
-            yield np.array([position]), estimates
+        return lambda query: self._answer(cells, query)
 
     # ------------------------------------------------------------------ errors
 
@@ -143,16 +128,16 @@ class ProductMechanism:
         else:
             pairs = zip(query.matrices(), inside, strict=True)
             forms = reduce(_outer, [_row_forms(*pair) for pair in pairs], np.ones(1))
-        return np.asarray(self._noise * outside * forms)
+        return np.asarray(self.noise.variance * outside * forms)
 
     def covariance(self, query: Query, other: Query) -> Array:
         self.require(query)
         self.require(other)
         if query.joint is None and other.joint is None:
             pairs = zip(_pieces(query), _pieces(other), self.factors, strict=True)
-            return self._noise * kronecker_dense([_cross(*pair) for pair in pairs])
+            return self.noise.variance * kronecker_dense([_cross(*pair) for pair in pairs])
         rows, columns = query.dense(), other.dense()
-        return np.asarray(self._noise * (rows @ self._spread(columns, self.factors).T))
+        return np.asarray(self.noise.variance * (rows @ self._spread(columns, self.factors).T))
 
     def _split(self, query: Query) -> tuple[list[Factor], float]:
         """The factors of the query's attributes, and 1ᵀ(AᵀA)⁻¹1 of all others."""
@@ -167,6 +152,42 @@ class ProductMechanism:
         tensor = np.ascontiguousarray(rows.T).reshape(*sizes, len(rows))
         moved = kronecker_apply([_profile(factor) for factor in inside], tensor)
         return np.asarray(moved.reshape(-1, len(rows)).T)
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> tuple[Json, Arrays]:
+        factors = [_write_factor(factor) for factor in self.factors]
+        return {"kind": self.kind, **self.noise.parts(), "factors": factors}, {}
+
+    @classmethod
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> ProductMechanism:
+        sizes, noise = [saved["size"] for saved in content["factors"]], float(content["sigma2"])
+        if sizes != list(schema.shape) or not 0 < noise < np.inf:
+            raise StorageError(
+                "the strategies do not fit the schema, or their noise is no variance"
+            )
+        factors = tuple(_read_factor(saved) for saved in content["factors"])
+        return cls(schema, factors, Noise.from_parts(content, "the strategies'"))
+
+
+def _write_factor(factor: Factor) -> Json:
+    if isinstance(factor, TreeMatrix):
+        return {"kind": "tree", "size": factor.size, "branching": factor.branching}
+    kind = "haar" if isinstance(factor, HaarMatrix) else "identity"
+    return {"kind": kind, "size": factor.shape[1]}
+
+
+def _read_factor(saved: Mapping[str, Any]) -> Factor:
+    match saved:
+        case {"kind": "tree", "size": int(size), "branching": int(branching)}:
+            return TreeMatrix(size, branching)
+        case {"kind": "haar", "size": int(size)}:
+            return HaarMatrix(size)
+        case {"kind": "identity", "size": int(size)}:
+            return IdentityMatrix(size)
+    raise StorageError(f"unknown strategy {saved!r}: was it saved by a newer noiseplan?")
 
 
 def _profile(factor: Factor) -> Matrix | Array:

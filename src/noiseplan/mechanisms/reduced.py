@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Sampler
-from noiseplan.mechanisms.cells import Cells
-from noiseplan.queries import Query, Workload
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
+from noiseplan.mechanisms.cells import Cells, Classes, MergedValues
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.privacy import Neighbours
+from noiseplan.queries import Query
 from noiseplan.schema import Schema
+
+# Arrays of the mechanism over the smaller domain are told apart by this.
+SMALL = "small_"
 
 
 @dataclass(frozen=True, eq=False)
-class ReducedMechanism:
+class ReducedMechanism(Mechanism):
     """`small` measures and answers over `cells.inner`; queries and counts are carried there."""
+
+    kind: ClassVar[str] = "reduced"
 
     cells: Cells
     small: Mechanism
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> Schema:  # type: ignore[override]
         return self.cells.schema
+
+    @property
+    def noise(self) -> Noise:  # type: ignore[override]
+        return self.small.noise
 
     @property
     def numbers(self) -> int:
@@ -38,6 +50,23 @@ class ReducedMechanism:
     @property
     def sets(self) -> list[IntArray]:
         return [self.cells.outer_sets(sets) for sets in self.small.sets]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return self.small.shapes
+
+    def check(self, measured: Measurements) -> None:
+        self.small.check(measured)
+
+    def floating(self) -> Mechanism:
+        return replace(self, small=self.small.floating())
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        return self.small.record_cost(neighbours)
+
+    @property
+    def priced(self) -> Mechanism:
+        return self.small
 
     def describe(self) -> str:
         size, told = self.schema.size, self.cells.inner.size
@@ -56,24 +85,68 @@ class ReducedMechanism:
         self,
         marginals: Marginals,
         sample: Sampler,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Progress = lambda done: None,
     ) -> Measurements:
         return self.small.measure(self.cells.marginals(marginals), sample, progress)
 
     def require(self, query: Query) -> None:
         self.small.require(self.cells.query(query))
 
-    def answer(self, measured: Measurements, query: Query) -> Array:
-        return self.small.answer(measured, self.cells.query(query))
-
-    def batches(
-        self, measured: Measurements, workload: Workload
-    ) -> Iterator[tuple[IntArray, Array]]:
-        for position, query in enumerate(workload):
-            yield np.array([position]), self.answer(measured, query).reshape(*query.shape, 1)
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        answer = self.small.answering(measured)
+        return lambda query: answer(self.cells.query(query))
 
     def variance(self, query: Query) -> Array:
         return self.small.variance(self.cells.query(query))
 
     def covariance(self, query: Query, other: Query) -> Array:
         return self.small.covariance(self.cells.query(query), self.cells.query(other))
+
+    def parts(self) -> tuple[Json, Arrays]:
+        """Which values and cells are one, and the mechanism over what is left of them."""
+        cells = self.cells
+        values = cells.values if isinstance(cells, Classes) else cells
+        assert isinstance(values, MergedValues)
+        arrays: Arrays = {"cells_attributes": values.positions}
+        arrays |= {f"cells_groups_{i}": groups for i, groups in enumerate(values.groups)}
+        if isinstance(cells, Classes):
+            arrays["cells_classes"] = cells.classes
+        content, small = self.small.parts()
+        arrays |= {SMALL + name: array for name, array in small.items()}
+        return {"kind": self.kind, "small": content}, arrays
+
+    @classmethod
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> ReducedMechanism:
+        """Refuses groups that leave a value or a cell out."""
+        cells = _read_cells(arrays, schema)
+        own = {name.removeprefix(SMALL): a for name, a in arrays.items() if name.startswith(SMALL)}
+        small = content["small"]
+        return cls(cells, saved_kind(small["kind"]).from_parts(small, own, cells.inner))
+
+
+def _read_cells(arrays: Arrays, schema: Schema) -> Cells:
+    positions = arrays["cells_attributes"]
+    named = positions.tolist()
+    if positions.ndim != 1 or positions.dtype.kind != "i" or not named:
+        raise StorageError("the attributes of the smaller domain are not a list of numbers")
+    if sorted(set(named)) != named or not 0 <= named[0] <= named[-1] < len(schema):
+        raise StorageError("the attributes of the smaller domain are not those of the schema")
+    groups = tuple(
+        _groups(arrays[f"cells_groups_{i}"], schema.shape[a]) for i, a in enumerate(named)
+    )
+    values = MergedValues(schema, positions.astype(np.int64), groups)
+    if "cells_classes" not in arrays:
+        return values
+    return Classes(values, _groups(arrays["cells_classes"], values.inner.size))
+
+
+def _groups(found: Any, size: int) -> IntArray:
+    """Numbers of groups, every one from 0 on in use, in the order of their first members."""
+    if found.shape != (size,) or found.dtype.kind != "i":
+        raise StorageError(f"groups of {size:,} members should be so many integers")
+    distinct, first = np.unique(found, return_index=True)
+    if not np.array_equal(distinct, np.arange(len(distinct))) or (np.diff(first) <= 0).any():
+        raise StorageError("groups should be numbered from 0 by their first members")
+    return np.asarray(found, dtype=np.int64)

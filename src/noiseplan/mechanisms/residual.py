@@ -14,48 +14,90 @@ ResidualPlanner+ (arXiv 2305.08175), Algorithms 1, 2, 5, 6 and Theorem 7.2, with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.errors import PlanError
+from noiseplan.arrays import Arrays, IntArray, Json, unique_rows
+from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import Blocks, batches, subset_patterns
-from noiseplan.mechanisms.exact_residuals import (
-    batch_last,
-    integer_residuals,
-    require_whole,
-    with_noise,
+from noiseplan.mechanisms.basis_files import read_bases, write_bases
+from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches, subset_patterns
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
+from noiseplan.mechanisms.residual_cost import require_noise, residual_cost, same_bases
+from noiseplan.mechanisms.residual_errors import (
+    attribute_sets,
+    noise_inside,
+    row_covariances,
+    row_variances,
+    variances_on_sets,
 )
-from noiseplan.mechanisms.residual_errors import row_covariances, row_variances
 from noiseplan.mechanisms.span import require
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.moments import discrete_gaussian_parameter
+from noiseplan.privacy import Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
-# Cells measured or reconstructed at a time: a megabyte of doubles stays in the cache.
-BATCH_CELLS = 1 << 17
-
 
 @dataclass(frozen=True, eq=False)
-class ResidualMechanism:
+class ResidualMechanism(Mechanism):
     """Bases and noise variances; everything else follows from them."""
+
+    kind: ClassVar[str] = "residual"
 
     schema: Schema
     blocks: Blocks
-    integer: bool = False  # integer rows and discrete noise: counts to noisy integers, exactly
 
     def __post_init__(self) -> None:
-        if self.integer:
+        if self.blocks.exact:  # counts to noisy integers, exactly
             require_whole([basis.measure for basis in self.blocks.bases])
 
+    @property
+    def noise(self) -> Noise:  # type: ignore[override]
+        return self.blocks.noise
+
+    def floating(self) -> Mechanism:
+        return replace(self, blocks=self.blocks.with_noise(Noise.floating, exact=False))
+
     # ------------------------------------------------------------------ privacy
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        found = self.cost_with([], neighbours)
+        if found is None:
+            raise PlanError("an attribute measured by different rows has no known cost")
+        return found
+
+    def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
+        every = [self, *(m for m in others if isinstance(m, ResidualMechanism))]
+        blocks = [block for mechanism in every for block in mechanism.blocks]
+        if len(every) <= len(others) or not same_bases(blocks):
+            return None
+        return residual_cost(blocks, neighbours)
+
+    def require_noise(self, neighbours: Neighbours) -> None:
+        require_noise(self.blocks.blocks, neighbours)
+
+    def as_stated(self) -> Mechanism:
+        """With the parameters σ² of discrete noise that has its variances, or a little larger ones.
+
+        Parts of parameters σ_j² that are put together with weights σ²/σ_j², where 1/σ² = Σ 1/σ_j²,
+        have the variance Σ (σ²/σ_j²)² v(σ_j²) ≥ v(σ²), since v(s)/s grows with s. So σ² is at most
+        the parameter of that variance, and what it costs is not overstated.
+        """
+
+        def parameters(noise: Noise) -> Noise:
+            return replace(noise, size=discrete_gaussian_parameter(noise.size))
+
+        return replace(self, blocks=self.blocks.with_noise(parameters, self.blocks.exact))
 
     def cost_matrix(self, limit: int = 4096) -> Array:
         """BᵀΣ⁻¹B of what is measured, domain × domain, for small domains.
@@ -95,6 +137,10 @@ class ResidualMechanism:
         """The sets of attributes that measuring counts by, one array for each block."""
         return [block.sets for block in self.blocks]
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [(*block.shape, len(block)) for block in self.blocks]
+
     def describe(self) -> str:
         subsets = "1 subset" if len(self.blocks) == 1 else f"{len(self.blocks):,} subsets"
         return f"{self.numbers:,} noisy numbers on {subsets} of attributes"
@@ -105,29 +151,21 @@ class ResidualMechanism:
         self,
         marginals: Marginals,
         sample: Sampler,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Progress = lambda done: None,
     ) -> Measurements:
-        """Count, transform and add noise, block by block in batches.
-
-        `marginals(sets)` returns plain counts (sets, n_1, …, n_k); `sample` draws the noise.
-        """
+        """Count, transform and add noise, block by block in batches."""
         values = []
         for block in self.blocks:
-            noisy = np.empty((*block.shape, len(block)), np.int64 if self.integer else np.float64)
+            kind = np.int64 if self.blocks.exact else np.float64
+            noisy: NDArray[np.number] = np.empty((*block.shape, len(block)), kind)
             rows = [basis.measure for basis in block.bases]
             cells = prod(max(basis.size, basis.rows) for basis in block.bases)
             for part in batches(len(block), cells, BATCH_CELLS):
-                counts, sigma2 = marginals(block.sets[part]), block.sigma2[part]
-                if self.integer:
-                    exact = integer_residuals(rows, counts)
-                    found = with_noise(exact, sample(exact.shape, sigma2))
-                    if found.dtype != noisy.dtype:  # integers that 64 bits do not hold, rounded
-                        noisy = noisy.astype(np.float64)
-                    noisy[..., part] = found
-                else:
-                    noise = sample((*block.shape, len(counts)))
-                    noise *= np.sqrt(sigma2)
-                    np.add(kronecker_apply(rows, batch_last(counts)), noise, out=noisy[..., part])
+                counts = marginals(block.sets[part])
+                found = noisy_residuals(rows, counts, block.noise[part], sample)
+                if found.dtype != noisy.dtype:  # integers that 64 bits do not hold, rounded
+                    noisy = noisy.astype(np.float64)
+                noisy[..., part] = found
                 progress(len(counts))
             values.append(noisy)
         return Measurements(tuple(values))
@@ -171,8 +209,10 @@ class ResidualMechanism:
                 result = np.moveaxis(factor_left.matmul(np.moveaxis(result, axis, 0)), 0, axis)
         return result
 
-    def answer(self, measured: Measurements, query: Query) -> Array:
-        """The unbiased estimate of every row of a query."""
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        return partial(self._answer, measured)
+
+    def _answer(self, measured: Measurements, query: Query) -> Array:
         self.require(query)
         sets = self._set(query.attributes)
         if query.joint is None:
@@ -213,6 +253,51 @@ class ResidualMechanism:
         self.require(other)
         return row_covariances(self, query, other)
 
+    def alike_queries(self, workload: Workload) -> list[IntArray]:
+        columns = workload.columns
+        bases = np.append(self.blocks.basis_of, -1)[columns.attributes]
+        named = columns.attributes >= 0  # an attribute without a basis is no padding
+        _, kind = unique_rows(np.column_stack([bases, named, columns.factors, columns.joint]))
+        order = np.argsort(kind, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(kind))[:-1])
+
+    def variances_alike(self, workload: Workload, group: IntArray) -> Array:
+        query = workload.query(int(group[0]))
+        if query.joint is not None:
+            return super().variances_alike(workload, group)
+        return variances_on_sets(self, query, attribute_sets(workload, query, group))
+
+    def noise_alike(self, workload: Workload, group: IntArray) -> IntArray:
+        query = workload.query(int(group[0]))
+        if query.joint is not None:
+            return super().noise_alike(workload, group)
+        inside = noise_inside(self, attribute_sets(workload, query, group))
+        return np.unique(inside, axis=1, return_inverse=True)[1].ravel()
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> tuple[Json, Arrays]:
+        bases, arrays = write_bases(self.blocks.bases, self.blocks.basis_of)
+        for i, block in enumerate(self.blocks):
+            arrays[f"block_{i}_sets"], arrays[f"block_{i}_sigma2"] = block.sets, block.sigma2
+        content = {
+            "kind": self.kind,
+            "integer": self.blocks.exact,
+            "bases": bases,
+            "blocks": len(self.blocks.blocks),
+        }
+        return content, arrays
+
+    @classmethod
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> ResidualMechanism:
+        bases, basis_of = read_bases(content, arrays, schema)
+        exact = bool(content["integer"])
+        every = Blocks((), bases, basis_of, exact)
+        blocks = tuple(_read_block(i, arrays, every) for i in range(content["blocks"]))
+        return cls(schema, replace(every, blocks=blocks))
+
     # ------------------------------------------------------------------ what is there
 
     def require(self, query: Query) -> None:
@@ -251,3 +336,18 @@ def _take_last(values: NDArray[np.number], place: IntArray) -> NDArray[np.number
     if len(place) and (np.diff(place) == 1).all() and place[0] >= 0:
         return values[..., place[0] : place[0] + len(place)]
     return np.take(values, place, axis=-1)
+
+
+def _read_block(i: int, arrays: Arrays, every: Blocks) -> Block:
+    sets, sigma2 = arrays[f"block_{i}_sets"], floats(arrays, f"block_{i}_sigma2", 1)
+    if sets.ndim != 2 or sets.dtype.kind != "i" or len(sets) != len(sigma2) or not len(sets):
+        raise StorageError(f"block {i} has parts that do not fit each other")
+    if sets.size and not (sets.min() >= 0 and sets.max() < len(every.basis_of)):
+        raise StorageError(f"block {i} measures an attribute that is not there")
+    own = every.basis_of[sets]
+    if (own < 0).any() or (own != own[0]).any() or (sigma2 < 0).any():
+        raise StorageError(f"block {i} mixes attributes of different bases, or has no noise")
+    if (np.diff(sets, axis=1) <= 0).any():
+        raise StorageError(f"block {i} has sets of attributes that are not in ascending order")
+    noise = Noise("gaussian", sigma2, every.exact)
+    return Block(sets.astype(np.int64), noise, tuple(every.bases[b] for b in own[0]))

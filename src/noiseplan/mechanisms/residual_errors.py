@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import subset_patterns
-from noiseplan.queries import Query
+from noiseplan.queries import Query, Workload
 
 if TYPE_CHECKING:
     from noiseplan.mechanisms.residual import ResidualMechanism
@@ -30,12 +31,18 @@ def row_variances(mechanism: ResidualMechanism, query: Query) -> Array:
     """The variance of every row of an answerable query."""
     if query.joint is not None:
         return np.diagonal(row_covariances(mechanism, query, query)).copy()
+    noise = _sigma2_tensor(mechanism, query.attributes)[..., None]
+    return kronecker_apply(_row_pairs(mechanism, query), noise).ravel()
+
+
+def _row_pairs(mechanism: ResidualMechanism, query: Query) -> list[Array]:
+    """(Wτ)² and diag(WVVᵀWᵀ) of every row, attribute by attribute."""
     pairs = []
     for name, factor in zip(query.attributes, query.matrices(), strict=True):
         basis = mechanism.basis(name)
         summed = factor.matmul(basis.centre[:, None])[:, 0] ** 2
         pairs.append(np.column_stack([summed, basis.residual_rows(factor)]))
-    return kronecker_apply(pairs, _sigma2_tensor(mechanism, query.attributes)[..., None]).ravel()
+    return pairs
 
 
 def row_covariances(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
@@ -108,3 +115,29 @@ def _sigma2_tensor(mechanism: ResidualMechanism, names: Sequence[str]) -> Array:
         place = tuple(int(i in pattern) for i in range(len(names)))
         tensor[place] = sigma2 if np.isfinite(sigma2) else 0.0
     return tensor
+
+
+# ---------------------------------------------------------------------- queries alike
+
+
+def variances_on_sets(mechanism: ResidualMechanism, query: Query, sets: IntArray) -> Array:
+    """Row variances of one query asked of many sets of attributes, rows × sets."""
+    noise = noise_inside(mechanism, sets)
+    shape = (2,) * sets.shape[1] + (len(sets),)
+    tensor = np.where(np.isfinite(noise), noise, 0.0).reshape(shape)
+    return kronecker_apply(_row_pairs(mechanism, query), tensor).reshape(query.rows, len(sets))
+
+
+def noise_inside(mechanism: ResidualMechanism, sets: IntArray) -> Array:
+    """σ²_A of every A inside each set, 2^width × sets; infinite where it is not measured."""
+    width = sets.shape[1]
+    found = np.empty((2,) * width + (len(sets),))
+    for pattern in subset_patterns(width):
+        place = tuple(int(i in pattern) for i in range(width))
+        found[place] = mechanism.blocks.variance(sets[:, list(pattern)])
+    return found.reshape(-1, len(sets))
+
+
+def attribute_sets(workload: Workload, query: Query, group: IntArray) -> IntArray:
+    """The attributes of some queries alike, a set a row."""
+    return workload.columns.attributes[group, : len(query.attributes)]

@@ -11,58 +11,43 @@ best linear unbiased estimates, because all tables split an attribute in the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
+from noiseplan.arrays import Arrays, IntArray, Json, unique_rows
+from noiseplan.errors import StorageError
+from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.attribute_views import View
-from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
+from noiseplan.mechanisms.attribute_views import View, by_difference, by_value
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import batches, group_blocks, subset_patterns
-from noiseplan.mechanisms.exact_residuals import (
-    batch_last,
-    integer_residuals,
-    require_whole,
-    with_noise,
-)
-from noiseplan.mechanisms.residual import BATCH_CELLS, ResidualMechanism
-from noiseplan.noise.moments import discrete_laplace_variance
+from noiseplan.mechanisms.basis_files import read_bases, write_bases
+from noiseplan.mechanisms.blocks import BATCH_CELLS, batches, group_blocks, subset_patterns
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
-
-# Discrete noise of a scale far below one has a variance too small for a number; this is above it.
-LEAST_VARIANCE = 1e-200
-
-
-def noise_variance(scales: Array, integer: bool) -> Array:
-    """The variance of Laplace noise of these scales, discrete or continuous."""
-    if integer:
-        return np.maximum(discrete_laplace_variance(scales), LEAST_VARIANCE)
-    return np.asarray(2.0 * scales**2)
 
 
 @dataclass(frozen=True, eq=False)
 class TableBlock:
-    """Tables whose attributes are measured in the same way; `scales` is the b of each."""
+    """Tables whose attributes are measured in the same way, with noise of one size for each."""
 
     sets: IntArray
-    scales: Array
+    noise: Noise
     views: tuple[View, ...]
-    integer: bool
 
     def __len__(self) -> int:
         return len(self.sets)
-
-    @property
-    def variance(self) -> Array:
-        """The variance of the noise on a number of each table."""
-        return noise_variance(self.scales, self.integer)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,7 +66,7 @@ class TableBlock:
             if None not in outside:
                 unit = prod(self.views[i].residual for i in pattern)
                 unit *= prod(total for total in outside if total is not None)
-                told.append((pattern, 1.0 / (self.variance * unit)))
+                told.append((pattern, 1.0 / (self.noise.variance * unit)))
         return told
 
     def part(self, tensor: Array, pattern: tuple[int, ...]) -> Array:
@@ -95,19 +80,40 @@ class TableBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class TablesMechanism:
+class TablesMechanism(Mechanism):
     """Tables with Laplace noise; `basis_of[i]` is the place of attribute i's basis, or −1."""
+
+    kind: ClassVar[str] = "tables"
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "type"
 
     schema: Schema
     tables: tuple[TableBlock, ...]
     bases: tuple[Basis, ...]
     basis_of: IntArray
-    integer: bool
 
     def __post_init__(self) -> None:
-        if self.integer:
+        if self.noise.exact:
             for view in {view for block in self.tables for view in block.views}:
                 require_whole([view.measure])
+
+    @cached_property
+    def noise(self) -> Noise:  # type: ignore[override]
+        (exact,) = {block.noise.exact for block in self.tables}
+        sizes = np.concatenate([block.noise.size for block in self.tables])
+        return Noise("laplace", sizes, exact)
+
+    def floating(self) -> Mechanism:
+        tables = (replace(block, noise=block.noise.floating()) for block in self.tables)
+        return replace(self, tables=tuple(tables))
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        """Σ_B ∏_i ‖S_i‖₁ / b_B: one record is in one cell of every table."""
+        cost = math.fsum(
+            math.fsum(1.0 / block.noise.size) * prod(_norm(view.measure) for view in block.views)
+            for block in self.tables
+        )
+        record = product_up(cost, 1 + margin(len(self.tables)))
+        return record if neighbours == "add-remove" else 2 * record
 
     @cached_property
     def residuals(self) -> ResidualMechanism:
@@ -139,6 +145,13 @@ class TablesMechanism:
     def sets(self) -> list[IntArray]:
         return [block.sets for block in self.tables]
 
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return self.residuals.shapes
+
+    def check(self, measured: Measurements) -> None:
+        self.residuals.check(measured)
+
     def describe(self) -> str:
         tables = "1 table" if self.steps == 1 else f"{self.steps:,} tables"
         by_name = {
@@ -159,7 +172,7 @@ class TablesMechanism:
         """Every measured row over the whole domain, divided by the scale of its noise."""
         rows = []
         for block in self.tables:
-            for attributes, scale in zip(block.sets.tolist(), block.scales, strict=True):
+            for attributes, scale in zip(block.sets.tolist(), block.noise.size, strict=True):
                 pieces = [np.ones((1, n)) for n in self.schema.shape]
                 for attribute, view in zip(attributes, block.views, strict=True):
                     measure = view.measure
@@ -172,12 +185,11 @@ class TablesMechanism:
         self,
         marginals: Marginals,
         sample: Sampler,
-        progress: Callable[[int], None] = lambda done: None,
+        progress: Progress = lambda done: None,
     ) -> Measurements:
-        """Count, measure, add noise, and average what the tables say of each residual.
+        """Count and add noise, batch by batch, and average what the tables say of each residual.
 
-        The averages are computed from the noisy numbers alone. For integer mechanisms `sample`
-        takes a shape and scales, else a shape, and draws Laplace noise of scale one.
+        The averages are computed from the noisy numbers alone.
         """
         blocks = self.residuals.blocks
         sums = [np.zeros((*block.shape, len(block))) for block in blocks]
@@ -185,14 +197,9 @@ class TablesMechanism:
             rows = [view.measure for view in table.views]
             cells = prod(max(view.size, view.rows) for view in table.views)
             for chosen in batches(len(table), cells, BATCH_CELLS):
-                sets, scales = table.sets[chosen], table.scales[chosen]
-                counts = marginals(sets)
-                if self.integer:
-                    exact = integer_residuals(rows, counts)
-                    noisy = with_noise(exact, sample(exact.shape, scales)).astype(np.float64)
-                else:
-                    noise = sample((*table.shape, len(sets))) * scales
-                    noisy = np.asarray(kronecker_apply(rows, batch_last(counts)) + noise)
+                sets = table.sets[chosen]
+                found = noisy_residuals(rows, marginals(sets), table.noise[chosen], sample)
+                noisy = found.astype(np.float64, copy=False)
                 tensor = kronecker_apply([view.reduce for view in table.views], noisy)
                 for pattern, precision in table.parts:
                     inner = sets[:, list(pattern)]
@@ -209,8 +216,8 @@ class TablesMechanism:
     def require(self, query: Query) -> None:
         self.residuals.require(query)
 
-    def answer(self, measured: Measurements, query: Query) -> Array:
-        return self.residuals.answer(measured, query)
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        return self.residuals.answering(measured)
 
     def batches(
         self, measured: Measurements, workload: Workload
@@ -222,6 +229,98 @@ class TablesMechanism:
 
     def covariance(self, query: Query, other: Query) -> Array:
         return self.residuals.covariance(query, other)
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> tuple[Json, Arrays]:
+        """Bases, how attributes are measured, and the tables with their noise."""
+        bases, arrays = write_bases(self.bases, self.basis_of)
+        views = list(dict.fromkeys(v for block in self.tables for v in block.views))
+        number = {view: i for i, view in enumerate(views)}
+        for i, view in enumerate(views):
+            if view.kind == "strategy":
+                arrays[f"view_{i}_measure"] = np.asarray(view.measure)
+                arrays[f"view_{i}_reduce"] = np.asarray(view.reduce)
+        for i, block in enumerate(self.tables):
+            arrays[f"table_{i}_sets"], arrays[f"table_{i}_scales"] = block.sets, block.noise.size
+        content = {
+            "kind": self.kind,
+            "integer": self.noise.exact,
+            "bases": bases,
+            "views": [{"kind": v.kind, "size": v.size, "total": v.total} for v in views],
+            "tables": [[number[view] for view in block.views] for block in self.tables],
+        }
+        return content, arrays
+
+    @classmethod
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> TablesMechanism:
+        bases, basis_of = read_bases(content, arrays, schema)
+        exact, used = bool(content["integer"]), _basis_of_views(content, arrays, basis_of)
+        views = [
+            _read_view(saved, i, arrays, bases[used[i]]) for i, saved in enumerate(content["views"])
+        ]
+        tables = []
+        for i, own in enumerate(content["tables"]):
+            sets, scales = arrays[f"table_{i}_sets"], floats(arrays, f"table_{i}_scales", 1)
+            if len(sets) != len(scales) or not len(sets) or not (scales > 0).all():
+                raise StorageError(f"tables {i} have parts that do not fit each other, or no noise")
+            mine = tuple(views[v] for v in own)
+            sizes = np.array(schema.shape)[sets]
+            if sets.shape[1] != len(own) or (sizes != [view.size for view in mine]).any():
+                raise StorageError(f"tables {i} measure attributes in ways that do not fit them")
+            if (np.diff(sets, axis=1) <= 0).any():
+                raise StorageError(f"tables {i} have attributes that are not in ascending order")
+            noise = Noise("laplace", scales, exact)
+            tables.append(TableBlock(sets.astype(np.int64), noise, mine))
+        return cls(schema, tuple(tables), bases, basis_of)
+
+
+def _basis_of_views(content: Mapping[str, Any], arrays: Arrays, basis_of: Any) -> dict[int, int]:
+    """The basis that goes with each view: that of the attributes it is used for, all the same."""
+    used: dict[int, int] = {}
+    for i, own in enumerate(content["tables"]):
+        sets = arrays[f"table_{i}_sets"]
+        if sets.ndim != 2 or sets.dtype.kind != "i" or sets.shape[1] != len(own):
+            raise StorageError(f"tables {i} are not rows of attribute numbers")
+        if sets.size and not (sets.min() >= 0 and sets.max() < len(basis_of)):
+            raise StorageError(f"tables {i} measure an attribute that is not there")
+        for column, view in enumerate(own):
+            mine = np.unique(basis_of[sets[:, column]])
+            if len(mine) != 1 or mine[0] < 0 or used.setdefault(view, int(mine[0])) != mine[0]:
+                raise StorageError(f"tables {i} mix attributes of different bases")
+    if sorted(used) != list(range(len(content["views"]))):
+        raise StorageError("the tables measure attributes in ways that are not there, or unused")
+    return used
+
+
+def _read_view(saved: Mapping[str, Any], i: int, arrays: Arrays, basis: Basis) -> View:
+    if saved["size"] != basis.size:
+        raise StorageError(f"view {i} does not fit its basis")
+    if saved["kind"] == "values" and basis.rows in (basis.size - 1, basis.size):
+        return by_value(basis.size, basis)
+    if saved["kind"] == "difference" and basis.size == 2 and basis.rows == 1:
+        return by_difference(basis)
+    if saved["kind"] != "strategy":
+        raise StorageError(f"unknown view {saved['kind']!r}: was it saved by a newer noiseplan?")
+    measure, reduce = (floats(arrays, f"view_{i}_{part}", 2) for part in ("measure", "reduce"))
+    total = float(saved["total"])
+    if (
+        reduce.shape != (basis.rows + 1, len(measure))
+        or measure.shape[1] != basis.size
+        or not 0 < total < np.inf
+    ):
+        raise StorageError(f"view {i} has parts that do not fit each other")
+    return View("strategy", measure, reduce, total)
+
+
+def _norm(rows: Array | Matrix) -> float:
+    """The largest L1 norm of a column."""
+    if isinstance(rows, IdentityMatrix):
+        return 1.0
+    values = rows.dense() if isinstance(rows, Matrix) else rows
+    return float(np.abs(values).sum(axis=0).max(initial=0.0))
 
 
 def _add_last(sums: Array, place: IntArray, values: Array) -> None:

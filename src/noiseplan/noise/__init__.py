@@ -1,24 +1,22 @@
-"""Samplers and their randomness."""
+"""Noise, what it is drawn from, and its randomness."""
 
 from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
-from noiseplan.noise.gaussian import NormalSampler
-from noiseplan.noise.laplace import LaplaceSampler
+from noiseplan.noise.law import Noise
 from noiseplan.noise.randomness import SeededSource, Source, StreamSource, SystemSource
 from noiseplan.noise.samplers import (
-    DiscreteLaplaceSampler,
-    DiscreteSampler,
+    ExactSampler,
     NoiseSampler,
+    SimulationSampler,
     is_simulation,
     simulation_warning,
 )
 
 __all__ = [
-    "DiscreteLaplaceSampler",
-    "DiscreteSampler",
-    "LaplaceSampler",
+    "ExactSampler",
+    "Noise",
     "NoiseSampler",
-    "NormalSampler",
     "SeededSource",
+    "SimulationSampler",
     "Source",
     "StreamSource",
     "SystemSource",

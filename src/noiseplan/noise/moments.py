@@ -48,21 +48,6 @@ def discrete_gaussian_parameter(variance: Array) -> Array:
     return result
 
 
-def number_variance(sigma2: float, scale: float | None, integer: bool) -> float:
-    """The variance of the noise on one number: Laplace where it has a scale, else Gaussian.
-
-    Examples
-    --------
-    >>> round(number_variance(0.25, None, True), 6), number_variance(0.25, None, False)
-    (0.215013, 0.25)
-    """
-    if not integer:
-        return sigma2
-    if scale is not None:
-        return float(discrete_laplace_variance(np.array([scale]))[0])
-    return float(discrete_gaussian_variance(np.array([sigma2]))[0])
-
-
 def _variance(parameter: Array) -> Array:
     k = np.arange(-40.0, 41.0)
     with np.errstate(over="ignore"):  # exp(−∞) is the zero it should be

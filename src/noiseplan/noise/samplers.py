@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, final
+from dataclasses import dataclass, field
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
-from noiseplan.matrices.base import Array
-from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
+from noiseplan.errors import NoiseError
+from noiseplan.noise.law import Law, Noise
 from noiseplan.noise.randomness import NOT_PRIVATE, Source
 
-# Floating-point noise is branded so; by this and `NOT_PRIVATE` a saved simulation is known.
+# Floating-point noise can leak through its gaps (Mironov 2012), and says of itself what it is for.
 FOR_SIMULATION: Final = "for simulation"
+LAWS: Final[dict[Law, str]] = {"gaussian": "Gaussian", "laplace": "Laplace"}
 
 
 class NoiseSampler(ABC):
@@ -29,8 +28,8 @@ class NoiseSampler(ABC):
     """
 
     @abstractmethod
-    def __call__(self, shape: tuple[int, ...], *parameters: Any) -> NDArray[np.number]:
-        """Noise of this shape; those of integers take a parameter per entry of its last axis."""
+    def __call__(self, shape: tuple[int, ...], noise: Noise) -> NDArray[np.number]:
+        """Noise of this shape."""
 
     @property
     @abstractmethod
@@ -54,6 +53,81 @@ class NoiseSampler(ABC):
         return self.exact is True and self.secret is True
 
 
+@final
+@dataclass(frozen=True)
+class ExactSampler(NoiseSampler):
+    """Exact discrete noise of one law, from a source of bits."""
+
+    law: Law
+    source: Source
+
+    def __call__(self, shape: tuple[int, ...], noise: Noise) -> NDArray[np.number]:
+        """Integers; noise of another law than the brand says is refused."""
+        _require_law(self.law, noise)
+        return noise.draw(shape, self.source)
+
+    @property
+    def brand(self) -> str:
+        """What a reader of the release must know about its noise."""
+        source = self.source
+        told = source.private or NOT_PRIVATE in source.brand  # it may be anybody's
+        bits = source.brand if told else f"{source.brand}, so {NOT_PRIVATE}"
+        return f"exact discrete {LAWS[self.law]} noise, {bits}"
+
+    @property
+    def exact(self) -> bool:
+        """By construction: integers, compared with integers."""
+        return True
+
+    @property
+    def secret(self) -> bool:
+        """As secret as its source."""
+        return self.source.private
+
+
+@final
+@dataclass(frozen=True)
+class SimulationSampler(NoiseSampler):
+    """Floating-point noise of one law: fast, and seeded by the operating system unless given one.
+
+    Floating-point noise can leak through its gaps (Mironov 2012), so whatever is made with it says
+    so.
+    """
+
+    law: Law
+    seed: int | None = None
+    _generator: np.random.Generator = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_generator", np.random.default_rng(self.seed))
+
+    def __call__(self, shape: tuple[int, ...], noise: Noise) -> NDArray[np.number]:
+        """Floating-point numbers; noise of another law than the brand says is refused."""
+        _require_law(self.law, noise)
+        return noise.draw(shape, self._generator)
+
+    @property
+    def brand(self) -> str:
+        """What a reader of the release must know about its noise."""
+        seeded = f"; drawn from seed {self.seed}, so {NOT_PRIVATE}" if self.seed is not None else ""
+        return f"floating-point {LAWS[self.law]} noise, {FOR_SIMULATION}{seeded}"
+
+    @property
+    def exact(self) -> bool:
+        """Never: what floating-point noise hides can leak through its gaps."""
+        return False
+
+    @property
+    def secret(self) -> bool:
+        """Never: NumPy's generator is made for simulation."""
+        return False
+
+
+def _require_law(law: Law, noise: Noise) -> None:
+    if noise.law != law:
+        raise NoiseError(f"the release is to say {law} noise, and {noise.law} noise was asked for")
+
+
 def is_simulation(brand: str) -> bool:
     """Whether a release with noise of this brand is not for publishing.
 
@@ -74,78 +148,3 @@ def simulation_warning(brand: str) -> str:
     'not for publishing: floating-point Laplace noise, for simulation'
     """
     return f"not for publishing: {brand}" if is_simulation(brand) else ""
-
-
-@dataclass(frozen=True)
-class DiscreteSampler(NoiseSampler):
-    """Exact discrete Gaussian noise, from the operating system unless a test gives a seed."""
-
-    source: Source
-
-    def __call__(self, shape: tuple[int, ...], variances: Array) -> IntArray:
-        """Integers of this shape; the last axis has one variance parameter per entry.
-
-        A float is the rational number it stands for, so the law is exact.
-        """
-        return _draw_each(discrete_gaussian, shape, variances, self.source)
-
-    @property
-    def brand(self) -> str:
-        """What a reader of the release must know about its noise."""
-        return f"exact discrete Gaussian noise, {_bits(self.source)}"
-
-    @property
-    def exact(self) -> bool:
-        """By construction: integers, compared with integers."""
-        return True
-
-    @property
-    def secret(self) -> bool:
-        """As secret as its source."""
-        return self.source.private
-
-
-@dataclass(frozen=True)
-class DiscreteLaplaceSampler(NoiseSampler):
-    """Exact discrete Laplace noise, from the operating system unless a test gives a seed."""
-
-    source: Source
-
-    def __call__(self, shape: tuple[int, ...], scales: Array) -> IntArray:
-        """Integers of this shape; the last axis has one scale per entry."""
-        return _draw_each(discrete_laplace, shape, scales, self.source)
-
-    @property
-    def brand(self) -> str:
-        """What a reader of the release must know about its noise."""
-        return f"exact discrete Laplace noise, {_bits(self.source)}"
-
-    @property
-    def exact(self) -> bool:
-        """By construction: integers, compared with integers."""
-        return True
-
-    @property
-    def secret(self) -> bool:
-        """As secret as its source."""
-        return self.source.private
-
-
-def _bits(source: Source) -> str:
-    """The brand of a source, which may be anybody's; one that is not private says so."""
-    told = source.private or NOT_PRIVATE in source.brand
-    return source.brand if told else f"{source.brand}, so {NOT_PRIVATE}"
-
-
-def _draw_each(
-    draw: Callable[..., IntArray], shape: tuple[int, ...], parameters: Array, source: Source
-) -> IntArray:
-    """Draws whose last axis has one parameter per entry, those of equal parameter together."""
-    distinct, kind = np.unique(parameters, return_inverse=True)
-    if len(distinct) == 1:
-        return draw(float(distinct[0]), shape, source=source)
-    noise = np.empty(shape, dtype=np.int64)
-    places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind)))
-    for parameter, chosen in zip(distinct, places, strict=False):  # the last place is empty
-        noise[..., chosen] = draw(float(parameter), (*shape[:-1], len(chosen)), source=source)
-    return noise

@@ -39,9 +39,7 @@ def assemble(
     roles = np.array([number[of_role[r]] for r in range(len(of_role))] + [-1])
     sets, noise = _expand(design, sigma2)
     basis_of = roles[design.roles.of_attribute]
-    return ResidualMechanism(
-        schema, group_blocks(sets, noise, tuple(bases), basis_of, integer), integer
-    )
+    return ResidualMechanism(schema, group_blocks(sets, noise, tuple(bases), basis_of, integer))
 
 
 def _expand(design: Design, sigma2: Array) -> tuple[list[IntArray], list[Array]]:

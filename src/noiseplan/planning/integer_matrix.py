@@ -7,6 +7,7 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.optimize.reduction import Reduction
 from noiseplan.planning.integers import FINE_BITS, round_up
@@ -48,7 +49,7 @@ def _with_noise(
     sigma2 = float(round_up(np.array([sigma2 * (1 + 2 * over)]), FINE_BITS)[0])
     if integer:
         _require_drawable(sigma2)
-    mechanism = DenseMechanism(schema, strategy, sigma2, integer)
+    mechanism = DenseMechanism(schema, strategy, Noise("gaussian", sigma2, integer))
     return mechanism, product_up(_largest_column(strategy) / sigma2, 1 + over)
 
 

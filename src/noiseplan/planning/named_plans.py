@@ -16,8 +16,8 @@ from noiseplan.matrices.transforms import PROFILE_VALUES
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import Factor, ProductMechanism
+from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
-from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.integer_matrix import matrix_mechanism
@@ -122,10 +122,11 @@ def _made(design: Design, planner: StrategyName | Strategy, allowed: float, inte
                 "the budget is so small that the noise does not fit 64-bit integers: plan for a "
                 "larger budget, or use noise='gaussian' to simulate"
             )
-        mechanism: Mechanism = product_mechanism(schema, factors, sigma2, integer)
+        noise = Noise("gaussian", sigma2, integer)
+        mechanism: Mechanism = product_mechanism(schema, factors, noise)
         cost = fraction_up(Fraction(touched) / Fraction(sigma2))
         # Entries are integers already: only the noise differs from its continuous twin.
-        spread = float(discrete_gaussian_variance(np.array([sigma2]))[0]) if integer else sigma2
+        spread = float(noise.variance[0])
         return _Made(mechanism, cost, RowFigures(design, mechanism), spread * allowed / touched - 1)
     gram = workload_gram(design)
     strategy = strategy_matrix(planner, schema, gram, "L2")
@@ -141,16 +142,13 @@ def _noise_within(touched: int, allowed: float) -> float:
     return float(round_up(np.array([touched / allowed * (1 + 1e-14)]), FINE_BITS)[0])
 
 
-def product_mechanism(
-    schema: Schema, factors: tuple[Factor, ...], sigma2: float, integer: bool,
-    scale: float | None = None,
-) -> Mechanism:  # fmt: skip
+def product_mechanism(schema: Schema, factors: tuple[Factor, ...], noise: Noise) -> Mechanism:
     """A product of strategies: as one matrix where the domain is small, by transforms beyond."""
     numbers = prod(factor.shape[0] for factor in factors)
     if schema.size <= WRITTEN_OUT and numbers * schema.size <= WRITTEN_NUMBERS:
         rows = kronecker_dense([factor.dense() for factor in factors])
-        return DenseMechanism(schema, rows, sigma2, integer, scale)
-    return ProductMechanism(schema, factors, sigma2, integer, scale)
+        return DenseMechanism(schema, rows, noise)
+    return ProductMechanism(schema, factors, noise)
 
 
 def check_product(name: str, factors: tuple[Factor, ...]) -> int:

@@ -2,7 +2,7 @@
 
 Adding or removing one record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one record attains every
 maximum. Replacing one by another is priced by the attributes on which the two agree; roles say how
-many of each kind do (`noiseplan.mechanisms.replacing`).
+many of each kind do (`noiseplan.mechanisms.residual_cost`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.replacing import few_patterns, pattern_bound, pattern_costs
+from noiseplan.mechanisms.residual_cost import few_patterns, pattern_bound, pattern_costs
 from noiseplan.planning.workload_types import Design
 
 

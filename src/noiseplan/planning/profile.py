@@ -116,7 +116,7 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
             f"tell apart, and others may not fit them: plan all queries together, or over a domain "
             f"of at most {EXPLICIT_CELLS:,} cells, found {plan.schema.size:,}"
         )
-    if not isinstance(mechanism, DenseMechanism) or mechanism.scale is not None:
+    if not isinstance(mechanism, DenseMechanism) or mechanism.noise.law == "laplace":
         raise PlanError(
             "free queries are for plans by one matrix over all cells, with Gaussian noise: plan "
             "with planner='optimal' or planner='refined'"
@@ -134,7 +134,7 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
             "leaves as much room as the targets allow"
         )
     extra = (1 - UNUSED) * spare.measuring(workload_gram(prepare(wanted)))
-    if mechanism.integer:
+    if mechanism.noise.exact:
         extra = np.trunc(extra)  # towards zero: no column grows
     strategy = np.concatenate([mechanism.strategy, extra[extra.any(axis=1)]])
     if profile_of(strategy).max() > profile_of(mechanism.strategy).max():  # fail closed

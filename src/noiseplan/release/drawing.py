@@ -6,24 +6,14 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.noise import (
-    DiscreteLaplaceSampler,
-    DiscreteSampler,
-    LaplaceSampler,
+    ExactSampler,
     NoiseSampler,
-    NormalSampler,
     SeededSource,
+    SimulationSampler,
     Source,
     SystemSource,
 )
-
-DISCRETE: dict[str, type[DiscreteSampler | DiscreteLaplaceSampler]] = {
-    "discrete": DiscreteSampler,
-    "discrete Laplace": DiscreteLaplaceSampler,
-}
-CONTINUOUS: dict[str, type[NormalSampler | LaplaceSampler]] = {
-    "gaussian": NormalSampler,
-    "laplace": LaplaceSampler,
-}
+from noiseplan.noise.law import NAMED
 
 
 def sampler_for(
@@ -31,19 +21,20 @@ def sampler_for(
 ) -> NoiseSampler:
     """The sampler of this noise, from the operating system's randomness unless given others."""
     seed = _checked_seed(seed)
-    if noise not in (*DISCRETE, *CONTINUOUS):
+    if noise not in NAMED:
         raise PlanError(
             "this plan describes measurements that were made already: it has no noise to draw; "
             "release the plan they came from, or ask for more with another_plan.given(release)"
         )
-    if randomness is not None and (seed is not None or noise not in DISCRETE):
+    law, exact = NAMED[noise]
+    if randomness is not None and (seed is not None or not exact):
         raise PlanError("randomness= is for discrete noise, without a seed")
     if randomness is not None and not isinstance(randomness, Source):
         raise PlanError(f"randomness= is a Source, such as StreamSource(); found {randomness!r}")
-    if noise in CONTINUOUS:
-        return CONTINUOUS[noise](seed)
+    if not exact:
+        return SimulationSampler(law, seed)
     source = (randomness or SystemSource()) if seed is None else SeededSource(seed)
-    return DISCRETE[noise](source)
+    return ExactSampler(law, source)
 
 
 def require_private(sampler: NoiseSampler) -> None:

@@ -197,5 +197,5 @@ def _one_matrix(schema: Schema, tables: list[Checked]) -> tuple[Mechanism, Measu
         error = np.sqrt(variance).ravel()
         rows.append(Query(schema, list(names)).dense() / error[:, None])
         numbers.append(values.ravel() / error)
-    mechanism = DenseMechanism(schema, np.concatenate(rows), 1.0)
+    mechanism = DenseMechanism(schema, np.concatenate(rows))
     return mechanism, Measurements((np.concatenate(numbers),))

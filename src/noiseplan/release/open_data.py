@@ -17,8 +17,9 @@ from noiseplan.errors import DataRefused, PlanError
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price
 from noiseplan.noise import NoiseSampler, Source
+from noiseplan.noise.law import SIMULATED
 from noiseplan.planning.plan import Plan
-from noiseplan.release.drawing import CONTINUOUS, sampler_for
+from noiseplan.release.drawing import sampler_for
 from noiseplan.release.ledger_charge import Account
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def refuse_too_many(plan: Plan, source: Projectable) -> None:
     The number is the same for all plans. Were it each plan's own, plans could be made whose
     refusals tell the number of records, digit by digit.
     """
-    if plan.noise in CONTINUOUS:  # a simulation, which has no limit
+    if plan.noise in SIMULATED:  # a simulation, which has no limit
         return
     found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
     if found > RECORDS:

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from noiseplan.arrays import Json
 from noiseplan.noise import is_simulation
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.release import Release
-from noiseplan.storage.files import Json
 from noiseplan.storage.plans import plan_hash, schema_hash, stated_by
 
 FORMAT = 1

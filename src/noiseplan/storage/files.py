@@ -21,11 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import StorageError
 from noiseplan.paths import checked_path
-
-Json = dict[str, Any]
-Arrays = dict[str, NDArray[Any]]
 
 # What a saved array may hold; never objects, which NumPy would have to unpickle.
 _KINDS = "biuf"

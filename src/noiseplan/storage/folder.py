@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from noiseplan.arrays import Arrays, Json
 from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.escaping import visible
@@ -23,8 +24,6 @@ from noiseplan.queries import Query
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import FORMAT, certificate, in_words
 from noiseplan.storage.files import (
-    Arrays,
-    Json,
     file_hash,
     read_arrays,
     read_json,
@@ -34,7 +33,6 @@ from noiseplan.storage.files import (
     write_arrays,
     write_json,
 )
-from noiseplan.storage.mechanisms import check_measurements
 from noiseplan.storage.plans import (
     check_numbers,
     defining_hash,
@@ -206,7 +204,7 @@ def _read(folder: Path) -> Release:
     known = content["optimality"]
     plan = read_plan(saved, arrays, read_stated(known), read_gap(known))
     measured = Measurements(_blocks(blocks))
-    check_measurements(plan.mechanism, measured)
+    plan.mechanism.check(measured)
     # A folder says that records were chosen, and not which.
     choice = ChosenRecords() if content.get("records_chosen") else None
     return Release(

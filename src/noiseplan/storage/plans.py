@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import StorageError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.base import saved_kind
 from noiseplan.mechanisms.price import require_price
-from noiseplan.mechanisms.product import ProductMechanism
-from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.mechanisms.tables import TablesMechanism
-from noiseplan.noise.moments import discrete_gaussian_parameter
+from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.planning.certificates import Optimality, Stated, Unstated
 from noiseplan.planning.objectives import (
     Objective,
@@ -30,8 +26,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
-from noiseplan.storage.files import Arrays, Json, hash_of
-from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
+from noiseplan.storage.files import hash_of
 from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
 # Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
@@ -43,7 +38,7 @@ COMBINED = "combined"
 def write_plan(plan: Plan) -> tuple[Json, Arrays]:
     """What is asked, what is measured, at what cost; nothing about data."""
     workload, arrays = write_workload(plan.workload)
-    mechanism, measured = write_mechanism(plan.mechanism)
+    mechanism, measured = plan.mechanism.parts()
     arrays = arrays | measured
     if plan.targets is not None:
         arrays["targets"] = plan.targets
@@ -85,8 +80,8 @@ def read_plan(
     if max_rows < 1:
         raise StorageError(f"the plan is for people with {max_rows} records, at least 1 is meant")
     if content["noise"] != GIVEN:
-        known = mechanism if content["noise"] != COMBINED else _as_parameters(mechanism, guarantee)
-        require_price(known, guarantee, max_rows)
+        combined = content["noise"] == COMBINED and guarantee.law == "zcdp"
+        require_price(mechanism.as_stated() if combined else mechanism, guarantee, max_rows)
     bound, proved = stated
     # Variances are those of one record's cost, whatever a person pays.
     optimality: Optimality = Unstated(workload, record_price(guarantee, max_rows), proved, gap)
@@ -112,27 +107,11 @@ def read_plan(
     )
 
 
-def _as_parameters(mechanism: Mechanism, guarantee: Guarantee) -> Mechanism:
-    """With the parameters σ² of discrete noise that has its variances, or a little larger ones.
-
-    Parts of parameters σ_j² that are put together with weights σ²/σ_j², where 1/σ² = Σ 1/σ_j²,
-    have the variance Σ (σ²/σ_j²)² v(σ_j²) ≥ v(σ²), since v(s)/s grows with s. So σ² is at most the
-    parameter of that variance, and what it costs is not overstated.
-    """
-    if guarantee.law != "zcdp" or not isinstance(mechanism, ResidualMechanism):
-        return mechanism
-    blocks = [
-        replace(block, sigma2=discrete_gaussian_parameter(block.sigma2))
-        for block in mechanism.blocks
-    ]
-    return replace(mechanism, blocks=replace(mechanism.blocks, blocks=tuple(blocks)))
-
-
 def check_numbers(content: Mapping[str, Any], arrays: Arrays, measured: Arrays) -> None:
     """Refuse a plan over more values than there are numbers, before it is read."""
     numbers = sum(array.size for array in (*arrays.values(), *measured.values()))
-    product = content["mechanism"]["kind"] == "product"  # it measures all attributes
-    check_backed(content["workload"], arrays, numbers, all_measured=product)
+    every = saved_kind(content["mechanism"]["kind"]).from_sizes
+    check_backed(content["workload"], arrays, numbers, all_measured=every)
 
 
 def _pure(guarantee: Guarantee) -> Json:
@@ -150,11 +129,11 @@ def _kinds(plan: Plan) -> Array | None:
     """Numbers that tell queries apart which look alike and are measured differently, if any do."""
     roles = plan.design.roles
     alone = all(len(role.members) == 1 for role in roles.roles)
-    if alone and isinstance(plan.mechanism, TablesMechanism):
+    if alone and plan.mechanism.alike_by == "type":
         # Attributes that look alike may be measured in different tables.
         first = np.unique(roles.type_of_query, return_index=True)[1]
         return np.asarray(first[roles.type_of_query] + 1.0)
-    if alone and isinstance(plan.mechanism, (DenseMechanism, ProductMechanism)):
+    if alone and plan.mechanism.alike_by == "nothing":
         # So may attributes that look alike, by a strategy over all cells.
         shared = prepare(plan.workload).roles
         if len(shared.types) < len(roles.types):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Ranges, Total, Workload
@@ -14,7 +15,6 @@ from noiseplan.queries.columns import QueryColumns
 from noiseplan.queries.query import checked_weight
 from noiseplan.schema import Schema
 from noiseplan.schema.labels import label_from_json, label_to_json
-from noiseplan.storage.files import Arrays, Json
 
 SIMPLE: dict[str, type[Factor]] = {
     "identity": Identity,

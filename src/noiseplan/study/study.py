@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noiseplan.errors import BudgetError, NoiseplanError, PlanError
+from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
 from noiseplan.privacy import Budget, Neighbours
@@ -190,9 +191,7 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
             "targets are an objective of their own: give one or the other"
         )
     ledger = read_ledger(sections["ledger"]) if "ledger" in sections else None
-    from noiseplan.release.drawing import CONTINUOUS
-
-    if ledger is not None and settings.noise in CONTINUOUS:
+    if ledger is not None and settings.noise in SIMULATED:
         sections["ledger"].fail(
             f'a ledger records releases to be published, and noise = "{settings.noise}" is for '
             f'simulation: take noise = "discrete", or leave out [ledger]'

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from noiseplan.arrays import Arrays
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.local.device.integers import WHOLE
 from noiseplan.local.device.randomizer import MAGIC, Randomizer, randomizer_from_bytes
@@ -21,7 +22,7 @@ from noiseplan.local.strategies.base import TableStrategy
 from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
-from noiseplan.storage.files import Arrays, canonical, hash_of, read_arrays, to_disk, write_arrays
+from noiseplan.storage.files import canonical, hash_of, read_arrays, to_disk, write_arrays
 
 FORMAT = "noiseplan local aggregator 1"
 HASH = "sha256"  # of everything else in the file

@@ -9,6 +9,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
+from noiseplan.noise import Noise
 from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.pure.made import PureMade
@@ -107,8 +108,7 @@ def made_of_matrix(
     scales = scales_within([norm], [1], np.ones(1), epsilon)
     if integer:
         require_drawable(scales)
-    scale = float(scales[0])
-    mechanism = DenseMechanism(design.workload.schema, matrix, 2 * scale**2, integer, scale)
+    mechanism = DenseMechanism(design.workload.schema, matrix, Noise("laplace", scales, integer))
     _require_answers(design, mechanism)
     figures = RowFigures(design, mechanism)
     value = float(design.type_weight @ figures.sums())

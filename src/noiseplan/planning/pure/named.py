@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.tables import noise_variance
+from noiseplan.noise import Noise
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.named_plans import check_cells, check_product, product_mechanism
 from noiseplan.planning.pure.made import PureMade
@@ -46,11 +46,11 @@ def plan_named_pure(
         scales = scales_within([touched], [1], np.ones(1), epsilon)
         if integer:
             require_drawable(scales)
-        scale = float(scales[0])
-        mechanism = product_mechanism(schema, factors, 2 * scale**2, integer, scale)
+        noise = Noise("laplace", scales, integer)
+        mechanism = product_mechanism(schema, factors, noise)
         figures = RowFigures(design, mechanism)
         # Entries are integers already: only the noise differs from its continuous twin.
-        loss = float(noise_variance(scales, integer)[0]) / (2 * float(touched) ** 2 / epsilon**2)
+        loss = float(noise.variance[0]) / (2 * float(touched) ** 2 / epsilon**2)
         value = float(design.type_weight @ figures.sums())
         cost = Guarantee.pure(cost_of([touched], [1], scales))
         return PureMade(design, mechanism, cost, figures, value, planner.name, loss - 1.0)

@@ -10,7 +10,8 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.attribute_views import View
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, noise_variance
+from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
+from noiseplan.noise import Noise
 from noiseplan.optimize.laplace_allocation import Spending, best_spending
 from noiseplan.planning.assemble import placements
 from noiseplan.planning.pure.candidates import Candidates, find_candidates
@@ -86,7 +87,7 @@ def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> 
     scales = scales_within(candidates.norms, candidates.tables, spending.shares, epsilon)
     if integer:
         require_drawable(scales)
-    spread = noise_variance(scales, integer)
+    spread = Noise("laplace", scales, integer).variance
     with np.errstate(divide="ignore"):
         precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / spread, 0.0)
         figures = ResidualFigures(design, shared.bases, 1.0 / precision)
@@ -154,14 +155,13 @@ def _assembled(design: Design, shared: Shared, scales: Array, integer: bool) -> 
     blocks = [
         TableBlock(
             np.concatenate([sets for sets, _ in parts]),
-            np.concatenate([noise for _, noise in parts]),
+            Noise("laplace", np.concatenate([noise for _, noise in parts]), integer),
             own,
-            integer,
         )
         for own, parts in grouped.items()
     ]
     schema = design.workload.schema
-    return TablesMechanism(schema, tuple(blocks), tuple(bases), of_role[role_of], integer)
+    return TablesMechanism(schema, tuple(blocks), tuple(bases), of_role[role_of])
 
 
 def _view(role: RoleStrategy, halved: bool, views: dict[tuple[object, bool], View]) -> View:

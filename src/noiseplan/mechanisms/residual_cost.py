@@ -1,6 +1,12 @@
-"""What it costs to replace one record by another, for residuals measured on sets of attributes.
+"""What one record costs where residuals are measured on sets of attributes.
 
-If two records agree on the attributes E, the set A of attributes adds
+    C = Σ_A σ_A⁻² ⊗_{i∈A} U_iᵀU_i
+
+To add or remove a record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one record attains every maximum.
+No set A stands for another: two sets that look alike may have different noise, or one of them none
+at all because it was measured before.
+
+To replace one by another: if two records agree on the attributes E, the set A of attributes adds
 
     1/σ²_A · 2 (∏_{i∈A} β_i − ∏_{i∈A∩E} β_i ∏_{i∈A∖E} γ_i)
 
@@ -12,21 +18,67 @@ some E. The total (A = ∅) costs nothing, since it does not change.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from itertools import product
-from math import comb
+from math import comb, prod
 from typing import Final
 
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block
+from noiseplan.mechanisms.cost import require_sizes
+from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
 
 # Agreement patterns listed one by one; beyond that a bound over all of them is used.
 PATTERN_LIMIT: Final = 20_000
 # Attributes whose 2^d patterns are all looked at, whatever is measured of them.
 EVERY_PATTERN: Final = 18
+
+
+def residual_cost(blocks: Sequence[Block], neighbours: Neighbours) -> float:
+    """2ρ of one record for everything these blocks measure, rounded up."""
+    require_noise(blocks, neighbours)
+    if neighbours == "add-remove":
+        cost = sum(
+            prod(basis.sensitivity for basis in block.bases) * math.fsum(1.0 / block.sigma2)
+            for block in blocks
+        )
+    else:
+        cost = replaced_cost(blocks)
+    return product_up(cost, 1 + margin(len(blocks)))
+
+
+def require_noise(blocks: Sequence[Block], neighbours: Neighbours) -> None:
+    """Only the number of records may be measured exactly, and only if it is no secret."""
+    for block in blocks:
+        if block.bases or neighbours != "replace":
+            require_sizes(block.sigma2)
+
+
+def same_bases(blocks: Iterable[Block]) -> bool:
+    """Whether every attribute is measured by the same rows in all blocks."""
+    known: dict[int, Basis] = {}
+    for block in blocks:
+        for place, basis in enumerate(block.bases):
+            for attribute in np.unique(block.sets[:, place]):
+                first = known.setdefault(int(attribute), basis)
+                if first is not basis and not _same(first, basis):
+                    return False
+    return True
+
+
+def _same(one: Basis, other: Basis) -> bool:
+    if isinstance(one.measure, np.ndarray) and isinstance(other.measure, np.ndarray):
+        return np.array_equal(one.measure, other.measure)
+    return one == other
+
+
+# ---------------------------------------------------------------------- replacing a record
 
 
 def replaced_cost(blocks: Sequence[Block]) -> float:

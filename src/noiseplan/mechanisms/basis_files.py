@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import StorageError
+from noiseplan.mechanisms.base import floats
 from noiseplan.mechanisms.basis import WIDE, Basis, MatrixBasis, WideBasis
 from noiseplan.schema import Schema
-from noiseplan.storage.files import Arrays, Json
 
 # No attribute of a release has more values.
 MOST_VALUES = 1 << 24
@@ -88,11 +88,3 @@ def _wide(saved: Mapping[str, Any]) -> Basis:
     if not 0 < float(saved["scale"]) < np.inf:
         raise StorageError(f"a wide basis has a scale of {saved['scale']!r}")
     return WideBasis(saved["size"], float(saved["scale"]))
-
-
-def floats(arrays: Arrays, name: str, ndim: int) -> Any:
-    """A saved array of finite numbers with so many axes."""
-    found = np.asarray(arrays[name], dtype=np.float64)
-    if found.ndim != ndim or not np.isfinite(found).all():
-        raise StorageError(f"{name} should be {ndim}-dimensional finite numbers")
-    return found

@@ -1,0 +1,174 @@
+"""Noise as a value: its law, its sizes, and whether it is drawn in integers, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noiseplan.arrays import Json
+from noiseplan.errors import NoiseError, StorageError
+from noiseplan.matrices.base import Array
+from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
+from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
+from noiseplan.noise.randomness import Source
+
+if TYPE_CHECKING:
+    from noiseplan.privacy import Law as Accounting
+
+Law = Literal["gaussian", "laplace"]
+# What plans call their noise.
+NAMED: Final[dict[str, tuple[Law, bool]]] = {
+    "discrete": ("gaussian", True),
+    "discrete Laplace": ("laplace", True),
+    "gaussian": ("gaussian", False),
+    "laplace": ("laplace", False),
+}
+SIMULATED: Final = tuple(name for name, (_, exact) in NAMED.items() if not exact)
+# Discrete noise of a scale far below one has a variance too small for a number; this is above it.
+LEAST_VARIANCE: Final = 1e-200
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Independent noise of mean zero.
+
+    Parameters
+    ----------
+    law
+        "gaussian" or "laplace".
+    size
+        One for all numbers, or one for each entry along their last axis: the parameter σ² of
+        Gaussian noise, the scale b of Laplace noise.
+    exact
+        Whether integers are drawn by the exact discrete law, to be added to integers.
+
+    Examples
+    --------
+    >>> Noise("gaussian", 0.25, exact=True).variance.round(6).tolist()
+    [0.215013]
+    >>> Noise("laplace", [1.0, 3.0]).variance.tolist()
+    [2.0, 18.0]
+    """
+
+    law: Law
+    size: Array
+    exact: bool = False
+
+    def __init__(self, law: Law, size: ArrayLike, exact: bool = False) -> None:
+        object.__setattr__(self, "law", law)
+        object.__setattr__(self, "size", np.atleast_1d(np.asarray(size, dtype=np.float64)))
+        object.__setattr__(self, "exact", exact)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The sizes, for whoever only asks how large the noise is."""
+        return np.array(self.size, dtype=dtype)
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+    def __getitem__(self, part: slice) -> Noise:
+        return replace(self, size=self.size[part])
+
+    def floating(self) -> Noise:
+        """Continuous noise of the same sizes."""
+        return replace(self, exact=False)
+
+    @property
+    def one(self) -> float:
+        """The size, where there is one for all numbers."""
+        (size,) = self.size
+        return float(size)
+
+    @property
+    def variance(self) -> Array:
+        """The variance of what is really drawn: for discrete laws a little below `nominal`."""
+        if not self.exact:
+            return self.nominal
+        if self.law == "gaussian":
+            return discrete_gaussian_variance(self.size)
+        return np.maximum(discrete_laplace_variance(self.size), LEAST_VARIANCE)
+
+    @property
+    def nominal(self) -> Array:
+        """σ² or 2b²: the variance of continuous noise of this size."""
+        return self.size if self.law == "gaussian" else np.asarray(2.0 * self.size**2)
+
+    # ------------------------------------------------------------------ privacy
+
+    @property
+    def power(self) -> int:
+        """p, where a column a of what is measured costs ‖a‖_p^p / size: 2ρ by σ², or ε by b."""
+        return 2 if self.law == "gaussian" else 1
+
+    def norms(self, rows: Array) -> Array:
+        """‖a‖_p^p of every column: what it costs, times the size of the noise."""
+        if self.law == "gaussian":
+            return np.asarray(np.einsum("ri,ri->i", rows, rows))
+        return np.asarray(np.abs(rows).sum(axis=0))
+
+    @property
+    def accounting(self) -> Accounting:
+        """What is known of the privacy loss: the curve of discrete Gaussian noise is not."""
+        if self.law == "laplace":
+            return "pure"
+        return "zcdp" if self.exact else "gaussian"
+
+    # ------------------------------------------------------------------ drawing
+
+    def draw(
+        self, shape: tuple[int, ...], bits: Source | np.random.Generator
+    ) -> NDArray[np.number]:
+        """Noise of this shape: exact from a source of bits, else from NumPy's, for simulation.
+
+        A float is the rational number it stands for, so the law of integers is exact.
+        """
+        if isinstance(bits, Source):
+            if not self.exact:
+                raise NoiseError("bits of a source are for exact noise, and this one is not")
+            return self._integers(shape, bits)
+        if self.exact:
+            raise NoiseError("exact noise is drawn from a source of bits, never from NumPy's")
+        if self.law == "gaussian":
+            noise, deviation = bits.standard_normal(shape), np.sqrt(self.size)
+        else:
+            noise, deviation = bits.laplace(size=shape), self.size
+        noise *= deviation
+        return noise
+
+    def _integers(self, shape: tuple[int, ...], source: Source) -> NDArray[np.int64]:
+        """Draws of equal size together."""
+        draw = discrete_gaussian if self.law == "gaussian" else discrete_laplace
+        distinct, kind = np.unique(self.size, return_inverse=True)
+        if len(distinct) == 1:
+            return draw(float(distinct[0]), shape, source=source)
+        noise = np.empty(shape, dtype=np.int64)
+        places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind)))
+        for size, chosen in zip(distinct, places, strict=False):  # the last place is empty
+            noise[..., chosen] = draw(float(size), (*shape[:-1], len(chosen)), source=source)
+        return noise
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> Json:
+        """Noise of one size, as it is saved."""
+        scale = {} if self.law == "gaussian" else {"scale": self.one}
+        return {"integer": self.exact, "sigma2": float(self.nominal[0]), **scale}
+
+    @classmethod
+    def from_parts(cls, content: Mapping[str, Any], whose: str) -> Noise:
+        """Undo `parts`; `whose` noise it is, for the message where two sizes disagree."""
+        sigma2, scale, exact = float(content["sigma2"]), content.get("scale"), content["integer"]
+        if scale is None:
+            return cls("gaussian", sigma2, bool(exact))
+        if not (float(scale) > 0 and 2 * float(scale) ** 2 == sigma2):
+            raise StorageError(f"{whose} Laplace noise has a scale that is not its own")
+        return cls("laplace", float(scale), bool(exact))
+
+
+# What draws noise of a shape.
+Sampler = Callable[[tuple[int, ...], Noise], NDArray[np.number]]

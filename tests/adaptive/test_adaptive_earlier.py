@@ -78,7 +78,8 @@ def test_a_record_that_paid_for_less_is_not_enough(ledger: nz.Ledger) -> None:
     from dataclasses import replace
 
     cheap = secure(1, 0.1).release(data(), ledger=ledger, dataset="people")
-    dear = replace(secure(1, 0.3).release(data()), recorded=cheap.recorded)
+    dear = secure(1, 0.3).release(data())
+    dear = replace(dear, provenance=replace(dear.provenance, recorded=cheap.recorded))
     with pytest.raises(PlanError, match="is not charged to dataset"):
         secure(2).given(dear).release(data(), ledger=ledger, dataset="people")
 

@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.mechanisms import exact_residuals as counting
+from noiseplan.mechanisms.exact_residuals import integer_residuals
 from oracles import table_counts
 
 
@@ -64,7 +64,7 @@ def look(plan: nz.Plan) -> Seen:
     columns, scales = [], []
 
     def watched(rows: list, counts: np.ndarray) -> np.ndarray:
-        exact = counting.integer_residuals(rows, counts)
+        exact = integer_residuals(rows, counts)
         columns[-1].append(exact.ravel())
         return exact
 

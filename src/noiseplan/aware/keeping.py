@@ -19,10 +19,11 @@ from noiseplan.aware.settings import Dawa
 from noiseplan.aware.storeys import BucketPlan
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Measurements
-from noiseplan.noise import Noise, is_simulation
+from noiseplan.noise import Noise
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
-from noiseplan.storage.certificate import FORMAT, privacy_json
+from noiseplan.release.provenance import Provenance
+from noiseplan.storage.certificate import FORMAT, privacy_json, release_title
 from noiseplan.storage.files import hash_of
 from noiseplan.storage.folder import DATA_AWARE
 from noiseplan.storage.folder import save as save_folder
@@ -68,7 +69,7 @@ def read_release(
     if not isinstance(brand, str) or not isinstance(recorded, str):
         raise StorageError("certificate.json: noise and ledger should be texts")
     measurements = _read_measurements(plan, saved["buckets"], measured)
-    return AwareRelease(replace(plan, loaded=True), measurements, brand, recorded=recorded)
+    return AwareRelease(replace(plan, loaded=True), measurements, Provenance.read(brand, recorded))
 
 
 def _plan_json(plan: AwarePlan) -> tuple[Json, Arrays]:
@@ -159,7 +160,7 @@ def _certificate(release: AwareRelease) -> Json:
         },
         "privacy": privacy_json(plan.privacy, plan.max_rows),
         "noise": release.brand,
-        "simulation": is_simulation(release.brand),
+        "simulation": not release.provenance.private,
         "ledger": release.recorded,
         "schema_sha256": hash_of(plan.schema.to_dict()),
         "plan_sha256": plan_hash(plan),
@@ -173,17 +174,12 @@ def _certificate(release: AwareRelease) -> Json:
 
 def in_words(release: AwareRelease, content: Json) -> str:
     """The certificate for people."""
-    title = (
-        "SIMULATED RELEASE, NOT FOR PUBLISHING"
-        if is_simulation(release.brand)
-        else "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"
-    )
     promise = release.plan.privacy.describe().splitlines()
     if release.plan.max_rows > 1:
         promise[-1] = "Neighbouring data sets differ by all records of one person."
     return "\n".join(
         [
-            title,
+            release_title(release.provenance.private),
             "",
             f"Made {content['made']} with noiseplan {content['software']['noiseplan']}.",
             "",

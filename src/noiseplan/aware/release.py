@@ -18,8 +18,9 @@ from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.report import privacy_words, what_is_asked
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
-from noiseplan.noise import Source, simulation_warning
+from noiseplan.noise import Source
 from noiseplan.queries import Query
+from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import make_release
 from noiseplan.schema import Schema
 
@@ -43,9 +44,18 @@ class AwareRelease:
 
     plan: AwarePlan
     measurements: AwareMeasurements
-    brand: str
+    provenance: Provenance
     origin: str = ""
-    recorded: str = ""  # where a ledger has it
+
+    @property
+    def brand(self) -> str:
+        """What a reader must know about the noise."""
+        return self.provenance.brand
+
+    @property
+    def recorded(self) -> str:
+        """Where a ledger has the release; nothing if none has."""
+        return self.provenance.recorded
 
     @property
     def schema(self) -> Schema:
@@ -96,7 +106,7 @@ class AwareRelease:
             self.origin,
             laplace,
             self.answering.approximate(query),
-            simulation_warning(self.brand),
+            self.provenance.warning,
         )
 
     def table(
@@ -185,4 +195,4 @@ def make_aware_release(
         like_any, data, seed, ledger, dataset, purpose, randomness, person, details=details
     )
     measured: Any = made.measurements
-    return AwareRelease(plan, measured, made.brand, made.origin, made.recorded)
+    return AwareRelease(plan, measured, made.provenance, made.origin)

@@ -17,8 +17,9 @@ from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query
-from noiseplan.release.ledger_charge import BETWEEN, require_charged
+from noiseplan.release.ledger_charge import require_charged
 from noiseplan.release.open_data import Admission, admitted, opened
+from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import Release, ReleaseOptions, make_release
 
 COMBINED = "combined"
@@ -44,12 +45,8 @@ def completed(family: Family, target: Plan, parts: Sequence[Release]) -> Release
 
 def _signed(plan: Plan, measured: Measurements, parts: Sequence[Release]) -> Release:
     """The release with the brands and records of all parts."""
-    brands = dict.fromkeys(part.brand for part in parts)
-    records = [part.recorded for part in parts if part.recorded]
-    return replace(
-        parts[-1], plan=plan, measurements=measured,
-        brand="; ".join(brands), recorded=BETWEEN.join(records),
-    )  # fmt: skip
+    provenance = Provenance.joined(part.provenance for part in parts)
+    return replace(parts[-1], plan=plan, measurements=measured, provenance=provenance)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

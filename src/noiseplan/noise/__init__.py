@@ -7,8 +7,6 @@ from noiseplan.noise.samplers import (
     ExactSampler,
     NoiseSampler,
     SimulationSampler,
-    is_simulation,
-    simulation_warning,
 )
 
 __all__ = [
@@ -22,6 +20,4 @@ __all__ = [
     "SystemSource",
     "discrete_gaussian",
     "discrete_laplace",
-    "is_simulation",
-    "simulation_warning",
 ]

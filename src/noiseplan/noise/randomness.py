@@ -24,6 +24,9 @@ Words = NDArray[Any]  # unsigned integers of the width that was asked for
 
 # What is said of bits that somebody else can know.
 NOT_PRIVATE: Final = "NOT PRIVATE"
+# What is said of bits that nobody can.
+FROM_SYSTEM: Final = "randomness from the operating system"
+FROM_STREAM: Final = "randomness from AES-256-CTR keyed by the operating system"
 
 _KEY_BYTES: Final = 32
 _SHORT_READ: Final = 1024  # bytes; below this a fresh key costs more than the bytes themselves
@@ -85,7 +88,7 @@ class SystemSource(Source):
     @property
     def brand(self) -> str:
         """Nothing to warn of."""
-        return "randomness from the operating system"
+        return FROM_SYSTEM
 
     @property
     def private(self) -> bool:
@@ -131,7 +134,7 @@ class StreamSource(Source):
     @property
     def brand(self) -> str:
         """Nothing to warn of."""
-        return "randomness from AES-256-CTR keyed by the operating system"
+        return FROM_STREAM
 
     @property
     def private(self) -> bool:

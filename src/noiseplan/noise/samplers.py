@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 
 from noiseplan.errors import NoiseError
 from noiseplan.noise.law import Law, Noise
-from noiseplan.noise.randomness import NOT_PRIVATE, Source
+from noiseplan.noise.randomness import NOT_PRIVATE, SeededSource, Source
 
 # Floating-point noise can leak through its gaps (Mironov 2012), and says of itself what it is for.
 FOR_SIMULATION: Final = "for simulation"
 LAWS: Final[dict[Law, str]] = {"gaussian": "Gaussian", "laplace": "Laplace"}
+
+
+def exact_text(law: Law, bits: str) -> str:
+    """What is said of exact noise drawn from these bits."""
+    return f"exact discrete {LAWS[law]} noise, {bits}"
 
 
 class NoiseSampler(ABC):
@@ -70,9 +75,9 @@ class ExactSampler(NoiseSampler):
     def brand(self) -> str:
         """What a reader of the release must know about its noise."""
         source = self.source
-        told = source.private or NOT_PRIVATE in source.brand  # it may be anybody's
+        told = source.private or isinstance(source, SeededSource)  # others may not say it
         bits = source.brand if told else f"{source.brand}, so {NOT_PRIVATE}"
-        return f"exact discrete {LAWS[self.law]} noise, {bits}"
+        return exact_text(self.law, bits)
 
     @property
     def exact(self) -> bool:
@@ -126,25 +131,3 @@ class SimulationSampler(NoiseSampler):
 def _require_law(law: Law, noise: Noise) -> None:
     if noise.law != law:
         raise NoiseError(f"the release is to say {law} noise, and {noise.law} noise was asked for")
-
-
-def is_simulation(brand: str) -> bool:
-    """Whether a release with noise of this brand is not for publishing.
-
-    Examples
-    --------
-    >>> is_simulation("floating-point Laplace noise, for simulation")
-    True
-    """
-    return FOR_SIMULATION in brand or NOT_PRIVATE in brand
-
-
-def simulation_warning(brand: str) -> str:
-    """What answers and reports say of a release with noise of this brand; nothing if it is safe.
-
-    Examples
-    --------
-    >>> simulation_warning("floating-point Laplace noise, for simulation")
-    'not for publishing: floating-point Laplace noise, for simulation'
-    """
-    return f"not for publishing: {brand}" if is_simulation(brand) else ""

@@ -14,13 +14,12 @@ from noiseplan.errors import PlanError
 from noiseplan.noise import NoiseSampler
 from noiseplan.planning.plan import Plan
 from noiseplan.release.drawing import require_private
+from noiseplan.release.provenance import BETWEEN
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Entry, Ledger
     from noiseplan.release.release import Release
 
-# Between two entries of one release that was made in two steps.
-BETWEEN = "; "
 # Charges of one plan may fall short of the cost it states by the rounding of what was left to pay,
 # and by what matrices in integers measure less; each of them covered what was measured.
 ROUNDING = Fraction(1, 10**7)

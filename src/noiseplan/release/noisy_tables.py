@@ -33,6 +33,7 @@ from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query, Workload
+from noiseplan.release.provenance import ELSEWHERE, Provenance
 from noiseplan.release.release import Release
 from noiseplan.schema import Schema
 
@@ -116,7 +117,7 @@ def from_noisy_tables(
         optimality=Stated(0.0, proved=False),
         seconds=0.0,
     )
-    return Release(plan, measured, "noise of tables made elsewhere, as stated by their maker")
+    return Release(plan, measured, Provenance((ELSEWHERE,)))
 
 
 Checked = tuple[tuple[str, ...], Array, Array]

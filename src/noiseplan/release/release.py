@@ -18,13 +18,14 @@ from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import NOTHING, Paid
-from noiseplan.noise import Source, simulation_warning
+from noiseplan.noise import Source
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.report import asked_for, counted
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Query
 from noiseplan.release.answer import Answer
 from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
+from noiseplan.release.provenance import Provenance
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -48,15 +49,24 @@ class Release:
 
     plan: Plan
     measurements: Measurements
-    brand: str
+    provenance: Provenance
     origin: str = ""
-    recorded: str = ""  # where a ledger has it
     choice: ChosenRecords | None = None  # stands for which records of each person were counted
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and copies are made of: which records were counted stays in this process."""
         forgotten = None if self.choice is None else ChosenRecords()
         return vars(self) | {"choice": forgotten}
+
+    @property
+    def brand(self) -> str:
+        """What a reader must know about the noise."""
+        return self.provenance.brand
+
+    @property
+    def recorded(self) -> str:
+        """Where a ledger has the release; nothing if none has."""
+        return self.provenance.recorded
 
     @property
     def schema(self) -> Schema:
@@ -73,8 +83,10 @@ class Release:
         query = self.plan.query(query)
         estimate = self.plan.mechanism.answer(self.measurements, query)
         error, laplace = self.plan.std_error(query), self.plan.privacy.pure_epsilon is not None
-        warning = simulation_warning(self.brand)
-        return Answer(query, estimate, error, level, simultaneous, self.origin, laplace, warning)
+        return Answer(
+            query, estimate, error, level, simultaneous, self.origin, laplace,
+            self.provenance.warning,
+        )  # fmt: skip
 
     def table(
         self,
@@ -244,4 +256,5 @@ def make_release(
     with admission.charged() as recorded, measuring as advance:
         measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)
     choice = getattr(source, "choice", None)
-    return Release(plan, measured, admission.sampler.brand, source.origin, recorded, choice)
+    made = Provenance.of(admission.sampler, recorded)
+    return Release(plan, measured, made, source.origin, choice)

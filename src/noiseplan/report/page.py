@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.noise import simulation_warning
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import CONVERSION
 from noiseplan.privacy.rounding import product_up, text_up
@@ -87,7 +86,7 @@ def _summary(release: Release, certificate: Mapping[str, Any]) -> str:
 
 
 def _warning(release: Release) -> Markup | str:
-    warning = simulation_warning(release.brand)
+    warning = release.provenance.warning
     if not warning:
         return ""
     return element("p", f"{warning[0].upper()}{warning[1:]}.", class_="warning")

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import numpy as np
 
 from noiseplan.arrays import Json
-from noiseplan.noise import is_simulation
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.release import Release
@@ -17,6 +16,7 @@ from noiseplan.storage.plans import plan_hash, schema_hash, stated_by
 
 FORMAT = 1
 UNIT = "one record"
+MADE_ELSEWHERE = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
 
 
 def certificate(release: Release) -> Json:
@@ -35,7 +35,7 @@ def certificate(release: Release) -> Json:
         },
         "privacy": privacy_json(plan.privacy, plan.max_rows, release.choice is not None),
         "noise": release.brand,
-        "simulation": is_simulation(release.brand),
+        "simulation": not release.provenance.private,
         "ledger": release.recorded,
         **({} if release.choice is None else {"records_chosen": True}),
         "schema_sha256": schema_hash(plan),
@@ -77,8 +77,11 @@ def _unit(max_rows: int, chosen: bool) -> str:
     return "one person, of whom one record is counted" if chosen else UNIT
 
 
-def in_words(content: Json, guarantee: Guarantee) -> str:
-    """The same for people; numbers that promise privacy are rounded up."""
+def in_words(content: Json, guarantee: Guarantee, private: bool) -> str:
+    """The same for people; numbers that promise privacy are rounded up.
+
+    `private`: whether the noise of the release protects anybody.
+    """
     if content["privacy"]["known"]:
         unit = content["privacy"]["unit"]
         promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
@@ -88,7 +91,7 @@ def in_words(content: Json, guarantee: Guarantee) -> str:
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]
     recorded = content["ledger"] or "not recorded in a ledger"
     lines = [
-        _title(content),
+        release_title(private) if content["privacy"]["known"] else MADE_ELSEWHERE,
         "",
         f"Made {content['made']} with noiseplan {content['software']['noiseplan']}.",
         "",
@@ -108,10 +111,8 @@ def in_words(content: Json, guarantee: Guarantee) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _title(content: Json) -> str:
+def release_title(private: bool) -> str:
     """What kind of thing is certified: noise for simulation protects nobody."""
-    if not content["privacy"]["known"]:
-        return "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
-    if is_simulation(content["noise"]):
+    if not private:
         return "SIMULATED RELEASE, NOT FOR PUBLISHING"
     return "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"

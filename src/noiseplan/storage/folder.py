@@ -21,6 +21,7 @@ from noiseplan.escaping import visible
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
+from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import FORMAT, certificate, in_words
 from noiseplan.storage.files import (
@@ -131,7 +132,8 @@ def release_contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]
     values = release.measurements.values
     measured = {f"block_{i}": block for i, block in enumerate(values)}
     content = certificate(release)
-    return plan, arrays, measured, content, in_words(content, release.plan.privacy)
+    words = in_words(content, release.plan.privacy, release.provenance.private)
+    return plan, arrays, measured, content, words
 
 
 def certificate_words(release: Any, content: Json) -> str:
@@ -140,7 +142,7 @@ def certificate_words(release: Any, content: Json) -> str:
         from noiseplan.aware.keeping import in_words as aware_words
 
         return aware_words(release, content)
-    return in_words(content, release.plan.privacy)
+    return in_words(content, release.plan.privacy, release.provenance.private)
 
 
 def _write(release: Any, folder: Path, queries: Sequence[Query], contents: Contents) -> None:
@@ -207,9 +209,8 @@ def _read(folder: Path) -> Release:
     plan.mechanism.check(measured)
     # A folder says that records were chosen, and not which.
     choice = ChosenRecords() if content.get("records_chosen") else None
-    return Release(
-        plan, measured, _text(content, "noise"), recorded=_text(content, "ledger"), choice=choice
-    )
+    provenance = Provenance.read(_text(content, "noise"), _text(content, "ledger"))
+    return Release(plan, measured, provenance, choice=choice)
 
 
 def _blocks(arrays: Arrays) -> tuple[Any, ...]:

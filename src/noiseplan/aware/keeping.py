@@ -12,13 +12,13 @@ from typing import Any, Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.release import AwareRelease
-from noiseplan.aware.settings import Dawa
-from noiseplan.aware.storeys import BucketPlan, Storey
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.partition.bucket_tree import BucketPlan, Storey
+from noiseplan.mechanisms.partition.mechanism import AwareMeasurements
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.noise import is_simulation
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query

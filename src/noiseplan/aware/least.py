@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.prior import Candidates
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.partition_prior import Candidates
 
 
 def least_cost_partition(candidates: Candidates, costs: Array) -> tuple[float, IntArray]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.aware.answer import AwareAnswer
-from noiseplan.aware.answering import Answering
-from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.report import privacy_words, what_is_asked
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.estimates import Answering
+from noiseplan.mechanisms.partition.mechanism import AwareMeasurements
 from noiseplan.noise import Source, simulation_warning
 from noiseplan.queries import Query
 from noiseplan.release.release import make_release

@@ -11,10 +11,10 @@ from typing import cast
 
 import numpy as np
 
-from noiseplan.aware.settings import Dawa
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.certificates import Residual

@@ -23,11 +23,11 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.filtering import Filtered
-from noiseplan.aware.halvings import ERROR, LN2_UP, UNIT, Rate
-from noiseplan.aware.prior import Candidates, Prior
 from noiseplan.errors import DataError, PlanError
+from noiseplan.mechanisms.partition.exact_powers import ERROR, LN2_UP, UNIT, Rate
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.partition_prior import Candidates, Prior
+from noiseplan.mechanisms.partition.partition_sums import Filtered
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy.rounding import fraction_up
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.prior import Candidates, Prior
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.partition_prior import Candidates, Prior
 
 # From so many candidate intervals on, numba's start is earned back.
 MANY: Final = 400_000

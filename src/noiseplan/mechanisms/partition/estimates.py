@@ -19,10 +19,16 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.buckets import axis_matrix, expand, require_asked, rows_in_line, summed
-from noiseplan.aware.storeys import BucketPlan
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
+from noiseplan.mechanisms.partition.buckets import (
+    axis_matrix,
+    expand,
+    require_asked,
+    rows_in_line,
+    summed,
+)
 from noiseplan.queries import Query
 
 # Up to so many cells of one attribute errors come from forms over the cells.

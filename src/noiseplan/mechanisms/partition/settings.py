@@ -8,11 +8,11 @@ from math import sqrt
 from numbers import Integral, Real
 from typing import Final
 
-from noiseplan.aware.prior import LENGTHS, Candidates, Lengths
-from noiseplan.aware.second import SECOND_PLANNERS, part_of, storey_within
-from noiseplan.aware.selection import Selector
-from noiseplan.aware.storeys import Storey
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.partition.bucket_plan import SECOND_PLANNERS, part_of, storey_within
+from noiseplan.mechanisms.partition.bucket_tree import Storey
+from noiseplan.mechanisms.partition.partition_prior import LENGTHS, Candidates, Lengths
+from noiseplan.mechanisms.partition.selection import Selector
 from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import down, fraction_down, product_up
 

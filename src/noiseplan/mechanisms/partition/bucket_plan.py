@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.buckets import LineWorkload, gram_root
-from noiseplan.aware.storeys import BucketPlan, Storey, even_groups
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.bucket_tree import BucketPlan, Storey, even_groups
+from noiseplan.mechanisms.partition.buckets import LineWorkload, gram_root
 from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
 from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.planning.plan import Plan

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.buckets import LineWorkload, require_asked
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.second import plan_buckets
-from noiseplan.aware.settings import Spending
-from noiseplan.aware.storeys import BucketPlan
 from noiseplan.mechanisms.base import Marginals, Measurements
+from noiseplan.mechanisms.partition.bucket_plan import plan_buckets
+from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
+from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.settings import Spending
 from noiseplan.noise import SeededSource, Source, SystemSource
 from noiseplan.noise.seeds import derived_seed
 from noiseplan.privacy import Guarantee

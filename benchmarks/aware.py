@@ -23,12 +23,12 @@ from benchmarks.timing import cpu_seconds
 from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.counting import CountTensor
 from noiseplan.matrices import RangesMatrix
-from noiseplan.mechanisms.partition.bucket_plan import plan_buckets
 from noiseplan.mechanisms.partition.buckets import LineWorkload, expand
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.partition_prior import Candidates
 from noiseplan.mechanisms.partition.selection import Selector, draw_backwards
 from noiseplan.noise import LaplaceSampler, SeededSource
+from noiseplan.planning.bucket_plan import plan_buckets
 from noiseplan.strategies.hierarchies import tree
 
 Array = NDArray[np.float64]

@@ -18,12 +18,12 @@ from benchmarks.aware_published import candidates, published_partition
 from benchmarks.aware_shapes import CELLS, Counts, shapes
 from benchmarks.tables import Cell, Claim, Table
 from noiseplan.aware.least import least_cost_partition, partition_cost
-from noiseplan.mechanisms.partition.bucket_plan import plan_buckets
 from noiseplan.mechanisms.partition.buckets import LineWorkload, expand
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.partition_prior import Candidates
 from noiseplan.mechanisms.partition.selection import Selector
 from noiseplan.noise import SeededSource
+from noiseplan.planning.bucket_plan import plan_buckets
 from noiseplan.strategies.hierarchies import halves, tree
 
 Array = NDArray[np.float64]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
 from noiseplan.matrices.base import Matrix
-from noiseplan.mechanisms.partition.bucket_plan import plan_buckets, storey_edges
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan, Storey, even_groups
 from noiseplan.mechanisms.partition.buckets import (
     LineWorkload,
@@ -28,6 +27,7 @@ from noiseplan.noise import (
     LaplaceSampler,
     SeededSource,
 )
+from noiseplan.planning.bucket_plan import plan_buckets, storey_edges
 
 
 def spreading(edges: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from noiseplan.mechanisms.partition.bucket_tree import BucketPlan, Storey
 from noiseplan.mechanisms.partition.mechanism import AwareMeasurements
 from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.noise import is_simulation
+from noiseplan.planning.plan import Plan
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
 from noiseplan.storage.certificate import FORMAT, privacy_json
@@ -91,6 +92,7 @@ def _plan_json(plan: AwarePlan) -> tuple[Json, Arrays]:
 def _contents(release: AwareRelease) -> tuple[Json, Arrays, Arrays, Json, str]:
     plan, arrays = _plan_json(release.plan)
     measured, buckets = release.measurements, release.measurements.buckets
+    assert isinstance(buckets.top, Plan)  # whoever measures buckets plans them
     top, top_arrays = write_plan(buckets.top)
     plan = plan | {
         "buckets": {

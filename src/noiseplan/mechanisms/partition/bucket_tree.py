@@ -14,25 +14,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.price import require_price
+from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
-from noiseplan.planning.plan import Plan
-from noiseplan.privacy import Guarantee
-from noiseplan.privacy.rounding import fraction_up
+from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.privacy import Guarantee, PureDP, zCDP
+from noiseplan.privacy.rounding import fraction_up, product_down
 from noiseplan.queries import Identity, Query
 
 # Totals that one plan takes on, how many are left at the top of a building, the most in a group.
 DIRECT: Final = 384
 TOP: Final = 256
 BRANCHES: Final = 16
+# Left over for rounding scales up.
+ROUNDING: Final = 1 - 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +70,16 @@ class Storey:
         return np.asarray(totals + noise)
 
 
+class TotalsPlan(Protocol):
+    """What measures the totals at the top: a mechanism over them, and its price."""
+
+    @property
+    def mechanism(self) -> Mechanism: ...
+
+    @property
+    def privacy(self) -> Guarantee: ...
+
+
 @dataclass(frozen=True, eq=False)
 class BucketPlan:
     """What is measured of buckets: `top` over the last groups, `storeys` from the buckets upwards.
@@ -74,7 +88,7 @@ class BucketPlan:
     """
 
     edges: IntArray
-    top: Plan
+    top: TotalsPlan
     storeys: tuple[Storey, ...] = ()
     groups: tuple[IntArray, ...] = ()
 
@@ -91,7 +105,7 @@ class BucketPlan:
     @property
     def numbers(self) -> int:
         """Noisy numbers measured."""
-        return self.top.measured_numbers + sum(int(edges[-1]) for edges in self.groups)
+        return self.top.mechanism.numbers + sum(int(edges[-1]) for edges in self.groups)
 
     # ------------------------------------------------------------------ measuring
 
@@ -103,10 +117,11 @@ class BucketPlan:
         for storey, edges in zip(self.storeys, self.groups, strict=True):
             found.append(storey.measure(totals, sample))
             totals = np.add.reduceat(totals, edges[:-1])
-        from noiseplan.counting import CountTensor  # planning loads nothing that reads data
 
-        tables = CountTensor(self.top.workload.schema, totals)
-        top = self.top.mechanism.measure(tables.marginals, sample)
+        def marginals(sets: IntArray) -> IntArray:
+            return np.stack([totals if len(attributes) else totals.sum() for attributes in sets])
+
+        top = self.top.mechanism.measure(marginals, sample)
         return (*found, *top.values)
 
     def estimate(self, values: tuple[NDArray[Any], ...]) -> Array:
@@ -133,16 +148,16 @@ class BucketPlan:
     @property
     def top_size(self) -> int:
         """Totals at the top."""
-        return int(self.top.workload.schema.shape[0])
+        return int(self.top.mechanism.schema.shape[0])
 
     @cached_property
     def _cells(self) -> Query:
-        schema = self.top.workload.schema
+        schema = self.top.mechanism.schema
         return Query(schema, {schema.names[0]: Identity()})
 
     @cached_property
     def _top_covariance(self) -> Array:
-        return self.top.covariance(self._cells, self._cells)
+        return self.top.mechanism.covariance(self._cells, self._cells)
 
     @cached_property
     def _top_precision(self) -> Array:
@@ -203,3 +218,26 @@ def even_groups(buckets: int) -> list[IntArray]:
         found.append(edges.astype(np.int64))
         buckets = len(edges) - 1
     return found
+
+
+def part_of(budget: PureDP | zCDP, share: float) -> PureDP | zCDP:
+    """A share of a budget, rounded down."""
+    if isinstance(budget, PureDP):
+        return PureDP(product_down(budget.epsilon, share, ROUNDING))
+    return zCDP(product_down(budget.rho, share, ROUNDING))
+
+
+def storey_within(part: PureDP | zCDP, noise: str) -> Storey:
+    """Noise on totals of one storey that costs no more than a budget."""
+    laplace = isinstance(part, PureDP)
+    cost = part.epsilon if isinstance(part, PureDP) else 2 * part.rho
+    # 1/size ≤ cost exactly, for a size of few bits
+    size = float(round_up(np.array([1 / cost]), FINE_BITS)[0])
+    if 1 / Fraction(size) > Fraction(cost):
+        size = float(round_up(np.array([(1 + 1e-12) / cost]), FINE_BITS)[0])
+    if noise == "discrete" and size > (LARGEST_SCALE if laplace else LARGEST_VARIANCE):
+        raise PlanError(
+            f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "
+            f"larger share=, error_share= or budget"
+        )
+    return Storey(size, laplace, integer=noise == "discrete")

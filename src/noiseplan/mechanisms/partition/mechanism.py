@@ -10,14 +10,13 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.mechanisms.base import Marginals, Measurements
-from noiseplan.mechanisms.partition.bucket_plan import plan_buckets
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.settings import Spending
 from noiseplan.noise import SeededSource, Source, SystemSource
 from noiseplan.noise.seeds import derived_seed
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.queries import Query
 
 
@@ -29,6 +28,10 @@ class AwareMeasurements(Measurements):
     unevenness: float | None = None
 
 
+# What is measured of the buckets that were drawn: planned once they are known, within a budget.
+PlanBuckets = Callable[[LineWorkload, IntArray, PureDP | zCDP, str, str], BucketPlan]
+
+
 @dataclass(frozen=True, eq=False)
 class AwareMechanism:
     """Draw a partition of the line of cells within ε₁, then measure its buckets within ε₂."""
@@ -37,6 +40,7 @@ class AwareMechanism:
     spending: Spending
     noise: str
     second: str
+    plan_buckets: PlanBuckets
 
     @property
     def privacy(self) -> Guarantee:
@@ -66,7 +70,7 @@ class AwareMechanism:
         counts = table.ravel().astype(np.int64)[self.line.order]
         edges = self.spending.selector.draw(counts, _bits_of(sample))
         progress(1)
-        buckets = plan_buckets(self.line, edges, self.spending.second, self.noise, self.second)
+        buckets = self.plan_buckets(self.line, edges, self.spending.second, self.noise, self.second)
         progress(1)
         values = buckets.measure(counts, sample)
         unevenness = None

@@ -9,8 +9,7 @@ from numbers import Integral, Real
 from typing import Final
 
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms.partition.bucket_plan import SECOND_PLANNERS, part_of, storey_within
-from noiseplan.mechanisms.partition.bucket_tree import Storey
+from noiseplan.mechanisms.partition.bucket_tree import Storey, part_of, storey_within
 from noiseplan.mechanisms.partition.partition_prior import LENGTHS, Candidates, Lengths
 from noiseplan.mechanisms.partition.selection import Selector
 from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
@@ -19,6 +18,7 @@ from noiseplan.privacy.rounding import down, fraction_down, product_up
 # The share of ε, or of ρ, for the partition. By zCDP it is cheap: a draw of range ε costs ε²/8.
 PURE_SHARE: Final = 0.1
 ZCDP_SHARE: Final = 0.05
+SECOND_PLANNERS: Final = ("auto", "p-identity", "tree", "wavelet", "identity")
 
 
 @dataclass(frozen=True)

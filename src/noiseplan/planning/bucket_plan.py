@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -11,22 +10,21 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.partition.bucket_tree import BucketPlan, Storey, even_groups
+from noiseplan.mechanisms.partition.bucket_tree import (
+    BucketPlan,
+    even_groups,
+    part_of,
+    storey_within,
+)
 from noiseplan.mechanisms.partition.buckets import LineWorkload, gram_root
-from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
-from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Budget, PureDP, zCDP
-from noiseplan.privacy.rounding import product_down
 from noiseplan.queries import Custom, Query, Workload
 from noiseplan.schema import Ordinal, Schema
 from noiseplan.strategies.hierarchies import tree
 
 # The best plan of the top beats the greedy tree's total variance by about this factor.
 TREE_TO_BEST: Final = 0.6
-# Left over for rounding scales up.
-ROUNDING: Final = 1 - 1e-9
-SECOND_PLANNERS: Final = ("auto", "p-identity", "tree", "wavelet", "identity")
 
 
 def plan_buckets(
@@ -86,26 +84,3 @@ def storey_shares(
     needs.append(TREE_TO_BEST * tree(line.gram(storeys[-1]))[0])
     weights = np.maximum(needs, 1e-3 * max(needs)) ** (1 / 3 if pure else 1 / 2)
     return np.asarray(weights / weights.sum())
-
-
-def part_of(budget: PureDP | zCDP, share: float) -> PureDP | zCDP:
-    """A share of a budget, rounded down."""
-    if isinstance(budget, PureDP):
-        return PureDP(product_down(budget.epsilon, share, ROUNDING))
-    return zCDP(product_down(budget.rho, share, ROUNDING))
-
-
-def storey_within(part: PureDP | zCDP, noise: str) -> Storey:
-    """Noise on totals of one storey that costs no more than a budget."""
-    laplace = isinstance(part, PureDP)
-    cost = part.epsilon if isinstance(part, PureDP) else 2 * part.rho
-    # 1/size ≤ cost exactly, for a size of few bits
-    size = float(round_up(np.array([1 / cost]), FINE_BITS)[0])
-    if 1 / Fraction(size) > Fraction(cost):
-        size = float(round_up(np.array([(1 + 1e-12) / cost]), FINE_BITS)[0])
-    if noise == "discrete" and size > (LARGEST_SCALE if laplace else LARGEST_VARIANCE):
-        raise PlanError(
-            f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "
-            f"larger share=, error_share= or budget"
-        )
-    return Storey(size, laplace, integer=noise == "discrete")

@@ -18,8 +18,13 @@ import noiseplan as nz
 from noiseplan.aware.release import AwareRelease
 from noiseplan.aware.storeys import Storey
 from noiseplan.mechanisms.mechanism import Measurements, Mechanism
+from noiseplan.mechanisms.tables import noise_variance as table_variance
+from noiseplan.noise import NoiseSampler
+from noiseplan.noise.moments import discrete_gaussian_variance, number_variance
 from noiseplan.planning import named_plans, planner
 from noiseplan.planning.pure import planner as pure_planner
+from noiseplan.release import drawing
+from noiseplan.release.drawing import sampler_for
 
 Array = np.ndarray[Any, Any]
 SUMMED = 1000.0  # laws of larger parameters are too long to be written out
@@ -69,6 +74,70 @@ def law_table(law: str, parameter: float) -> tuple[Array, Array]:
     energy = values**2 / (2 * parameter) if law == "gaussian" else np.abs(values) / parameter
     weights = np.exp(-energy)
     return values, weights / weights.sum()
+
+
+# ------------------------------------------------------------------------------ noise
+
+
+def draws(noise: str, parameter: float, count: int, seed: int | None) -> Array:
+    """So many draws of the noise that a plan calls so, of σ² or b, as a mechanism makes them."""
+    law, exact = NOISES[noise]
+    sampler = sampler_for(noise, seed)
+    if exact:
+        return np.asarray(sampler((count, 1), np.array([parameter])))[:, 0]
+    size = np.sqrt(parameter) if law == "gaussian" else parameter
+    return np.asarray(sampler((count,)) * size)
+
+
+def side_by_side(noise: str, parameters: Array, rows: int, seed: int) -> Array:
+    """Exact noise of several parameters at once, one for each column."""
+    return np.asarray(sampler_for(noise, seed)((rows, len(parameters)), parameters))
+
+
+def promise(noise: str, seed: int | None) -> tuple[bool, str]:
+    """Whether the noise may be published, and what readers are told of it."""
+    sampler = sampler_for(noise, seed)
+    return sampler.private, sampler.brand
+
+
+def stated_variances(noise: str, parameter: float) -> list[float]:
+    """The variance of this noise, wherever the code states one."""
+    law, exact = NOISES[noise]
+    laplace = law == "laplace"
+    sigma2 = 2 * parameter**2 if laplace else parameter
+    stated = [
+        number_variance(sigma2, parameter if laplace else None, exact),
+        Storey(parameter, laplace, exact).variance,
+    ]
+    if laplace:
+        stated.append(float(table_variance(np.array([parameter]), exact)[0]))
+    elif exact:
+        stated.append(float(discrete_gaussian_variance(np.array([parameter]))[0]))
+    return stated
+
+
+def sampler_types() -> set[type]:
+    """Every class that draws noise for releases, found by walking the package."""
+    for module in pkgutil.walk_packages(importlib.import_module("noiseplan.noise").__path__):
+        importlib.import_module(f"noiseplan.noise.{module.name}")
+    return set(NoiseSampler.__subclasses__())
+
+
+def sampler_type(noise: str) -> type:
+    return type(sampler_for(noise, 1))
+
+
+def noise_names() -> set[str]:
+    """The names by which plans call noise that a release can draw."""
+    return {*drawing.DISCRETE, *drawing.CONTINUOUS}
+
+
+# ------------------------------------------------------------------------------ planners
+
+
+def planner_names() -> tuple[set[str], set[str]]:
+    """The names that `plan` knows for Gaussian noise, and for Laplace noise."""
+    return {*planner.PLANNERS, "dawa"}, {*pure_planner.PURE_PLANNERS, "dawa"}
 
 
 # ------------------------------------------------------------------------------ one mechanism

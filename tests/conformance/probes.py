@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 
 import noiseplan as nz
+from noiseplan.aware import storeys
 from noiseplan.aware.release import AwareRelease
 from noiseplan.aware.storeys import Storey
 from noiseplan.mechanisms.mechanism import Measurements, Mechanism
@@ -38,14 +39,19 @@ NOISES = {
 
 
 @contextmanager
-def limits(*, written_out: int | None = None, whole: int | None = None) -> Iterator[None]:
-    """Plan small domains as large ones are: as products, or over fewer cells than there are."""
+def limits(
+    *, written_out: int | None = None, whole: int | None = None, direct: int | None = None
+) -> Iterator[None]:
+    """Plan small domains as large ones are: as products, over fewer cells, buckets in storeys."""
     with ExitStack() as held:
         if written_out is not None:
             held.enter_context(mock.patch.object(named_plans, "WRITTEN_OUT", written_out))
         if whole is not None:
             held.enter_context(mock.patch.object(planner, "EXPLICIT_CELLS", whole))
             held.enter_context(mock.patch.object(pure_planner, "EXPLICIT_CELLS", whole))
+        if direct is not None:
+            few = {"DIRECT": direct, "TOP": direct // 2, "BRANCHES": 3}
+            held.enter_context(mock.patch.multiple(storeys, **few))
         yield
 
 

@@ -15,11 +15,13 @@ from noiseplan.matrices import (
     DenseMatrix,
     HaarMatrix,
     IdentityMatrix,
+    KroneckerMatrix,
     Matrix,
     PermutedMatrix,
     PrefixMatrix,
     RangesMatrix,
     StackMatrix,
+    SummedMatrix,
     TotalMatrix,
     Transform,
     TreeMatrix,
@@ -110,6 +112,32 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
             Levels(2, 3).matrix(Ordinal(range(n))),
             np.vstack([brute_identity(n), brute_groups(n, 2), brute_groups(n, 3), np.ones((1, n))]),
         )
+        blocks = StackMatrix((TotalMatrix(2), DenseMatrix(any_rows[:, :1] * [[1.0, -2.0]])))
+        by_hand = np.vstack([np.ones((1, 2)), any_rows[:, :1] * [[1.0, -2.0]]])
+        yield (
+            f"kronecker-{n}",
+            KroneckerMatrix((PrefixMatrix(n), blocks)),
+            np.array([np.outer(a, b).ravel() for a in brute_prefix(n) for b in by_hand]),
+        )
+        nested = KroneckerMatrix((RangesMatrix(2), KroneckerMatrix((DenseMatrix(any_rows),))))
+        yield (
+            f"kronecker-of-kronecker-{n}",
+            nested,
+            np.array([np.outer(a, b).ravel() for a in brute_ranges(2) for b in any_rows]),
+        )
+        yield f"kronecker-of-none-{n}", KroneckerMatrix(()), np.ones((1, 1))
+        cells = list(np.ndindex(2, n, 3))
+        table = np.random.default_rng(n).integers(-3, 4, size=(4, 6)).astype(float)
+        yield (
+            f"summed-{n}",
+            SummedMatrix(DenseMatrix(table), (2, n, 3), (0, 2)),
+            np.column_stack([table[:, 3 * a + c] for a, _, c in cells]),
+        )
+        yield (
+            f"summed-over-nothing-{n}",
+            SummedMatrix(PrefixMatrix(n), (1, n), (1,)),
+            brute_prefix(n),
+        )
 
 
 CASES = list(_cases())
@@ -167,6 +195,19 @@ def test_quadratic_rows(matrix: Matrix, dense: NDArray[np.float64], seed: int) -
     expected = [row @ s @ row for row in dense]
     np.testing.assert_allclose(matrix.quadratic_rows(s), expected, rtol=0, atol=1e-11)
     np.testing.assert_array_equal(s, before)
+
+
+@every_matrix
+@pytest.mark.parametrize("batch", [1, 3])
+def test_forms_and_their_adjoint(matrix: Matrix, dense: NDArray[np.float64], batch: int) -> None:
+    rng = np.random.default_rng(batch)
+    half = rng.normal(size=(matrix.shape[1], matrix.shape[1], batch))
+    t, u = half + half.swapaxes(0, 1), rng.normal(size=(len(dense), batch))
+    forms, grams = matrix.forms(t), matrix.weighted_grams(u)
+    np.testing.assert_allclose(forms, np.einsum("ri,ijb,rj->rb", dense, t, dense), atol=1e-10)
+    np.testing.assert_allclose(grams, np.einsum("ri,rb,rj->ijb", dense, u, dense), atol=1e-10)
+    np.testing.assert_array_equal(matrix.weighted_gram(u[:, 0]).shape, (matrix.shape[1],) * 2)
+    np.testing.assert_allclose(matrix.weighted_gram(u[:, 0]), grams[..., 0], atol=1e-10)
 
 
 @every_matrix

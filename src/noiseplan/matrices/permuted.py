@@ -56,6 +56,12 @@ class PermutedMatrix(Matrix):
     def quadratic_rows(self, s: Array) -> Array:
         return self.inner.quadratic_rows(s[np.ix_(self._to, self._to)])
 
+    def forms(self, t: Array) -> Array:
+        return self.inner.forms(t[np.ix_(self._to, self._to)])
+
+    def weighted_grams(self, u: Array) -> Array:
+        return self.inner.weighted_grams(u)[np.ix_(self._from, self._from)]
+
     def row_squares(self) -> Array:
         return self.inner.row_squares()
 

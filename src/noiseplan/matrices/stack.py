@@ -50,6 +50,14 @@ class StackMatrix(Matrix):
     def quadratic_rows(self, s: Array) -> Array:
         return np.concatenate([block.quadratic_rows(s) for block in self.blocks])
 
+    def forms(self, t: Array) -> Array:
+        return np.concatenate([block.forms(t) for block in self.blocks])
+
+    def weighted_grams(self, u: Array) -> Array:
+        ends = np.cumsum([block.shape[0] for block in self.blocks])[:-1]
+        parts = zip(self.blocks, np.split(u, ends), strict=True)
+        return np.asarray(sum(block.weighted_grams(part) for block, part in parts))
+
     def row_squares(self) -> Array:
         return np.concatenate([block.row_squares() for block in self.blocks])
 

@@ -26,7 +26,9 @@ from noiseplan.matrices import (
     Transform,
     TreeMatrix,
     UncentringMatrix,
+    kronecker,
 )
+from noiseplan.matrices.base import exactly_equal_columns
 from noiseplan.queries import Levels
 from noiseplan.schema import Ordinal
 
@@ -84,6 +86,8 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
         yield f"prefix-{n}", PrefixMatrix(n), brute_prefix(n)
         yield f"ranges-{n}", RangesMatrix(n), brute_ranges(n)
         yield f"dense-{n}", DenseMatrix(any_rows), any_rows
+        alike = np.tile(np.random.default_rng(n).integers(0, 2, size=(12, n)), (1, 3)).astype(float)
+        yield f"dense-alike-{n}", DenseMatrix(alike), alike
         centred = n * brute_identity(n) - 1.0
         yield f"centring-{n}", CentringMatrix(n), centred
         yield f"centring-scaled-{n}", CentringMatrix(n, 0.25), 0.25 * centred
@@ -132,6 +136,11 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
             f"summed-{n}",
             SummedMatrix(DenseMatrix(table), (2, n, 3), (0, 2)),
             np.column_stack([table[:, 3 * a + c] for a, _, c in cells]),
+        )
+        yield (
+            f"kronecker-alike-{n}",
+            KroneckerMatrix((DenseMatrix(alike), TotalMatrix(2))),
+            np.repeat(alike, 2, axis=1),
         )
         yield (
             f"summed-over-nothing-{n}",
@@ -211,6 +220,33 @@ def test_forms_and_their_adjoint(matrix: Matrix, dense: NDArray[np.float64], bat
 
 
 @every_matrix
+@pytest.mark.parametrize("written_out", [0, 2**18])
+def test_column_kinds(
+    matrix: Matrix, dense: NDArray[np.float64], written_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kronecker, "COMPARED", written_out)
+    kinds = matrix.column_kinds()
+    same = (dense[:, :, None] == dense[:, None, :]).all(axis=0)
+    assert kinds.dtype == np.int64
+    np.testing.assert_array_equal(kinds == 0, (dense == 0).all(axis=0))
+    np.testing.assert_array_equal(kinds[:, None] == kinds, same)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_columns_are_equal_up_to_rounding_whatever_the_size_of_rows(
+    rows: int, scale: float
+) -> None:
+    numbers = np.array([0.3, 0.0, 0.1 + 0.2, -0.0, 0.3 + 1e-11, 0.9]) * scale
+    large = np.arange(6.0) // 5 * 1e20
+    kinds = DenseMatrix(np.vstack([large, *[numbers] * rows])).column_kinds()
+    assert kinds[1] == kinds[3] == 0 and kinds[0] == kinds[2]
+    assert len({0, *kinds[[0, 4, 5]].tolist()}) == 4
+    exact = exactly_equal_columns(np.tile(numbers, (rows, 1)))
+    assert exact[1] == exact[3] and len(set(exact.tolist())) == 5
+
+
+@every_matrix
 def test_row_squares(matrix: Matrix, dense: NDArray[np.float64]) -> None:
     np.testing.assert_allclose(matrix.row_squares(), (dense**2).sum(axis=1), atol=1e-11)
 
@@ -222,6 +258,12 @@ def test_take(matrix: Matrix, dense: NDArray[np.float64]) -> None:
     backwards = np.arange(len(dense))[::-1]
     np.testing.assert_array_equal(matrix.take(backwards), dense[::-1])
     assert matrix.take(np.zeros(0, dtype=np.intp)).shape == (0, matrix.shape[1])
+
+
+@every_matrix
+def test_take_columns(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    columns = np.random.default_rng(3).integers(-dense.shape[1], dense.shape[1], size=9)
+    np.testing.assert_array_equal(matrix.take_columns(columns), dense[:, columns])
 
 
 @every_matrix

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.errors import QueryError
 
 Array = NDArray[np.float64]
@@ -15,6 +17,10 @@ Array = NDArray[np.float64]
 DENSE_LIMIT = 50_000_000
 # Where there is no formula, so many numbers are written out at a time.
 AT_ONCE = 2**24
+# Columns are compared to so many decimals, in units of the largest entry of each row.
+DIGITS: Final = 12
+# Columns of more numbers than this are compared whole, by their bytes.
+FEW_ROWS: Final = 8
 
 
 class Matrix(ABC):
@@ -75,6 +81,18 @@ class Matrix(ABC):
         count = -(-rows * n * max(batch, 1) // AT_ONCE)
         return np.array_split(np.arange(rows), min(max(count, 1), rows))
 
+    def column_kinds(self) -> IntArray:
+        """One number for each column: equal columns have equal numbers, columns of zeros have 0.
+
+        Columns are compared by formula, or as `equal_columns` does; where products are compared
+        factor by factor, a few equal ones may keep different numbers, which costs nothing but size.
+        """
+        return equal_columns(self.dense())
+
+    def take_columns(self, columns: NDArray[np.intp]) -> Array:
+        """Some columns, as numbers (rows × len(columns))."""
+        return self.dense()[:, columns]
+
     def row_squares(self) -> Array:
         """diag(W Wᵀ): the squared length of every row."""
         return self.quadratic_rows(np.eye(self.shape[1]))
@@ -89,6 +107,38 @@ class Matrix(ABC):
                 f"limit with dense(limit={rows * columns})"
             )
         return self.take(np.arange(rows))
+
+
+def equal_columns(matrix: Array) -> IntArray:
+    """One number for each column, the same for columns that are equal, 0 for columns of zeros.
+
+    Every row is read in units of its largest entry, for how large a row is has no say in what it
+    tells apart, and to `DIGITS` decimals, so that sums of the same numbers in another order are
+    equal: columns that differ by rounding would make strategies that are nearly dependent.
+
+    Examples
+    --------
+    >>> equal_columns(np.array([[0.3, 0.0, 0.4, 0.1 + 0.2]])).tolist()
+    [1, 0, 2, 1]
+    """
+    largest = np.abs(matrix).max(axis=1, keepdims=True)
+    rounded = np.round(matrix / np.where(largest > 0, largest, 1.0), DIGITS)
+    kinds = exactly_equal_columns(rounded) + 1
+    kinds[~rounded.any(axis=0)] = 0
+    return kinds
+
+
+def exactly_equal_columns(matrix: Array) -> IntArray:
+    """One number for each column, from 0 on: the same for columns equal to the last digit.
+
+    It is for Gram matrices, where what a small row tells apart shows in its square alone.
+    """
+    if len(matrix) <= FEW_ROWS:
+        ranks = [np.unique(row, return_inverse=True)[1].reshape(-1) for row in matrix]
+        return unique_rows(np.column_stack(ranks))[1]
+    number: dict[bytes, int] = {}
+    columns = np.ascontiguousarray(matrix.T) + 0.0  # −0 is 0, and has its bytes
+    return np.array([number.setdefault(c.tobytes(), len(number)) for c in columns])
 
 
 def checked_size(size: int) -> None:

@@ -9,8 +9,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
-from noiseplan.matrices.base import Array, Matrix, checked_size
+from noiseplan.matrices.base import Array, Matrix, checked_size, equal_columns
 
 
 @final
@@ -49,6 +50,9 @@ class IdentityMatrix(Matrix):
         diagonal = np.zeros((self.size, self.size, u.shape[1]))
         diagonal[np.arange(self.size), np.arange(self.size)] = u
         return diagonal
+
+    def column_kinds(self) -> IntArray:
+        return np.arange(1, self.size + 1)
 
     def row_squares(self) -> Array:
         return np.ones(self.size)
@@ -95,6 +99,9 @@ class TotalMatrix(Matrix):
     def weighted_grams(self, u: Array) -> Array:
         return np.broadcast_to(u[0], (self.size, self.size, u.shape[1]))
 
+    def column_kinds(self) -> IntArray:
+        return np.ones(self.size, dtype=np.int64)
+
     def row_squares(self) -> Array:
         return np.array([float(self.size)])
 
@@ -140,6 +147,9 @@ class PrefixMatrix(Matrix):
         # Values i and j are both counted by the rows from max(i, j) on.
         cells, tails = np.arange(self.size), np.cumsum(u[::-1], axis=0)[::-1]
         return tails[np.maximum.outer(cells, cells)]
+
+    def column_kinds(self) -> IntArray:
+        return np.arange(1, self.size + 1)
 
     def row_squares(self) -> Array:
         return np.arange(1.0, self.size + 1.0)
@@ -213,6 +223,9 @@ class RangesMatrix(Matrix):
         sums = np.cumsum(by_ends[:, ::-1], axis=1)[:, ::-1]
         return sums[np.minimum.outer(cells, cells), np.maximum.outer(cells, cells)]
 
+    def column_kinds(self) -> IntArray:
+        return np.arange(1, self.size + 1)
+
     def row_squares(self) -> Array:
         start, stop = self._bounds
         return (stop - start).astype(np.float64)
@@ -262,6 +275,9 @@ class DenseMatrix(Matrix):
     def quadratic_rows(self, s: Array) -> Array:
         result: Array = np.einsum("ri,ri->r", self.values @ s, self.values)
         return result
+
+    def column_kinds(self) -> IntArray:
+        return equal_columns(self.values)
 
     def row_squares(self) -> Array:
         result: Array = np.einsum("ri,ri->r", self.values, self.values)

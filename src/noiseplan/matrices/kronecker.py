@@ -10,13 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
-from noiseplan.matrices.base import Array, Matrix
+from noiseplan.matrices.base import Array, Matrix, equal_columns
+from noiseplan.matrices.basic import TotalMatrix
+
+# Columns of products are compared entry by entry up to so many numbers, beyond factor by factor.
+COMPARED: Final = 262_144
 
 
 @final
@@ -83,6 +88,34 @@ class KroneckerMatrix(Matrix):
         size = self.shape[1]
         return np.ascontiguousarray(tensor.reshape(size, size, u.shape[1]))
 
+    def column_kinds(self) -> IntArray:
+        """Columns of products with many rows are compared factor by factor.
+
+        ⊗c_i = ⊗d_i if c_i = d_i for all i, or if some c_i and some d_i are zero. For rows of zeros
+        and ones there is no other way; in general a few equal columns may keep different numbers.
+        """
+        told = [i for i, f in enumerate(self.factors) if not isinstance(f, TotalMatrix)]
+        if len(told) < len(self.factors):  # the others are summed over, and tell nothing apart
+            inner = KroneckerMatrix(tuple(self.factors[i] for i in told))
+            return SummedMatrix(inner, self._widths, tuple(told)).column_kinds()
+        if prod(self.shape) <= COMPARED:
+            return equal_columns(self.dense())
+        kinds = np.ones(1, dtype=np.int64)
+        for factor in self.factors:
+            own = factor.column_kinds()
+            pairs = kinds[:, None] * (own.max() + 1) + own
+            pairs[np.multiply.outer(kinds, own) == 0] = 0
+            kinds = np.unique(pairs, return_inverse=True)[1].reshape(-1) + int(pairs.min() > 0)
+        return kinds
+
+    def take_columns(self, columns: NDArray[np.intp]) -> Array:
+        wanted = np.arange(self.shape[1])[columns]
+        places, found = np.unravel_index(wanted, (1, *self._widths))[1:], np.ones((1, len(wanted)))
+        for factor, place in zip(self.factors, places, strict=True):
+            spread = found[:, None, :] * factor.take_columns(place)[None, :, :]
+            found = spread.reshape(spread.shape[0] * spread.shape[1], len(wanted))
+        return found
+
     def row_squares(self) -> Array:
         return kronecker_dense([factor.row_squares()[:, None] for factor in self.factors])[:, 0]
 
@@ -143,6 +176,14 @@ class SummedMatrix(Matrix):
 
     def weighted_grams(self, u: Array) -> Array:
         return self._widened(self.inner.weighted_grams(u))
+
+    def column_kinds(self) -> IntArray:
+        kinds = self.inner.column_kinds().reshape(self._narrow)
+        return np.array(np.broadcast_to(kinds, self.widths), order="C").ravel()
+
+    def take_columns(self, columns: NDArray[np.intp]) -> Array:
+        cells = np.arange(self.inner.shape[1]).reshape(self._narrow)
+        return self.inner.take_columns(np.broadcast_to(cells, self.widths).ravel()[columns])
 
     def row_squares(self) -> Array:
         return np.asarray(self.shape[1] // self.inner.shape[1] * self.inner.row_squares())

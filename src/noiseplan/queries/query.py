@@ -124,20 +124,23 @@ class Query:
     @property
     def matrix(self) -> Matrix:
         """The rows over the table of the attributes not summed over, the last fastest."""
-        if self.joint is not None:
+        return self.over(self.attributes)
+
+    def over(self, names: Sequence[str]) -> Matrix:
+        """The rows over the table of some attributes, in schema order, the query's among them."""
+        sizes = {name: self.schema[name].size for name in names}
+        if self.joint is None:
+            own = dict(zip(self.factors, self.matrices(), strict=True))
+            return KroneckerMatrix(tuple(own.get(n) or TotalMatrix(k) for n, k in sizes.items()))
+        if len(sizes) == len(self.factors):
             return DenseMatrix(self.joint)
-        return KroneckerMatrix(tuple(self.matrices()))
+        kept = tuple(i for i, name in enumerate(names) if name in self.factors)
+        return SummedMatrix(DenseMatrix(self.joint), tuple(sizes.values()), kept)
 
     @property
     def domain_matrix(self) -> Matrix:
         """The rows over all cells of the domain, the last attribute fastest."""
-        names, shape = self.schema.names, self.schema.shape
-        if self.joint is not None:
-            kept = tuple(i for i, name in enumerate(names) if name in self.factors)
-            return SummedMatrix(DenseMatrix(self.joint), shape, kept)
-        named = dict(zip(self.factors, self.matrices(), strict=True))
-        sizes = zip(names, shape, strict=True)
-        return KroneckerMatrix(tuple(named.get(name) or TotalMatrix(n) for name, n in sizes))
+        return self.over(self.schema.names)
 
     def apply(self, counts: Array) -> Array:
         """The answer, one number per row, from a table of the query's attributes or of all."""

@@ -15,10 +15,9 @@ from unittest import mock
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.aware import storeys
 from noiseplan.aware.release import AwareRelease
-from noiseplan.aware.storeys import Storey
-from noiseplan.mechanisms.mechanism import Measurements, Mechanism
+from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.partition.bucket_tree import Storey
 from noiseplan.mechanisms.tables import noise_variance as table_variance
 from noiseplan.noise import NoiseSampler
 from noiseplan.noise.moments import discrete_gaussian_variance, number_variance

@@ -8,9 +8,9 @@ from explicit_oracles import STUDENTS, kron, l2, least_total, marginals, prefix,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import NoiseplanError
 from noiseplan.optimize.optimum import Optimum, dense_optimum, product_optimum, product_value
-from noiseplan.optimize.reduction import Reduction
 
 
 def svd_bound(workload: np.ndarray) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from explicit_oracles import STUDENTS, kron, l1, l2, marginal, marginals, prefix, ranges
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.matrices import HaarMatrix, TreeMatrix
 from noiseplan.optimize.closed_forms import (
     DataCube,
@@ -28,7 +29,6 @@ from noiseplan.optimize.gram_bounds import (
     union_bounds,
 )
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.optimize.reduction import Reduction
 from noiseplan.strategies.column_norms import supports, total_error
 from noiseplan.strategies.eigen import eigen_design
 from noiseplan.strategies.spectral import fourier_strategy, singular_value_strategy

@@ -10,7 +10,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError, UnanswerableError
-from noiseplan.matrices.base import DENSE_LIMIT, Array
+from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
 from noiseplan.mechanisms.base import Marginals, Measurements, Sampler
 from noiseplan.mechanisms.exact_residuals import (
     integer_residuals,
@@ -18,7 +18,6 @@ from noiseplan.mechanisms.exact_residuals import (
     with_noise,
 )
 from noiseplan.mechanisms.leastsquares import LeastSquares
-from noiseplan.mechanisms.query_matrix import QueryMatrix
 from noiseplan.noise.moments import number_variance
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -97,11 +96,11 @@ class DenseMechanism:
     def require(self, query: Query) -> None:
         self._rows(query)
 
-    def _rows(self, query: Query) -> QueryMatrix:
+    def _rows(self, query: Query) -> Matrix:
         """W, if what is measured determines it."""
         if query.schema != self.schema:
             raise UnanswerableError("the query is about another schema than the plan")
-        rows = QueryMatrix(query)
+        rows = query.domain_matrix
         if not self._fit.determines(rows):
             raise UnanswerableError(
                 f"{query.name!r} is not determined by what the plan measures: add a query on "

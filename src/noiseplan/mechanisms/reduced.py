@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.domain.cells import Cells
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Sampler
-from noiseplan.mechanisms.cells import Cells
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 

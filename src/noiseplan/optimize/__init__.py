@@ -7,7 +7,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 
 | module | one idea |
 | --- | --- |
-| `reduction`, `mirror_symmetry` | cells no query tells apart are one; halves of a mirror |
+| `mirror_symmetry` | halves of a mirror |
 | `optimum`, `anderson` | the least total variance, with its certificate; fixed points that climb |
 | `rows_with_targets` | what is demanded of the variance of every row |
 | `priced_covariance`, `interior_point` | the best covariance for prices; the prices |

@@ -25,6 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.optimum import (
@@ -37,7 +38,6 @@ from noiseplan.optimize.optimum import (
     lacking,
     root_of,
 )
-from noiseplan.optimize.reduction import Reduction
 
 # Slopes below this share of the largest are raised to it where X is made: all must be answered.
 FAINTEST = 1e-9

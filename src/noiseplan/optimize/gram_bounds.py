@@ -25,10 +25,10 @@ from typing import Final
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.optimum import checked_gram
-from noiseplan.optimize.reduction import Reduction
 
 # For each cell, an eigenvalue may be off by so many units in the last place of the largest.
 EIGENVALUE_ERROR: Final = 4 * np.finfo(np.float64).eps

@@ -31,12 +31,12 @@ from functools import reduce
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.optimize.mirror_symmetry import Halves
-from noiseplan.optimize.reduction import Reduction
 
 # Cholesky pivots of a Gram matrix with unit diagonal: below this it is taken for singular.
 SAFE_PIVOT = 1e-10

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.domain.cells import Cells, Classes, MergedValues
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.cells import Cells, Classes, MergedValues
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.schema import Schema
 from noiseplan.storage.files import Arrays, Json

@@ -1,8 +1,9 @@
-"""Cells no query tells apart are one cell, and cells no query counts are none.
+"""Gram matrices of workloads, and the same over fewer cells.
 
-Merging identical columns and dropping zero columns changes neither the answers nor the least error
-(dissertation, Definition 2.6 and Theorem 3.12), and every cost below grows with the cube of the
-number of cells.
+Cells no query tells apart are one cell, and cells no query counts are none. Merging identical
+columns and dropping zero columns changes neither the answers nor the least error (dissertation,
+Definition 2.6 and Theorem 3.12), and the cost of every optimum grows with the cube of the number of
+cells.
 
 References
 ----------
@@ -17,9 +18,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, joined_kinds
 from noiseplan.errors import QueryError
-from noiseplan.matrices.base import Array
+from noiseplan.matrices.base import Array, exactly_equal_columns
+from noiseplan.queries import Workload
+
+
+def workload_gram(workload: Workload, priorities: Array | None = None) -> Array:
+    """Σ_q w_q W_qᵀW_q over the whole (small) domain, with the workload's weights if none given."""
+    weights = workload.columns.weights if priorities is None else priorities
+    total = np.zeros((workload.schema.size, workload.schema.size))
+    for query, weight in zip(workload, weights, strict=True):
+        total += weight * query.domain_matrix.gram()
+    return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +53,12 @@ class Reduction:
     @staticmethod
     def of_columns(matrix: Array) -> Reduction:
         """From a workload's rows: equal columns, compared exactly, become one."""
-        return Reduction(_groups(np.ascontiguousarray(matrix.T), (matrix != 0).any(axis=0)))
+        return Reduction(_groups(matrix, (matrix != 0).any(axis=0)))
 
     @staticmethod
     def of_gram(gram: Array) -> Reduction:
         """From WᵀW: where its columns i and j agree, ‖w_i − w_j‖² = 0."""
-        return Reduction(_groups(np.ascontiguousarray(gram.T), np.diagonal(gram) > 0))
+        return Reduction(_groups(gram, np.diagonal(gram) > 0))
 
     @property
     def size(self) -> int:
@@ -86,13 +97,10 @@ class Reduction:
         return np.ascontiguousarray(padded[:, self.groups])  # −1 reads the zeros at the end
 
 
-def _groups(columns: Array, seen: NDArray[np.bool_]) -> IntArray:
-    """Numbers of equal rows among those `seen`, −1 elsewhere."""
+def _groups(matrix: Array, seen: NDArray[np.bool_]) -> IntArray:
+    """Numbers of equal columns among those `seen`, −1 elsewhere."""
     if not seen.any():
         raise QueryError("the workload has only zeros: there is nothing to answer")
-    number: dict[bytes, int] = {}
-    groups = np.full(len(columns), -1, dtype=np.int64)
-    columns = columns + 0.0  # −0 becomes 0, so that equal columns have equal bytes
-    for cell in np.flatnonzero(seen):
-        groups[cell] = number.setdefault(columns[cell].tobytes(), len(number))
+    groups = np.full(len(seen), -1, dtype=np.int64)
+    groups[seen] = joined_kinds([exactly_equal_columns(matrix[:, seen])])
     return groups

@@ -14,7 +14,7 @@ workloads (Definition 2.6).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -22,13 +22,15 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, first_of
+from noiseplan.domain.told_apart import same_but_for_rounding
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals
-from noiseplan.mechanisms.columns import column_kinds, columns_at
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Categorical, Ordinal, Schema
+
+# Counts of some sets of attributes, one set a row: sets × n_1 × … × n_k.
+Marginals = Callable[[IntArray], NDArray[np.number]]
 
 
 class Cells(ABC):
@@ -111,7 +113,7 @@ class MergedValues(Cells):
         if self.inner[name] is attribute:
             return factor
         rows = factor.matrix(attribute).dense()
-        kept = rows[:, _first(groups)]
+        kept = rows[:, first_of(groups)]
         _require_same(query, name, rows, kept[:, groups])
         return Custom(kept, factor.label or "values", list(factor.row_labels(attribute)))
 
@@ -119,7 +121,7 @@ class MergedValues(Cells):
         cube = joint.reshape(len(joint), *(self.schema[n].size for n in query.attributes))
         for axis, name in enumerate(query.attributes, 1):
             groups = self._group_of[name]
-            kept = cube.take(_first(groups), axis=axis)
+            kept = cube.take(first_of(groups), axis=axis)
             _require_same(query, name, cube, kept.take(groups, axis=axis))
             cube = kept
         return cube.reshape(len(joint), -1)
@@ -180,17 +182,17 @@ class Classes(Cells):
     @cached_property
     def first(self) -> IntArray:
         """The first cell of each class."""
-        return _first(self.classes)
+        return first_of(self.classes)
 
     def query(self, query: Query) -> Query:
         merged = self.values.query(query)
-        kinds = column_kinds(merged)
+        kinds = merged.domain_matrix.column_kinds()
         if (kinds != kinds[self.first][self.classes]).any():
             raise UnanswerableError(
                 f"{query.name!r} tells cells apart that no query of the plan's workload tells "
                 f"apart: add it to the workload"
             )
-        rows = columns_at(merged, self.first)
+        rows = merged.domain_matrix.take_columns(self.first)
         return Query(self.inner, ["class"], matrix=rows, weight=query.weight, name=query.name)
 
     def outer_sets(self, sets: IntArray) -> IntArray:
@@ -222,11 +224,6 @@ def _merged(attribute: Attribute, groups: IntArray) -> Attribute:
     return Ordinal(range(count)) if attribute.ordered else Categorical(range(count))
 
 
-def _first(groups: IntArray) -> IntArray:
-    """The first member of each group."""
-    return np.unique(groups, return_index=True)[1].astype(np.int64)
-
-
 def _check_schema(query: Query, schema: Schema) -> None:
     if query.schema != schema:
         raise UnanswerableError("the query is about another schema than the plan")
@@ -234,7 +231,7 @@ def _check_schema(query: Query, schema: Schema) -> None:
 
 def _require_same(query: Query, name: str, rows: Array, merged: Array) -> None:
     """Refuse a query that tells values of a group apart; last digits do not count."""
-    if np.abs(rows - merged).max() > 1e-11 * np.abs(rows).max():
+    if not same_but_for_rounding(rows, merged):
         raise UnanswerableError(
             f"{query.name!r} tells values of {name!r} apart that no query of the plan's workload "
             f"tells apart: add a query with this factor on {name!r} to the workload"

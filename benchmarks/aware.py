@@ -18,11 +18,11 @@ from benchmarks.aware_published import (
     published_partition,
 )
 from benchmarks.aware_shapes import CELLS, KNOWN, Counts, reduced, shapes
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds
 from noiseplan.aware.buckets import LineWorkload, expand
 from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.aware.prior import Candidates
 from noiseplan.aware.second import plan_buckets
 from noiseplan.aware.selection import Selector, draw_backwards

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from benchmarks.aware_shapes import Counts
+from benchmarks.least_partition import least_cost_partition
 from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition
 from noiseplan.aware.prior import Candidates
 
 Array = NDArray[np.float64]

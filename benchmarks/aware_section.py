@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 import noiseplan as nz
 from benchmarks.aware_published import candidates, published_partition
 from benchmarks.aware_shapes import CELLS, Counts, shapes
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from benchmarks.tables import Cell, Claim, Table
 from noiseplan.aware.buckets import LineWorkload, expand
 from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.aware.prior import Candidates
 from noiseplan.aware.second import plan_buckets
 from noiseplan.aware.selection import Selector

@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noiseplan.aware.buckets import expand
 from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.aware.prior import Candidates
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
 from noiseplan.strategies.hierarchies import tree

@@ -187,12 +187,6 @@ class Spare:
         room[room <= EQUAL * highest] = 0.0
         return Spare(strategy, room)
 
-    def direct_variances(self, rows: Array) -> Array:
-        """The least variance at which each row could be measured alone, free; infinite if never."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.where(rows != 0, rows**2 / self.room, 0.0)
-        return np.asarray(needed.max(axis=1))
-
     def filled(self) -> Array:
         """The strategy with a row for every cell that has room: then all cells cost the same."""
         diagonal = np.diag(np.sqrt(self.room))[self.room > 0]

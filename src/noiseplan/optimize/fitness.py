@@ -95,37 +95,6 @@ def _least_cost(
     return search.result()
 
 
-def least_scaling(
-    workload: Matrix | Array,
-    priorities: float | Array = 1.0,
-    budget: float = 1.0,
-    *,
-    limits: Array | None = None,
-    tolerance: float = 1e-6,
-) -> Fitness:
-    """The smallest common factor κ of the targets that a privacy cost allows (Problem 2).
-
-    With unit priorities κ is the least possible worst variance at that cost. The cost is the whole
-    budget, and κ = α/budget with α the cost of the targets themselves (Theorem 5).
-
-    Examples
-    --------
-    >>> round(least_scaling(np.eye(3), budget=2.0).scaling, 6)
-    0.5
-    """
-    if not (np.isfinite(budget) and budget > 0):
-        raise PlanError(f"a privacy cost is a positive number, found {budget!r}")
-    found = least_cost(workload, priorities, limits=limits, tolerance=tolerance)
-    scaling = found.cost / budget
-    return replace(
-        found,
-        strategy=found.strategy / np.sqrt(scaling),
-        cost=budget,
-        bound=found.bound / scaling,
-        scaling=scaling,
-    )
-
-
 class _Search:
     """The prices of the rows looked at so far, and the best strategy found from them."""
 
@@ -207,7 +176,6 @@ class _Search:
             strategy,
             self.demands.cost(strategy),
             nuclear**2 * (1.0 - ROUNDING * len(weighted)),
-            1.0,
             self.demands.row_prices(active, row),
             self.demands.cell_prices(cell),
             self.steps,

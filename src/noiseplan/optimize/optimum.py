@@ -25,9 +25,8 @@ point is the multiplicative update known from optimal experimental design.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -119,20 +118,6 @@ def dense_optimum(
     weights[reduction.first] = halves.spread(climb.weights)
     strategy = reduction.widened(_without_room(halves.rows(climb.best)))
     return Optimum(strategy, climb.value, climb.bound, weights, taken)
-
-
-def product_optimum(grams: Sequence[AnyArray], tolerance: float = 1e-6) -> tuple[Optimum, ...]:
-    """The best strategy for ⊗ grams, as one factor for each: values and bounds multiply."""
-    share = tolerance / max(len(grams), 1)
-    return tuple(dense_optimum(gram, share) for gram in grams)
-
-
-def product_value(parts: Sequence[Optimum]) -> tuple[float, float]:
-    """The value and the lower bound of a product of optima."""
-    return (
-        reduce(lambda a, b: a * b, (part.value for part in parts), 1.0),
-        reduce(lambda a, b: a * b, (part.bound for part in parts), 1.0),
-    )
 
 
 def checked_gram(gram: AnyArray) -> Array:

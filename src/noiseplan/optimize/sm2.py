@@ -158,10 +158,8 @@ def sm2(
     sigma = point.sigma / point.variances.max()
     root = np.linalg.solve(turn, np.linalg.cholesky(sigma))
     strategy = demands.strategy(np.asarray(root, dtype=np.float64))
-    return Fitness(
-        strategy, demands.cost(strategy), 0.0, 1.0, np.zeros(len(demands.targets)),
-        np.zeros(len(demands.reduction.groups)), taken,
-    )  # fmt: skip
+    nothing = np.zeros(len(demands.targets)), np.zeros(len(demands.reduction.groups))
+    return Fitness(strategy, demands.cost(strategy), 0.0, *nothing, steps=taken)
 
 
 def _conjugate_gradients(point: SmoothedMaximum, steps: int) -> Array:

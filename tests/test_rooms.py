@@ -83,8 +83,6 @@ KNOWN_CYCLES: set[str] = {
     "planning.pure.matrix",
     "planning.pure.named",
     "planning.pure.planner",
-    "queries.families",
-    "queries.workload",
     "storage.folder",
 }
 

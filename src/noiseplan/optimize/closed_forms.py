@@ -27,19 +27,19 @@ from noiseplan.matrices.base import Array
 # Subsets of attributes that a data cube may need.
 MOST_SUBSETS: Final = 1 << 21
 # How nearly equal entries must be for a Gram matrix to be called cyclic or exchangeable.
-EQUAL: Final = 1e-12
+ASYMMETRY: Final = 1e-12
 
 
 def is_cyclic(gram: Array) -> bool:
     """Whether entries depend on the distance of two cells around a circle alone."""
-    n, scale = len(gram), EQUAL * float(np.abs(gram).max())
+    n, scale = len(gram), ASYMMETRY * float(np.abs(gram).max())
     shifted = gram[0][(np.arange(n)[None, :] - np.arange(n)[:, None]) % n]
     return bool(np.abs(gram - shifted).max() <= scale)
 
 
 def is_exchangeable(gram: Array) -> bool:
     """Whether all cells, and all pairs of cells, are asked alike."""
-    scale = EQUAL * float(np.abs(gram).max())
+    scale = ASYMMETRY * float(np.abs(gram).max())
     off = gram[~np.eye(len(gram), dtype=bool)]
     return bool(np.ptp(np.diagonal(gram)) <= scale and np.ptp(off if off.size else [0.0]) <= scale)
 

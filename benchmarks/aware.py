@@ -18,9 +18,9 @@ from benchmarks.aware_published import (
     published_partition,
 )
 from benchmarks.aware_shapes import CELLS, KNOWN, Counts, reduced, shapes
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds
-from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.counting import CountTensor
 from noiseplan.matrices import RangesMatrix
 from noiseplan.mechanisms.partition.buckets import LineWorkload, expand

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import noiseplan as nz
 from benchmarks.aware_published import candidates, published_partition
 from benchmarks.aware_shapes import CELLS, Counts, shapes
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from benchmarks.tables import Cell, Claim, Table
-from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.mechanisms.partition.buckets import LineWorkload, expand
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.partition_prior import Candidates

@@ -63,10 +63,6 @@ KNOWN_CYCLES: set[str] = {
     "aware.plan",
     "aware.planner",
     "aware.release",
-    "choosing.choice",
-    "choosing.confidence_region",
-    "choosing.look",
-    "choosing.rules",
     "comparing.comparison",
     "comparing.words",
     "local.device.split",
@@ -86,8 +82,6 @@ KNOWN_CYCLES: set[str] = {
     "planning.pure.matrix",
     "planning.pure.named",
     "planning.pure.planner",
-    "queries.families",
-    "queries.workload",
     "storage.folder",
 }
 

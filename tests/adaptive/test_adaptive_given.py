@@ -11,9 +11,8 @@ from adaptive_plans import MIXED, SCHEMA, data, plan
 
 import noiseplan as nz
 from integer_oracles import Measured
-from noiseplan.choosing.common import common_mechanism
 from noiseplan.choosing.continuation import joint_covariance
-from noiseplan.choosing.gaussian import LinearGaussian
+from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
 from noiseplan.ledger import BudgetExceeded
 from oracles import blue_covariance, probe
 

@@ -223,7 +223,7 @@ def small_look(counts: list[int], seed: int = 1):  # type: ignore[no-untyped-def
 def test_draws_from_a_region_lie_in_it_and_fill_it() -> None:
     """x ≥ 0 with a total near t: a thin strip, on which one cell is uniform on (0, t)."""
     look = small_look([30, 70])
-    region = Region.of(look, 0.95)
+    region = Region.of(look.release, 0.95)
     draws = region.draws(2000, 600, np.random.default_rng(0))
     assert (draws >= 0).all()
     assert (region.excess(draws) <= 1e-6 * abs(region.level)).all()
@@ -245,7 +245,7 @@ def test_a_region_in_the_general_rule() -> None:
 
 def test_estimates_below_zero_still_have_a_region() -> None:
     look = small_look([0, 0], seed=4)
-    region = Region.of(look, 0.5)
+    region = Region.of(look.release, 0.5)
     assert (region.draws(50, 100, np.random.default_rng(0)) >= 0).all()
 
 

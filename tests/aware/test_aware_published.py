@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noiseplan.aware.least import least_cost_partition, partition_cost
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
 from noiseplan.mechanisms.partition.buckets import expand
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts

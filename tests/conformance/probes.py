@@ -17,6 +17,7 @@ import numpy as np
 import noiseplan as nz
 from noiseplan.aware.release import AwareRelease
 from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.partition import bucket_tree
 from noiseplan.mechanisms.partition.bucket_tree import Storey
 from noiseplan.mechanisms.tables import noise_variance as table_variance
 from noiseplan.noise import NoiseSampler
@@ -50,7 +51,7 @@ def limits(
             held.enter_context(mock.patch.object(pure_planner, "EXPLICIT_CELLS", whole))
         if direct is not None:
             few = {"DIRECT": direct, "TOP": direct // 2, "BRANCHES": 3}
-            held.enter_context(mock.patch.multiple(storeys, **few))
+            held.enter_context(mock.patch.multiple(bucket_tree, **few))
         yield
 
 

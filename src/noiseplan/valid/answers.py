@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 METHODS = ("hybrid", "nnls", "clip")
-MOST_CELLS = 4096
+MOST_DOMAIN = 4096
 # Coefficients looked at together.
 AT_ONCE = 1 << 22
 
@@ -129,9 +129,9 @@ def valid_answers(
         raise PlanError(f"method is one of {list(METHODS)}, found {method!r}")
     require_release(release, "valid_answers")
     schema = release.schema
-    if schema.size > MOST_CELLS:
+    if schema.size > MOST_DOMAIN:
         raise PlanError(
-            f"valid answers are made over at most {MOST_CELLS:,} cells, and the schema has "
+            f"valid answers are made over at most {MOST_DOMAIN:,} cells, and the schema has "
             f"{schema.size:,}: make valid tables, release.valid()"
         )
     if total is not None:

@@ -307,7 +307,7 @@ def test_what_cannot_be_chosen_from() -> None:
     with pytest.raises(nz.NoiseplanError, match="there twice"):
         nz.adaptive([a, a])
     with pytest.raises(nz.NoiseplanError, match="different noise"):
-        nz.adaptive([a, plan(2, noise="discrete")])
+        nz.adaptive([a, plan(2, noise="gaussian")])
     with pytest.raises(nz.NoiseplanError, match="different neighbours"):
         nz.adaptive([a, plan(2, neighbours="replace")])
     other = nz.Schema.from_sizes({"a": 2})

@@ -215,8 +215,10 @@ SMALL = nz.Schema.from_sizes({"a": 2})
 
 def small_look(counts: list[int], seed: int = 1):  # type: ignore[no-untyped-def]
     """Two plans over two cells whose common part is the total, known precisely."""
-    total = nz.plan(nz.Workload([nz.Query(SMALL, {})]), budget=nz.zCDP(5.0))
-    cells = nz.plan(nz.Workload([nz.Query(SMALL, ["a"])]), budget=nz.zCDP(5.0))
+    total, cells = (
+        nz.plan(nz.Workload([nz.Query(SMALL, asked)]), budget=nz.zCDP(5.0), noise="gaussian")
+        for asked in ([], ["a"])
+    )
     return nz.adaptive([total, cells]).look(CountTensor(SMALL, np.array(counts)), seed=seed)
 
 

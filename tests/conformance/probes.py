@@ -16,9 +16,15 @@ import numpy as np
 
 import noiseplan as nz
 from noiseplan.aware.release import AwareRelease
+<<<<<<< HEAD
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.partition import bucket_tree
 from noiseplan.mechanisms.partition.bucket_tree import Storey
+=======
+from noiseplan.aware.storeys import Storey
+from noiseplan.mechanisms.cost import cost_of
+from noiseplan.mechanisms.mechanism import Measurements, Mechanism
+>>>>>>> wt-golden
 from noiseplan.mechanisms.tables import noise_variance as table_variance
 from noiseplan.noise import NoiseSampler
 from noiseplan.noise.moments import discrete_gaussian_variance, number_variance
@@ -206,6 +212,11 @@ class Probe:
         """What the plan states: 2ρ, or ε for Laplace noise."""
         privacy = self.plan.privacy
         return float(privacy.pcost if self.law == "gaussian" else privacy.pure_epsilon)
+
+    def recomputed_cost(self, neighbours: Any) -> float:
+        """What the code computes from the mechanism alone, whatever a plan says: 2ρ, or ε."""
+        found = cost_of([self.mechanism], neighbours)
+        return float(found.pcost if self.law == "gaussian" else found.pure_epsilon or 0.0)
 
     def measured(self, counts: Array, sample: Callable[..., Any]) -> tuple[Measurements, list[Any]]:
         """Measured with this noise, and the sets of attributes that were counted by."""

@@ -12,7 +12,7 @@ from mechanism_examples import EXAMPLES
 from probes import Probe, measuring_classes, parts_of
 
 import noiseplan as nz
-from noiseplan.errors import UnanswerableError
+from noiseplan.errors import PlanError, UnanswerableError
 
 NAMES = list(EXAMPLES)
 RELEASES = 150  # each with some dozens of draws
@@ -159,6 +159,23 @@ def test_the_stated_cost_is_the_dearest_record(probe: Probe) -> None:
         noisy = probe.sizes > 0
         rows = probe.rows[noisy] / np.sqrt(probe.sizes[noisy])[:, None]
         np.testing.assert_allclose(probe.plan.cost_matrix(), rows.T @ rows, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_costs_are_computed_for_all_neighbours(probe: Probe, neighbours: str) -> None:
+    brute = probe.brute_cost(neighbours)
+    if not np.isfinite(brute):  # the number of records, measured exactly, is no secret to some
+        with pytest.raises(PlanError, match="measured without noise"):
+            probe.recomputed_cost(neighbours)
+        return
+    computed = probe.recomputed_cost(neighbours)
+    assert computed >= brute * (1 - 1e-12)
+    if probe.law == "laplace" and neighbours == "replace":
+        assert computed <= 2 * probe.brute_cost("add-remove") * (1 + 1e-6)  # one off, one on
+    else:
+        # Exact where columns have equal lengths, a bound where rounding to integers spoils that.
+        rounded = neighbours == "replace" and probe.exact
+        assert computed <= brute * (1 + (1e-3 if rounded else 1e-6))
 
 
 def test_saved_and_loaded_it_is_the_same(probe: Probe, tmp_path: Path) -> None:

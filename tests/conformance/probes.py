@@ -16,15 +16,10 @@ import numpy as np
 
 import noiseplan as nz
 from noiseplan.aware.release import AwareRelease
-<<<<<<< HEAD
 from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.partition import bucket_tree
 from noiseplan.mechanisms.partition.bucket_tree import Storey
-=======
-from noiseplan.aware.storeys import Storey
-from noiseplan.mechanisms.cost import cost_of
-from noiseplan.mechanisms.mechanism import Measurements, Mechanism
->>>>>>> wt-golden
 from noiseplan.mechanisms.tables import noise_variance as table_variance
 from noiseplan.noise import NoiseSampler
 from noiseplan.noise.moments import discrete_gaussian_variance, number_variance

@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# A worker for each core; one that has no tests left takes some from another.
+PYTEST := $(BIN)/pytest --numprocesses=logical --dist=worksteal
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --no-input -qq
 
 # A stamp is newer than pyproject.toml while what it stands for is installed.
@@ -11,7 +13,7 @@ DEMO_STAMP := $(VENV)/.stamp-demo
 DEV_STAMP  := $(VENV)/.stamp-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench docs-tables clean
+.PHONY: help demo test quick lint types all-tests fast-tests bench docs-tables clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,11 +21,24 @@ help: ## list the targets
 demo: $(DEMO_STAMP) ## plan and release tables of a survey of 61,395 workers
 	@$(BIN)/python -m noiseplan.demo
 
-test: $(DEV_STAMP) ## lint, formatting, types and tests
+test: lint ## lint, formatting, types and all tests, on all cores
+	@$(MAKE) --no-print-directory --jobs=2 types all-tests
+
+quick: lint ## the same without the files of tests that take long: within a minute
+	@$(MAKE) --no-print-directory --jobs=2 types fast-tests
+
+lint: $(DEV_STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(DEV_STAMP)
 	$(BIN)/mypy
-	$(BIN)/pytest
+
+all-tests: $(DEV_STAMP)
+	$(PYTEST)
+
+fast-tests: $(DEV_STAMP)
+	$(PYTEST) --quick
 
 bench: $(DEV_STAMP) ## run the benchmarks and print their tables
 	@$(BIN)/python -m benchmarks

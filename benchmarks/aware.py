@@ -18,17 +18,17 @@ from benchmarks.aware_published import (
     published_partition,
 )
 from benchmarks.aware_shapes import CELLS, KNOWN, Counts, reduced, shapes
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds
-from noiseplan.aware.buckets import LineWorkload, expand
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition, partition_cost
-from noiseplan.aware.prior import Candidates
-from noiseplan.aware.second import plan_buckets
-from noiseplan.aware.selection import Selector, draw_backwards
 from noiseplan.counting import CountTensor
 from noiseplan.matrices import RangesMatrix
+from noiseplan.mechanisms.partition.buckets import LineWorkload, expand
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.partition_prior import Candidates
+from noiseplan.mechanisms.partition.selection import Selector, draw_backwards
 from noiseplan.noise import SeededSource, SimulationSampler
+from noiseplan.planning.bucket_plan import plan_buckets
 from noiseplan.strategies.hierarchies import tree
 
 Array = NDArray[np.float64]

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from benchmarks.aware_shapes import Counts
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition
-from noiseplan.aware.prior import Candidates
+from benchmarks.least_partition import least_cost_partition
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.partition_prior import Candidates
 
 Array = NDArray[np.float64]
 

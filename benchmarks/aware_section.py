@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 import noiseplan as nz
 from benchmarks.aware_published import candidates, published_partition
 from benchmarks.aware_shapes import CELLS, Counts, shapes
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from benchmarks.tables import Cell, Claim, Table
-from noiseplan.aware.buckets import LineWorkload, expand
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition, partition_cost
-from noiseplan.aware.prior import Candidates
-from noiseplan.aware.second import plan_buckets
-from noiseplan.aware.selection import Selector
+from noiseplan.mechanisms.partition.buckets import LineWorkload, expand
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.partition_prior import Candidates
+from noiseplan.mechanisms.partition.selection import Selector
 from noiseplan.noise import SeededSource
+from noiseplan.planning.bucket_plan import plan_buckets
 from noiseplan.strategies.hierarchies import halves, tree
 
 Array = NDArray[np.float64]

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks import explicit_agreement
+from benchmarks.closed_optima import all_predicates_log2, exchangeable_optimum
 from benchmarks.explicit_published import (
     ALL_RANGES_PER_QUERY,
     DESIGN_SETS,
@@ -27,7 +28,7 @@ from benchmarks.explicit_published import (
 from benchmarks.tables import Cell, Table, all_rows
 from noiseplan.matrices import HaarMatrix, PrefixMatrix, RangesMatrix, Transform, TreeMatrix
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.closed_forms import DataCube, all_predicates_log2, exchangeable_optimum
+from noiseplan.optimize.closed_forms import DataCube
 from noiseplan.optimize.gram_bounds import range_bound, svd_bound
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.strategies.column_norms import total_error

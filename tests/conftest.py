@@ -5,21 +5,29 @@ import os
 for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_library, "1")
 
+from pathlib import Path  # noqa: E402
+
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
-
-from noiseplan.planning import planner  # noqa: E402
 
 # The same examples on every run of the same tests, on fast machines and slow ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
-# Oracles speak of continuous noise, whose optima have closed forms. Tests of the discrete default
-# ask for it by name, and `as_shipped` puts the default back where a whole program is run.
-planner.DEFAULT_NOISE = "gaussian"
+# Files that take more than a second each; `pytest --quick` does not even import them.
+TESTS = Path(__file__).parent
+SLOW = {TESTS / name for name in (TESTS / "slow_files.txt").read_text(encoding="utf-8").split()}
 
 
-@pytest.fixture
-def as_shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The default noise as users have it."""
-    monkeypatch.setattr(planner, "DEFAULT_NOISE", "discrete")
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out tests/slow_files.txt")
+
+
+def pytest_configure() -> None:
+    gone = sorted(str(path.relative_to(TESTS)) for path in SLOW if not path.exists())
+    if gone:
+        raise pytest.UsageError(f"tests/slow_files.txt names files that are not there: {gone}")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.getoption("quick") and collection_path in SLOW else None

@@ -15,25 +15,9 @@ import mpmath
 import numpy as np
 
 import noiseplan as nz
-from oracles import flat, table_counts
+from oracles import Numbered, flat, silent, table_counts
 
 Sampler = Callable[[tuple[int, ...], np.ndarray], np.ndarray]
-
-
-def silent(shape: tuple[int, ...], _: np.ndarray) -> np.ndarray:
-    return np.zeros(shape, dtype=np.int64)
-
-
-class Numbered:
-    """Noise 0, 1, 2, …, and the variance that was asked for with each."""
-
-    def __init__(self) -> None:
-        self.variances: list[Fraction] = []
-
-    def __call__(self, shape: tuple[int, ...], variances: np.ndarray) -> np.ndarray:
-        start = len(self.variances)
-        self.variances += [Fraction(float(v)) for v in np.broadcast_to(variances, shape).ravel()]
-        return np.arange(start, len(self.variances), dtype=np.int64).reshape(shape)
 
 
 def measured(plan: nz.Plan, counts: np.ndarray, sampler: Sampler = silent) -> list[int]:
@@ -62,7 +46,7 @@ class Measured:
             one[record] = 1
             columns.append(measured(plan, one.reshape(shape)))
         rows = [list(row) for row in zip(*columns, strict=True)]
-        return cls(rows, [numbered.variances[i] for i in ids])
+        return cls(rows, [Fraction(numbered.variances[i]) for i in ids])
 
     def times(self, x: list[int]) -> list[int]:
         """Bx."""

@@ -25,8 +25,6 @@ import pytest
 
 import noiseplan
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -54,21 +54,15 @@ EXEMPT = {"__init__", "__main__", "_doors"}
 
 KNOWN: set[tuple[str, str]] = {
     ("comparing.comparison", "report"),
+    ("mechanisms.partition.bucket_tree", "planning"),
     ("planning.planner", "aware"),
     ("storage.folder", "aware"),
 }
 KNOWN_CYCLES: set[str] = {
     "aware.keeping",
-    "aware.mechanism",
     "aware.plan",
     "aware.planner",
     "aware.release",
-    "aware.second",
-    "aware.settings",
-    "choosing.choice",
-    "choosing.confidence_region",
-    "choosing.look",
-    "choosing.rules",
     "comparing.comparison",
     "comparing.words",
     "local.device.split",
@@ -79,6 +73,7 @@ KNOWN_CYCLES: set[str] = {
     "local.server.aggregator_file",
     "local.server.simulation",
     "local.strategies.additive",
+    "planning.bucket_plan",
     "planning.named_plans",
     "planning.person_plans",
     "planning.plan",
@@ -87,8 +82,6 @@ KNOWN_CYCLES: set[str] = {
     "planning.pure.matrix",
     "planning.pure.named",
     "planning.pure.planner",
-    "queries.families",
-    "queries.workload",
     "storage.folder",
 }
 

@@ -31,10 +31,10 @@ from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
 if TYPE_CHECKING:
     from noiseplan import local
-    from noiseplan.aware.settings import Dawa
     from noiseplan.choosing import adaptive
     from noiseplan.comparing import compare
     from noiseplan.ledger import Ledger
+    from noiseplan.mechanisms.partition.settings import Dawa
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
     from noiseplan.planning.workload_bounds import bounds
@@ -47,7 +47,7 @@ __version__ = "0.1.0"
 
 # Planning needs SciPy's sparse matrices, which take longer to load than all the rest: on first use.
 _LAZY = {
-    "Dawa": "noiseplan.aware.settings",
+    "Dawa": "noiseplan.mechanisms.partition.settings",
     "Ledger": "noiseplan.ledger",
     "NoisyTable": "noiseplan.release.noisy_tables",
     "Plan": "noiseplan.planning.plan",

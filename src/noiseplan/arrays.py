@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, combinations
 from math import comb
 from typing import Any
@@ -66,6 +67,23 @@ def unique_rows(rows: NDArray[np.integer]) -> tuple[IntArray, IntArray]:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     _, first, kind = np.unique(_ordered_keys(rows), return_index=True, return_inverse=True)
     return first.astype(np.int64), kind.reshape(-1).astype(np.int64)
+
+
+def joined_kinds(kinds: Sequence[IntArray]) -> IntArray:
+    """The same number where all `kinds` are the same, counted in the order they first come.
+
+    Examples
+    --------
+    >>> joined_kinds([np.array([5, 5, 2, 5]), np.array([0, 1, 1, 0])]).tolist()
+    [0, 1, 2, 0]
+    """
+    first, kind = unique_rows(np.column_stack(kinds))
+    return np.argsort(np.argsort(first))[kind]
+
+
+def first_of(kinds: IntArray) -> IntArray:
+    """The first place of each kind, kinds numbered from 0."""
+    return np.unique(kinds, return_index=True)[1].astype(np.int64)
 
 
 def _ordered_keys(rows: NDArray[np.integer]) -> IntArray:

@@ -35,6 +35,6 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
         seen.append(plan)
         return make(plan, data, **how)  # type: ignore[arg-type]
 
-    for module in ("look", "continuation"):
+    for module in ("circumstances", "continuation"):
         monkeypatch.setattr(f"noiseplan.choosing.{module}.make_release", watched)
     return seen

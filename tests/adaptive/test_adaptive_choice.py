@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.choosing import precisions
-from noiseplan.choosing.common import common_mechanism
 from noiseplan.choosing.common_and_rest import ByMatrices, ByPrecisions
-from noiseplan.choosing.gaussian import LinearGaussian
+from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
 from noiseplan.counting import CountTensor
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import person_cost
@@ -308,7 +307,7 @@ def test_what_cannot_be_chosen_from() -> None:
     with pytest.raises(nz.NoiseplanError, match="there twice"):
         nz.adaptive([a, a])
     with pytest.raises(nz.NoiseplanError, match="different noise"):
-        nz.adaptive([a, plan(2, noise="discrete")])
+        nz.adaptive([a, plan(2, noise="gaussian")])
     with pytest.raises(nz.NoiseplanError, match="different neighbours"):
         nz.adaptive([a, plan(2, neighbours="replace")])
     other = nz.Schema.from_sizes({"a": 2})

@@ -11,9 +11,8 @@ from adaptive_plans import MIXED, SCHEMA, data, plan
 
 import noiseplan as nz
 from integer_oracles import Measured
-from noiseplan.choosing.common import common_mechanism
 from noiseplan.choosing.continuation import joint_covariance
-from noiseplan.choosing.gaussian import LinearGaussian
+from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
 from noiseplan.ledger import BudgetExceeded
 from oracles import blue_covariance, probe
 
@@ -79,8 +78,8 @@ def test_another_plan_after_a_release(noise: str) -> None:
 
 def test_another_plan_on_other_rows() -> None:
     """By explicit matrices: C_1 + (C_2 − C_*), with the common mechanism of the definition."""
-    first = plan(1, 0.3, factors=MIXED, planner="optimal")
-    second = plan(2, 0.5)
+    first = plan(1, 0.3, factors=MIXED, planner="optimal", noise="gaussian")
+    second = plan(2, 0.5, noise="gaussian")
     left = second.given(first.release(data(), seed=1))
     dense = [LinearGaussian.from_cost_matrix(p.cost_matrix()) for p in (first, second)]
     rest = dense[1].cost_matrix - common_mechanism(dense).cost_matrix
@@ -136,7 +135,7 @@ def test_after_noisy_tables_made_elsewhere() -> None:
     """Their privacy is not known here, and so is the total; what is left is known."""
     table = nz.NoisyTable(["age"], [30.0, 40.0, 50.0, 60.0], variance=2.0)
     elsewhere = nz.from_noisy_tables(SCHEMA, [table])
-    target = plan(1, 0.5)
+    target = plan(1, 0.5, noise="gaussian")
     left = target.given(elsewhere)
     assert 0 < left.privacy.pcost < target.privacy.pcost
     assert left.total.pcost == np.inf

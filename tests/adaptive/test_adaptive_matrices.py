@@ -10,8 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noiseplan.choosing.common import Recreation, chain, common_mechanism, residual
-from noiseplan.choosing.gaussian import LinearGaussian
+from noiseplan.choosing.linear_gaussian import (
+    LinearGaussian,
+    Recreation,
+    chain,
+    common_mechanism,
+    residual,
+)
 from noiseplan.choosing.loewner import intersection, least_bound, least_trace
 from noiseplan.errors import PlanError
 from oracles import marginal_matrix

@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 import noiseplan as nz
-from noiseplan.choosing import continuation
-from noiseplan.choosing import look as look_module
+from noiseplan.choosing import choice as choice_module
+from noiseplan.choosing import circumstances
 from noiseplan.errors import PlanError
 from noiseplan.planning.plan import Plan
 from noiseplan.release.release import make_release
@@ -51,7 +51,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
         costs.append(np.diagonal(plan.cost_matrix()))
         return release
 
-    monkeypatch.setattr(look_module, "make_release", watched)
+    monkeypatch.setattr(circumstances, "make_release", watched)
     return costs
 
 
@@ -99,15 +99,15 @@ def test_a_second_try_is_charged_in_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     look = choice.look(DATA, ledger=ledger, dataset="people")
-    seen = continuation.completed
+    seen = choice_module.completed
 
     def broken(*_: object) -> nz.Release:
         raise KeyboardInterrupt  # after the noise was drawn
 
-    monkeypatch.setattr(look_module, "completed", broken)
+    monkeypatch.setattr(choice_module, "completed", broken)
     with pytest.raises(KeyboardInterrupt):
         look.choose(1)
-    monkeypatch.setattr(look_module, "completed", seen)
+    monkeypatch.setattr(choice_module, "completed", seen)
     with pytest.raises(PlanError, match="followed already"):
         look.choose(1)
     look._followed.clear()  # as after an error of the measurement itself
@@ -157,7 +157,7 @@ def test_what_is_read_again_is_charged_in_full(
     measured: list[np.ndarray],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(look_module.Circumstances, "counted", False)
+    monkeypatch.setattr(circumstances.Circumstances, "counted", False)
     choice.look(DATA, ledger=ledger, dataset="people").choose(1)
     assert [entry.follows for entry in ledger.entries()] == [None, None]
     assert covered(ledger, measured)

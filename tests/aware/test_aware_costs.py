@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noiseplan.aware.costs import IntervalCosts
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 
 counts_of = st.lists(st.integers(0, 9), min_size=1, max_size=24)
 WORKED = np.array([2, 3, 8, 1, 0, 2, 0, 4, 2, 4])  # the dissertation's example, T15

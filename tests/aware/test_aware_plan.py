@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.aware.buckets import rows_in_line
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.release import AwareRelease
-from noiseplan.aware.settings import Dawa
 from noiseplan.errors import (
     BudgetError,
     NoiseplanError,
@@ -23,6 +21,8 @@ from noiseplan.errors import (
     StorageError,
     UnanswerableError,
 )
+from noiseplan.mechanisms.partition.buckets import rows_in_line
+from noiseplan.mechanisms.partition.settings import Dawa
 
 CELLS = 128
 SCHEMA = nz.Schema({"v": nz.Ordinal(range(CELLS)), "sex": nz.Categorical(["F", "M"])})
@@ -158,7 +158,7 @@ def test_noise_errors_are_exact_for_the_buckets_drawn() -> None:
     release = plan.release(nz_counts(counts()), seed=5)
     buckets = release.measurements.buckets
     line_counts = counts().sum(axis=1)
-    from noiseplan.aware.buckets import expand
+    from noiseplan.mechanisms.partition.buckets import expand
     from noiseplan.noise import ExactSampler, SeededSource
 
     sampler = ExactSampler("laplace", SeededSource(9))

@@ -6,14 +6,14 @@ import itertools
 
 import numpy as np
 import pytest
+from benchmarks.least_partition import least_cost_partition, partition_cost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noiseplan.aware.buckets import expand
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.least import least_cost_partition, partition_cost
-from noiseplan.aware.prior import Candidates
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
+from noiseplan.mechanisms.partition.buckets import expand
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.partition_prior import Candidates
 from noiseplan.strategies.hierarchies import tree
 
 WORKED = np.array([2, 3, 8, 1, 0, 2, 0, 4, 2, 4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,18 +12,17 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.aware import answering, buckets, mechanism
-from noiseplan.aware.buckets import LineWorkload, closed_gram
-from noiseplan.aware.costs import IntervalCosts
-from noiseplan.aware.mechanism import _bits_of
 from noiseplan.aware.release import AwareRelease
-from noiseplan.aware.second import plan_buckets
-from noiseplan.aware.selection import Selector, _choose_exactly
-from noiseplan.aware.settings import Dawa
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import RangesMatrix
 from noiseplan.mechanisms.exact_residuals import RECORDS
+from noiseplan.mechanisms.partition import buckets, estimates
+from noiseplan.mechanisms.partition.buckets import LineWorkload, closed_gram
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.mechanism import _bits_of
+from noiseplan.mechanisms.partition.selection import Selector, _choose_exactly
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.noise import (
     ExactSampler,
     SeededSource,
@@ -30,6 +30,7 @@ from noiseplan.noise import (
     Source,
     SystemSource,
 )
+from noiseplan.planning.bucket_plan import plan_buckets
 
 LINE = nz.Schema({"v": nz.Ordinal(range(128))})
 PREFIX = nz.Workload([nz.Query(LINE, {"v": nz.Prefix()}, name="prefix")])
@@ -94,7 +95,7 @@ def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     edges, counts = np.array([0, 4, 8]), np.array([9, 0, 0, 3, 5, 5, 6, 1])
     monkeypatch.setattr(Selector, "draw", lambda *_: edges)
     own = plan_buckets(plan.mechanism.line, edges, plan.mechanism.spending.second, "discrete")
-    monkeypatch.setattr(mechanism, "plan_buckets", lambda *_: own)
+    plan = replace(plan, mechanism=replace(plan.mechanism, plan_buckets=lambda *_: own))
     runs = 300
     gauged = np.array(
         [plan.release(counts, seed=seed).measurements.unevenness for seed in range(runs)]
@@ -135,7 +136,7 @@ def plane() -> AwareRelease:
 
 def test_noise_of_two_attributes_is_exact_in_every_row(plane: AwareRelease) -> None:
     query = plane.plan.workload[0]
-    assert query.rows > answering.SAMPLED
+    assert query.rows > estimates.SAMPLED
     answer = plane.answer(query)
     np.testing.assert_allclose(answer.noise_error, dense_noise(plane, query.dense()), rtol=1e-6)
     assert not answer.approximate
@@ -150,7 +151,7 @@ def test_noise_of_own_matrices_is_exact_in_every_row(plane: AwareRelease) -> Non
 
 @pytest.mark.parametrize("factor", [nz.Identity(), nz.Prefix()])
 def test_noise_of_long_lines_is_exact_in_every_row(factor: nz.Identity | nz.Prefix) -> None:
-    cells = answering.BY_FORMS + 404
+    cells = estimates.BY_FORMS + 404
     schema = nz.Schema({"v": nz.Ordinal(range(cells))})
     workload = nz.Workload([nz.Query(schema, {"v": factor})])
     counts = np.random.default_rng(2).poisson(np.linspace(0.2, 30, cells))
@@ -166,11 +167,11 @@ def test_noise_of_long_lines_is_exact_in_every_row(factor: nz.Identity | nz.Pref
 def test_what_is_too_large_is_called_approximate(
     plane: AwareRelease, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "EVERY_ROW", 1000)
+    monkeypatch.setattr(estimates, "EVERY_ROW", 1000)
     answer = plane.answer("all")
     assert answer.approximate
     assert "approximate noise" in answer.text(3)
-    rows = np.unique(np.linspace(0, 719, answering.SAMPLED).astype(int))
+    rows = np.unique(np.linspace(0, 719, estimates.SAMPLED).astype(int))
     exact = dense_noise(plane, plane.plan.workload[0].dense())
     np.testing.assert_allclose(answer.noise_error[rows], exact[rows], rtol=1e-6)
 

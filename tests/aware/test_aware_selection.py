@@ -13,11 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noiseplan.aware.filtering import Filtered
-from noiseplan.aware.halvings import ERROR, LN2_UP, Rate
-from noiseplan.aware.prior import Candidates, Prior, default_longest
-from noiseplan.aware.selection import Selector, _choose_exactly, choose, draw_backwards, slack
 from noiseplan.errors import DataError, PlanError
+from noiseplan.mechanisms.partition.exact_powers import ERROR, LN2_UP, Rate
+from noiseplan.mechanisms.partition.partition_prior import Candidates, Prior, default_longest
+from noiseplan.mechanisms.partition.partition_sums import Filtered
+from noiseplan.mechanisms.partition.selection import (
+    Selector,
+    _choose_exactly,
+    choose,
+    draw_backwards,
+    slack,
+)
 from noiseplan.noise import SeededSource
 from noiseplan.noise.randomness import Source
 
@@ -177,13 +183,13 @@ def test_long_even_stretches_are_few_buckets_and_busy_cells_are_alone() -> None:
 def test_compiled_and_interpreted_passes_agree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from noiseplan.aware import filtering
+    from noiseplan.mechanisms.partition import partition_sums
 
     pytest.importorskip("numba")
     x = np.random.default_rng(0).poisson(4, 200)
     selector = Selector.within(0.3, Candidates.named("powers", 200))
     slow = selector.filtered(x)
-    monkeypatch.setattr(filtering, "MANY", 0)
+    monkeypatch.setattr(partition_sums, "MANY", 0)
     fast = selector.filtered(x)
     assert (slow.scale == fast.scale).all()
     assert np.allclose(slow.ended, fast.ended, rtol=1e-12, atol=0)

@@ -11,12 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.aware.buckets import LineWorkload, closed_diagonal, closed_gram, gram_root
-from noiseplan.aware.order import line
-from noiseplan.aware.second import plan_buckets, storey_edges
-from noiseplan.aware.storeys import BucketPlan, even_groups
 from noiseplan.matrices import IdentityMatrix, PrefixMatrix, RangesMatrix, TotalMatrix
 from noiseplan.matrices.base import Matrix
+from noiseplan.mechanisms.partition.bucket_tree import BucketPlan, even_groups
+from noiseplan.mechanisms.partition.buckets import (
+    LineWorkload,
+    closed_diagonal,
+    closed_gram,
+    gram_root,
+)
+from noiseplan.mechanisms.partition.hilbert import line
 from noiseplan.noise import (
     ExactSampler,
     Noise,
@@ -24,6 +28,7 @@ from noiseplan.noise import (
     SimulationSampler,
 )
 from noiseplan.noise.law import Law
+from noiseplan.planning.bucket_plan import plan_buckets, storey_edges
 
 
 def spreading(edges: np.ndarray) -> np.ndarray:

@@ -16,8 +16,6 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.study import read_study
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 STUDY = """\
 title = "Incomes"
 [schema]

@@ -21,8 +21,6 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.storage import folder as storage
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 STUDY = """\
 [schema]
 age = { ordinal = { from = 0, to = 9 } }

@@ -24,8 +24,6 @@ from noiseplan.cli._chart import bar
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
 from noiseplan.study import read_study
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 STUDY = """\
 title = "A small study"
 [schema]

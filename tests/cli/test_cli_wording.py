@@ -13,8 +13,6 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.cli.wording import in_words
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 STUDY = """
 [schema]
 age = { ordinal = { from = 0, to = 9 } }

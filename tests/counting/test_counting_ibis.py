@@ -26,7 +26,7 @@ from test_counting_sources import (
 )
 
 from noiseplan.counting import Projectable, count_tables, open_source
-from noiseplan.counting.ibis_tables import IbisSource, _Column
+from noiseplan.counting.ibis_tables import IbisSource, _IbisColumn
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
 
@@ -194,7 +194,7 @@ def test_every_value_has_the_code_the_schema_gives_it(
     column = pa.array(values, arrow)
     held = [float(v) if kind == "float" and v is not None else v for v in column.to_pylist()]
     table = ibis.memtable(pa.table({"x": column}))
-    encoder = _Column("x", Schema({"x": attribute}))
+    encoder = _IbisColumn("x", Schema({"x": attribute}))
     found = table.select(c=encoder.code(table)).to_pyarrow()["c"].to_pylist()
     codes = [-1 if code == encoder.refused else code for code in found]
     assert codes == attribute.encode(held).tolist()

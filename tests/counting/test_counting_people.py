@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 import noiseplan as nz
 from noiseplan.counting import CountTensor, Records, count_tables, open_source, streams
 from noiseplan.counting.database import stream_from_relation
-from noiseplan.counting.person_cap import People
+from noiseplan.counting.person_cap import PersonCap
 from noiseplan.errors import DataError, PlanError
 from noiseplan.schema import Schema
 
@@ -129,7 +129,7 @@ def test_the_order_of_records_does_not_change_what_an_engine_chooses() -> None:
         connection = duckdb.connect()
         table = pa.table({name: columns[n] for n, name in enumerate(("id", "visit", "high"))})
         connection.register("visits", table)
-        people = People("id", 7, key=bytes(32))
+        people = PersonCap("id", 7, key=bytes(32))
         stream = stream_from_relation(connection.sql("FROM visits"), schema, people)
         tables.append(stream.marginals([[0, 1]]))
         assert tables[-1].sum() == 50 * 7
@@ -227,7 +227,7 @@ def test_no_records() -> None:
 
 
 def test_keys_are_fresh_and_not_shown() -> None:
-    first, second = People("id", 1), People("id", 1)
+    first, second = PersonCap("id", 1), PersonCap("id", 1)
     assert first.key != second.key
     assert "key" not in repr(first)
 

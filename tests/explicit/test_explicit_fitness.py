@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from explicit_oracles import l2, least_worst, marginals, prefix, random_ranges, ranges
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from noiseplan.errors import NoiseplanError
 from noiseplan.matrices import PrefixMatrix, RangesMatrix
-from noiseplan.optimize.fitness import least_cost, least_scaling
+from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.fitness_result import Fitness
 
 
@@ -27,17 +29,24 @@ def pyramids(adults: bool) -> np.ndarray:
     return np.kron(np.array([[1.0, 0], [0, 1], [1, 1]]), ages)
 
 
+def least_scaling(found: Fitness, budget: float) -> tuple[Fitness, float]:
+    """The smallest common factor κ of the targets that a cost allows is α/budget (Theorem 5)."""
+    scaling = found.cost / budget
+    strategy, bound = found.strategy / np.sqrt(scaling), found.bound / scaling
+    return replace(found, strategy=strategy, cost=budget, bound=bound), scaling
+
+
 def check(rows: np.ndarray, targets: float | np.ndarray, found: Fitness, gap: float) -> None:
     """Targets are met, the cost is what it says, the bound can be recomputed from the prices."""
     inverse = np.linalg.pinv(found.strategy, rcond=1e-10)
     np.testing.assert_allclose(rows @ inverse @ found.strategy, rows, atol=1e-7)
     ratios = np.sum((rows @ inverse) ** 2, axis=1) / targets
-    assert ratios.max() <= found.scaling * (1 + 1e-8)
-    assert ratios.max() == pytest.approx(found.scaling, rel=1e-6), "no target is overfulfilled"
+    assert ratios.max() <= 1 + 1e-8
+    assert ratios.max() == pytest.approx(1.0, rel=1e-6), "no target is overfulfilled"
     assert l2(found.strategy) ** 2 == pytest.approx(found.cost, rel=1e-12)
     assert found.row_prices.sum() == pytest.approx(1.0)
     assert found.cell_prices.sum() == pytest.approx(1.0)
-    weights = np.sqrt(found.row_prices / (found.scaling * targets))[:, None]
+    weights = np.sqrt(found.row_prices / targets)[:, None]
     dual = weights * rows * np.sqrt(found.cell_prices)
     nuclear = np.linalg.svd(dual, compute_uv=False).sum() ** 2
     assert found.bound == pytest.approx(nuclear, rel=1e-9)
@@ -79,9 +88,9 @@ def test_the_paper_s_first_example() -> None:
     chi = gram / 4 / (rows**2).sum(axis=0).max()
     assert (gram, chi) == (pytest.approx(0.62772, abs=1e-5), pytest.approx(0.05231, abs=1e-5))
     assert np.linalg.eigvalsh(sigma)[0] == pytest.approx(0.40693, abs=1e-4)
-    within = least_scaling(rows, budget=1.0, tolerance=1e-10)
-    assert within.scaling == pytest.approx(5 / 3, rel=1e-9)
-    check(rows, 1.0, within, 1e-9)
+    within, scaling = least_scaling(found, budget=1.0)
+    assert scaling == pytest.approx(5 / 3, rel=1e-9)
+    check(rows, scaling, within, 1e-9)
 
 
 def test_pl94() -> None:
@@ -145,8 +154,8 @@ def test_properties(seed: int) -> None:
     check(rows, targets, found, 1e-6)
     # Targets k times as large cost a k-th; a budget divides what is left.
     assert least_cost(rows, 5 * targets).cost == pytest.approx(found.cost / 5, rel=3e-6)
-    within = least_scaling(rows, targets, budget=0.25)
-    assert within.scaling == pytest.approx(4 * found.cost, rel=3e-6)
+    within, scaling = least_scaling(found, budget=0.25)
+    check(rows, scaling * targets, within, 1e-6)
     assert within.cost == pytest.approx(l2(within.strategy) ** 2, rel=1e-12)
     # Any strategy and any prices stay on their sides.
     rng = np.random.default_rng(seed)
@@ -214,10 +223,8 @@ def test_what_cannot_be_met_is_refused(rows: object, targets: object, words: str
         least_cost(rows, targets)
 
 
-def test_bad_limits_and_budgets_are_refused() -> None:
+def test_bad_limits_are_refused() -> None:
     with pytest.raises(NoiseplanError, match="one limit per cell"):
         least_cost(np.eye(2), limits=np.ones(3))
     with pytest.raises(NoiseplanError, match="positive finite"):
         least_cost(np.eye(2), limits=np.array([1.0, 0.0]))
-    with pytest.raises(NoiseplanError, match="privacy cost"):
-        least_scaling(np.eye(2), budget=0.0)

@@ -8,9 +8,9 @@ from explicit_oracles import STUDENTS, kron, l2, least_total, marginals, prefix,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import NoiseplanError
-from noiseplan.optimize.optimum import Optimum, dense_optimum, product_optimum, product_value
-from noiseplan.optimize.reduction import Reduction
+from noiseplan.optimize.optimum import Optimum, dense_optimum
 
 
 def svd_bound(workload: np.ndarray) -> float:
@@ -157,8 +157,8 @@ def test_mirror_symmetry_changes_nothing() -> None:
 
 def test_products_of_optima_are_optimal() -> None:
     factors = [prefix(3), ranges(4)]
-    parts = product_optimum([f.T @ f for f in factors], 1e-9)
-    value, bound = product_value(parts)
+    parts = [dense_optimum(f.T @ f, 5e-10) for f in factors]
+    value, bound = (np.prod([getattr(part, what) for part in parts]) for what in ("value", "bound"))
     whole = kron(*factors)
     assert value == pytest.approx(dense_optimum(whole.T @ whole, 1e-9).value, rel=1e-8)
     strategy = kron(*(part.strategy for part in parts))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+from correlated_gaussian import CorrelatedGaussian
 from explicit_oracles import l2, least_total, prefix, solved
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from identity_sum import fitness_optimum, squares_optimum
 
 from noiseplan.errors import NoiseplanError
-from noiseplan.optimize.correlated import CorrelatedGaussian
 from noiseplan.optimize.cost_profiles import Spare, compared, profile_of, refined_cost
 from noiseplan.optimize.fitness import least_cost
-from noiseplan.optimize.identity_sum import fitness_optimum, squares_optimum
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.sm2 import SmoothedMaximum, sm2
 
@@ -105,8 +105,6 @@ def test_room_below_the_cost_is_free() -> None:
     strategy = np.array([[1, 1, 0], [0, 1, 1.0]])
     spare = Spare.of(strategy)
     assert spare.room.tolist() == [1, 0, 1]
-    variances = spare.direct_variances(np.array([[1, 0, 1], [2, 0, 0], [1, 1, 0.0]]))
-    assert variances.tolist() == [1.0, 4.0, np.inf]
     for more in (spare.filled(), spare.answering(np.array([[1, 0, 1.0]]))):
         assert l2(more) == pytest.approx(l2(strategy))
         before, after = (a.T @ a for a in (strategy, more))

@@ -11,24 +11,21 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from benchmarks.closed_optima import all_predicates_log2, cyclic_optimum, exchangeable_optimum
 from explicit_oracles import STUDENTS, kron, l1, l2, marginal, marginals, prefix, ranges
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.matrices import HaarMatrix, TreeMatrix
 from noiseplan.optimize.closed_forms import (
     DataCube,
-    all_predicates_log2,
-    cyclic_optimum,
-    exchangeable_optimum,
 )
 from noiseplan.optimize.gram_bounds import (
     Spectrum,
     range_bound,
-    simplified_bound,
     svd_bound,
     union_bounds,
 )
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.optimize.reduction import Reduction
 from noiseplan.strategies.column_norms import supports, total_error
 from noiseplan.strategies.eigen import eigen_design
 from noiseplan.strategies.spectral import fourier_strategy, singular_value_strategy
@@ -283,7 +280,7 @@ def test_t9_laplace(n: int, errors: tuple[float, ...]) -> None:
 def test_t10_merged_cells() -> None:
     wide, small = gram(np.array([[1.0, 1, 1], [0, 1, 1]])), prefix_gram(2)
     assert svd_bound(wide) == pytest.approx((5 + 2 * 2**0.5) / 3, rel=1e-9)
-    assert simplified_bound(wide) == pytest.approx(2.5, rel=1e-9)
+    assert svd_bound(Reduction.of_gram(wide).gram(wide)) == pytest.approx(2.5, rel=1e-9)
     for asked in (wide, small):
         assert dense_optimum(asked, 1e-9).value == pytest.approx(2.618034, abs=1e-6)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_oracles import brute_variances, gram_of, sorted_projection, workload
+from local_oracles import brute_variances, gram_of, sorted_projection, tightest_epsilon, workload
 
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.search.descent import Descent, descend, random_start
@@ -21,7 +21,7 @@ from noiseplan.local.search.variance_bounds import (
     spread_bound,
     svd_bound,
 )
-from noiseplan.local.strategies.base import TableStrategy, check_strategy, tightest_epsilon
+from noiseplan.local.strategies.base import TableStrategy, check_strategy
 
 
 def random_problem(

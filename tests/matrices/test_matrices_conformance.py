@@ -15,16 +15,20 @@ from noiseplan.matrices import (
     DenseMatrix,
     HaarMatrix,
     IdentityMatrix,
+    KroneckerMatrix,
     Matrix,
     PermutedMatrix,
     PrefixMatrix,
     RangesMatrix,
     StackMatrix,
+    SummedMatrix,
     TotalMatrix,
     Transform,
     TreeMatrix,
     UncentringMatrix,
+    kronecker,
 )
+from noiseplan.matrices.base import exactly_equal_columns
 from noiseplan.queries import Levels
 from noiseplan.schema import Ordinal
 
@@ -82,6 +86,8 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
         yield f"prefix-{n}", PrefixMatrix(n), brute_prefix(n)
         yield f"ranges-{n}", RangesMatrix(n), brute_ranges(n)
         yield f"dense-{n}", DenseMatrix(any_rows), any_rows
+        alike = np.tile(np.random.default_rng(n).integers(0, 2, size=(12, n)), (1, 3)).astype(float)
+        yield f"dense-alike-{n}", DenseMatrix(alike), alike
         centred = n * brute_identity(n) - 1.0
         yield f"centring-{n}", CentringMatrix(n), centred
         yield f"centring-scaled-{n}", CentringMatrix(n, 0.25), 0.25 * centred
@@ -109,6 +115,37 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
             f"levels-{n}",
             Levels(2, 3).matrix(Ordinal(range(n))),
             np.vstack([brute_identity(n), brute_groups(n, 2), brute_groups(n, 3), np.ones((1, n))]),
+        )
+        blocks = StackMatrix((TotalMatrix(2), DenseMatrix(any_rows[:, :1] * [[1.0, -2.0]])))
+        by_hand = np.vstack([np.ones((1, 2)), any_rows[:, :1] * [[1.0, -2.0]]])
+        yield (
+            f"kronecker-{n}",
+            KroneckerMatrix((PrefixMatrix(n), blocks)),
+            np.array([np.outer(a, b).ravel() for a in brute_prefix(n) for b in by_hand]),
+        )
+        nested = KroneckerMatrix((RangesMatrix(2), KroneckerMatrix((DenseMatrix(any_rows),))))
+        yield (
+            f"kronecker-of-kronecker-{n}",
+            nested,
+            np.array([np.outer(a, b).ravel() for a in brute_ranges(2) for b in any_rows]),
+        )
+        yield f"kronecker-of-none-{n}", KroneckerMatrix(()), np.ones((1, 1))
+        cells = list(np.ndindex(2, n, 3))
+        table = np.random.default_rng(n).integers(-3, 4, size=(4, 6)).astype(float)
+        yield (
+            f"summed-{n}",
+            SummedMatrix(DenseMatrix(table), (2, n, 3), (0, 2)),
+            np.column_stack([table[:, 3 * a + c] for a, _, c in cells]),
+        )
+        yield (
+            f"kronecker-alike-{n}",
+            KroneckerMatrix((DenseMatrix(alike), TotalMatrix(2))),
+            np.repeat(alike, 2, axis=1),
+        )
+        yield (
+            f"summed-over-nothing-{n}",
+            SummedMatrix(PrefixMatrix(n), (1, n), (1,)),
+            brute_prefix(n),
         )
 
 
@@ -170,6 +207,46 @@ def test_quadratic_rows(matrix: Matrix, dense: NDArray[np.float64], seed: int) -
 
 
 @every_matrix
+@pytest.mark.parametrize("batch", [1, 3])
+def test_forms_and_their_adjoint(matrix: Matrix, dense: NDArray[np.float64], batch: int) -> None:
+    rng = np.random.default_rng(batch)
+    half = rng.normal(size=(matrix.shape[1], matrix.shape[1], batch))
+    t, u = half + half.swapaxes(0, 1), rng.normal(size=(len(dense), batch))
+    forms, grams = matrix.forms(t), matrix.weighted_grams(u)
+    np.testing.assert_allclose(forms, np.einsum("ri,ijb,rj->rb", dense, t, dense), atol=1e-10)
+    np.testing.assert_allclose(grams, np.einsum("ri,rb,rj->ijb", dense, u, dense), atol=1e-10)
+    np.testing.assert_array_equal(matrix.weighted_gram(u[:, 0]).shape, (matrix.shape[1],) * 2)
+    np.testing.assert_allclose(matrix.weighted_gram(u[:, 0]), grams[..., 0], atol=1e-10)
+
+
+@every_matrix
+@pytest.mark.parametrize("written_out", [0, 2**18])
+def test_column_kinds(
+    matrix: Matrix, dense: NDArray[np.float64], written_out: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kronecker, "COMPARED", written_out)
+    kinds = matrix.column_kinds()
+    same = (dense[:, :, None] == dense[:, None, :]).all(axis=0)
+    assert kinds.dtype == np.int64
+    np.testing.assert_array_equal(kinds == 0, (dense == 0).all(axis=0))
+    np.testing.assert_array_equal(kinds[:, None] == kinds, same)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+@pytest.mark.parametrize("rows", [1, 3, 40])
+def test_columns_are_equal_up_to_rounding_whatever_the_size_of_rows(
+    rows: int, scale: float
+) -> None:
+    numbers = np.array([0.3, 0.0, 0.1 + 0.2, -0.0, 0.3 + 1e-11, 0.9]) * scale
+    large = np.arange(6.0) // 5 * 1e20
+    kinds = DenseMatrix(np.vstack([large, *[numbers] * rows])).column_kinds()
+    assert kinds[1] == kinds[3] == 0 and kinds[0] == kinds[2]
+    assert len({0, *kinds[[0, 4, 5]].tolist()}) == 4
+    exact = exactly_equal_columns(np.tile(numbers, (rows, 1)))
+    assert exact[1] == exact[3] and len(set(exact.tolist())) == 5
+
+
+@every_matrix
 def test_row_squares(matrix: Matrix, dense: NDArray[np.float64]) -> None:
     np.testing.assert_allclose(matrix.row_squares(), (dense**2).sum(axis=1), atol=1e-11)
 
@@ -181,6 +258,12 @@ def test_take(matrix: Matrix, dense: NDArray[np.float64]) -> None:
     backwards = np.arange(len(dense))[::-1]
     np.testing.assert_array_equal(matrix.take(backwards), dense[::-1])
     assert matrix.take(np.zeros(0, dtype=np.intp)).shape == (0, matrix.shape[1])
+
+
+@every_matrix
+def test_take_columns(matrix: Matrix, dense: NDArray[np.float64]) -> None:
+    columns = np.random.default_rng(3).integers(-dense.shape[1], dense.shape[1], size=9)
+    np.testing.assert_array_equal(matrix.take_columns(columns), dense[:, columns])
 
 
 @every_matrix

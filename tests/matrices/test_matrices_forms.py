@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 import noiseplan as nz
 from noiseplan.errors import QueryError
 from noiseplan.matrices import (
     DenseMatrix,
     IdentityMatrix,
+    KroneckerMatrix,
     Matrix,
     PermutedMatrix,
     PrefixMatrix,
     RangesMatrix,
     StackMatrix,
     TotalMatrix,
-    forms,
+    base,
     kronecker_dense,
 )
-from noiseplan.matrices.forms import kronecker_forms, kronecker_gram
-from noiseplan.mechanisms.query_matrix import QueryMatrix
 
 
 def kinds(n: int) -> list[Matrix]:
@@ -51,11 +51,11 @@ def test_forms_and_grams_of_products(sizes: list[int], which: list[int], at_once
     root = rng.integers(-4, 5, size=(rows.shape[1],) * 2).astype(float)
     s, u = root + root.T, rng.integers(-5, 6, size=len(rows)).astype(float)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forms, "AT_ONCE", at_once)
-        found, gram = kronecker_forms(factors, s), kronecker_gram(factors, u)
+        patch.setattr(base, "AT_ONCE", at_once)
+        product = KroneckerMatrix(tuple(factors))
+        found, gram = product.quadratic_rows(s), product.weighted_gram(u)
     # Whole numbers below 2⁵³: sums are exact in any order.
-    np.testing.assert_array_equal(found.ravel(), np.einsum("ri,ij,rj->r", rows, s, rows))
-    assert found.shape == tuple(factor.shape[0] for factor in factors)
+    np.testing.assert_array_equal(found, np.einsum("ri,ij,rj->r", rows, s, rows))
     np.testing.assert_array_equal(gram, (rows.T * u) @ rows)
 
 
@@ -72,14 +72,34 @@ def queries() -> list[nz.Query]:
     ]
 
 
+def written_out(query: nz.Query) -> NDArray[np.float64]:
+    """Cell by cell: a column of the query's own table for every cell of the domain."""
+    names, schema = query.schema.names, query.schema
+    own = [names.index(name) for name in query.attributes]
+    sizes = [schema.shape[i] for i in own]
+    if query.joint is None:
+        table = kronecker_dense([matrix.dense() for matrix in query.matrices()])
+    else:
+        table = query.joint
+    cells = [tuple(cell[i] for i in own) for cell in np.ndindex(*schema.shape)]
+    return np.column_stack([table[:, np.ravel_multi_index(c, sizes) if c else 0] for c in cells])
+
+
 @pytest.mark.parametrize("query", queries(), ids=lambda query: query.name)
 def test_the_rows_of_a_query(query: nz.Query) -> None:
-    rows, dense = QueryMatrix(query), query.dense()
+    rows, dense = query.domain_matrix, written_out(query)
     rng = np.random.default_rng(0)
     root = rng.integers(-4, 5, size=(24, 24)).astype(float)
     s, x, u = root + root.T, rng.integers(0, 9, size=(24, 5)) * 1.0, np.arange(len(dense)) - 1.0
     assert rows.shape == dense.shape
     np.testing.assert_array_equal(rows.dense(), dense)
+    np.testing.assert_array_equal(query.dense(), dense)
+    cells = x[:, 0].reshape(query.schema.shape)
+    own = cells.sum(
+        axis=tuple(i for i, n in enumerate(query.schema.names) if n not in query.factors)
+    )
+    for table in (cells, own):
+        np.testing.assert_array_equal(query.apply(table), dense @ x[:, 0])
     np.testing.assert_array_equal(rows.take(np.array([-1])), dense[-1:])
     np.testing.assert_array_equal(rows.matmul(x), dense @ x)
     np.testing.assert_array_equal(rows.matmul(x[:, 0]), dense @ x[:, 0])
@@ -91,4 +111,4 @@ def test_the_rows_of_a_query(query: nz.Query) -> None:
 
 def test_a_matrix_over_other_cells_is_refused() -> None:
     with pytest.raises(QueryError, match="need a matrix over 6 cells"):
-        kronecker_forms([PrefixMatrix(3), TotalMatrix(2)], np.eye(5))
+        KroneckerMatrix((PrefixMatrix(3), TotalMatrix(2))).quadratic_rows(np.eye(5))

@@ -24,6 +24,7 @@ from oracles import (
     prefix,
     probe,
     ranges,
+    silent,
     table_counts,
 )
 from workloads import ANY, random_workload
@@ -31,8 +32,8 @@ from workloads import ANY, random_workload
 ONE = nz.zCDP(0.5)
 
 
-def silent(mechanism: ResidualMechanism, x: np.ndarray) -> Measurements:
-    return mechanism.measure(table_counts(x), lambda shape, noise: np.zeros(shape))
+def noiseless(mechanism: ResidualMechanism, x: np.ndarray) -> Measurements:
+    return mechanism.measure(table_counts(x), silent)
 
 
 # --------------------------------------------------------------------------- E1: the toy data
@@ -52,14 +53,15 @@ RESIDUALS = {
 }
 
 
-def toy_plan() -> nz.Plan:
+def toy_plan(noise: str) -> nz.Plan:
     tables = (["x"], ["x", "y"], ["y", "z"])
-    return nz.plan(nz.Workload([nz.Query(TOY_SCHEMA, t) for t in tables]), budget=ONE)
+    return nz.plan(nz.Workload([nz.Query(TOY_SCHEMA, t) for t in tables]), budget=ONE, noise=noise)
 
 
-def test_toy_answers_without_noise() -> None:
-    plan = toy_plan()
-    measured = silent(plan.mechanism, TOY)
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
+def test_toy_answers_without_noise(noise: str) -> None:
+    plan = toy_plan(noise)
+    measured = noiseless(plan.mechanism, TOY)
     expected = ([2, 3], [0, 2, 2, 1], [0, 0, 2, 0, 2, 1])
     for query, answer in zip(plan.workload, expected, strict=True):
         np.testing.assert_allclose(plan.mechanism.answer(measured, query), answer, atol=1e-12)
@@ -71,8 +73,8 @@ def test_toy_answers_without_noise() -> None:
 
 def test_toy_residuals() -> None:
     """Bases of a residual space differ, rᵀΣ⁻¹r does not: the paper's r and Σ, ours with Σ = I."""
-    plan = toy_plan()
-    measured = silent(plan.mechanism, TOY)
+    plan = toy_plan("gaussian")
+    measured = noiseless(plan.mechanism, TOY)
     found = {}
     for block, values in zip(plan.mechanism.blocks, measured.values, strict=True):
         for i, row in enumerate(block.sets.tolist()):
@@ -115,7 +117,7 @@ def test_constants_of_the_prefix_strategy() -> None:
 
 def test_the_mixed_plan_without_noise() -> None:
     mechanism = e8_mechanism()
-    measured = silent(mechanism, E8_DATA)
+    measured = noiseless(mechanism, E8_DATA)
     by_set = {
         tuple(b.sets[0].tolist()): v.ravel()
         for b, v in zip(mechanism.blocks, measured.values, strict=True)
@@ -164,8 +166,8 @@ def test_answers_without_noise_are_exact(seed: int, objective: nz.Objective) -> 
     workload = random_workload(seed, kinds=kinds, several=bool(seed % 2), joint=seed % 3 == 0)
     plan = nz.plan(workload, budget=ONE, objective=objective)
     rng = np.random.default_rng(seed)
-    x = rng.integers(0, 50, workload.schema.shape).astype(float)
-    measured = silent(plan.mechanism, x)
+    x = rng.integers(0, 50, workload.schema.shape)
+    measured = noiseless(plan.mechanism, x)
     for query in workload:
         exact = query.dense() @ x.ravel()
         scale = 1e-9 * max(1.0, np.abs(query.dense()).max() * x.sum())
@@ -175,7 +177,7 @@ def test_answers_without_noise_are_exact(seed: int, objective: nz.Objective) -> 
 def test_reconstruction_is_the_least_squares_estimate() -> None:
     """With noise too: the answer is Wx̂, x̂ by weighted least squares from all that is measured."""
     workload = random_workload(1, several=True)
-    plan = nz.plan(workload, budget=ONE)
+    plan = nz.plan(workload, budget=ONE, noise="gaussian")
     b, sigma2 = probe(plan)
     rng = np.random.default_rng(3)
     x = rng.integers(0, 9, workload.schema.shape).astype(float)
@@ -198,8 +200,8 @@ def test_queries_beyond_the_workload_in_its_span() -> None:
     plan = nz.plan(workload, budget=ONE)
     b, sigma2 = probe(plan)
     rng = np.random.default_rng(0)
-    x = rng.integers(0, 9, schema.shape).astype(float)
-    measured = silent(plan.mechanism, x)
+    x = rng.integers(0, 9, schema.shape)
+    measured = noiseless(plan.mechanism, x)
     dense = rng.integers(-2, 3, (5, 12)).astype(float)
     asked = {
         nz.Query(schema, {"a": nz.Ranges(), "b": nz.Ranges()}): kron(
@@ -233,7 +235,7 @@ def test_queries_beyond_the_workload_in_its_span() -> None:
 
 def test_each_measured_number_gets_its_own_noise() -> None:
     """The noise of different numbers is independent: as many draws as numbers, each used once."""
-    plan = toy_plan()
+    plan = toy_plan("gaussian")
     drawn = 0
 
     def counting(shape: tuple[int, ...], noise: Noise) -> np.ndarray:
@@ -256,13 +258,11 @@ def test_measuring_in_batches_changes_nothing(monkeypatch: pytest.MonkeyPatch) -
 
     schema = nz.Schema.from_sizes({f"a{i}": 3 for i in range(6)})
     plan = nz.plan(nz.Workload.marginals(schema, k=2), budget=ONE)
-    x = np.random.default_rng(0).integers(0, 5, schema.shape).astype(float)
-    whole = silent(plan.mechanism, x)
+    x = np.random.default_rng(0).integers(0, 5, schema.shape)
+    whole = noiseless(plan.mechanism, x)
     steps: list[int] = []
     monkeypatch.setattr(residual, "BATCH_CELLS", 20)
-    parts = plan.mechanism.measure(
-        table_counts(x), lambda shape, noise: np.zeros(shape), steps.append
-    )
+    parts = plan.mechanism.measure(table_counts(x), silent, steps.append)
     np.testing.assert_array_equal(flat(whole), flat(parts))
     assert sum(steps) == len(plan.mechanism.blocks)
     assert max(steps) < 15
@@ -305,12 +305,12 @@ def test_values_that_no_query_tells_apart() -> None:
     schema = nz.Schema.from_sizes({"age": 6, "sex": 2})
     adults = nz.Custom([[0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 1, 1]])
     workload = nz.Workload([nz.Query(schema, {"age": adults, "sex": nz.Identity()})])
-    plan = nz.plan(workload, budget=ONE)
+    plan = nz.plan(workload, budget=ONE, noise="gaussian")
     assert plan.measured_numbers == 3 * 2  # three groups of ages
     b, sigma2 = probe(plan)
     assert add_remove_cost(cost_of(b, sigma2)) == pytest.approx(1.0, rel=1e-9)
-    x = np.arange(12.0).reshape(6, 2)
-    measured = silent(plan.mechanism, x)
+    x = np.arange(12).reshape(6, 2)
+    measured = noiseless(plan.mechanism, x)
     np.testing.assert_allclose(
         plan.mechanism.answer(measured, workload[0]), workload[0].dense() @ x.ravel()
     )

@@ -29,9 +29,10 @@ def brute_cost(plan: nz.Plan) -> float:
     return add_remove_cost(cost_of(*probe(plan)))
 
 
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
 @pytest.mark.parametrize("rho", [1e-6, 0.01, 0.3, 0.5, 7.0, 1e4])
-def test_zcdp(workload: nz.Workload, rho: float) -> None:
-    plan = nz.plan(workload, budget=nz.zCDP(rho))
+def test_zcdp(workload: nz.Workload, rho: float, noise: str) -> None:
+    plan = nz.plan(workload, budget=nz.zCDP(rho), noise=noise)
     assert brute_cost(plan) / 2 <= plan.privacy.rho <= rho
     assert plan.privacy.rho == pytest.approx(rho, rel=1e-9)
     assert plan.privacy.mu == pytest.approx(sqrt(2 * rho), rel=1e-9)
@@ -39,7 +40,7 @@ def test_zcdp(workload: nz.Workload, rho: float) -> None:
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 3.0])
 def test_gdp(workload: nz.Workload, mu: float) -> None:
-    plan = nz.plan(workload, budget=nz.GDP(mu))
+    plan = nz.plan(workload, budget=nz.GDP(mu), noise="gaussian")
     assert sqrt(brute_cost(plan)) <= plan.privacy.mu <= mu
     assert plan.privacy.mu == pytest.approx(mu, rel=1e-9)
 
@@ -51,7 +52,7 @@ def test_gdp(workload: nz.Workload, mu: float) -> None:
 )  # fmt: skip
 def test_approximate_dp(workload: nz.Workload, epsilon: float, small: float, pcost: float) -> None:
     """E5, backwards: from (ε, δ) to the cost that may be spent."""
-    plan = nz.plan(workload, budget=nz.ApproxDP(epsilon, small))
+    plan = nz.plan(workload, budget=nz.ApproxDP(epsilon, small), noise="gaussian")
     assert plan.privacy.pcost == pytest.approx(pcost, rel=1e-8)
     assert plan.privacy.epsilon(small) <= epsilon
     assert plan.privacy.delta(epsilon) <= small
@@ -60,8 +61,12 @@ def test_approximate_dp(workload: nz.Workload, epsilon: float, small: float, pco
 
 
 def test_equal_budgets_give_equal_plans(workload: nz.Workload) -> None:
-    plans = [nz.plan(workload, budget=b) for b in (nz.zCDP(0.5), nz.GDP(1.0))]
-    plans.append(nz.plan(workload, budget=nz.ApproxDP(plans[0].privacy.epsilon(1e-6), 1e-6)))
+    plans = [nz.plan(workload, budget=b, noise="gaussian") for b in (nz.zCDP(0.5), nz.GDP(1.0))]
+    plans.append(
+        nz.plan(
+            workload, budget=nz.ApproxDP(plans[0].privacy.epsilon(1e-6), 1e-6), noise="gaussian"
+        )
+    )
     for plan in plans[1:]:
         assert plan.total_variance == pytest.approx(plans[0].total_variance, rel=1e-7)
         assert plan.privacy.epsilon(1e-9) == pytest.approx(plans[0].privacy.epsilon(1e-9), rel=1e-6)

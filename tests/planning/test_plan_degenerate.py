@@ -136,6 +136,18 @@ def test_values_are_merged_only_if_no_factor_tells_them_apart(scale: float, nois
     check_sound(plan)
 
 
+@pytest.mark.parametrize("budget", [B, nz.PureDP(1.0)], ids=["gaussian", "pure"])
+def test_columns_that_differ_by_rounding_are_one(budget: nz.Budget) -> None:
+    schema, rng = of_sizes(a=6, b=4), np.random.default_rng(1)
+    rows = np.repeat(rng.random((3, 3)), 2, axis=1)
+    cells = np.kron(rng.random((4, 3)).repeat(2, axis=1), rng.random((1, 4)))
+    rows, cells = (m * (1 + 2.3e-16 * rng.integers(-2, 3, m.shape)) for m in (rows, cells))
+    queries = [nz.Query(schema, {"a": nz.Custom(rows)}), nz.Query(schema, matrix=cells)]
+    plan = nz.plan(nz.Workload(queries), budget=budget, planner="residual+")
+    assert plan.design.group_count(0) == 3
+    check_sound(plan)
+
+
 @pytest.mark.parametrize("weight", [1e-6, 1e6])
 @pytest.mark.parametrize("noise", NOISES)
 def test_wild_weights(weight: float, noise: str) -> None:

@@ -39,7 +39,7 @@ def sigma2_by_set(plan: nz.Plan) -> dict[tuple[int, ...], float]:
 
 def test_total_variance_of_the_toy_workload() -> None:
     _, workload = toy()
-    plan = nz.plan(workload, budget=ONE)
+    plan = nz.plan(workload, budget=ONE, noise="gaussian")
     assert plan.total_variance == pytest.approx(21.177878434281734, rel=1e-10)
     assert plan.rmse == pytest.approx(1.328466485409704, rel=1e-10)
     assert plan.lower_bound == pytest.approx(21.177878434281734, rel=1e-8)
@@ -79,7 +79,7 @@ WORST = nz.WorstVariance()
 
 def test_worst_variance_of_the_toy_workload() -> None:
     _, workload = toy()
-    plan = nz.plan(workload, budget=ONE, objective=WORST)
+    plan = nz.plan(workload, budget=ONE, objective=WORST, noise="gaussian")
     assert plan.worst_variance == pytest.approx(1.894212170, rel=1e-8)
     assert plan.optimal
     expected = {
@@ -111,7 +111,7 @@ def test_worst_variance_equalises_a_downward_closed_workload() -> None:
     schema = nz.Schema.from_sizes(SIZES)
     tables = [[], ["x"], ["y"], ["z"], ["x", "y"], ["y", "z"]]
     workload = nz.Workload([nz.Query(schema, table) for table in tables])
-    plan = nz.plan(workload, budget=ONE, objective=WORST)
+    plan = nz.plan(workload, budget=ONE, objective=WORST, noise="gaussian")
     for query in workload:
         np.testing.assert_allclose(plan.variance(query), 22 / 9, rtol=1e-6)
     closed = {(): 22 / 9, (0,): 11 / 3, (1,): 11 / 3, (2,): 88 / 27, (0, 1): 11 / 2, (1, 2): 44 / 9}
@@ -137,7 +137,7 @@ def test_two_values(planner: str, factor: nz.Factor, total: float) -> None:
 @pytest.mark.parametrize(("factor", "total"), [(nz.Prefix(), 4.79622338761), (nz.Ranges(), 80 / 9)])
 def test_three_values_with_an_upright_split(factor: nz.Factor, total: float) -> None:
     """E7: for n = 3 the identity is the best strategy with τ = 1/n."""
-    plan = nz.plan(one_attribute(3, factor), budget=ONE, planner="residual+")
+    plan = nz.plan(one_attribute(3, factor), budget=ONE, planner="residual+", noise="gaussian")
     assert plan.total_variance == pytest.approx(total, rel=2e-6)
 
 
@@ -152,7 +152,7 @@ def test_three_values_with_an_upright_split(factor: nz.Factor, total: float) -> 
 )
 def test_best_upright_strategies(n: int, factor: nz.Factor, product: float, mean: float) -> None:
     """E9: T = (√m + √(βR))² with the least βR."""
-    plan = nz.plan(one_attribute(n, factor), budget=ONE, planner="residual+")
+    plan = nz.plan(one_attribute(n, factor), budget=ONE, planner="residual+", noise="gaussian")
     assert plan.total_variance == pytest.approx((sqrt(mean) + sqrt(product)) ** 2, rel=2e-7)
 
 
@@ -161,9 +161,9 @@ def test_all_ranges_of_up_to_three_attributes(d: int, rmse: float) -> None:
     schema = nz.Schema.from_sizes({f"a{i}": 10 for i in range(d)})
     factors = dict.fromkeys(schema.names, nz.Ranges())
     workload = nz.Workload.marginals(schema, up_to=min(d, 3), factors=factors)
-    upright = nz.plan(workload, budget=ONE, planner="residual+")
+    upright = nz.plan(workload, budget=ONE, planner="residual+", noise="gaussian")
     assert upright.rmse == pytest.approx(rmse, rel=5e-6 if d > 2 else 2e-5)
-    assert nz.plan(workload, budget=ONE).rmse < upright.rmse
+    assert nz.plan(workload, budget=ONE, noise="gaussian").rmse < upright.rmse
 
 
 # --------------------------------------------------------------------------- the paper's tables
@@ -250,10 +250,10 @@ PREFIXES = [
 def test_all_prefix_tables(d: int, n: int, k: int, upright: float, oblique: float) -> None:
     """Tables 12–14, and section 4 of the design of the residual family."""
     workload = prefix_workload(d, n, k)
-    assert nz.plan(workload, budget=ONE, planner="residual+").rmse == pytest.approx(
-        upright, rel=2e-5
-    )
-    plan = nz.plan(workload, budget=ONE)
+    assert nz.plan(
+        workload, budget=ONE, planner="residual+", noise="gaussian"
+    ).rmse == pytest.approx(upright, rel=2e-5)
+    plan = nz.plan(workload, budget=ONE, noise="gaussian")
     assert plan.rmse <= oblique * 1.002
     assert plan.rmse < upright
 

@@ -29,7 +29,7 @@ def test_total_variance_is_the_closed_form(seed: int) -> None:
     workload = random_tables(seed, smallest=1 + seed % 2)
     problem, weights = problem_of(workload)
     budget = 0.3 + seed / 5
-    plan = nz.plan(workload, budget=nz.GDP(np.sqrt(budget)))
+    plan = nz.plan(workload, budget=nz.GDP(np.sqrt(budget)), noise="gaussian")
     total, sigma2 = problem.lemma_2(weights * problem.cells, budget)
     assert plan.total_variance == pytest.approx(total, rel=1e-9)
     found = {
@@ -50,7 +50,7 @@ def test_total_variance_is_the_closed_form(seed: int) -> None:
 def test_worst_variance_is_the_convex_optimum(seed: int) -> None:
     workload = random_tables(seed, smallest=1 + seed % 2)
     problem, weights = problem_of(workload)
-    plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=nz.WorstVariance())
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=nz.WorstVariance(), noise="gaussian")
     best, _ = problem.solve(lambda v: cp.max(cp.multiply(weights, v)))
     assert plan.worst_variance == pytest.approx(best, rel=1e-6)
     assert plan.optimal
@@ -67,7 +67,7 @@ def test_downward_closed_workloads_are_equalised(sizes: tuple[int, ...], ways: i
     schema = nz.Schema.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})
     ways = min(ways, len(sizes))
     workload = nz.Workload.marginals(schema, up_to=ways)
-    plan = nz.plan(workload, budget=nz.zCDP(1.0), objective=nz.WorstVariance())
+    plan = nz.plan(workload, budget=nz.zCDP(1.0), objective=nz.WorstVariance(), noise="gaussian")
     subsets = [s for k in range(ways + 1) for s in combinations(sizes, k)]
     closed = sum(prod((n - 1) / (n + 1) for n in s) for s in subsets) / 2.0
     assert plan.worst_variance == pytest.approx(closed, rel=1e-8)
@@ -102,6 +102,9 @@ def test_a_plan_beside_the_optimum_does_not_claim_it() -> None:
 def test_plans_scale_with_the_budget() -> None:
     workload = random_tables(3) + nz.Query(random_tables(3).schema, {"a": nz.Prefix()})
     for objective in (nz.TotalVariance(), nz.WorstVariance(), nz.PNormVariance(3)):
-        one, ten = (nz.plan(workload, budget=nz.zCDP(r), objective=objective) for r in (0.5, 5.0))
+        one, ten = (
+            nz.plan(workload, budget=nz.zCDP(r), objective=objective, noise="gaussian")
+            for r in (0.5, 5.0)
+        )
         for query in workload:
             np.testing.assert_allclose(one.variance(query), 10 * ten.variance(query), rtol=1e-4)

@@ -24,9 +24,9 @@ def make(seed: int) -> nz.Workload:
 @pytest.mark.parametrize("seed", range(400, 428))
 def test_the_default_is_never_worse(seed: int) -> None:
     workload = make(seed)
-    best = nz.plan(workload, budget=ONE)
+    best = nz.plan(workload, budget=ONE, noise="gaussian")
     for planner in ("residual", "residual+", "product"):
-        plan = nz.plan(workload, budget=ONE, planner=planner)
+        plan = nz.plan(workload, budget=ONE, planner=planner, noise="gaussian")
         assert best.total_variance <= plan.total_variance * (1 + 1e-5), planner
         b, sigma2 = probe(plan)
         assert add_remove_cost(cost_of(b, sigma2)) <= plan.privacy.pcost <= 1.0
@@ -47,9 +47,11 @@ def test_the_default_is_never_worse_for_the_worst_variance(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(600, 612))
 def test_the_default_is_never_worse_when_records_are_replaced(seed: int) -> None:
     workload = make(seed)
-    best = nz.plan(workload, budget=ONE, neighbours="replace")
+    best = nz.plan(workload, budget=ONE, neighbours="replace", noise="gaussian")
     for planner in ("residual+", "product"):
-        plan = nz.plan(workload, budget=ONE, planner=planner, neighbours="replace")
+        plan = nz.plan(
+            workload, budget=ONE, planner=planner, neighbours="replace", noise="gaussian"
+        )
         assert best.total_variance <= plan.total_variance * (1 + 1e-5), planner
 
 
@@ -57,7 +59,7 @@ def test_the_default_is_never_worse_when_records_are_replaced(seed: int) -> None
 def test_an_upright_split_has_uniform_means(seed: int) -> None:
     """ResidualPlanner+: U1 = 0, τ = 1/n, for every attribute it measures whole."""
     workload = random_workload(seed)
-    plan = nz.plan(workload, budget=ONE, planner="residual+")
+    plan = nz.plan(workload, budget=ONE, planner="residual+", noise="gaussian")
     for basis in plan.mechanism.blocks.bases:
         np.testing.assert_allclose(basis.measure.sum(axis=1), 0.0, atol=1e-9)
         np.testing.assert_allclose(basis.centre, 1 / basis.size, rtol=1e-9)
@@ -84,7 +86,7 @@ def test_one_attribute(n: int, factor: nz.Factor) -> None:
     """Any strategy on one attribute is a product, so the product planner finds the optimum."""
     best = best_single(n, factor)
     for planner in ("product", "auto"):
-        plan = nz.plan(all_attributes(n, 1, factor), budget=ONE, planner=planner)
+        plan = nz.plan(all_attributes(n, 1, factor), budget=ONE, planner=planner, noise="gaussian")
         assert plan.total_variance == pytest.approx(best, rel=1e-5)
 
 
@@ -94,7 +96,7 @@ def test_one_full_table(n: int, d: int, factor: nz.Factor) -> None:
     """For one d-fold product the optimum is the product of the optima."""
     best = best_single(n, factor) ** d
     for planner in ("product", "auto"):
-        plan = nz.plan(all_attributes(n, d, factor), budget=ONE, planner=planner)
+        plan = nz.plan(all_attributes(n, d, factor), budget=ONE, planner=planner, noise="gaussian")
         assert plan.total_variance == pytest.approx(best, rel=2e-5 * d)
 
 
@@ -119,7 +121,7 @@ def test_tables_10_and_11(n: int, factor: nz.Factor, table: dict[int, tuple]) ->
     for d, (hdmm, upright) in zip((3, 4, 5), table[n], strict=True):
         workload = all_attributes(n, d, factor)
         rmse = {
-            p: nz.plan(workload, budget=ONE, planner=p).rmse
+            p: nz.plan(workload, budget=ONE, planner=p, noise="gaussian").rmse
             for p in ("product", "residual+", "auto")
         }
         assert rmse["product"] == pytest.approx(hdmm, abs=0.0051)
@@ -152,6 +154,6 @@ def test_the_true_optimum_of_three_small_prefix_tables() -> None:
     schema = nz.Schema.from_sizes({"a": 4, "b": 4, "c": 4})
     for k, oblique, optimum in ((1, 1.789, 1.789), (2, 2.225, 2.221), (3, 2.253, 2.253)):
         workload = nz.Workload.marginals(schema, k=k, factors=dict.fromkeys("abc", nz.Prefix()))
-        plan = nz.plan(workload, budget=ONE)
+        plan = nz.plan(workload, budget=ONE, noise="gaussian")
         assert optimum - 6e-4 <= plan.rmse <= oblique + 6e-4
         assert sqrt(plan.lower_bound / workload.rows) == pytest.approx(optimum, abs=6e-4)

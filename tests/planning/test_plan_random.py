@@ -47,7 +47,7 @@ def small(sizes: dict[str, int], *factors: dict[str, nz.Factor]) -> nz.Workload:
 def test_plan_against_dense_formulas(kind: str, seed: int) -> None:
     workload = make(kind, seed)
     rho = 0.1 + seed % 5
-    plan = nz.plan(workload, budget=nz.zCDP(rho))
+    plan = nz.plan(workload, budget=nz.zCDP(rho), noise="gaussian")
     b, sigma2 = probe(plan)
 
     # privacy: what is really measured, against what is claimed and what is allowed
@@ -82,7 +82,7 @@ def test_plan_against_dense_formulas(kind: str, seed: int) -> None:
 @pytest.mark.parametrize(("kind", "seed"), CASES)
 def test_plan_against_the_convex_optimum(kind: str, seed: int) -> None:
     workload = make(kind, seed)
-    plan = nz.plan(workload, budget=nz.zCDP(0.5))
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), noise="gaussian")
     low, high = optimal_total(workload)
     assert high <= low * (1 + 1e-4)
     assert plan.total_variance >= low * (1 - 1e-10)  # else it could not be within the budget
@@ -156,7 +156,7 @@ DELICATE = {
 def test_delicate_workloads(name: str, planner: str) -> None:
     """Factors of low rank, factors that ask only for the total, attributes of one or two values."""
     workload = DELICATE[name]
-    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner=planner)
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner=planner, noise="gaussian")
     b, sigma2 = probe(plan)
     brute = add_remove_cost(cost_of(b, sigma2))
     assert brute <= plan.privacy.pcost <= 1.0
@@ -178,7 +178,7 @@ def test_delicate_workloads(name: str, planner: str) -> None:
 def test_worst_variance_of_random_workloads(seed: int) -> None:
     """The reported worst row is the worst of all rows, and planning for it pays."""
     workload = random_workload(seed, several=bool(seed % 2))
-    plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=nz.WorstVariance())
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=nz.WorstVariance(), noise="gaussian")
     b, sigma2 = probe(plan)
     assert add_remove_cost(cost_of(b, sigma2)) == pytest.approx(1.0, rel=1e-9)
     worst = max(
@@ -186,4 +186,6 @@ def test_worst_variance_of_random_workloads(seed: int) -> None:
         for q in workload
     )
     assert plan.worst_variance == pytest.approx(worst, rel=1e-9)
-    assert worst <= nz.plan(workload, budget=nz.zCDP(0.5)).worst_variance * (1 + 1e-9)
+    assert worst <= nz.plan(workload, budget=nz.zCDP(0.5), noise="gaussian").worst_variance * (
+        1 + 1e-9
+    )

@@ -63,7 +63,7 @@ def test_the_cost_of_marginals_is_exact(seed: int) -> None:
 def test_the_total_is_exact(seed: int) -> None:
     """The number of records does not change, so telling it costs nothing."""
     workload = random_tables(seed)
-    plan = nz.plan(workload, budget=ONE, neighbours="replace")
+    plan = nz.plan(workload, budget=ONE, neighbours="replace", noise="gaussian")
     total = nz.Query(workload.schema, [])
     assert plan.variance(total).tolist() == [0.0]
     b, sigma2 = probe(plan)
@@ -116,7 +116,13 @@ def test_binary_attributes(name: str) -> None:
 def test_the_cost_of_other_workloads_is_bounded(seed: int, objective: str) -> None:
     """Where columns of U differ in length, the claim is an upper bound, and not a wild one."""
     workload = random_workload(seed, several=bool(seed % 2))
-    plan = nz.plan(workload, budget=ONE, objective=OBJECTIVES[objective], neighbours="replace")
+    plan = nz.plan(
+        workload,
+        budget=ONE,
+        objective=OBJECTIVES[objective],
+        neighbours="replace",
+        noise="gaussian",
+    )
     b, sigma2 = probe(plan)
     brute = replace_cost(cost_of(b, sigma2))
     assert brute <= plan.privacy.pcost <= 1.0

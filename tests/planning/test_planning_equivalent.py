@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
+from noiseplan.domain.cells import Classes, MergedValues
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
-from noiseplan.mechanisms.cells import Classes, MergedValues
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.saved import read_mechanism

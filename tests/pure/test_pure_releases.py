@@ -123,7 +123,7 @@ def test_what_is_not_built_is_refused() -> None:
         second.given(release)
 
 
-def test_printed(as_shipped: None) -> None:
+def test_printed() -> None:
     long = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 64}), {"a": nz.Prefix()})])
     text = str(nz.plan(long, budget=nz.PureDP(1.0)))
     assert "ε = 1 (pure DP), ρ = 0.5 (zCDP)" in text

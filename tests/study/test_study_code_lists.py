@@ -14,8 +14,6 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.study import StudyError, read_study
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 STUDY = """\
 [schema]
 name = {{ categorical = {{ file = "{file}", column = "name" }} }}

@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[2]
 STUDIES = sorted((ROOT / "examples").glob("*.toml"))
 
 
-@pytest.mark.usefixtures("as_shipped")
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.name)
 def test_examples_can_be_planned(path: Path) -> None:
     study = read_study(path)

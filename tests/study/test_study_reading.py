@@ -48,7 +48,6 @@ def same_workload(found: nz.Workload, expected: nz.Workload) -> None:
 # ---------------------------------------------------------------------- the demonstration
 
 
-@pytest.mark.usefixtures("as_shipped")
 def test_the_demonstration_as_a_study_is_the_same_plan() -> None:
     read = read_study(example_study("wages"))
     assert read.schema == cpssw8_schema()

@@ -15,8 +15,6 @@ from noiseplan.cli import main
 from noiseplan.counting import CountTensor
 from noiseplan.errors import StorageError
 
-pytestmark = pytest.mark.usefixtures("as_shipped")
-
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:

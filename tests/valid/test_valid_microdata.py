@@ -19,7 +19,7 @@ from noiseplan._charts import MissingExtraError
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.valid.fidelity import fidelity
 from noiseplan.valid.refining import refine
-from noiseplan.valid.unbiased_tables import Source
+from noiseplan.valid.unbiased_tables import Unbiased
 
 needs_mbi = pytest.mark.skipif(find_spec("mbi") is None, reason="the extra microdata is missing")
 
@@ -77,9 +77,9 @@ assert not jax.config.jax_enable_x64  # as it was before
 TOO_LARGE = """
 from noiseplan.errors import PlanError
 from noiseplan.valid import microdata
-from noiseplan.valid.unbiased_tables import Source
+from noiseplan.valid.unbiased_tables import Unbiased
 
-microdata.MOST_CELLS = 20
+microdata.LARGEST_MODEL = 20
 microdata.SMALL_MODEL = 20
 try:
     release.microdata()
@@ -90,7 +90,7 @@ except PlanError as error:
 else:
     raise AssertionError
 # age and job depend on each other, sex on nothing.
-assert (0, 1) in microdata.telling_tables(Source.of(release))
+assert (0, 1) in microdata.telling_tables(Unbiased.of(release))
 """
 
 
@@ -142,12 +142,12 @@ def test_refined_records_have_nearly_the_wanted_tables() -> None:
 def test_deviations_are_in_standard_errors() -> None:
     release = small_release()
     codes = {0: np.array([0, 1, 2, 2]), 1: np.array([1, 1, 0, 1])}
-    (told,) = fidelity(Source.of(release), codes, [(0, 1)], records=8.0)
+    (told,) = fidelity(Unbiased.of(release), codes, [(0, 1)], records=8.0)
     counts = 2.0 * np.array([0, 1, 0, 1, 1, 1])
     gaps = np.abs(counts - np.arange(6.0)) / 2.0
     assert told.mean == pytest.approx(gaps.mean())
     assert told.largest == pytest.approx(gaps.max())
-    (total,) = fidelity(Source.of(release), codes, [()], records=8.0)
+    (total,) = fidelity(Unbiased.of(release), codes, [()], records=8.0)
     assert total.mean == pytest.approx(7.0 / np.sqrt(24.0))
 
 

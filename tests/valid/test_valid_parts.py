@@ -16,9 +16,9 @@ from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.valid import family as family_module
 from noiseplan.valid import valid_tables
 from noiseplan.valid.even_population import make_anchor
-from noiseplan.valid.family import Family, margin
+from noiseplan.valid.family import TableFamily, margin
 from noiseplan.valid.settle import settle, table_with_margins
-from noiseplan.valid.solver import Dual, Problem
+from noiseplan.valid.solver import Dual, NearestTables
 from noiseplan.valid.whole_numbers import whole_shares, whole_two_way
 
 SIZES = (3, 4, 2, 5)
@@ -29,14 +29,14 @@ SIZES = (3, 4, 2, 5)
 def test_residuals_put_tables_together() -> None:
     rng = np.random.default_rng(0)
     people = rng.random(SIZES)
-    family = Family.of(SIZES, [(0, 1, 2), (1, 3)])
+    family = TableFamily.of(SIZES, [(0, 1, 2), (1, 3)])
     residuals = {s: family.residuals(s, margin(people, (0, 1, 2, 3), s))[s] for s in family.margins}
     for one in family.margins:
         np.testing.assert_allclose(family.expand(residuals, one), margin(people, (0, 1, 2, 3), one))
 
 
 def test_margins_hold_what_tables_share() -> None:
-    family = Family.of((2,) * 6, [(0, 1, 2, 3), (1, 2, 3, 4), (5,)])
+    family = TableFamily.of((2,) * 6, [(0, 1, 2, 3), (1, 2, 3, 4), (5,)])
     assert family.tables == ((0, 1, 2, 3), (1, 2, 3, 4), (5,))
     assert (1, 2, 3) in family.margins
     assert (0, 1, 2) not in family.margins
@@ -50,7 +50,7 @@ def test_margins_hold_what_tables_share() -> None:
 @given(st.lists(st.sets(st.integers(0, 6), max_size=5), min_size=1, max_size=8))
 def test_every_two_tables_share_a_margin(drawn: list[set[int]]) -> None:
     sets = [tuple(sorted(one)) for one in drawn]
-    family = Family.of((2,) * 7, sets)
+    family = TableFamily.of((2,) * 7, sets)
     alone = {s for s in sets if s and not any(set(s) < set(other) for other in sets)}
     assert family.tables == tuple(sorted(alone))
     for one, other in combinations(family.tables, 2):
@@ -62,18 +62,18 @@ def test_every_two_tables_share_a_margin(drawn: list[set[int]]) -> None:
 def test_too_many_margins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_module, "MOST_MARGINS", 10)
     with pytest.raises(PlanError, match="fewer or narrower"):
-        Family.of((2,) * 6, [(0, 1, 2, 3, 4), (1, 2, 3, 4, 5)])
+        TableFamily.of((2,) * 6, [(0, 1, 2, 3, 4), (1, 2, 3, 4, 5)])
 
 
 def test_gradient_of_the_dual() -> None:
     rng = np.random.default_rng(1)
-    family = Family.of(SIZES, [(0, 1, 2), (1, 3), (0, 3)])
+    family = TableFamily.of(SIZES, [(0, 1, 2), (1, 3), (0, 3)])
     every = (*family.margins, *family.tables)
     estimates = {s: rng.normal(1.0, 2.0, family.shape(s)) for s in every}
     fixed = {(): np.array(7.0)}
     possible = {(1, 3): (rng.random((4, 5)) < 0.8).astype(float)}
     weights = {s: float(rng.uniform(0.5, 2.0)) for s in every}
-    dual = Dual(Problem(family, estimates, weights, fixed, possible))
+    dual = Dual(NearestTables(family, estimates, weights, fixed, possible))
     point = rng.normal(size=dual.size)
     _, gradient = dual.evaluate(point)
     for _ in range(10):
@@ -205,7 +205,7 @@ def test_a_table_with_given_margins(seed: int, width: int) -> None:
 def test_settling_whatever_is_given(seed: int, noise: float) -> None:
     """Tables however far from each other end up in agreement, none negative."""
     rng = np.random.default_rng(seed)
-    family = Family.of(SIZES, list(combinations(range(4), 3)))
+    family = TableFamily.of(SIZES, list(combinations(range(4), 3)))
     people = rng.gamma(0.2, 5.0, SIZES) + 1e-3
     tables = {}
     for one in family.tables:

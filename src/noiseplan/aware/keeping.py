@@ -12,14 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.release import AwareRelease
-from noiseplan.aware.settings import Dawa
-from noiseplan.aware.storeys import BucketPlan
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
+from noiseplan.mechanisms.partition.mechanism import AwareMeasurements
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.noise import Noise
+from noiseplan.planning.plan import Plan
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
 from noiseplan.release.provenance import Provenance
@@ -91,6 +92,7 @@ def _plan_json(plan: AwarePlan) -> tuple[Json, Arrays]:
 def _contents(release: AwareRelease) -> tuple[Json, Arrays, Arrays, Json, str]:
     plan, arrays = _plan_json(release.plan)
     measured, buckets = release.measurements, release.measurements.buckets
+    assert isinstance(buckets.top, Plan)  # whoever measures buckets plans them
     top, top_arrays = write_plan(buckets.top)
     plan = plan | {
         "buckets": {

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from noiseplan.aware.mechanism import AwareMechanism
 from noiseplan.aware.report import describe
-from noiseplan.aware.settings import Dawa
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.partition.mechanism import AwareMechanism
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.privacy import Budget, Guarantee
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from noiseplan.aware.buckets import LineWorkload
-from noiseplan.aware.mechanism import AwareMechanism
-from noiseplan.aware.order import line
 from noiseplan.aware.plan import AwarePlan
-from noiseplan.aware.settings import Dawa, Spending
 from noiseplan.errors import BudgetError, PlanError
+from noiseplan.mechanisms.partition.buckets import LineWorkload
+from noiseplan.mechanisms.partition.hilbert import line
+from noiseplan.mechanisms.partition.mechanism import AwareMechanism
+from noiseplan.mechanisms.partition.settings import Dawa, Spending
+from noiseplan.planning.bucket_plan import plan_buckets
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.person_plans import check_people, person_price, record_budget
 from noiseplan.privacy import GDP, Budget, PureDP, zCDP
@@ -50,7 +51,7 @@ def plan_aware(
     order = line(shape)
     spending = Spending.of(settings, record, len(order), len(asked), noise)
     mechanism = AwareMechanism(
-        LineWorkload(workload, asked, order), spending, noise, settings.second
+        LineWorkload(workload, asked, order), spending, noise, settings.second, plan_buckets
     )
     privacy = spending.privacy
     if max_rows > 1:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.answer import AwareAnswer
-from noiseplan.aware.answering import Answering
-from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
 from noiseplan.aware.report import privacy_words, what_is_asked
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.estimates import Answering
+from noiseplan.mechanisms.partition.mechanism import AwareMeasurements
 from noiseplan.noise import Source
 from noiseplan.queries import Query
+from noiseplan.release.answer import Answer
 from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import make_release
 from noiseplan.schema import Schema
@@ -39,7 +39,7 @@ class AwareRelease:
     """Everything published: the buckets, the noisy numbers, and answers made of them alone.
 
     Answers agree with each other and cost no privacy. They are biased, and their errors are
-    estimates: see `AwareAnswer`.
+    estimates: see `Answer`.
     """
 
     plan: AwarePlan
@@ -90,23 +90,23 @@ class AwareRelease:
 
     def answer(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
-    ) -> AwareAnswer:
+    ) -> Answer:
         """The answer to a query over the measured attributes, with its estimated error."""
         query = self.plan.query(query)
         estimate = self.answering.estimate(query)
         noise, bias = self.answering.errors(query)
         laplace = self.plan.privacy.pure_epsilon is not None
-        return AwareAnswer(
+        return Answer(
             query,
             estimate,
             np.sqrt(noise),
-            np.sqrt(bias),
             level,
             simultaneous,
             self.origin,
             laplace,
-            self.answering.approximate(query),
             self.provenance.warning,
+            bias_error=np.sqrt(bias),
+            approximate=self.answering.approximate(query),
         )
 
     def table(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noiseplan.aware.storeys import storey_price
 from noiseplan.escaping import visible_name
+from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.privacy import PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 

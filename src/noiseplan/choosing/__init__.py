@@ -1,10 +1,14 @@
 """Look first, choose after: what several plans have in common, measured before choosing."""
 
-from noiseplan.choosing.choice import Choice, adaptive
-from noiseplan.choosing.common import Recreation, chain, common_mechanism, residual
+from noiseplan.choosing.choice import Choice, Look, adaptive
 from noiseplan.choosing.continuation import Continuation, joint_covariance
-from noiseplan.choosing.gaussian import LinearGaussian
-from noiseplan.choosing.look import Look
+from noiseplan.choosing.linear_gaussian import (
+    LinearGaussian,
+    Recreation,
+    chain,
+    common_mechanism,
+    residual,
+)
 from noiseplan.choosing.rules import (
     ConfidenceRegion,
     DecisionRule,

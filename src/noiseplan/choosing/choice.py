@@ -1,26 +1,34 @@
-"""Several plans, and what they have in common: to be measured first, before one is chosen."""
+"""Several plans, what they have in common, a look at that, and the choice that follows from it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Unpack
+from threading import Lock
+from typing import Any, NoReturn, Unpack
 
+from noiseplan.choosing.circumstances import Circumstances
 from noiseplan.choosing.common_and_rest import ByMatrices, ByPrecisions, Family, family_for
-from noiseplan.choosing.joined_plans import Union, described, guarantee_of, require_alike
+from noiseplan.choosing.common_rows import on_common_rows
+from noiseplan.choosing.continuation import completed
+from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
+from noiseplan.choosing.rules import Recommendation, Rule, recommended
 from noiseplan.errors import PlanError
+from noiseplan.ledger import AlreadyFollowed
+from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.price import NOTHING
+from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
-from noiseplan.queries import Workload
+from noiseplan.queries import Query, Workload
+from noiseplan.release.answer import Answer
+from noiseplan.release.release import Release, ReleaseOptions
 
-if TYPE_CHECKING:
-    from noiseplan.choosing.look import Look
-    from noiseplan.release.release import ReleaseOptions
+_CLAIMING = Lock()
 
 
 def adaptive(
@@ -57,8 +65,6 @@ def adaptive(
     """
     checked = _checked(plans)
     if common_rows:
-        from noiseplan.choosing.common_rows import on_common_rows
-
         return Choice.of(on_common_rows(checked), sequential, originals=checked)
     return Choice.of(checked, sequential)
 
@@ -100,13 +106,12 @@ class Choice:
         privacy = replace(stated, pcost=min(stated.pcost, cheapest))
         shares = [privacy.pcost / plan.privacy.pcost for plan in plans]
         ends = dict.fromkeys(_percent(share) for share in (min(shares), max(shares)))
-        plan = described(
-            asked, common, privacy,
-            objective=f"none: what {len(plans)} plans have in common, {' to '.join(ends)} of "
-                      f"their privacy cost",
-            planner="common", noise=plans[0].noise, max_rows=plans[0].max_rows,
-            span=_span(family, mechanisms, sequential),
-        )  # fmt: skip
+        shared = (
+            f"what {len(plans)} plans have in common, {' to '.join(ends)} of their privacy cost"
+        )
+        origin = Origin("common", f"none: {shared}", plans[0].noise, plans[0].max_rows)
+        span = _span(family, mechanisms, sequential)
+        plan = described(asked, common, privacy, origin, span)
         return cls(tuple(plans), plan, family, sequential, tuple(originals or plans))
 
     # ------------------------------------------------------------------ what it costs
@@ -169,9 +174,7 @@ class Choice:
             takes them, also for what is measured after choosing. The ledger is charged for the
             look now, and for the rest then.
         """
-        from noiseplan.choosing.look import Circumstances, Look
-
-        around = Circumstances.of(data, self, how)
+        around = Circumstances.of(data, (self.common, *self.plans), how)
         paid = NOTHING.and_for(self.common.mechanism, self.common.privacy)
         return Look(self, around.release(self.common, "look"), around, paid)
 
@@ -193,6 +196,174 @@ class Choice:
                 f"the look carries {_percent(share)} of ρ = {text_up(plan.privacy.rho)}"
             )
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Look:
+    """What the plans have in common, measured; one of them may follow, once.
+
+    It answers like any release. Stopping here costs the look and no more.
+
+    Notes
+    -----
+    What follows is charged the plan's cost less the look's, which is right once: whoever pays least
+    for the look has most left to pay. So a look is neither copied nor sent to another process, and
+    a ledger lets its entry be followed once at that price. Whatever is measured after it again,
+    because a first try broke off, is charged all that it costs on its own.
+    """
+
+    choice: Choice
+    release: Release
+    _around: Circumstances
+    _paid: Paid  # all that was measured to get here
+    _followed: list[str] = field(default_factory=list)
+    _process: int = field(default_factory=os.getpid)
+
+    # ------------------------------------------------------------------ what was seen
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of what was measured."""
+        return self.release.plan
+
+    @property
+    def privacy(self) -> Guarantee:
+        """What was spent so far."""
+        return self.plan.privacy
+
+    def table(
+        self,
+        *attributes: str,
+        level: float = 0.95,
+        simultaneous: bool = False,
+        frame: str | None = None,
+    ) -> Any:
+        """A table as a tidy frame; see `Release.table`."""
+        return self.release.table(*attributes, level=level, simultaneous=simultaneous, frame=frame)
+
+    def answer(
+        self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
+    ) -> Answer:
+        """The answer to a query that all plans can answer; see `Release.answer`."""
+        return self.release.answer(query, level=level, simultaneous=simultaneous)
+
+    def variance(self, query: Query | str) -> Array:
+        """The exact variance of every row."""
+        return self.release.variance(query)
+
+    def save(
+        self, folder: str | os.PathLike[str], *, tables: Sequence[Query | str] | None = None
+    ) -> None:
+        """Write what was seen to a new folder, as `Release.save` does.
+
+        In another program the look is then an earlier release: plan again what was chosen, and
+        `plan.given(nz.load(folder)).release(data, ledger=…, dataset=…)` measures what is left of it
+        and charges that alone. The plans to choose from are not saved: what a folder says of noise
+        and costs is not taken on trust.
+        """
+        self.release.save(folder, tables=tables)
+
+    # ------------------------------------------------------------------ what follows
+
+    def recommend(self, rule: Rule) -> Recommendation:
+        """What a rule makes of the look, with its reasons; costs nothing.
+
+        Parameters
+        ----------
+        rule
+            `SignalToNoise(share, ratio)`, `Posterior(...)`, `ConfidenceRegion(...)`, or a function
+            of the look that returns a plan, its place, or None to stop.
+        """
+        return recommended(self, rule)
+
+    def choose(self, plan: Plan | int | Recommendation) -> Release:
+        """Measure what is left of a plan, and put both together: that plan's release.
+
+        The two charges add up to the plan's privacy cost. A look can be followed once; more is
+        asked with `another_plan.given(release)`.
+        """
+        if isinstance(plan, Recommendation):
+            if plan.number is None:
+                raise PlanError("the recommendation is to stop here: there is no plan to choose")
+            plan = plan.number
+        number = self.choice.number(plan)
+        target = self.choice.plans[number]
+        return self._followed_by(target, f"plan {number} after the look")[0]
+
+    def without(self, plan: Plan | int) -> Look:
+        """Pass a plan over, and look closer at what the others have in common.
+
+        Measures what is missing; whichever plan is chosen later, nothing of it is wasted.
+        """
+        left = self.choice.without(plan)
+        release, paid = self._followed_by(left.common, f"look at {len(left.plans)} plans")
+        return Look(left, release, self._around.next(), paid)
+
+    def follow(self, rule: Rule) -> Release:
+        """Do what a rule recommends until it has chosen: that plan's release, or the look's own
+        where the rule says to stop."""
+        advice = self.recommend(rule)
+        if advice.number is None:
+            return self.release
+        if advice.action == "pass over":
+            return self.without(advice.number).follow(rule)
+        return self.choose(advice)
+
+    def _followed_by(self, target: Plan, what: str) -> tuple[Release, Paid]:
+        """The target's release, and what was measured and paid to get there."""
+        if os.getpid() != self._process:
+            raise self._no_copy("followed in a process forked from the one that made it")
+        with _CLAIMING:  # before measuring, or two threads could both follow one look
+            if self._followed:
+                raise PlanError(
+                    f"this look was followed already, by {self._followed[0]}: a second time would "
+                    f"cost more than either plan. Ask for the rest of one: plan.given(release)"
+                )
+            self._followed.append(what)
+        try:
+            family, left = self.choice.family, remaining(target.privacy, self.privacy)
+            rest = family.rest(target.mechanism, self.plan.mechanism)
+            parts, paid = [self.release], self._paid
+            if rest is not None:
+                last = self._measured(replace(target, mechanism=rest, privacy=left), what)
+                parts.append(last)
+                paid = paid.and_for(rest, last.plan.privacy)
+        except BaseException:  # refused or broken off: it may be tried again, and is charged again
+            self._followed.clear()
+            raise
+        return completed(family, target, parts), paid
+
+    def _measured(self, rest: Plan, what: str) -> Release:
+        """What is left, at the price of the difference where that is right, else at its own."""
+        around = self._around.next()
+        if around.counted:
+            try:
+                return around.release(rest, what, self.release.recorded, self._paid)
+            except AlreadyFollowed:
+                pass
+        alone = guarantee_of(rest.mechanism, rest)
+        return around.release(replace(rest, privacy=alone), what)
+
+    def __copy__(self) -> Look:
+        raise self._no_copy("copied")
+
+    def __deepcopy__(self, memo: object) -> Look:
+        raise self._no_copy("copied")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise self._no_copy("pickled")
+
+    def _no_copy(self, what: str) -> PlanError:
+        return PlanError(
+            f"a look can be followed once, and so it cannot be {what}. Save it, look.save(folder), "
+            f"and go on elsewhere with plan.given(nz.load(folder)).release(data, …)"
+        )
+
+    def __repr__(self) -> str:
+        return f"Look({self.release!r}; {len(self.choice.plans)} plans to choose from)"
+
+    def __str__(self) -> str:
+        return f"{self.release}\n  next     .choose(plan) of {len(self.choice.plans)} plans"
 
 
 def remaining(total: Guarantee, paid: Guarantee) -> Guarantee:
@@ -226,8 +397,9 @@ def _percent(share: float) -> str:
 def _checked(plans: object) -> tuple[Plan, ...]:
     listed = tuple(plans) if isinstance(plans, Sequence) else ()
     if len(listed) < 2 or not all(isinstance(plan, Plan) for plan in listed):
-        raise PlanError(f"adaptive() takes two plans or more: adaptive([plan_a, plan_b]), "
-                        f"found {plans!r}")  # fmt: skip
+        raise PlanError(
+            f"adaptive() takes two plans or more: adaptive([plan_a, plan_b]), found {plans!r}"
+        )
     if len({id(plan) for plan in listed}) < len(listed):
         raise PlanError("the same plan is there twice: give different ones")
     for number, plan in enumerate(listed):

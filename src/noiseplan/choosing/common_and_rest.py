@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from noiseplan.choosing import precisions
-from noiseplan.choosing.common import common_of_costs
 from noiseplan.choosing.integer_cost_matrix import (
     EXPLICIT_CELLS,
     NEGLIGIBLE,
@@ -24,7 +23,7 @@ from noiseplan.choosing.integer_cost_matrix import (
     scaled_rows,
     scaled_values,
 )
-from noiseplan.choosing.loewner import pseudo_inverse, symmetric
+from noiseplan.choosing.loewner import common_of_costs, pseudo_inverse, symmetric
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
@@ -112,7 +111,7 @@ def _residual(mechanisms: Sequence[Mechanism]) -> list[ResidualMechanism]:
 
 @dataclass(frozen=True)
 class ByMatrices(Family):
-    """Any mechanisms over a small domain, by their cost matrices (`common`)."""
+    """Any mechanisms over a small domain, by their cost matrices (`loewner`)."""
 
     integer: bool
 

@@ -43,18 +43,17 @@ def on_common_rows(plans: Sequence[Plan]) -> tuple[Plan, ...]:
     """The plans, planned anew on common rows at the same privacy cost each."""
     for plan in plans:
         if not isinstance(plan.objective, TotalVariance | WorstVariance | PNormVariance):
-            raise PlanError(f"a plan of least {plan.objective} cannot be planned on common rows: "
-                            f"only total, worst and p-norm of variances can")  # fmt: skip
+            raise PlanError(
+                f"a plan of least {plan.objective} cannot be planned on common rows: only total, "
+                f"worst and p-norm of variances can"
+            )
     together = Together.of(plans)
     with one_thread(together.design):
         rows = optimise_total(together.design)
         solutions = [
-            share_given_bases(
-                together.of_plan(k), rows, plan.objective, _cost(plan),
-                plan.privacy.neighbours,
-            )
-            for k, plan in enumerate(plans)
-        ]  # fmt: skip
+            share_given_bases(design, rows, plan.objective, _cost(plan), plan.privacy.neighbours)
+            for plan, design in zip(plans, map(together.of_plan, range(len(plans))), strict=True)
+        ]
         bits = _bits(together, plans, solutions) if plans[0].noise == "discrete" else 0
     return tuple(
         _planned(together, k, plan, solution, bits)
@@ -113,12 +112,11 @@ def _cost(plan: Plan) -> float:
 
 
 def _bits(together: Together, plans: Sequence[Plan], solutions: Sequence[Solution]) -> int:
+    designs = map(together.of_plan, range(len(plans)))
     return max(
-        to_integers(
-            together.of_plan(k), solution, plan.objective, plan.privacy.neighbours, _cost(plan),
-        ).bits
-        for k, (plan, solution) in enumerate(zip(plans, solutions, strict=True))
-    )  # fmt: skip
+        to_integers(design, solution, plan.objective, plan.privacy.neighbours, _cost(plan)).bits
+        for design, plan, solution in zip(designs, plans, solutions, strict=True)
+    )
 
 
 def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: int) -> Plan:

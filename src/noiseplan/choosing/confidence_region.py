@@ -8,9 +8,9 @@ import numpy as np
 
 from noiseplan.choosing.integer_cost_matrix import cost_of, scaled_rows, scaled_values
 from noiseplan.choosing.loewner import positive_part
-from noiseplan.choosing.look import Look
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.release.release import Release
 
 # How far the first point is moved away from the walls x = 0, as a share of the mean count.
 INWARD = 0.5
@@ -27,7 +27,7 @@ class Region:
     start: Array
 
     @classmethod
-    def of(cls, look: Look, level: float) -> Region:
+    def of(cls, look: Release, level: float) -> Region:
         from scipy.optimize import nnls
         from scipy.special import chdtri
 
@@ -36,12 +36,14 @@ class Region:
         mechanism = look.plan.mechanism
         cost = cost_of(mechanism)
         rows = scaled_rows(mechanism)
-        values = scaled_values(mechanism, look.release.measurements)
+        values = scaled_values(mechanism, look.measurements)
         _, basis = positive_part(cost)
         ones = np.ones(len(cost))
         if np.abs(ones - basis @ (basis.T @ ones)).max() > 1e-7:
-            raise PlanError("the look does not tell the total, so the region has no end: take "
-                            "Posterior(), or plans that measure the total")  # fmt: skip
+            raise PlanError(
+                "the look does not tell the total, so the region has no end: take Posterior(), or "
+                "plans that measure the total"
+            )
         linear = rows.T @ values
         # q(x) = (x̂ − x)ᵀC(x̂ − x), with x̂ the least-squares estimate: what is left of it is noise.
         estimate = basis @ (basis.T @ np.linalg.lstsq(rows, values, rcond=1e-10)[0])
@@ -56,8 +58,8 @@ class Region:
 
     def excess(self, x: Array) -> Array:
         """q(x) − level, for points as rows: not positive inside."""
-        return np.asarray(np.einsum("...i,...i->...", x @ self.cost - 2 * self.linear, x)
-                          - self.level)  # fmt: skip
+        form = np.einsum("...i,...i->...", x @ self.cost - 2 * self.linear, x)
+        return np.asarray(form - self.level)
 
     def _inside(self, best: Array) -> Array:
         """A point away from all walls."""

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Unpack
 
 from noiseplan.choosing.common_and_rest import Family, family_for
-from noiseplan.choosing.joined_plans import Union, described, guarantee_of, require_alike
+from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Measurements
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
@@ -25,14 +24,9 @@ from noiseplan.release.release import Release, ReleaseOptions, make_release
 COMBINED = "combined"
 
 
-def rest_of(family: Family, target: Plan, have: Plan, privacy: Guarantee) -> Plan | None:
-    """The plan that measures what is left of `target` after `have`; None if nothing is."""
-    mechanism = family.rest(target.mechanism, have.mechanism)
-    return None if mechanism is None else replace(target, mechanism=mechanism, privacy=privacy)
-
-
 def completed(family: Family, target: Plan, parts: Sequence[Release]) -> Release:
-    """The target's release, from releases of parts that amount to it."""
+    """The target's release, from releases of parts that amount to it, with the brands and records
+    of all."""
     numbers = [(part.plan.mechanism, part.measurements) for part in parts]
     measured, stated = family.recreated(target.mechanism, numbers)
     plan = target
@@ -40,11 +34,6 @@ def completed(family: Family, target: Plan, parts: Sequence[Release]) -> Release
         plan = replace(
             target, mechanism=stated, noise=COMBINED, figures=RowFigures(target.design, stated)
         )
-    return _signed(plan, measured, parts)
-
-
-def _signed(plan: Plan, measured: Measurements, parts: Sequence[Release]) -> Release:
-    """The release with the brands and records of all parts."""
     provenance = Provenance.joined(part.provenance for part in parts)
     return replace(parts[-1], plan=plan, measurements=measured, provenance=provenance)
 
@@ -61,8 +50,9 @@ class Continuation:
     @classmethod
     def of(cls, plan: Plan, earlier: object) -> Continuation:
         if not isinstance(earlier, Release):
-            raise PlanError(f"given() takes an earlier release of the same data, "
-                            f"found {type(earlier).__name__}")  # fmt: skip
+            raise PlanError(
+                f"given() takes an earlier release of the same data, found {type(earlier).__name__}"
+            )
         require_alike(plan, earlier.plan)
         neighbours = plan.privacy.neighbours
         discrete = plan.noise == "discrete"
@@ -131,10 +121,9 @@ class Continuation:
             if done.plan is self.plan:
                 return replace(done, plan=replace(self.plan, privacy=self.total))
         asked = Union.of([self.earlier.plan, self.plan])
-        plan = described(
-            asked, united, self.total, objective="none: what several releases tell together",
-            planner=COMBINED, noise=COMBINED, max_rows=self.plan.max_rows,
-        )  # fmt: skip
+        objective = "none: what several releases tell together"
+        origin = Origin(COMBINED, objective, COMBINED, self.plan.max_rows)
+        plan = described(asked, united, self.total, origin)
         return completed(self.family, plan, parts)
 
     def _same_records(self, admission: Admission, data: object, person: str | None) -> Projectable:

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.choosing.loewner import RANK, positive_part, symmetric
+from noiseplan.choosing.loewner import RANK, positive_part, root_rows, symmetric
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array, Matrix
@@ -39,8 +39,7 @@ def carry(schema: Schema, cost: Array, integer: bool, room: Array | None = None)
     if not cost.any():
         return DenseMechanism(schema, np.zeros((0, len(cost))), Noise("gaussian", 1.0, integer))
     if not integer:
-        values, vectors = positive_part(cost)
-        return DenseMechanism(schema, np.ascontiguousarray((vectors * np.sqrt(values)).T))
+        return DenseMechanism(schema, np.ascontiguousarray(root_rows(cost)))
     rows, sigma2 = _integer_rows(cost, room)
     return DenseMechanism(schema, rows, Noise("gaussian", sigma2, exact=True))
 

@@ -93,15 +93,21 @@ def _merged(a: QueryColumns, b: QueryColumns) -> QueryColumns:
         return merged(joined(replace(a, names={}), replace(b, names={})))
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a plan that was not planned comes from, as its report states it."""
+
+    planner: str
+    objective: str
+    noise: str
+    max_rows: int
+
+
 def described(
     asked: Union,
     mechanism: Mechanism,
     privacy: Guarantee,
-    *,
-    objective: str,
-    planner: str,
-    noise: str,
-    max_rows: int,
+    origin: Origin,
     span: Mechanism | None = None,
 ) -> Plan:
     """A mechanism as a plan for all that it answers of what is asked.
@@ -113,16 +119,16 @@ def described(
         workload=answered.workload,
         mechanism=mechanism,
         privacy=privacy,
-        objective=Recorded(objective),
-        planner=planner,
-        noise=noise,
+        objective=Recorded(origin.objective),
+        planner=origin.planner,
+        noise=origin.noise,
         rounding_loss=0.0,
         targets=None,
         design=answered.design,
         figures=RowFigures(answered.design, mechanism),
         optimality=Stated(0.0, proved=False),
         seconds=0.0,
-        max_rows=max_rows,
+        max_rows=origin.max_rows,
     )
 
 

@@ -77,6 +77,27 @@ def intersection(bases: Sequence[Array]) -> Array:
     return shared
 
 
+def common_of_costs(
+    costs: Sequence[Array], convention: Convention = "orthonormal"
+) -> tuple[Array, Array]:
+    """B_* with orthonormal rows and Σ_* of the common mechanism of these cost matrices.
+
+    Notes
+    -----
+    The covariance with which mechanism i answers B_* is P_i = B_* C_i⁺ B_*ᵀ; Σ_* is the least
+    matrix above all of them (Theorem 5.3).
+    """
+    parts = [positive_part(cost) for cost in costs]
+    shared = intersection([vectors for _, vectors in parts])
+    if not shared.shape[1]:
+        return np.zeros((0, len(costs[0]))), np.zeros((0, 0))
+    covariances = []
+    for values, vectors in parts:
+        across = (shared.T @ vectors) / np.sqrt(values)
+        covariances.append(symmetric(across @ across.T))
+    return shared.T, least_bound(covariances, convention)
+
+
 def least_bound(matrices: Sequence[Array], convention: Convention = "orthonormal") -> Array:
     """The Σ of least trace with P ⪯ Σ for every given P, or the basis-free one of two.
 
@@ -118,9 +139,7 @@ def _free(p: Array, q: Array) -> Array:
     return symmetric((t * np.maximum(values, 1.0)) @ t.T)
 
 
-def least_trace(
-    matrices: Sequence[Array], gap: float = GAP, steps: int = STEPS
-) -> tuple[Array, float]:
+def least_trace(matrices: Sequence[Array], steps: int = STEPS) -> tuple[Array, float]:
     """The Σ of least trace above all matrices, and the relative gap to a proved lower bound.
 
     Notes
@@ -148,7 +167,7 @@ def least_trace(
         if np.trace(x) + size * violation < value:
             best, value = x + violation * one, float(np.trace(x) + size * violation)
         bound = max(bound, _dual_value(p, -penalty * scaled))
-        if value - bound <= gap * value:
+        if value - bound <= GAP * value:
             break
         primal, dual = np.linalg.norm(x - p - slack), penalty * np.linalg.norm(slack - before)
         if max(primal, dual) > UNBALANCED * min(primal, dual):

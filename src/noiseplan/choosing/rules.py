@@ -10,19 +10,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from noiseplan.choosing.confidence_region import Region
 from noiseplan.choosing.integer_cost_matrix import cost_of
-from noiseplan.choosing.look import Look
 from noiseplan.choosing.workload_answers import estimates, require_all, variances
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query, Workload
+
+if TYPE_CHECKING:
+    from noiseplan.choosing.choice import Look
 
 Action = Literal["choose", "pass over", "stop"]
 
@@ -60,7 +62,7 @@ class DecisionRule(ABC):
 
 
 # A function of the user's may return a plan, its place, a recommendation, or None to stop.
-Rule = DecisionRule | Callable[[Look], "Recommendation | Plan | int | None"]
+Rule = DecisionRule | Callable[["Look"], "Recommendation | Plan | int | None"]
 
 
 def recommended(look: Look, rule: Rule) -> Recommendation:
@@ -68,8 +70,10 @@ def recommended(look: Look, rule: Rule) -> Recommendation:
     if isinstance(rule, DecisionRule):
         return rule.judge(look)
     if not callable(rule):
-        raise PlanError(f"a rule is SignalToNoise(share, ratio), another DecisionRule or a "
-                        f"function of the look, found {rule!r}")  # fmt: skip
+        raise PlanError(
+            f"a rule is SignalToNoise(share, ratio), another DecisionRule or a function of the "
+            f"look, found {rule!r}"
+        )
     name = getattr(rule, "__name__", type(rule).__name__)
     advice = rule(look)
     if isinstance(advice, Recommendation):
@@ -141,10 +145,8 @@ class SignalToNoise(DecisionRule):
         if sure >= self.share:
             return self._onward(look, f"the second plan keeps {wanted}: {sure:.4g}", figures)
         if with_first < self.share:
-            return Recommendation(
-                "stop", None,
-                f"not even the first plan can reach {wanted}: {with_first:.4g} at most", figures,
-            )  # fmt: skip
+            reasons = f"not even the first plan can reach {wanted}: {with_first:.4g} at most"
+            return Recommendation("stop", None, reasons, figures)
         doubt = "; it might, a finer look could tell" if possible >= self.share else ""
         return Recommendation(
             "choose", 0, f"the second plan is not sure to keep {wanted}: {sure:.4g}{doubt}", figures
@@ -197,8 +199,10 @@ class Posterior(DecisionRule):
             draws = np.asarray(self.samples(look), dtype=np.float64)
             size = look.plan.workload.schema.size
             if draws.ndim != 2 or len(draws) < 2 or draws.shape[1] != size:
-                raise PlanError(f"samples(look) returns draws × {size} cells, at least two draws; "
-                                f"found shape {draws.shape}")  # fmt: skip
+                raise PlanError(
+                    f"samples(look) returns draws × {size} cells, at least two draws; found shape "
+                    f"{draws.shape}"
+                )
             return largest_reduction(look, lambda w: np.var(draws @ w.T, axis=0, ddof=1))
         prior = self._prior(look)
         covariance = np.linalg.inv(cost_of(look.plan.mechanism) + np.diag(1.0 / prior))
@@ -240,7 +244,7 @@ class ConfidenceRegion(DecisionRule):
     seed: int = 0
 
     def judge(self, look: Look) -> Recommendation:
-        region = Region.of(look, self.level)
+        region = Region.of(look.release, self.level)
         draws = region.draws(self.draws, self.steps, np.random.default_rng(self.seed))
         return largest_reduction(look, lambda w: np.var(draws @ w.T, axis=0, ddof=1))
 

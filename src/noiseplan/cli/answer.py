@@ -105,14 +105,12 @@ def _columns(answer: Answer) -> dict[str, list[Any]]:
 
 def answer_json(answer: Answer) -> dict[str, Any]:
     """An answer for programs: one object per row."""
-    from noiseplan.aware.answer import stated_error
-
     columns = _columns(answer)
     return {
         "query": answer.query.name,
         "level": answer.level,
         "intervals": "simultaneous" if answer.simultaneous else "pointwise",
-        "covers": stated_error(answer).covers,
+        "covers": answer.covers,
         **({"warning": answer.brand} if answer.brand else {}),
         "rows": [
             dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)

@@ -66,21 +66,18 @@ def _answerable(release: Release) -> str:
 
 def described(release: Release, position: int) -> dict[str, Any]:
     """One table in brief: its size, its error, and its first cell."""
-    from noiseplan.aware.answer import stated_error
-
     query = release.plan.workload.query(position)
     answer = release.answer(query)
-    error = stated_error(answer)
     labels = [str(values[0]) for values in query.row_labels().values()]
     return {
         "table": query.name,
         "rows": query.rows,
-        "error": error.name,
-        "std_error": error.typical,
-        "worst_std_error": float(error.size.max()),
+        "error": answer.error_name,
+        "std_error": answer.typical_error,
+        "worst_std_error": float(answer.error.max()),
         "first_cell": ", ".join(labels) or "all",
         "first_estimate": float(answer.estimate[0]),
-        "first_error": float(error.size[0]),
+        "first_error": float(answer.error[0]),
     }
 
 

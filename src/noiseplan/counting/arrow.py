@@ -23,15 +23,15 @@ _pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-class _Schema(ctypes.Structure):
+class _ArrowSchema(ctypes.Structure):
     pass
 
 
-class _Array(ctypes.Structure):
+class _ArrowArray(ctypes.Structure):
     pass
 
 
-class _Stream(ctypes.Structure):
+class _ArrowStream(ctypes.Structure):
     pass
 
 
@@ -39,34 +39,40 @@ def _function(result: Any, *arguments: Any) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments)
 
 
-_Schema._fields_ = [
+_ArrowSchema._fields_ = [
     ("format", ctypes.c_char_p),
     ("name", ctypes.c_char_p),
     ("metadata", ctypes.c_void_p),
     ("flags", ctypes.c_int64),
     ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Schema))),
-    ("dictionary", ctypes.POINTER(_Schema)),
-    ("release", _function(None, ctypes.POINTER(_Schema))),
+    ("children", ctypes.POINTER(ctypes.POINTER(_ArrowSchema))),
+    ("dictionary", ctypes.POINTER(_ArrowSchema)),
+    ("release", _function(None, ctypes.POINTER(_ArrowSchema))),
     ("private_data", ctypes.c_void_p),
 ]
-_Array._fields_ = [
+_ArrowArray._fields_ = [
     ("length", ctypes.c_int64),
     ("null_count", ctypes.c_int64),
     ("offset", ctypes.c_int64),
     ("n_buffers", ctypes.c_int64),
     ("n_children", ctypes.c_int64),
     ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(_Array))),
-    ("dictionary", ctypes.POINTER(_Array)),
-    ("release", _function(None, ctypes.POINTER(_Array))),
+    ("children", ctypes.POINTER(ctypes.POINTER(_ArrowArray))),
+    ("dictionary", ctypes.POINTER(_ArrowArray)),
+    ("release", _function(None, ctypes.POINTER(_ArrowArray))),
     ("private_data", ctypes.c_void_p),
 ]
-_Stream._fields_ = [
-    ("get_schema", _function(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Schema))),
-    ("get_next", _function(ctypes.c_int, ctypes.POINTER(_Stream), ctypes.POINTER(_Array))),
-    ("get_last_error", _function(ctypes.c_char_p, ctypes.POINTER(_Stream))),
-    ("release", _function(None, ctypes.POINTER(_Stream))),
+_ArrowStream._fields_ = [
+    (
+        "get_schema",
+        _function(ctypes.c_int, ctypes.POINTER(_ArrowStream), ctypes.POINTER(_ArrowSchema)),
+    ),
+    (
+        "get_next",
+        _function(ctypes.c_int, ctypes.POINTER(_ArrowStream), ctypes.POINTER(_ArrowArray)),
+    ),
+    ("get_last_error", _function(ctypes.c_char_p, ctypes.POINTER(_ArrowStream))),
+    ("release", _function(None, ctypes.POINTER(_ArrowStream))),
     ("private_data", ctypes.c_void_p),
 ]
 
@@ -82,11 +88,11 @@ def code_batches(exported: Any, source: str) -> Generator[Codes, None, None]:
         What the stream reads, for messages.
     """
     capsule = exported.__arrow_c_stream__()
-    stream = _Stream.from_address(_pointer(capsule, b"arrow_array_stream"))
+    stream = _ArrowStream.from_address(_pointer(capsule, b"arrow_array_stream"))
     try:
         kinds = _column_kinds(stream, source)
         while True:
-            batch = _Array()
+            batch = _ArrowArray()
             _check(stream, stream.get_next(stream, batch), source)
             if not batch.release:
                 return
@@ -102,7 +108,7 @@ def code_batches(exported: Any, source: str) -> Generator[Codes, None, None]:
 
 
 def _column_kinds(stream: Any, source: str) -> list[Any]:
-    schema = _Schema()
+    schema = _ArrowSchema()
     _check(stream, stream.get_schema(stream, schema), source)
     try:
         children = [schema.children[n].contents for n in range(schema.n_children)]

@@ -17,7 +17,7 @@ from noiseplan.counting.arrow import code_batches
 from noiseplan.counting.encode import SEARCHED, Refusals, check_columns
 from noiseplan.counting.expressions import Column, literal, quoted
 from noiseplan.counting.headers import Header, read_header
-from noiseplan.counting.person_cap import People, Sieve
+from noiseplan.counting.person_cap import PersonCap, Sieve
 from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.streams import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
@@ -35,7 +35,7 @@ _PACKED: Final = (".gz", ".zst")
 
 
 def stream_from_file(
-    path: str | os.PathLike[str], schema: Schema, people: People | None = None
+    path: str | os.PathLike[str], schema: Schema, people: PersonCap | None = None
 ) -> Stream:
     """Open CSV (with a header line) or Parquet; globs are allowed.
 
@@ -66,7 +66,7 @@ def stream_from_file(
 
     with engine() as connection, _refusals(name):
         _check_columns(read(connection), schema, people, spelled)
-    return Stream(schema, blocks, max_rows=People.most(people))
+    return Stream(schema, blocks, max_rows=PersonCap.most(people))
 
 
 def files_of(path: str | os.PathLike[str]) -> list[Path]:
@@ -86,7 +86,7 @@ def is_relation(data: object) -> TypeGuard[DuckDBPyRelation]:
 
 
 def stream_from_relation(
-    relation: DuckDBPyRelation, schema: Schema, people: People | None = None
+    relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None = None
 ) -> Stream:
     """Open a relation; it is run on its own connection."""
 
@@ -96,7 +96,7 @@ def stream_from_relation(
 
     with _refusals("the relation"):
         _check_columns(relation, schema, people)
-    return Stream(schema, blocks, max_rows=People.most(people))
+    return Stream(schema, blocks, max_rows=PersonCap.most(people))
 
 
 @contextmanager
@@ -157,7 +157,7 @@ def _read_text(
 
 
 def _check_columns(
-    relation: DuckDBPyRelation, schema: Schema, people: People | None, spelled: bool = False
+    relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None, spelled: bool = False
 ) -> None:
     if spelled and not set(schema.names) & set(relation.columns):
         raise refused(
@@ -181,7 +181,7 @@ def _types(relation: DuckDBPyRelation) -> dict[str, str]:
 def _blocks(
     read: Callable[[], DuckDBPyRelation],
     schema: Schema,
-    people: People | None,
+    people: PersonCap | None,
     spelled: bool,
     source: str,
 ) -> Iterator[Block]:
@@ -221,7 +221,7 @@ def _blocks(
 
 
 def chosen_among(
-    columns: Sequence[NDArray[np.unsignedinteger]], persons: NDArray[Any], people: People
+    columns: Sequence[NDArray[np.unsignedinteger]], persons: NDArray[Any], people: PersonCap
 ) -> list[NDArray[np.unsignedinteger]]:
     """The records of arrays that are counted: chosen here, exactly as those of a file are.
 

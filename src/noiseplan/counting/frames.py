@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from noiseplan.counting.database import chosen_among
 from noiseplan.counting.encode import Encoded, Refusals, check_columns, encode_block
-from noiseplan.counting.person_cap import People
+from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import array_of_persons, joined_persons, texts_of_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Records
@@ -28,7 +28,7 @@ _ORIGINS: Final = ("pandas", "polars", "pyarrow")
 _BATCH: Final = 1 << 17
 
 
-def source_from_frame(data: object, schema: Schema, people: People | None) -> Countable | None:
+def source_from_frame(data: object, schema: Schema, people: PersonCap | None) -> Countable | None:
     """Open a frame, or return None for what narwhals knows as none.
 
     Eager frames are encoded at once. Of lazy frames the schema's columns only are collected, those
@@ -58,7 +58,7 @@ def source_from_frame(data: object, schema: Schema, people: People | None) -> Co
         ) from cause(error)
 
 
-def source_from_batches(data: object, schema: Schema, people: People | None) -> Countable | None:
+def source_from_batches(data: object, schema: Schema, people: PersonCap | None) -> Countable | None:
     """Open a PyArrow reader or dataset, or None for anything else."""
     arrow: Any = sys.modules.get("pyarrow")
     dataset: Any = sys.modules.get("pyarrow.dataset")
@@ -71,7 +71,7 @@ def source_from_batches(data: object, schema: Schema, people: People | None) -> 
     return None
 
 
-def _columns(schema: Schema, people: People | None, found: list[str]) -> list[str]:
+def _columns(schema: Schema, people: PersonCap | None, found: list[str]) -> list[str]:
     """Return the columns to read, or refuse data that lack one of them."""
     check_columns(schema, found)
     if people is None:
@@ -106,7 +106,7 @@ def _once(reader: Iterable[Any]) -> Callable[[], Iterator[Any]]:
 
 def _source(
     schema: Schema,
-    people: People | None,
+    people: PersonCap | None,
     batches: Callable[[], Iterable[object]],
     origin: str,
     *,
@@ -134,7 +134,7 @@ def _source(
     columns = gathered(schema, blocks())
     if people is not None:
         columns = chosen_among(columns, joined_persons(persons, people.column), people)
-    return Records(schema, columns, origin, People.most(people))
+    return Records(schema, columns, origin, PersonCap.most(people))
 
 
 def encoded_columns(batch: object, schema: Schema) -> dict[str, Encoded]:

@@ -26,7 +26,7 @@ from noiseplan.counting.encode import SEARCHED, Refusals, check_columns
 from noiseplan.counting.expressions import is_double, is_whole
 from noiseplan.counting.frames import persons_of
 from noiseplan.counting.merged_tables import Members
-from noiseplan.counting.person_cap import People
+from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import joined_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.spark import SparkSource
@@ -45,7 +45,7 @@ def is_ibis_table(data: object) -> bool:
     return ibis is not None and isinstance(data, ibis.expr.types.Table)
 
 
-def source_from_ibis(table: Any, schema: Schema, people: People | None = None) -> Countable:
+def source_from_ibis(table: Any, schema: Schema, people: PersonCap | None = None) -> Countable:
     """Open an Ibis table by the way that suits its database."""
     check_columns(schema, table.columns)
     if people is not None:
@@ -77,7 +77,7 @@ class IbisSource(Countable):
 
     def __init__(self, table: Any, schema: Schema) -> None:
         self.schema, self.origin, self._table = schema, "", table
-        self._columns = [_Column(name, schema) for name in schema.names]
+        self._columns = [_IbisColumn(name, schema) for name in schema.names]
 
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:
         """Count the records by each of these sets of attributes; see :class:`Countable`."""
@@ -94,11 +94,11 @@ class IbisSource(Countable):
         unpacked = parcel.tables(self.schema.shape)
         return [counts if t else total for counts, t in zip(unpacked, tables, strict=True)]
 
-    def bounded(self, people: People) -> Stream:
+    def bounded(self, people: PersonCap) -> Stream:
         """The same with at most so many records of each person, the same ones at every reading."""
         return Stream(self.schema, partial(self._chosen, people), max_rows=people.cap)
 
-    def _chosen(self, people: People) -> Iterator[Block]:
+    def _chosen(self, people: PersonCap) -> Iterator[Block]:
         """Read codes and persons in one statement, and choose; the codes are narrow, and few."""
         wanted = self._table.select(**self._codes(), **{_PERSON: self._table[people.column]})
         kinds = [code_dtype(size + 1) for size in self.schema.shape]  # `refused` is a code here
@@ -173,7 +173,7 @@ def _counts(codes: Any, place: int, table: Members, schema: Schema) -> Any:
 
 @final
 @dataclass(frozen=True)
-class _Column:
+class _IbisColumn:
     """A column and the attribute it must fit, as Ibis expressions."""
 
     name: str

@@ -34,7 +34,7 @@ def count(
     call, each with its own stretch of counters.
     """
     records, start = columns.shape[1], 0
-    room = _Room(min(records, max(_BLOCK, 4 * max(cells(table, shape) for table in tables))))
+    room = _Buffers(min(records, max(_BLOCK, 4 * max(cells(table, shape) for table in tables))))
     for run in _runs(tables, shape):
         size = cells(run[0], shape)
         counters = counts[start : start + size * len(run)].reshape(len(run), size)
@@ -46,7 +46,7 @@ def count(
 
 
 @final
-class _Room:
+class _Buffers:
     """Arrays that are written over and over: fresh ones cost more than the sums they hold."""
 
     def __init__(self, records: int) -> None:
@@ -65,7 +65,7 @@ def _count_run(
     shape: Sequence[int],
     run: list[Members],
     counters: NDArray[np.uint32],  # shape (tables, cells)
-    room: _Room,
+    room: _Buffers,
 ) -> None:
     records, size = columns.shape[1], counters.shape[1]
     together = max(1, min(len(run), _BLOCK // records, _BLOCK // size))
@@ -84,7 +84,7 @@ def _count_run(
 
 
 def _shared_key(
-    columns: NDArray[np.unsignedinteger], shape: Sequence[int], table: Members, room: _Room
+    columns: NDArray[np.unsignedinteger], shape: Sequence[int], table: Members, room: _Buffers
 ) -> NDArray[np.intp]:
     """Return the key of all attributes but the last, with room for the last one's code."""
     shared = room.shared[: columns.shape[1]]

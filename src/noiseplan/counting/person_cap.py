@@ -30,7 +30,7 @@ CHOSEN, NOBODY, ROUNDED = 1, 2, 3
 
 @final
 @dataclass(frozen=True)
-class People:
+class PersonCap:
     """Whose records these are, and how many of each person's are counted.
 
     Parameters
@@ -65,7 +65,7 @@ class People:
     key: bytes = field(default_factory=lambda: os.urandom(_KEY_BYTES), repr=False)
 
     @staticmethod
-    def declared(column: object, cap: object, key: bytes | None = None) -> People | None:
+    def declared(column: object, cap: object, key: bytes | None = None) -> PersonCap | None:
         """Check what the user declared; None where every record is a person of its own."""
         call = 'open_source(data, schema, person="id", cap=3)'
         if isinstance(cap, bool) or not hasattr(cap, "__index__"):
@@ -83,10 +83,10 @@ class People:
             return None
         if not isinstance(column, str) or not column:
             raise DataError(f"person: {column!r} is no name of a column; try {call}.")
-        return People(column, rows) if key is None else People(column, rows, key)
+        return PersonCap(column, rows) if key is None else PersonCap(column, rows, key)
 
     @staticmethod
-    def most(people: People | None) -> int:
+    def most(people: PersonCap | None) -> int:
         """The most records of one person: the cap, or the one that everybody has."""
         return 1 if people is None else people.cap
 
@@ -128,7 +128,7 @@ class Sieve:
         self.rounded += int((choice == ROUNDED).sum())
         return [codes[choice == CHOSEN] for codes in block]
 
-    def refuse(self, people: People) -> None:
+    def refuse(self, people: PersonCap) -> None:
         """Refuse records that belong to nobody, or to one who cannot be known again."""
         column = people.column
         if self.nobody:
@@ -163,13 +163,13 @@ class ChosenRecords:
     __slots__ = ("__weakref__",)
 
     @staticmethod
-    def by(people: People) -> ChosenRecords:
+    def by(people: PersonCap) -> ChosenRecords:
         """What stands for the choice of these people's records."""
         made = ChosenRecords()
         _MADE[made] = people
         return made
 
-    def recalled(self) -> People | None:
+    def recalled(self) -> PersonCap | None:
         """Who chose, and by which key; None where that is not known."""
         return _MADE.get(self)
 
@@ -177,4 +177,4 @@ class ChosenRecords:
         return ChosenRecords, ()
 
 
-_MADE: WeakKeyDictionary[ChosenRecords, People] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[ChosenRecords, PersonCap] = WeakKeyDictionary()

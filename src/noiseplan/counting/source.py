@@ -18,7 +18,7 @@ from noiseplan.counting.database import (
 from noiseplan.counting.encode import Encoded, check_columns, encode_all
 from noiseplan.counting.frames import source_from_batches, source_from_frame
 from noiseplan.counting.ibis_tables import is_ibis_table, source_from_ibis
-from noiseplan.counting.person_cap import ChosenRecords, People
+from noiseplan.counting.person_cap import ChosenRecords, PersonCap
 from noiseplan.counting.persons import array_of_persons
 from noiseplan.counting.projectable import Countable, Projectable
 from noiseplan.counting.records import Records
@@ -98,7 +98,7 @@ def open_source(
     >>> source.marginals(np.array([[0], ])).tolist()
     [[1, 2]]
     """
-    people = People.declared(person, cap, key)
+    people = PersonCap.declared(person, cap, key)
     with reading(details):
         source = _opened(data, schema, people)
     if details and isinstance(source, Countable):
@@ -108,7 +108,7 @@ def open_source(
     return source
 
 
-def _opened(data: object, schema: Schema, people: People | None) -> Projectable:
+def _opened(data: object, schema: Schema, people: PersonCap | None) -> Projectable:
     # Asked of the class first: on a lazy frame even looking for an attribute may run a query.
     if hasattr(type(data), "marginals") and isinstance(data, Projectable):
         _refuse_people(people, "data that are open already")
@@ -140,7 +140,7 @@ def _with_schema(data: Projectable, schema: Schema) -> Projectable:
     return data
 
 
-def _refuse_people(people: People | None, what: str) -> None:
+def _refuse_people(people: PersonCap | None, what: str) -> None:
     if people is not None:
         raise DataError(
             f"{what} do not say whose each record is, so person={people.column!r} cannot be "
@@ -148,7 +148,7 @@ def _refuse_people(people: People | None, what: str) -> None:
         )
 
 
-def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: People | None) -> Records:
+def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: PersonCap | None) -> Records:
     check_columns(schema, data)
     names = list(schema.names)
     if people is not None:
@@ -167,7 +167,7 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: People | None
     if people is not None:
         persons = array_of_persons(arrays[people.column], people.column)
         columns = chosen_among(columns, persons, people)
-    return Records(schema, columns, max_rows=People.most(people))
+    return Records(schema, columns, max_rows=PersonCap.most(people))
 
 
 def _as_column(name: str, values: Any) -> NDArray[Any]:
@@ -191,7 +191,7 @@ def _as_array(values: Any) -> Any:
     return np.array(values if whole else list(values), dtype=object)
 
 
-def _from_array(data: NDArray[Any], schema: Schema, people: People | None) -> Projectable:
+def _from_array(data: NDArray[Any], schema: Schema, people: PersonCap | None) -> Projectable:
     if data.dtype.names is not None:
         return _from_mapping({name: data[name] for name in data.dtype.names}, schema, people)
     _refuse_people(people, "arrays of codes and of counts")

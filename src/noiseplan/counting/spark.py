@@ -19,7 +19,7 @@ from noiseplan.counting.database import canonical_persons
 from noiseplan.counting.encode import Refusals, check_columns, encode_block
 from noiseplan.counting.frames import encoded_columns, persons_of
 from noiseplan.counting.merged_tables import Members
-from noiseplan.counting.person_cap import CHOSEN, NOBODY, ROUNDED, People, Sieve
+from noiseplan.counting.person_cap import CHOSEN, NOBODY, ROUNDED, PersonCap, Sieve
 from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.sparse_counts import Parcel
@@ -61,13 +61,13 @@ class SparkSource(Countable):
         Whose records these are, if they are bounded.
     """
 
-    def __init__(self, frame: DataFrame, schema: Schema, people: People | None = None) -> None:
+    def __init__(self, frame: DataFrame, schema: Schema, people: PersonCap | None = None) -> None:
         check_columns(schema, frame.columns)
         if people is not None:
             people.check_column(frame.columns)
             kind = dict(frame.dtypes)[people.column]
             check_kind(people.column, "VARCHAR" if _TEXT.match(kind) else kind.upper())
-        self.schema, self.origin, self.max_rows = schema, "", People.most(people)
+        self.schema, self.origin, self.max_rows = schema, "", PersonCap.most(people)
         self._people = people
         self._frame = _selected(frame, schema, people)
 
@@ -111,7 +111,7 @@ def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:
     return {name: table[name].to_numpy() for name in ("place", "cell", "records")}
 
 
-def _selected(frame: DataFrame, schema: Schema, people: People | None) -> DataFrame:
+def _selected(frame: DataFrame, schema: Schema, people: PersonCap | None) -> DataFrame:
     """Select what is read; Spark's own mapInArrow stumbles over names with dots or backticks."""
     from pyspark.sql import functions
 
@@ -121,8 +121,8 @@ def _selected(frame: DataFrame, schema: Schema, people: People | None) -> DataFr
     return frame.select(*columns)
 
 
-def _with_choice(frame: DataFrame, schema: Schema, people: People) -> DataFrame:
-    """The codes of all records, and what becomes of each; draws are those of :class:`People`.
+def _with_choice(frame: DataFrame, schema: Schema, people: PersonCap) -> DataFrame:
+    """The codes of all records, and what becomes of each; draws are those of :class:`PersonCap`.
 
     They are made of the records alone, so every evaluation of a frame chooses the same of them.
     """

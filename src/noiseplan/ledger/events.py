@@ -246,20 +246,19 @@ def _opened(fields: Fields) -> Opened:
 
 
 def _changed(fields: Fields) -> Changed:
+    dataset, budget, limits = fields.text("dataset"), _budget(fields), _limits(fields)
     return Changed(
-        fields.text("dataset"), _budget(fields), _limits(fields), fields.text("reason"),
-        fields.whole_if_there("max_rows"),
-    )  # fmt: skip
+        dataset, budget, limits, fields.text("reason"), fields.whole_if_there("max_rows")
+    )
 
 
 def _reserved(fields: Fields) -> Reserved:
     law = cast(Law, fields.text("law"))
     neighbours = cast(Neighbours, fields.text("neighbours"))
     guarantee = Guarantee(fields.number("pcost"), law, neighbours)
-    return Reserved(
-        fields.text("dataset"), guarantee, fields.text("purpose"), fields.text("plan_hash"),
-        fields.whole_if_there("max_rows"), fields.whole_if_there("follows"),
-    )  # fmt: skip
+    dataset, purpose, plan_hash = map(fields.text, ("dataset", "purpose", "plan_hash"))
+    most, follows = map(fields.whole_if_there, ("max_rows", "follows"))
+    return Reserved(dataset, guarantee, purpose, plan_hash, most, follows)
 
 
 def _settled(outcome: Outcome) -> Callable[[Fields], Settled]:

@@ -213,7 +213,9 @@ class Ledger:
         -------
         Purpose and notes are kept in clear and exported: put nothing about a person into them.
         """
-        act = _reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows)
+        return self._spent(_reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows))
+
+    def _spent(self, act: Reserved) -> Entry:
         factors: list[int] = []
 
         def decide(books: Books) -> Act:
@@ -288,10 +290,8 @@ class Ledger:
         An exception in the block marks the entry failed. It stays charged: noise may have been
         drawn, and seen. Only the exception's type is recorded, as its message may show data.
         """
-        entry = self.spend(
-            dataset, guarantee, purpose=purpose, plan_hash=plan_hash, max_rows=max_rows,
-            follows=follows,
-        )  # fmt: skip
+        what = _reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows)
+        entry = self._spent(what)
         try:
             yield entry
         except BaseException as error:
@@ -415,9 +415,13 @@ class Ledger:
 
 
 def _reserved(
-    dataset: str, guarantee: Guarantee | Budget, purpose: str, plan_hash: str, max_rows: int,
+    dataset: str,
+    guarantee: Guarantee | Budget,
+    purpose: str,
+    plan_hash: str,
+    max_rows: int,
     follows: Entry | int | None,
-) -> Reserved:  # fmt: skip
+) -> Reserved:
     """The charge that is asked for, checked in all that needs no books."""
     return Reserved(
         text_checks.known("dataset", dataset),

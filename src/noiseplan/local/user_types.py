@@ -12,20 +12,19 @@ Notation of this room, used in every docstring:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, first_of
+from noiseplan.domain.gram import workload_gram
+from noiseplan.domain.told_apart import same_but_for_rounding, told_apart
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.device.randomizer import MOST_CELLS
 from noiseplan.matrices.base import Array
-from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.workload_types import prepare
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -62,9 +61,8 @@ class Types:
         dense = reduced_query(query, self.schema).dense()
         if not self.merged:
             return dense
-        first = np.unique(self.kind, return_index=True)[1]
-        over_types: Array = dense[:, first]
-        if not np.allclose(over_types[:, self.kind], dense, rtol=1e-9, atol=1e-12):
+        over_types: Array = dense[:, first_of(self.kind)]
+        if not same_but_for_rounding(dense, over_types[:, self.kind]):
             raise UnanswerableError(
                 f"{query.name!r} tells values apart that no query of the plan's workload tells "
                 f"apart: add it to the workload and plan again"
@@ -111,10 +109,7 @@ def reduced_query(query: Query, schema: Schema) -> Query:
             f"{list(schema.names)}; add a query on {missing or list(query.attributes)} to the "
             f"workload and plan again"
         )
-    factors: Mapping[str, object] | list[str] = dict(query.factors)
-    if query.joint is not None:
-        factors = list(query.attributes)
-    return Query(schema, factors, matrix=query.joint, weight=query.weight, name=query.named)  # type: ignore[arg-type]
+    return Query(schema, query.factors, matrix=query.joint, weight=query.weight, name=query.named)
 
 
 def reduced_workload(workload: Workload, schema: Schema) -> Workload:
@@ -136,40 +131,17 @@ def types_of(workload: Workload) -> Types:
             f"matrix takes at most {MOST_CELLS:,}; let the users be split over smaller tables: "
             f"local.plan(workload, mechanism='split')"
         )
-    gram = workload_gram(prepare(reduced_workload(workload, schema)))
+    gram = workload_gram(reduced_workload(workload, schema))
     if not np.abs(gram).max() <= LARGEST_SQUARE:
         raise PlanError(
             f"weights times squared rows of the workload reach {np.abs(gram).max():.3g}, and "
             f"beyond {LARGEST_SQUARE:g} nothing is planned: divide the weights by a common number"
         )
-    kind = np.zeros(schema.size, dtype=np.int64)
     # The widest first: often it tells all cells apart, and the others need not be looked at.
-    for query in sorted(workload, key=lambda query: -len(query.attributes)):
-        if len(kind) == kind.max() + 1:
-            break
-        kind = numbered(np.column_stack([kind, _told_apart_by(query, schema)]))
-    first = np.unique(kind, return_index=True)[1]
+    widest = sorted(workload, key=lambda query: -len(query.attributes))
+    kind = told_apart((query.over(schema.names) for query in widest), schema.size)
+    first = first_of(kind)
     return Types(schema, kind, gram[np.ix_(first, first)], weighted_rows(workload))
-
-
-def _told_apart_by(query: Query, schema: Schema) -> IntArray:
-    """Of every cell of a schema its type if this were the only query, whatever its weight.
-
-    W(e_i − e_j) = 0 exactly if the rows i and j of WᵀW are equal; where W is written out its rows,
-    however small some are, are compared themselves.
-    """
-    alone = Workload([query])
-    own = asked_schema(alone)
-    if not query.attributes:
-        return np.zeros(schema.size, dtype=np.int64)
-    if query.joint is not None:
-        largest = np.abs(query.joint).max(axis=1, keepdims=True)
-        columns = (query.joint / np.where(largest > 0, largest, 1.0)).T
-    else:
-        gram = workload_gram(prepare(reduced_workload(alone, own)))
-        columns = gram / (np.abs(gram).max() or 1.0)
-    types = numbered(np.round(columns, 12) + 0.0)
-    return types[cells_within(schema.shape, [name in own for name in schema.names])]
 
 
 def cells_within(shape: tuple[int, ...], kept: Sequence[bool]) -> IntArray:
@@ -180,10 +152,3 @@ def cells_within(shape: tuple[int, ...], kept: Sequence[bool]) -> IntArray:
         if keep:
             cell = cell * size + axis
     return cell
-
-
-def numbered(rows: NDArray[Any]) -> IntArray:
-    """The same number for equal rows, counted in the order in which they first come."""
-    first, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)[1:]
-    place = np.argsort(np.argsort(first))
-    return place[kind.reshape(-1)].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Structured matrices: one attribute's queries, kept as formulas rather than as numbers."""
+"""Structured matrices: queries kept as formulas rather than as numbers."""
 
 from noiseplan.matrices.base import Matrix
 from noiseplan.matrices.basic import (
@@ -9,7 +9,12 @@ from noiseplan.matrices.basic import (
     TotalMatrix,
 )
 from noiseplan.matrices.centring import CentringMatrix, UncentringMatrix
-from noiseplan.matrices.kronecker import kronecker_apply, kronecker_dense
+from noiseplan.matrices.kronecker import (
+    KroneckerMatrix,
+    SummedMatrix,
+    kronecker_apply,
+    kronecker_dense,
+)
 from noiseplan.matrices.permuted import PermutedMatrix
 from noiseplan.matrices.stack import StackMatrix
 from noiseplan.matrices.transforms import HaarMatrix, Transform, TreeMatrix
@@ -19,11 +24,13 @@ __all__ = [
     "DenseMatrix",
     "HaarMatrix",
     "IdentityMatrix",
+    "KroneckerMatrix",
     "Matrix",
     "PermutedMatrix",
     "PrefixMatrix",
     "RangesMatrix",
     "StackMatrix",
+    "SummedMatrix",
     "TotalMatrix",
     "Transform",
     "TreeMatrix",

@@ -9,8 +9,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
-from noiseplan.matrices.base import Array, Matrix, checked_size
+from noiseplan.matrices.base import Array, Matrix, checked_size, equal_columns
 
 
 @final
@@ -41,6 +42,17 @@ class IdentityMatrix(Matrix):
 
     def quadratic_rows(self, s: Array) -> Array:
         return np.diagonal(s).copy()
+
+    def forms(self, t: Array) -> Array:
+        return t[np.arange(self.size), np.arange(self.size)]
+
+    def weighted_grams(self, u: Array) -> Array:
+        diagonal = np.zeros((self.size, self.size, u.shape[1]))
+        diagonal[np.arange(self.size), np.arange(self.size)] = u
+        return diagonal
+
+    def column_kinds(self) -> IntArray:
+        return np.arange(1, self.size + 1)
 
     def row_squares(self) -> Array:
         return np.ones(self.size)
@@ -81,6 +93,15 @@ class TotalMatrix(Matrix):
     def quadratic_rows(self, s: Array) -> Array:
         return np.array([s.sum()])
 
+    def forms(self, t: Array) -> Array:
+        return np.asarray(t.sum(axis=(0, 1)))[None]
+
+    def weighted_grams(self, u: Array) -> Array:
+        return np.broadcast_to(u[0], (self.size, self.size, u.shape[1]))
+
+    def column_kinds(self) -> IntArray:
+        return np.ones(self.size, dtype=np.int64)
+
     def row_squares(self) -> Array:
         return np.array([float(self.size)])
 
@@ -117,7 +138,18 @@ class PrefixMatrix(Matrix):
         return (self.size - np.maximum.outer(i, i)).astype(float)
 
     def quadratic_rows(self, s: Array) -> Array:
-        return np.diagonal(np.cumsum(np.cumsum(s, axis=0), axis=1)).copy()
+        return np.diagonal(_sums(s)).copy()
+
+    def forms(self, t: Array) -> Array:
+        return _sums(t)[np.arange(self.size), np.arange(self.size)]
+
+    def weighted_grams(self, u: Array) -> Array:
+        # Values i and j are both counted by the rows from max(i, j) on.
+        cells, tails = np.arange(self.size), np.cumsum(u[::-1], axis=0)[::-1]
+        return tails[np.maximum.outer(cells, cells)]
+
+    def column_kinds(self) -> IntArray:
+        return np.arange(1, self.size + 1)
 
     def row_squares(self) -> Array:
         return np.arange(1.0, self.size + 1.0)
@@ -169,9 +201,30 @@ class RangesMatrix(Matrix):
 
     def quadratic_rows(self, s: Array) -> Array:
         c = np.zeros((self.size + 1, self.size + 1))
-        c[1:, 1:] = np.cumsum(np.cumsum(s, axis=0), axis=1)
+        c[1:, 1:] = _sums(s)
         start, stop = self._bounds
         return c[stop, stop] - c[start, stop] - c[stop, start] + c[start, start]
+
+    def forms(self, t: Array) -> Array:
+        sums = np.zeros((self.size + 1, self.size + 1, t.shape[2]))
+        sums[1:, 1:] = _sums(t)
+        start, stop = self._bounds
+        found = sums[stop, stop] + sums[start, start]
+        found -= sums[start, stop]
+        found -= sums[stop, start]
+        return found
+
+    def weighted_grams(self, u: Array) -> Array:
+        # Values i ≤ j are both counted by the ranges that start by i and end at j or later.
+        cells, (first, last) = np.arange(self.size), self.bounds()
+        by_ends = np.zeros((self.size, self.size, u.shape[1]))
+        by_ends[first, last] = u
+        np.cumsum(by_ends, axis=0, out=by_ends)
+        sums = np.cumsum(by_ends[:, ::-1], axis=1)[:, ::-1]
+        return sums[np.minimum.outer(cells, cells), np.maximum.outer(cells, cells)]
+
+    def column_kinds(self) -> IntArray:
+        return np.arange(1, self.size + 1)
 
     def row_squares(self) -> Array:
         start, stop = self._bounds
@@ -223,9 +276,18 @@ class DenseMatrix(Matrix):
         result: Array = np.einsum("ri,ri->r", self.values @ s, self.values)
         return result
 
+    def column_kinds(self) -> IntArray:
+        return equal_columns(self.values)
+
     def row_squares(self) -> Array:
         result: Array = np.einsum("ri,ri->r", self.values, self.values)
         return result
 
     def take(self, rows: NDArray[np.intp]) -> Array:
         return self.values[rows]
+
+
+def _sums(t: Array) -> Array:
+    """Sums over all values up to i and up to j."""
+    sums = np.cumsum(t, axis=0)
+    return np.cumsum(sums, axis=1, out=sums)

@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array, Matrix
 
@@ -55,6 +56,15 @@ class PermutedMatrix(Matrix):
 
     def quadratic_rows(self, s: Array) -> Array:
         return self.inner.quadratic_rows(s[np.ix_(self._to, self._to)])
+
+    def forms(self, t: Array) -> Array:
+        return self.inner.forms(t[np.ix_(self._to, self._to)])
+
+    def weighted_grams(self, u: Array) -> Array:
+        return self.inner.weighted_grams(u)[np.ix_(self._from, self._from)]
+
+    def column_kinds(self) -> IntArray:
+        return self.inner.column_kinds()[self._from]
 
     def row_squares(self) -> Array:
         return self.inner.row_squares()

@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array, Matrix
 
@@ -49,6 +50,20 @@ class StackMatrix(Matrix):
 
     def quadratic_rows(self, s: Array) -> Array:
         return np.concatenate([block.quadratic_rows(s) for block in self.blocks])
+
+    def forms(self, t: Array) -> Array:
+        return np.concatenate([block.forms(t) for block in self.blocks])
+
+    def weighted_grams(self, u: Array) -> Array:
+        ends = np.cumsum([block.shape[0] for block in self.blocks])[:-1]
+        parts = zip(self.blocks, np.split(u, ends), strict=True)
+        return np.asarray(sum(block.weighted_grams(part) for block, part in parts))
+
+    def column_kinds(self) -> IntArray:
+        kinds = np.column_stack([block.column_kinds() for block in self.blocks])
+        found = unique_rows(kinds)[1] + 1
+        found[~kinds.any(axis=1)] = 0
+        return found
 
     def row_squares(self) -> Array:
         return np.concatenate([block.row_squares() for block in self.blocks])

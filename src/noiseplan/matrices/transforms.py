@@ -72,6 +72,9 @@ class Transform(Matrix):
         half = self.matmul(np.asarray(s, dtype=np.float64))
         return np.diagonal(self.matmul(half.T)).copy()
 
+    def column_kinds(self) -> IntArray:
+        return np.arange(1, self.shape[1] + 1)
+
     def row_squares(self) -> Array:
         return np.asarray(np.abs(self.dense()).sum(axis=1))
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import QueryError, StorageError, UnanswerableError
-from noiseplan.matrices.base import DENSE_LIMIT, Array
+from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell, column_cost
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
 from noiseplan.mechanisms.leastsquares import LeastSquares
-from noiseplan.mechanisms.query_matrix import QueryMatrix
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.queries import Query
@@ -84,11 +83,11 @@ class DenseMechanism(Mechanism):
     def require(self, query: Query) -> None:
         self._rows(query)
 
-    def _rows(self, query: Query) -> QueryMatrix:
+    def _rows(self, query: Query) -> Matrix:
         """W, if what is measured determines it."""
         if query.schema != self.schema:
             raise UnanswerableError("the query is about another schema than the plan")
-        rows = QueryMatrix(query)
+        rows = query.domain_matrix
         if not self._fit.determines(rows):
             raise UnanswerableError(
                 f"{query.name!r} is not determined by what the plan measures: add a query on "

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.domain.cells import Cells, Classes, MergedValues
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
-from noiseplan.mechanisms.cells import Cells, Classes, MergedValues
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.queries import Query

@@ -7,16 +7,16 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 
 | module | one idea |
 | --- | --- |
-| `reduction`, `mirror_symmetry` | cells no query tells apart are one; halves of a mirror |
+| `mirror_symmetry` | halves of a mirror |
 | `optimum`, `anderson` | the least total variance, with its certificate; fixed points that climb |
 | `rows_with_targets` | what is demanded of the variance of every row |
 | `priced_covariance`, `interior_point` | the best covariance for prices; the prices |
-| `fitness`, `fitness_result` | the least cost that meets targets, the smallest scaling |
+| `fitness`, `fitness_result` | the least cost that meets targets |
 | `convex_losses` | the least of any convex loss of variances, with its certificate |
 | `cost_profiles` | what each cell pays, the kindest of the optima, what is free |
 | `gram_bounds`, `closed_forms`, `accuracy` | how hard a workload is, by formula too; α and β |
 | `allocation`, `laplace_allocation` | how to share a budget among what is measured |
 | `split_coordinates`, `p_identity` | coordinates of a split; the identity with a few rows more |
 | `integer_rounding`, `lbfgs`, `array_namespace` | rows in integers; the solver; array libraries |
-| `sm2`, `correlated`, `identity_sum` | the published solver, mechanism and closed forms |
+| `sm2` | the published solver |
 """

@@ -61,11 +61,6 @@ def root_mean_square(
     return (sqrt(total_variance) + sqrt(2 * spread * log(1 / beta))) / sqrt(rows)
 
 
-def hardest(rows: int, cells: int) -> int:
-    """m · min(m, n): no workload of m rows with entries of at most one has a larger SVD bound."""
-    return rows * min(rows, cells)
-
-
 def _check_beta(beta: float) -> None:
     if not 0 < beta < 1:
         raise PlanError(f"beta is the chance of being wrong, between 0 and 1; found {beta}")

@@ -19,6 +19,10 @@ import scipy.sparse as sp
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import Smooth, minimise
 
+# The relative gap at which to stop, and the most steps: for the worst row, and for a smooth loss.
+WORST_GAP, WORST_STEPS = 1e-9, 4000
+LOSS_GAP, LOSS_ROUNDS = 1e-7, 200
+
 
 def root_cost(privacy: Array, variance: Array) -> float:
     """J = Σ_a √(P_a V_a): the least Σ_a V_a σ²_a at budget c is J²/c, by Cauchy–Schwarz."""
@@ -50,10 +54,7 @@ class Share:
     bound: float
 
 
-def share_for_worst(
-    privacy: Array, rows: sp.csr_array, budget: float,
-    tolerance: float = 1e-9, steps: int = 4000,
-) -> Share:  # fmt: skip
+def share_for_worst(privacy: Array, rows: sp.csr_array, budget: float) -> Share:
     """Minimise the largest of the row variances (rows × σ²), at a cost below the budget for every
     row of `privacy` (kinds of neighbours × subset types).
 
@@ -71,7 +72,7 @@ def share_for_worst(
     weights = np.full(rows.shape[0], 1.0 / rows.shape[0])
     shares = np.full(len(privacy), 1.0 / len(privacy))
     best, stride, last = Share(np.array([]), np.inf, 0.0), 1.0, (weights, shares, 0.0)
-    for _ in range(steps):
+    for _ in range(WORST_STEPS):
         mixed, variance = shares @ privacy, columns @ weights
         bound = root_cost(mixed, variance) ** 2 / budget
         if bound < last[2] and stride > 1.0:  # overshot: back, and on with the safe step
@@ -88,7 +89,7 @@ def share_for_worst(
             min(best.value, float(each.max())),
             max(best.bound, bound),
         )
-        if best.value <= best.bound * (1 + tolerance):
+        if best.value <= best.bound * (1 + WORST_GAP):
             break
         last, stride = (weights, shares, bound), min(stride * 1.3, 1e4)
         weights = _moved(weights, each, stride)
@@ -113,9 +114,8 @@ def share_for_total(privacy: Array, variance: Array, budget: float) -> Share:
 
 
 def share_for_loss(
-    privacy: Array, rows: sp.csr_array, budget: float, loss: Smooth, start: Array,
-    tolerance: float = 1e-7, rounds: int = 200,
-) -> Share:  # fmt: skip
+    privacy: Array, rows: sp.csr_array, budget: float, loss: Smooth, start: Array
+) -> Share:
     """Minimise a convex, nondecreasing, smooth loss of the variances rows × σ², at a cost below the
     budget for every row of `privacy` (kinds of neighbours × subset types).
 
@@ -128,7 +128,7 @@ def share_for_loss(
     privacy = np.atleast_2d(privacy)
     shares = np.full(len(privacy), 1.0 / len(privacy))
     best, sigma2, stride, last = Share(start, np.inf, -np.inf), start, 1.0, (shares, -np.inf)
-    for _ in range(rounds):
+    for _ in range(LOSS_ROUNDS):
         mixed = _share_for_one_cost(shares @ privacy, rows, budget, loss, sigma2)
         if mixed.bound < last[1] and stride > 1.0:  # overshot: back, and on with the safe step
             (shares, _), stride = last, 1.0
@@ -140,7 +140,7 @@ def share_for_loss(
         best = Share(
             sigma2 if better else best.sigma2, min(value, best.value), max(mixed.bound, best.bound)
         )
-        if len(privacy) == 1 or best.value - best.bound <= tolerance * abs(best.value):
+        if len(privacy) == 1 or best.value - best.bound <= LOSS_GAP * abs(best.value):
             break
         last, stride = (shares, mixed.bound), min(stride * 1.5, 100.0)
         shares = _moved(shares, costs, stride)

@@ -74,7 +74,6 @@ def solved_apart(
         strategy,
         max(one.cost for one in found),
         found[most].bound,
-        1.0,
         row_prices,
         cell_prices,
         sum(one.steps for one in found),

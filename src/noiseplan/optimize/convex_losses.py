@@ -25,6 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.optimum import (
@@ -32,12 +33,11 @@ from noiseplan.optimize.optimum import (
     FULL_STEP,
     MEMORY,
     SMALLEST_WEIGHT,
-    Spectrum,
+    PricedSpectrum,
     filled_up,
     lacking,
     root_of,
 )
-from noiseplan.optimize.reduction import Reduction
 
 # Slopes below this share of the largest are raised to it where X is made: all must be answered.
 FAINTEST = 1e-9
@@ -87,7 +87,7 @@ def least_loss(
     tolerance
         The gap at which to stop.
     """
-    search = _Search(terms, loss, count)
+    search = _TangentSearch(terms, loss, count)
     for step in range(1, steps + 1):
         if search.visit() <= tolerance or step == steps:
             break
@@ -95,7 +95,7 @@ def least_loss(
     return LossOptimum(search.reduction.widened(search.rows), search.value, search.bound, step)
 
 
-class _Search:
+class _TangentSearch:
     """Where tangents are taken (u), the prices of cells (y), and the best of both sides so far."""
 
     def __init__(self, terms: Terms, loss: Loss, count: int) -> None:
@@ -137,7 +137,7 @@ class _Search:
         # Where the loss is flat, all is as good as it can be; then the total is made small.
         raised = np.maximum(slope, FAINTEST * slope.max() if slope.any() else 1.0)
         gram = self.reduction.gram(self.terms.gram(raised))
-        spectrum = Spectrum.of(root_of(gram), self.prices)
+        spectrum = PricedSpectrum.of(root_of(gram), self.prices)
         sure = spectrum.surely()
         if (raised > slope).any():  # the bound must not count what was only raised
             sure = self._surely(slope) if slope.any() else 0.0
@@ -149,9 +149,9 @@ class _Search:
     def _surely(self, slope: Array) -> float:
         """N for these slopes, rounded down."""
         gram = self.reduction.gram(self.terms.gram(slope))
-        return Spectrum.of(root_of(gram), self.prices).surely()
+        return PricedSpectrum.of(root_of(gram), self.prices).surely()
 
-    def _realise(self, spectrum: Spectrum, slope: Array) -> None:
+    def _realise(self, spectrum: PricedSpectrum, slope: Array) -> None:
         """A feasible matrix near X, and the variances it has."""
         total = float(spectrum.singular.sum())
         self.diagonal = np.maximum(spectrum.diagonal() / total, 1e-300)

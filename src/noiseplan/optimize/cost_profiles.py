@@ -29,10 +29,12 @@ from noiseplan.matrices.base import Array, Matrix
 from noiseplan.optimize.components import solved_apart
 from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.fitness_result import Fitness
-from noiseplan.optimize.interior_point import Problem, Verdict, improve, start
+from noiseplan.optimize.interior_point import PriceProblem, Verdict, improve, start
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.rows_with_targets import Demands, checked_rows, per_row
 
+# The relative gap to which every level is solved.
+SHARP = 1e-9
 # What is left of a vector outside a span, relative, if it lies in it.
 SPANNED = 1e-7
 # Room left to a row that is met exactly, in units of its target.
@@ -61,9 +63,7 @@ def compared(one: Array, other: Array, equal: float = EQUAL) -> int:
     return -1 if a[different[0]] < b[different[0]] else 1
 
 
-def refined_cost(
-    workload: Matrix | Array, targets: float | Array = 1.0, tolerance: float = 1e-9
-) -> Fitness:
+def refined_cost(workload: Matrix | Array, targets: float | Array = 1.0) -> Fitness:
     """The strategy of least cost and, among those, of smallest profile.
 
     Examples
@@ -73,21 +73,19 @@ def refined_cost(
     [1.0, 0.25]
     """
     rows = workload.dense() if isinstance(workload, Matrix) else checked_rows(workload)
-    return solved_apart(
-        rows, per_row(targets, len(rows)), lambda part, own, _: _refined(part, own, tolerance)
-    )
+    return solved_apart(rows, per_row(targets, len(rows)), lambda part, own, _: _refined(part, own))
 
 
-def _refined(rows: Array, targets: Array, tolerance: float) -> Fitness:
+def _refined(rows: Array, targets: Array) -> Fitness:
     """The same for rows and cells that all belong together."""
-    first = least_cost(rows, targets, tolerance=tolerance)
+    first = least_cost(rows, targets, tolerance=SHARP)
     demands = Demands.of(rows, targets, None)
     kept, scale = demands.reduction.first, np.sqrt(first.cost)  # in its units costs are about one
     measured = (first.strategy[:, kept] @ np.linalg.pinv(demands.cells)) / scale
     asked = demands.rows(np.arange(demands.count)) / scale
     sigma = np.asarray(np.linalg.inv(measured.T @ measured), dtype=np.float64)
     face = _Face(asked, demands.cells, np.ones(demands.count), np.zeros(len(kept)))
-    sigma = face.refined(sigma, _binding(first.cell_prices[kept], first.profile[kept]), tolerance)
+    sigma = face.refined(sigma, _binding(first.cell_prices[kept], first.profile[kept]))
     sigma = sigma / (first.cost * float(_forms(asked, sigma).max()))
     strategy = demands.strategy(np.asarray(np.linalg.cholesky(sigma), dtype=np.float64))
     return replace(first, strategy=strategy, cost=demands.cost(strategy))
@@ -114,7 +112,7 @@ class _Face:
     targets: Array  # what is left of each row's target
     offsets: Array  # what each cell costs already
 
-    def refined(self, sigma: Array, paying: Mask, tolerance: float) -> Array:
+    def refined(self, sigma: Array, paying: Mask) -> Array:
         """The covariance of smallest profile, given one of least level and what binds there."""
         span, values, _ = np.linalg.svd(self.cells[:, paying])
         known = int((values > SPANNED * values[0]).sum())
@@ -133,18 +131,18 @@ class _Face:
         row = _lengths(rows) > SPANNED * _lengths(self.rows)
         cell = _lengths(cells.T) > SPANNED * _lengths(self.cells.T)
         smaller = _Face(rows[row], cells[:, cell], targets[row], offsets[cell])
-        inner = smaller.refined(*smaller.solved(tolerance), tolerance)
+        inner = smaller.refined(*smaller.solved())
         return np.asarray(base + lift @ inner @ lift.T, dtype=np.float64)
 
-    def solved(self, tolerance: float) -> tuple[Array, Mask]:
+    def solved(self) -> tuple[Array, Mask]:
         """A covariance of least level, and the cells that need it."""
         rows = self.rows / np.sqrt(self.targets)[:, None]
-        problem = Problem(rows, self.cells, self.offsets, 0.1 * tolerance)
+        problem = PriceProblem(rows, self.cells, self.offsets, 0.1 * SHARP)
         found: list[tuple[Verdict, Array]] = []
 
         def judge(verdict: Verdict, row: Array, cell: Array) -> bool:
             found.append((verdict, cell))
-            return verdict.value - verdict.bound <= tolerance * verdict.value
+            return verdict.value - verdict.bound <= SHARP * verdict.value
 
         begin = start(problem, np.ones(len(rows)), np.ones(self.cells.shape[1]))
         improve(problem, begin, judge)
@@ -187,20 +185,14 @@ class Spare:
         room[room <= EQUAL * highest] = 0.0
         return Spare(strategy, room)
 
-    def direct_variances(self, rows: Array) -> Array:
-        """The least variance at which each row could be measured alone, free; infinite if never."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            needed = np.where(rows != 0, rows**2 / self.room, 0.0)
-        return np.asarray(needed.max(axis=1))
-
     def filled(self) -> Array:
         """The strategy with a row for every cell that has room: then all cells cost the same."""
         diagonal = np.diag(np.sqrt(self.room))[self.room > 0]
         return np.concatenate([self.strategy, diagonal])
 
-    def answering(self, rows: Array, tolerance: float = 1e-6) -> Array:
+    def answering(self, rows: Array) -> Array:
         """The strategy with free rows that serve these queries best, in total variance."""
-        extra = self.measuring(rows.T @ rows, tolerance)
+        extra = self.measuring(rows.T @ rows)
         return np.concatenate([self.strategy, extra]) if len(extra) else self.strategy
 
     def measuring(self, gram: Array, tolerance: float = 1e-6) -> Array:

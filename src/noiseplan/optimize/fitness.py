@@ -28,7 +28,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.optimize.components import solved_apart
 from noiseplan.optimize.fitness_result import Fitness
-from noiseplan.optimize.interior_point import Done, Problem, Verdict, improve, start, warmed
+from noiseplan.optimize.interior_point import Done, PriceProblem, Verdict, improve, start, warmed
 from noiseplan.optimize.rows_with_targets import Demands, checked_rows, per_row
 
 # Beyond this many rows the problem is solved for some of them at a time.
@@ -39,7 +39,7 @@ FLOOR = 0.1
 # Then the first solutions need not be sharp, and rows this close to their targets stay.
 LOOSE, CLOSE = 1e-3, 0.98
 # The nuclear norm is off by a few units in the last place.
-ROUNDING = 1e-13
+NUCLEAR_ERROR = 1e-13
 
 
 def least_cost(
@@ -90,43 +90,12 @@ def _least_cost(
     tolerance: float,
     watch: Callable[[float], None],
 ) -> Fitness:
-    search = _Search(Demands.of(workload, targets, limits), tolerance, watch)
+    search = _PriceSearch(Demands.of(workload, targets, limits), tolerance, watch)
     search.run()
     return search.result()
 
 
-def least_scaling(
-    workload: Matrix | Array,
-    priorities: float | Array = 1.0,
-    budget: float = 1.0,
-    *,
-    limits: Array | None = None,
-    tolerance: float = 1e-6,
-) -> Fitness:
-    """The smallest common factor κ of the targets that a privacy cost allows (Problem 2).
-
-    With unit priorities κ is the least possible worst variance at that cost. The cost is the whole
-    budget, and κ = α/budget with α the cost of the targets themselves (Theorem 5).
-
-    Examples
-    --------
-    >>> round(least_scaling(np.eye(3), budget=2.0).scaling, 6)
-    0.5
-    """
-    if not (np.isfinite(budget) and budget > 0):
-        raise PlanError(f"a privacy cost is a positive number, found {budget!r}")
-    found = least_cost(workload, priorities, limits=limits, tolerance=tolerance)
-    scaling = found.cost / budget
-    return replace(
-        found,
-        strategy=found.strategy / np.sqrt(scaling),
-        cost=budget,
-        bound=found.bound / scaling,
-        scaling=scaling,
-    )
-
-
-class _Search:
+class _PriceSearch:
     """The prices of the rows looked at so far, and the best strategy found from them."""
 
     def __init__(self, demands: Demands, tolerance: float, watch: Callable[[float], None]) -> None:
@@ -169,7 +138,7 @@ class _Search:
     def _solve(self, aim: float) -> None:
         """Prices of the active rows and of the cells: a fixed point, then Newton's method."""
         rows, cells = self.demands.rows(self.active), self.demands.cells
-        problem = Problem(rows, cells, np.zeros(cells.shape[1]))
+        problem = PriceProblem(rows, cells, np.zeros(cells.shape[1]))
         judge = self._judge(1.0, aim)
         self.row, self.cell, done = warmed(problem, self.row, self.cell, judge, WARMING)
         if done:
@@ -206,8 +175,7 @@ class _Search:
         return Fitness(
             strategy,
             self.demands.cost(strategy),
-            nuclear**2 * (1.0 - ROUNDING * len(weighted)),
-            1.0,
+            nuclear**2 * (1.0 - NUCLEAR_ERROR * len(weighted)),
             self.demands.row_prices(active, row),
             self.demands.cell_prices(cell),
             self.steps,

@@ -22,8 +22,6 @@ class Fitness:
         Δ² = μ² = 2ρ, the largest diagonal entry of X.
     bound
         No strategy meets the targets at a cost below this.
-    scaling
-        What the targets were multiplied by: 1 where they had to be met.
     row_prices, cell_prices
         The dual prices, each adding up to one: what bounds the cost.
     """
@@ -31,7 +29,6 @@ class Fitness:
     strategy: Array
     cost: float
     bound: float
-    scaling: float
     row_prices: Array
     cell_prices: Array
     steps: int

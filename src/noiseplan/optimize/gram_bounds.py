@@ -27,11 +27,8 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.optimum import checked_gram
-from noiseplan.optimize.reduction import Reduction
+from noiseplan.optimize.optimum import EIGENVALUE_ERROR, checked_gram
 
-# For each cell, an eigenvalue may be off by so many units in the last place of the largest.
-EIGENVALUE_ERROR: Final = 4 * np.finfo(np.float64).eps
 # Cells up to which all ranges, and all choices of cells, are tried.
 ALL_RANGES_UP_TO, ALL_CHOICES_UP_TO = 40, 14
 # How nearly equal the diagonal of √G must be to be called constant.
@@ -93,20 +90,6 @@ def svd_bound(gram: Array) -> float:
     2.5
     """
     return _squared_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64))
-
-
-def simplified_bound(gram: Array) -> float:
-    """SVDB after cells that no query tells apart are merged, and cells nobody asks about dropped.
-
-    It may lie above or below `svd_bound`; both hold.
-
-    Examples
-    --------
-    >>> w = np.array([[1.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
-    >>> round(svd_bound(w.T @ w), 6), round(simplified_bound(w.T @ w), 6)
-    (2.609476, 2.5)
-    """
-    return svd_bound(Reduction.of_gram(gram).gram(gram))
 
 
 @dataclass(frozen=True)

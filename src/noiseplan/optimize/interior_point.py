@@ -5,7 +5,7 @@
 (o_i: what a cell costs already) has the dual: maximise 2N(μ, λ) − Σ μ_j + Σ o_iλ_i over prices
 μ, λ ≥ 0 with Σ λ_i = 1. N is smooth and concave, and its second derivative costs a dozen matrix
 products (`balance`); so Newton steps on prices z, slacks σ and the level t, with z_iσ_i driven to
-zero. Some ten steps.
+zero.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from scipy.linalg import cho_factor, cho_solve
 
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
-from noiseplan.optimize.priced_covariance import Balance
+from noiseplan.optimize.priced_covariance import PricedCovariance
 
+# Newton steps; some ten are the rule.
+MOST_STEPS = 60
 # How much of the way to the nearest zero a step may go.
 NEARLY = 0.995
 # The share of the promised fall a step must bring, the shortest step, what rounding may hide, and
 # how far a slack may be from the one its price calls for.
-DESCENT, SHORTEST, ROUNDING, MISMATCH = 1e-3, 1e-4, 1e-12, 1e6
+DESCENT, SHORTEST, HIDDEN, MISMATCH = 1e-3, 1e-4, 1e-12, 1e6
 # How much nearer the edge one step may aim: bolder ones lose the way where prices vanish.
 BOLDEST = 0.15
 # Of the fixed point: its memory; of the logarithm of a price: the longest step, the lowest point.
@@ -33,7 +35,7 @@ MEMORY, FARTHEST, SMALLEST = 6, 3.0, -40.0
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class PriceProblem:
     """Rows over the roots of their targets (m × r), cells (r × n), what the cells cost already.
 
     No price falls below `least` times the average of its kind. Where rows and cells do not matter
@@ -46,9 +48,9 @@ class Problem:
     offsets: Array
     least: float = 1e-9
 
-    def balance(self, row: Array, cell: Array) -> Balance:
+    def balance(self, row: Array, cell: Array) -> PricedCovariance:
         """The best covariance for given prices."""
-        return Balance.of(self.rows, self.cells, row, cell)
+        return PricedCovariance.of(self.rows, self.cells, row, cell)
 
     @property
     def floor(self) -> Array:
@@ -89,7 +91,7 @@ class Verdict:
     costs: Array
 
     @staticmethod
-    def of(problem: Problem, row: Array, cell: Array, balance: Balance) -> Verdict:
+    def of(problem: PriceProblem, row: Array, cell: Array, balance: PricedCovariance) -> Verdict:
         """Judge prices of any scale."""
         largest = float(balance.variances.max())
         costs = problem.offsets + largest * balance.costs
@@ -101,7 +103,7 @@ Done = Callable[[Verdict, Array, Array], bool]
 
 
 def warmed(
-    problem: Problem, row: Array, cell: Array, done: Done, steps: int
+    problem: PriceProblem, row: Array, cell: Array, done: Done, steps: int
 ) -> tuple[Array, Array, bool]:
     """The fixed point μ ← μ h/N, λ ← λ g/N, for cells that cost nothing yet.
 
@@ -128,7 +130,7 @@ def _probability(logs: Array) -> Array:
     return np.asarray(weights / weights.sum())
 
 
-def start(problem: Problem, row: Array, cell: Array) -> Prices:
+def start(problem: PriceProblem, row: Array, cell: Array) -> Prices:
     """Prices scaled so that Σ μ_j = N, as at the optimum, and slacks to match.
 
     Every price times its slack is at least τ, the gap per constraint: what is priced gets little
@@ -149,14 +151,14 @@ def start(problem: Problem, row: Array, cell: Array) -> Prices:
     return Prices(both[:m], both[m:], level, slack)
 
 
-def improve(problem: Problem, prices: Prices, done: Done, steps: int = 60) -> tuple[Prices, int]:
-    """Newton steps until `done`, or until `steps` were taken."""
+def improve(problem: PriceProblem, prices: Prices, done: Done) -> tuple[Prices, int]:
+    """Newton steps until `done`, or until `MOST_STEPS` were taken."""
     balance = problem.balance(prices.row, prices.cell)
-    for step in range(steps):
+    for step in range(MOST_STEPS):
         if done(Verdict.of(problem, prices.row, prices.cell, balance), prices.row, prices.cell):
             return prices, step
         prices, balance = _Newton(problem, prices, balance).step()
-    return prices, steps
+    return prices, MOST_STEPS
 
 
 class _Newton:
@@ -165,7 +167,7 @@ class _Newton:
     The equations are those of room ∘ σ = τ, in dz/√room: of even scale where prices vanish.
     """
 
-    def __init__(self, problem: Problem, prices: Prices, balance: Balance) -> None:
+    def __init__(self, problem: PriceProblem, prices: Prices, balance: PricedCovariance) -> None:
         self.problem, self.prices, self.balance = problem, prices, balance
         m, self.slack = len(prices.row), prices.slack
         self.room = prices.both - problem.floor
@@ -184,7 +186,7 @@ class _Newton:
         dz = self.root * (moved - rise * self.along)
         return dz, (target - self.slack * dz) / self.room - self.slack, float(rise)
 
-    def step(self) -> tuple[Prices, Balance]:
+    def step(self) -> tuple[Prices, PricedCovariance]:
         """Predict without centring, correct with as much as that calls for; shorten if need be."""
         room, slack, size = self.room, self.slack, len(self.room)
         mean = float(room @ slack) / size
@@ -203,7 +205,7 @@ class _Newton:
 
     def moved(
         self, direction: tuple[Array, Array, float], share: float, centre: float
-    ) -> tuple[Prices, Balance] | None:
+    ) -> tuple[Prices, PricedCovariance] | None:
         """Where a share of the way leads; nothing if the barrier function does not fall there."""
         (dz, ds, dt), m = direction, len(self.prices.row)
         far = share * NEARLY * _length(self.room, dz)
@@ -217,13 +219,13 @@ class _Newton:
             promised = far * float(gradient @ dz)
             before = self.barrier(self.room, self.balance, centre)
             if self.barrier(room, balance, centre) - before > (
-                DESCENT * promised + ROUNDING * self.balance.total
+                DESCENT * promised + HIDDEN * self.balance.total
             ):
                 return None
             slack = np.clip(slack, centre / room / MISMATCH, MISMATCH * centre / room)
         return Prices(z[:m], z[m:], self.prices.level + deep * dt, slack), balance
 
-    def barrier(self, room: Array, balance: Balance, centre: float) -> float:
+    def barrier(self, room: Array, balance: PricedCovariance, centre: float) -> float:
         """−2N + Σ μ_j − Σ o_iλ_i − τ Σ log room."""
         m, z = len(self.prices.row), room + self.problem.floor
         linear = float(z[:m].sum() - self.problem.offsets @ z[m:])

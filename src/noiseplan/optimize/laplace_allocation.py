@@ -12,6 +12,7 @@ is minimised from several starts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,14 +49,14 @@ def best_spending(
     wanted = np.flatnonzero(variance > 0)
     if not len(wanted):  # nothing asked depends on a record
         raise PlanError("the workload asks for nothing that depends on the data")
-    problem = _Problem(variance[wanted], sp.csr_array(told[wanted]), price)
+    problem = _Sharing(variance[wanted], sp.csr_array(told[wanted]), price)
     starts = problem.starts() if start is None else [start]
     found = [problem.descend(start) for start in starts]
     best = min(found, key=lambda one: one.value)
     return problem.pruned(best)
 
 
-class _Problem:
+class _Sharing:
     """log of the value as a function of log s, free of scale, with its gradient."""
 
     def __init__(self, variance: Array, told: sp.csr_array, price: Array) -> None:
@@ -84,8 +85,8 @@ class _Problem:
         even = np.full(count, 1.0 / count)
         rate = sp.csr_array(self.told.multiply(1.0 / self.price**2)).tocsr()
         favoured = np.zeros(count, dtype=bool)
-        favoured[[rate.indices[a:b][rate.data[a:b].argmax()]
-                  for a, b in zip(rate.indptr, rate.indptr[1:], strict=False)]] = True  # fmt: skip
+        for a, b in pairwise(rate.indptr):
+            favoured[rate.indices[a:b][rate.data[a:b].argmax()]] = True
         starts = [even, even * np.where(favoured, FAVOUR, 1.0)]
         tells = np.bincount(self.told.indices, minlength=count)
         alone = sorted(
@@ -128,7 +129,7 @@ class _Problem:
         left = np.flatnonzero(found.shares > 0)
         if len(left) == len(self.price):
             return found
-        inner = _Problem(self.variance, sp.csr_array(self.told[:, left]), self.price[left])
+        inner = _Sharing(self.variance, sp.csr_array(self.told[:, left]), self.price[left])
         better = inner.descend(found.shares[left])
         if better.value >= found.value:
             return found

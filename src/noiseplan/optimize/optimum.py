@@ -25,18 +25,17 @@ point is the multiplicative update known from optimal experimental design.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.optimize.mirror_symmetry import Halves
-from noiseplan.optimize.reduction import Reduction
 
 # Cholesky pivots of a Gram matrix with unit diagonal: below this it is taken for singular.
 SAFE_PIVOT = 1e-10
@@ -54,7 +53,7 @@ WORTH_FILLING = 1e-6
 # A cell that lacks more than this of what others pay is given it at the end.
 WORTH_GIVING = 1e-3
 # Where the variance of the diagonal is below this, further steps only move the rounding.
-ROUNDING = 1e-24
+SETTLED = 1e-24
 # An eigenvalue is off by a few units in the last place of the largest.
 EIGENVALUE_ERROR = 4 * np.finfo(np.float64).eps
 
@@ -121,20 +120,6 @@ def dense_optimum(
     return Optimum(strategy, climb.value, climb.bound, weights, taken)
 
 
-def product_optimum(grams: Sequence[AnyArray], tolerance: float = 1e-6) -> tuple[Optimum, ...]:
-    """The best strategy for ⊗ grams, as one factor for each: values and bounds multiply."""
-    share = tolerance / max(len(grams), 1)
-    return tuple(dense_optimum(gram, share) for gram in grams)
-
-
-def product_value(parts: Sequence[Optimum]) -> tuple[float, float]:
-    """The value and the lower bound of a product of optima."""
-    return (
-        reduce(lambda a, b: a * b, (part.value for part in parts), 1.0),
-        reduce(lambda a, b: a * b, (part.bound for part in parts), 1.0),
-    )
-
-
 def checked_gram(gram: AnyArray) -> Array:
     """A square symmetric matrix of finite numbers, as NumPy numbers."""
     values = to_numpy(gram)
@@ -169,7 +154,7 @@ class _Climb:
             weights = weights / (self.members * weights).sum()
             diagonal, bound, spread = self._visit(weights, last=step == steps)
             watch(self.value / self.bound - 1.0)
-            if self.value <= self.bound * (1.0 + self.tolerance) or spread <= ROUNDING:
+            if self.value <= self.bound * (1.0 + self.tolerance) or spread <= SETTLED:
                 return step
             residual = FULL_STEP * xp.log(diagonal.clip(min=1e-300))
             point = ascent.next(point, bound, residual, self.members * weights)
@@ -181,14 +166,14 @@ class _Climb:
 
         The gap will be about the last number: not worth computing while it is large.
         """
-        spectra = [Spectrum.of(root, weights[: root.shape[1]]) for root in self.roots]
+        spectra = [PricedSpectrum.of(root, weights[: root.shape[1]]) for root in self.roots]
         total = sum(float(part.singular.sum()) for part in spectra)
         diagonal = self.halves.diagonal([part.diagonal() for part in spectra]) / total
         bound = sum(part.surely() for part in spectra) ** 2
         if bound > self.bound:
             self.bound, self.weights = bound, weights
         spread = float((self.members * weights * (diagonal - 1.0) ** 2).sum())
-        if last or spread <= max(4.0 * self.tolerance, ROUNDING):
+        if last or spread <= max(4.0 * self.tolerance, SETTLED):
             # Filling up takes longer than many steps of low rank: only where it is much nearer.
             nearer = last or not self.singular or spread <= self.near / 2.0
             self.near = spread if nearer else self.near
@@ -196,7 +181,7 @@ class _Climb:
         return diagonal, bound, spread
 
     def _certify(
-        self, spectra: list[Spectrum], diagonal: AnyArray, total: float, nearer: bool
+        self, spectra: list[PricedSpectrum], diagonal: AnyArray, total: float, nearer: bool
     ) -> None:
         """Keep the better of two feasible matrices near X, if it is the best so far.
 
@@ -216,7 +201,7 @@ class _Climb:
             self.value, self.best = value, rows
 
     def _levelled(
-        self, spectra: list[Spectrum], diagonal: AnyArray, total: float
+        self, spectra: list[PricedSpectrum], diagonal: AnyArray, total: float
     ) -> tuple[float, list[AnyArray]]:
         """D X D: every column scaled to length one."""
         xp = namespace_of(diagonal)
@@ -229,7 +214,7 @@ class _Climb:
         return value, rows
 
     def _filled(
-        self, spectra: list[Spectrum], diagonal: AnyArray, total: float
+        self, spectra: list[PricedSpectrum], diagonal: AnyArray, total: float
     ) -> tuple[float, list[AnyArray]]:
         """X scaled down to its largest diagonal entry, plus what the others lack."""
         xp = namespace_of(diagonal)
@@ -270,7 +255,7 @@ def filled_up(rows: AnyArray, missing: AnyArray) -> tuple[AnyArray, AnyArray]:
 
 
 @dataclass(frozen=True, eq=False)
-class Spectrum:
+class PricedSpectrum:
     """K = R Y Rᵀ = U diag(s²) Uᵀ of one block."""
 
     root: AnyArray
@@ -279,13 +264,13 @@ class Spectrum:
     turned: AnyArray  # UᵀR
 
     @staticmethod
-    def of(root: AnyArray, weights: AnyArray) -> Spectrum:
+    def of(root: AnyArray, weights: AnyArray) -> PricedSpectrum:
         xp = namespace_of(root)
         values, vectors = xp.linalg.eigh((root * weights) @ root.T)
         # A block may be empty: queries without an odd part.
         largest = float(values[-1]) if len(values) else 0.0
         singular = xp.sqrt(values.clip(min=largest * 1e-18))
-        return Spectrum(root, singular, vectors, vectors.T @ root)
+        return PricedSpectrum(root, singular, vectors, vectors.T @ root)
 
     def diagonal(self) -> AnyArray:
         """diag(Rᵀ K^{−1/2} R)."""

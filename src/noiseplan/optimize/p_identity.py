@@ -79,18 +79,20 @@ def tree_of_blocks(size: int, leaves: int) -> Array:
         leaves //= 2
 
 
-def improve(gram: Array, start: Array, steps: int = STEPS) -> tuple[float, Array]:
+def improve(gram: Array, start: Array) -> tuple[float, Array]:
     """Follow the gradient of the error from one Θ."""
     from scipy.optimize import minimize
 
     scale, shape = float(np.trace(gram)) or 1.0, start.shape
     unit = gram / scale
-    # SciPy's stubs know no function that returns value and gradient together.
     found = minimize(
-        lambda x: _error(unit, x.reshape(shape)), start.ravel(), jac=True,  # type: ignore
-        method="L-BFGS-B", bounds=[(0.0, None)] * start.size,
-        options={"maxiter": steps, "maxfun": 2 * steps, "ftol": GAIN, "maxcor": 10},
-    )  # fmt: skip
+        lambda x: _error(unit, x.reshape(shape)),  # type: ignore  # SciPy's stubs know no such pair
+        start.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0.0, None)] * start.size,
+        options={"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": GAIN, "maxcor": 10},
+    )
     return float(found.fun) * scale, found.x.reshape(shape)
 
 

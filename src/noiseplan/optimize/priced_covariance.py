@@ -39,7 +39,7 @@ LOWEST, HIGHEST = -3.0, 1.2
 
 
 @dataclass(frozen=True, eq=False)
-class Balance:
+class PricedCovariance:
     """Σ for given prices, in the basis where it is the identity.
 
     Attributes
@@ -58,7 +58,7 @@ class Balance:
     factor: Array
 
     @staticmethod
-    def of(rows: Array, cells: Array, row_prices: Array, cell_prices: Array) -> Balance:
+    def of(rows: Array, cells: Array, row_prices: Array, cell_prices: Array) -> PricedCovariance:
         """Solve ΣK₂Σ = K₁ for rows L (m × r) and cells B (r × n)."""
         protected = (cells * cell_prices) @ cells.T
         lower = _cholesky((rows.T * row_prices) @ rows)
@@ -66,7 +66,7 @@ class Balance:
         singular = np.sqrt(np.maximum(values, values[-1] * 1e-20))
         factor = solve_triangular(lower, vectors * np.sqrt(singular), trans="T", lower=True)
         inverse = (vectors / np.sqrt(singular)).T @ lower.T
-        return Balance(singular, rows @ factor, (inverse @ cells).T, factor)
+        return PricedCovariance(singular, rows @ factor, (inverse @ cells).T, factor)
 
     @property
     def total(self) -> float:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, Matrix
-from noiseplan.optimize.reduction import Reduction
 
 # Directions whose share of the rows' energy is below this are rounding.
 NOISE_FLOOR = 1e-13

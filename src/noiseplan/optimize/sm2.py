@@ -35,6 +35,8 @@ from noiseplan.optimize.rows_with_targets import Demands
 RESIDUAL = 1e-10
 # Algorithm 3: the share of the promised descent a step must bring, and the shortest step.
 DESCENT, SHORTEST = 0.01, 1e-12
+# The (cells + rows)/t at which to stop, by how much t rises, and the most Newton steps.
+SHARP_ENOUGH, RISE, MOST_STEPS = 1e-3, 5.0, 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +91,8 @@ class SmoothedMaximum:
 
     def hessian_times(self, x: Array) -> Array:
         """H[X] for a symmetric X."""
-        t1, t2, s, u, rows = (
-            self.cost_sharpness, self.variance_sharpness, self.inverse, self.lifted, self.rows,
-        )  # fmt: skip
+        t1, t2 = self.cost_sharpness, self.variance_sharpness
+        s, u, rows = self.inverse, self.lifted, self.rows
         p, q = softmax(t1 * self.costs), softmax(t2 * self.variances)
         of_costs, of_variances = self._cost_gradient(), self._variance_gradient()
         a = -np.einsum("ki,ki->i", u, x @ u)
@@ -115,9 +116,6 @@ def sm2(
     basis: Array | None = None,
     conjugate_steps: int = 5,
     newton_tolerance: float = 1e-3,
-    tolerance: float = 1e-3,
-    factor: float = 5.0,
-    steps: int = 2000,
 ) -> Fitness:
     """SM-II's covariance as a strategy. Its `bound` is zero: the method has no certificate.
 
@@ -130,10 +128,6 @@ def sm2(
         Steps of conjugate gradients per Newton direction (the published value is five).
     newton_tolerance
         A smoothed problem is solved when the promised descent is below this.
-    tolerance
-        Stop when (cells + rows)/t is below this.
-    factor
-        By how much t rises.
     """
     demands = Demands.of(workload, targets, None)
     rows, cells = demands.rows(np.arange(demands.count)), demands.cells
@@ -144,7 +138,7 @@ def sm2(
     lengths = np.einsum("jk,jk->j", rows, rows)
     point = SmoothedMaximum(rows, cells, 0.99 / lengths.max() * np.eye(len(cells)))
     taken = 0
-    while taken < steps:
+    while taken < MOST_STEPS:
         taken += 1
         direction = _conjugate_gradients(point, conjugate_steps)
         promised = float((direction * point.gradient()).sum())
@@ -152,16 +146,14 @@ def sm2(
         if ahead is not None:
             point = ahead
             continue
-        if (len(rows) + cells.shape[1]) / point.cost_sharpness < tolerance:
+        if (len(rows) + cells.shape[1]) / point.cost_sharpness < SHARP_ENOUGH:
             break
-        point = point.sharper(factor)
+        point = point.sharper(RISE)
     sigma = point.sigma / point.variances.max()
     root = np.linalg.solve(turn, np.linalg.cholesky(sigma))
     strategy = demands.strategy(np.asarray(root, dtype=np.float64))
-    return Fitness(
-        strategy, demands.cost(strategy), 0.0, 1.0, np.zeros(len(demands.targets)),
-        np.zeros(len(demands.reduction.groups)), taken,
-    )  # fmt: skip
+    nothing = np.zeros(len(demands.targets)), np.zeros(len(demands.reduction.groups))
+    return Fitness(strategy, demands.cost(strategy), 0.0, *nothing, steps=taken)
 
 
 def _conjugate_gradients(point: SmoothedMaximum, steps: int) -> Array:

@@ -28,7 +28,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.allocation import root_cost
 from noiseplan.optimize.gram_bounds import svd_bound
@@ -61,9 +60,9 @@ def total_variance_bound(
         others = design.workload.schema.size - 1
         bound *= 2.0 + 2.0 * float(1 / Fraction(others)) if others else 2.0
     elif design.workload.schema.size <= DENSE_CELLS:
-        bound = max(bound, dense_optimum(workload_gram(design)).bound)
+        bound = max(bound, dense_optimum(design.gram()).bound)
     elif design.joints and design.workload.schema.size <= SVD_CELLS:
-        bound = max(bound, svd_bound(workload_gram(design)))
+        bound = max(bound, svd_bound(design.gram()))
     return bound / budget * (1 - 1e-9)
 
 
@@ -122,22 +121,3 @@ def _isometry_moments(gram: Array, weights: Array, kappa: float) -> tuple[float,
     product = h @ d @ root  # W'ᵀY
     along = float(u @ product @ u)
     return max(float(np.trace(product)) - along, 0.0) ** 2, along**2
-
-
-def workload_gram(design: Design) -> Array:
-    """Σ_q w_q W_qᵀW_q over the whole (small) domain."""
-    schema, columns = design.workload.schema, design.workload.columns
-    priorities = design.roles.type_priority[design.roles.type_of_query]
-    total = np.zeros((schema.size, schema.size))
-    for q in range(len(columns)):
-        if columns.joint[q] >= 0:
-            dense = design.workload.query(q).dense()
-            total += priorities[q] * dense.T @ dense
-            continue
-        factor = dict(zip(columns.attributes[q].tolist(), columns.factors[q].tolist(), strict=True))
-        pieces = [
-            design.workload.matrix(i, factor[i]).gram() if i in factor else np.ones((n, n))
-            for i, n in enumerate(schema.shape)
-        ]
-        total += priorities[q] * kronecker_dense(pieces)
-    return total

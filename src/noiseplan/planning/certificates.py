@@ -9,7 +9,7 @@ from typing import Protocol
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.allocation import Share
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.planning.bounds import total_variance_bound, workload_gram
+from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.threads import one_thread
@@ -95,7 +95,7 @@ class Certified:
         if total is None:
             design = prepare(self.workload)
             with one_thread(design):
-                total = dense_optimum(workload_gram(design), TOTAL_GAP).bound
+                total = dense_optimum(design.gram(), TOTAL_GAP).bound
         return total / self.privacy.pcost * (1 - 1e-9)
 
     @property

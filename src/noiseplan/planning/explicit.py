@@ -25,7 +25,6 @@ from noiseplan.optimize.cost_profiles import refined_cost
 from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.optimum import Watch, dense_optimum
 from noiseplan.optimize.sm2 import sm2
-from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.integer_matrix import (
     CLEARLY,
@@ -184,7 +183,7 @@ class _Problem:
     def _gram(self) -> Array:
         if isinstance(self.objective, RelativeError):
             return self.asked.gram(self.asked.relative_weights(self.objective))
-        return workload_gram(self.asked.design)
+        return self.asked.design.gram()
 
     def _fitted(self, tolerance: float) -> Chosen:
         """Least cost for unit variances in units of one over the priorities."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
-from noiseplan.optimize.reduction import Reduction
 from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.schema import Schema

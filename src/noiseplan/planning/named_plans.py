@@ -18,7 +18,6 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
-from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.integer_matrix import matrix_mechanism
 from noiseplan.planning.integers import FINE_BITS, round_up
@@ -128,7 +127,7 @@ def _made(design: Design, planner: StrategyName | Strategy, allowed: float, inte
         # Entries are integers already: only the noise differs from its continuous twin.
         spread = float(noise.variance[0])
         return _Made(mechanism, cost, RowFigures(design, mechanism), spread * allowed / touched - 1)
-    gram = workload_gram(design)
+    gram = design.gram()
     strategy = strategy_matrix(planner, schema, gram, "L2")
     mechanism, cost = matrix_mechanism(schema, strategy, allowed, integer)
     _require_answers(design, mechanism)

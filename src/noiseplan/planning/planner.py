@@ -11,10 +11,10 @@ from typing import cast
 
 import numpy as np
 
-from noiseplan.aware.settings import Dawa
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.certificates import Residual
@@ -44,7 +44,6 @@ from noiseplan.strategies.given_rows import Strategy
 
 PLANNERS = ("auto", "residual", "residual+", "product", *EXPLICIT, *STRATEGIES)
 NOISES = ("discrete", "gaussian", "laplace")
-DEFAULT_NOISE = "discrete"
 # Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
 CHECKED_TYPES = 1000
 
@@ -116,7 +115,7 @@ def _planned(
 ) -> Plan:  # fmt: skip
     """The plan itself, by the planner that was asked for."""
     started = time.perf_counter()
-    noise = _default_noise(budget) if noise is None else noise
+    noise = "discrete" if noise is None else noise
     _check_planner(planner)
     if planner == "dawa" or isinstance(planner, Dawa):
         from noiseplan.aware.planner import plan_aware
@@ -181,10 +180,6 @@ def _planned(
         return planned
     better = better_equivalent(design, planned, partial(again, planner="optimal"))
     return planned if better is None else replace(better, planner=planner)
-
-
-def _default_noise(budget: object) -> str:
-    return "discrete" if isinstance(budget, PureDP) else DEFAULT_NOISE
 
 
 def require_answers(design: Design, mechanism: Mechanism) -> None:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from noiseplan.domain.gram import workload_gram
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize.cost_profiles import Spare, compared, profile_of
-from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import Recorded
@@ -133,7 +133,7 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
             "every cell pays the full cost already, so nothing more is free; planner='refined' "
             "leaves as much room as the targets allow"
         )
-    extra = (1 - UNUSED) * spare.measuring(workload_gram(prepare(wanted)))
+    extra = (1 - UNUSED) * spare.measuring(workload_gram(wanted))
     if mechanism.noise.exact:
         extra = np.trunc(extra)  # towards zero: no column grows
     strategy = np.concatenate([mechanism.strategy, extra[extra.any(axis=1)]])

@@ -13,7 +13,6 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices import StackMatrix
 from noiseplan.matrices.base import Array, Matrix
-from noiseplan.mechanisms.query_matrix import QueryMatrix
 from noiseplan.planning.objectives import ConvexLoss, Objective, PNormVariance, RelativeError
 from noiseplan.planning.workload_types import Design
 
@@ -28,8 +27,8 @@ class Asked:
     design: Design
 
     @cached_property
-    def queries(self) -> list[QueryMatrix]:
-        return [QueryMatrix(query) for query in self.design.workload]
+    def queries(self) -> list[Matrix]:
+        return [query.domain_matrix for query in self.design.workload]
 
     @cached_property
     def by_query(self) -> Array:
@@ -76,11 +75,8 @@ class Asked:
 
     def relative_weights(self, objective: RelativeError) -> Array:
         """One over the square each row's error is compared with."""
-        pairs = [
-            objective.squares(rows.row_squares(), rows.matmul)
-            for rows in self.queries
-        ]  # fmt: skip
-        return 1.0 / np.concatenate(pairs)
+        squares = [objective.squares(rows.row_squares(), rows.matmul) for rows in self.queries]
+        return 1.0 / np.concatenate(squares)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,11 +17,10 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.domain.cells import Cells, Classes, MergedValues
+from noiseplan.domain.told_apart import told_apart
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.cells import Cells, Classes, MergedValues
-from noiseplan.mechanisms.columns import column_kinds, columns_at
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
@@ -40,8 +39,6 @@ FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
 # Smaller domains than this have plans of one matrix that are written out in full.
 WRITTEN_OUT: Final = 1024
-# Queries whose columns are compared at a time.
-BATCH: Final = 16
 # Strategies that follow the order of values: classes have none worth following.
 ORDERED: Final = ("hierarchical", "wavelet")
 
@@ -153,12 +150,10 @@ def smaller(design: Design, most: int, ordered: bool = False, apart: bool = Fals
             f"{TABLE_CELLS:,} that can be counted together"
         )
     if not ordered and grid <= GRID_CELLS and at_least(design) <= most:
-        classes = _classes(design, values, most)
-        if classes is not None:
-            rows = design.workload.rows * (int(classes.max()) + 1)
-            if rows <= DENSE_LIMIT:
-                cells = Classes(values, classes)
-                return _stacked(design, cells, apart)
+        small = (values.query(query).domain_matrix for query in design.workload)
+        cells = Classes(values, told_apart(small, grid, most))
+        if cells.inner.size <= min(most, DENSE_LIMIT // design.workload.rows):
+            return _stacked(design, cells, apart)
     if grid <= most:
         return _carried(design, values)
     return f"{told}, of which its queries tell more than {most:,} apart"
@@ -177,37 +172,15 @@ def merged_values(design: Design) -> MergedValues:
     return MergedValues(design.workload.schema, named, groups)
 
 
-def _classes(design: Design, values: MergedValues, most: int) -> IntArray | None:
-    """The class of each cell after merging values, numbered by first cells; None beyond `most`.
-
-    Queries refine the classes one after another, so that too many show early.
-    """
-    classes = np.zeros(values.inner.size, dtype=np.int64)
-    kinds = [classes]
-    for number, query in enumerate(design.workload, 1):
-        kinds.append(column_kinds(values.query(query)))
-        if len(kinds) > BATCH or number in (1, 2, 3, len(design.workload)):
-            first, classes = unique_rows(np.column_stack(kinds))
-            if len(first) > most:
-                return None
-            kinds = [classes]
-    order = np.argsort(np.argsort(first))
-    return np.asarray(order[classes], dtype=np.int64)
-
-
-def _priorities(design: Design) -> Array:
-    return design.roles.type_priority[design.roles.type_of_query]
-
-
 def _stacked(design: Design, cells: Classes, apart: bool) -> Smaller:
     """All rows of one weight and one priority as one query: few queries, whatever was asked."""
-    pairs = np.column_stack([design.workload.columns.weights, _priorities(design)])
+    pairs = np.column_stack([design.workload.columns.weights, design.priorities])
     kind = np.arange(len(pairs))
     if not apart:
         pairs, kind = np.unique(pairs, axis=0, return_inverse=True)
     rows: list[list[Array]] = [[] for _ in pairs]
     for query, own in zip(design.workload, kind.reshape(-1), strict=True):
-        rows[own].append(columns_at(cells.values.query(query), cells.first))
+        rows[own].append(cells.values.query(query).domain_matrix.take_columns(cells.first))
     queries = [
         Query(cells.inner, ["class"], matrix=np.concatenate(some), weight=weight, name=f"kind {i}")
         for i, (some, (weight, _)) in enumerate(zip(rows, pairs.tolist(), strict=True))
@@ -217,20 +190,11 @@ def _stacked(design: Design, cells: Classes, apart: bool) -> Smaller:
 
 def _carried(design: Design, cells: MergedValues) -> Smaller:
     """Every query on its own, with the structure of its factors."""
-    queries = []
-    for number, query in enumerate(design.workload):
-        small = cells.query(query)
-        factors = small.factors if small.joint is None else list(small.factors)
-        queries.append(
-            Query(
-                small.schema,
-                factors,
-                matrix=small.joint,
-                weight=query.weight,
-                name=f"kind {number}",
-            )
-        )
-    return Smaller(cells, Workload(queries), _priorities(design))
+    queries = [
+        Query(q.schema, q.factors, matrix=q.joint, weight=q.weight, name=f"kind {number}")
+        for number, q in enumerate(map(cells.query, design.workload))
+    ]
+    return Smaller(cells, Workload(queries), design.priorities)
 
 
 def _widened(design: Design, found: Smaller, plan: Planner, targeted: bool) -> Plan:
@@ -244,7 +208,7 @@ def _widened(design: Design, found: Smaller, plan: Planner, targeted: bool) -> P
         small,
         workload=design.workload,
         mechanism=mechanism,
-        targets=None if wanted is None else 1.0 / _priorities(design),
+        targets=None if wanted is None else 1.0 / design.priorities,
         design=design,
         figures=RowFigures(design, mechanism),
         seconds=time.perf_counter() - started,

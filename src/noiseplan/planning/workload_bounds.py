@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.accuracy import root_mean_square
@@ -28,8 +29,7 @@ from noiseplan.optimize.gram_bounds import (
     union_bounds,
 )
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.optimize.reduction import Reduction
-from noiseplan.planning.bounds import total_variance_bound, workload_gram
+from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.report import percent_up
@@ -187,7 +187,7 @@ def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
     with one_thread(design):
         if cells <= EXPLICIT_CELLS:
             wanted = exact if exact is not None else cells <= EXACT_CELLS
-            return workload_bounds(workload_gram(design), rows, wanted, _cube(workload) is not None)
+            return workload_bounds(design.gram(), rows, wanted, _cube(workload) is not None)
         if exact:
             raise PlanError(
                 f"the exact optimum is worked out over at most {EXPLICIT_CELLS:,} cells, and the "

@@ -7,9 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, first_of, joined_kinds
+from noiseplan.domain.gram import workload_gram
 from noiseplan.matrices import DenseMatrix
-from noiseplan.matrices.base import Array, Matrix
+from noiseplan.matrices.base import Array, equal_columns
 from noiseplan.mechanisms.basis import ROUNDING
 from noiseplan.planning.symmetry import Roles, find_roles
 from noiseplan.planning.variance_terms import Terms, build_terms, joint_roles
@@ -49,8 +50,8 @@ class Design:
     @cached_property
     def free(self) -> list[int]:
         """Roles whose basis is there to be optimised."""
-        return [r for r, role in enumerate(self.roles.roles)
-                if not role.plain and self.group_count(r) > 1]  # fmt: skip
+        roles = enumerate(self.roles.roles)
+        return [r for r, role in roles if not role.plain and self.group_count(r) > 1]
 
     @cached_property
     def constant(self) -> set[int]:
@@ -60,6 +61,15 @@ class Design:
             for pair, gram in enumerate(self.grams)
             if gram is not None and np.ptp(gram) <= 1e-14 * np.abs(gram).max()
         }
+
+    @property
+    def priorities(self) -> Array:
+        """The planning weight of every query: its own, or one over its target."""
+        return self.roles.type_priority[self.roles.type_of_query]
+
+    def gram(self) -> Array:
+        """Σ_q w_q W_qᵀW_q over the whole (small) domain, w being the priorities."""
+        return workload_gram(self.workload, self.priorities)
 
     def group_count(self, role: int) -> int:
         return int(self.groups[role].max()) + 1
@@ -197,21 +207,13 @@ def _value_groups(
     role = roles.roles[r]
     if role.plain:
         return np.arange(role.size)
-    told = [_told_apart(matrix) for matrix in role.matrices]
+    told = [matrix.column_kinds() for matrix in role.matrices]
     told += [
-        kinds[axis][:, None].astype(np.float64)
+        kinds[axis]
         for joint, kinds in zip(joints, joint_kinds, strict=True)
         for axis in np.flatnonzero(joint.roles == r)
     ]
-    return _equal_rows(np.column_stack(told))
-
-
-def _equal_rows(told: Array) -> IntArray:
-    """Numbers of equal rows, in the order of the first of each."""
-    # Rounded so that sums of the same numbers in another order still count as equal.
-    rounded = np.ascontiguousarray(np.round(told, 12) + 0.0)
-    number: dict[bytes, int] = {}
-    return np.array([number.setdefault(row.tobytes(), len(number)) for row in rounded])
+    return joined_kinds(told)
 
 
 def _joint_kinds(joint: JointQuery) -> list[IntArray]:
@@ -223,34 +225,16 @@ def _joint_kinds(joint: JointQuery) -> list[IntArray]:
     tensor, kinds = joint.tensor, []
     for axis in range(1, tensor.ndim):
         rows = np.moveaxis(tensor, axis, -1).reshape(-1, tensor.shape[axis])
-        kinds.append(_equal_rows(_by_row(rows).T))
-        tensor = tensor.take(np.unique(kinds[-1], return_index=True)[1], axis=axis)
+        kinds.append(equal_columns(rows))
+        tensor = tensor.take(first_of(kinds[-1]), axis=axis)
     return kinds
-
-
-def _told_apart(matrix: Matrix) -> Array:
-    """One row per value, equal for values that the factor does not tell apart.
-
-    The columns of W, or, for a factor with many rows, those of WᵀW: W(e_i − e_j) = 0 exactly if
-    they are equal.
-    """
-    rows, size = matrix.shape
-    if isinstance(matrix, DenseMatrix) or rows <= 4 * size:
-        return _by_row(matrix.dense()).T
-    return _by_row(matrix.gram())
-
-
-def _by_row(matrix: Array) -> Array:
-    """Every row in units of its largest entry: how large a row is has no say in what it tells."""
-    scale = np.abs(matrix).max(axis=1, keepdims=True)
-    return matrix / np.where(scale > 0, scale, 1.0)
 
 
 def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Array | None:
     role = int(roles.pair_role[pair])
     if roles.roles[role].plain or int(roles.pair_factor[pair]) not in roles.roles[role].factors:
         return None
-    first = np.unique(groups[role], return_index=True)[1]
+    first = first_of(groups[role])
     matrix = roles.pair_matrix(pair)
     if isinstance(matrix, DenseMatrix):  # which may be over very many values, and tell few apart
         return DenseMatrix(matrix.values[:, first]).gram()
@@ -260,6 +244,6 @@ def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Arra
 def _reduced(joint: JointQuery, groups: tuple[IntArray, ...]) -> JointQuery:
     tensor = joint.tensor
     for axis, role in enumerate(joint.roles):
-        first = np.unique(groups[role], return_index=True)[1]
+        first = first_of(groups[role])
         tensor = np.take(tensor, first, axis=axis + 1)
     return JointQuery(np.ascontiguousarray(tensor), joint.roles, joint.number)

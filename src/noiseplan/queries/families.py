@@ -38,6 +38,18 @@ class WorkloadMakers(ABC):
     def __init__(self, queries: Iterable[Query]) -> None: ...
 
     @classmethod
+    @abstractmethod
+    def marginals(
+        cls,
+        schema: Schema,
+        *,
+        k: int | None = None,
+        up_to: int | None = None,
+        factors: Mapping[str, Factor] | None = None,
+        weight: float = 1.0,
+    ) -> Self: ...
+
+    @classmethod
     def predicates(
         cls,
         schema: Schema,
@@ -97,7 +109,7 @@ class WorkloadMakers(ABC):
         return cls([_product(schema, attributes, Prefix())])
 
     @classmethod
-    def range_marginals(cls, schema: Schema, k: int) -> Workload:
+    def range_marginals(cls, schema: Schema, k: int) -> Self:
         """All tables of `k` attributes, with all ranges of those that are ordered.
 
         Examples
@@ -108,18 +120,16 @@ class WorkloadMakers(ABC):
           ranges(x)  10 rows
           ranges(y)   6 rows
         """
-        from noiseplan.queries.workload import Workload
-
         pairs = zip(schema.names, schema.attributes, strict=True)
         ordered = {name: Ranges() for name, attribute in pairs if attribute.ordered}
-        return Workload.marginals(schema, k=k, factors=ordered)
+        return cls.marginals(schema, k=k, factors=ordered)
 
     @classmethod
     def cube(
         cls,
         schema: Schema,
         weights: Sequence[float] | Mapping[tuple[str, ...], float] | None = None,
-    ) -> Workload:
+    ) -> Self:
         """The data cube: the tables of all sets of attributes, each with its weight.
 
         Parameters
@@ -142,15 +152,13 @@ class WorkloadMakers(ABC):
           z      2 rows  weight 4
           total  1 row   weight 0.25
         """
-        from noiseplan.queries.workload import Workload
-
         if weights is None:
-            return Workload.marginals(schema, up_to=len(schema))
+            return cls.marginals(schema, up_to=len(schema))
         if isinstance(weights, Mapping):
             pairs = [(_names(names), weight) for names, weight in weights.items()]
         else:
             pairs = _by_size(schema, weights)
-        return Workload([Query(schema, list(names), weight=weight) for names, weight in pairs])
+        return cls([Query(schema, list(names), weight=weight) for names, weight in pairs])
 
     @classmethod
     def all_predicates(cls, schema: Schema) -> Self:
@@ -224,15 +232,14 @@ class WorkloadMakers(ABC):
         if len(schema) == 1:
             ((name, (first, last)),) = drawn.items()
             return cls([Query(schema, {name: _as_rows(schema, name, first, last)})])
-        return cls(
-            [
-                Query(schema, {
-                    name: _as_rows(schema, name, first[i : i + 1], last[i : i + 1])
-                    for name, (first, last) in drawn.items()
-                })
-                for i in range(int(count))
-            ]
-        )  # fmt: skip
+        boxes = (
+            {
+                name: _as_rows(schema, name, first[i : i + 1], last[i : i + 1])
+                for name, (first, last) in drawn.items()
+            }
+            for i in range(int(count))
+        )
+        return cls([Query(schema, box) for box in boxes])
 
 
 def _product(schema: Schema, attributes: Sequence[str] | None, factor: Factor) -> Query:

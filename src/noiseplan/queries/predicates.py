@@ -38,7 +38,7 @@ from noiseplan.queries.query import Query
 from noiseplan.schema import Schema
 
 # Cells of a condition that is no product: a row of numbers over them is kept.
-MOST_CELLS: Final = 4_194_304
+WIDEST_ROW: Final = 4_194_304
 # The same for all predicates of a workload together (400 MB).
 MOST_NUMBERS: Final = 50_000_000
 
@@ -132,7 +132,7 @@ def _weights(weight: object, count: int) -> list[float]:
 # ---------------------------------------------------------------------- parts that share nothing
 
 
-class _Part:
+class _Conjunction:
     """A condition on some attributes: groups of their values, and the truth on their grid."""
 
     def __init__(self, groups: dict[str, IntArray], grid: _Grid) -> None:
@@ -174,10 +174,10 @@ def _masks(tree: Condition, schema: Schema, text: str) -> dict[Comparison, Mask]
             attribute = schema[comparison.name]
         except SchemaError as error:
             raise error_at(text, comparison.at, str(error)) from None
-        if attribute.size > MOST_CELLS:
+        if attribute.size > WIDEST_ROW:
             raise QueryError(
                 f"{text.strip()}: {comparison.name} has {attribute.size:,} values, and conditions "
-                f"are kept as a row of numbers over at most {MOST_CELLS:,}; declare fewer values, "
+                f"are kept as a row of numbers over at most {WIDEST_ROW:,}; declare fewer values, "
                 f"as bins: Binned([0, 5, 20, 100])"
             )
         masks[comparison] = values_where(comparison, attribute, text)
@@ -205,7 +205,7 @@ def _separate(conjuncts: list[Condition]) -> list[And]:
     return [And(tuple(conditions)) for _, conditions in parts]
 
 
-def _simplest(part: And, masks: Mapping[Comparison, Mask]) -> _Part:
+def _simplest(part: And, masks: Mapping[Comparison, Mask]) -> _Conjunction:
     """The part over groups of values, without the attributes that it does not depend on."""
     used = list(dict.fromkeys(comparisons(part)))
     names = list(dict.fromkeys(comparison.name for comparison in used))
@@ -214,17 +214,17 @@ def _simplest(part: And, masks: Mapping[Comparison, Mask]) -> _Part:
         told = np.column_stack([masks[c].astype(np.int64) for c in used if c.name == name])
         groups[name] = unique_rows(told)[1]
     shape = [int(group.max()) + 1 for group in groups.values()]
-    if prod(shape) > MOST_CELLS:
+    if prod(shape) > WIDEST_ROW:
         raise QueryError(
             f"a condition on {', '.join(names)} splits them into {prod(shape):,} combinations, "
-            f"above the limit of {MOST_CELLS:,}: join fewer conditions by 'or'"
+            f"above the limit of {WIDEST_ROW:,}: join fewer conditions by 'or'"
         )
     grid = np.broadcast_to(_evaluated(part, masks, groups), shape)
     for axis in reversed(range(len(names))):
         if (grid == grid.take([0], axis=axis)).all():
             grid = np.asarray(grid.take(0, axis=axis))
             del groups[names[axis]]
-    return _Part(groups, grid)
+    return _Conjunction(groups, grid)
 
 
 def _evaluated(
@@ -245,9 +245,9 @@ def _evaluated(
 
 def _check_cells(schema: Schema, names: list[str], text: str) -> None:
     cells = prod(schema[name].size for name in names)
-    if cells > MOST_CELLS:
+    if cells > WIDEST_ROW:
         raise QueryError(
             f"{text.strip()}: this is no product of conditions on single attributes, and the table "
-            f"of {', '.join(names)} has {cells:,} cells, above the limit of {MOST_CELLS:,}; "
+            f"of {', '.join(names)} has {cells:,} cells, above the limit of {WIDEST_ROW:,}; "
             f"declare fewer values, or ask for its parts joined by 'and'"
         )

@@ -14,7 +14,7 @@ import numpy as np
 
 from noiseplan.errors import QueryError
 from noiseplan.escaping import unwritable
-from noiseplan.matrices import Matrix, kronecker_dense
+from noiseplan.matrices import DenseMatrix, KroneckerMatrix, Matrix, SummedMatrix, TotalMatrix
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
 from noiseplan.schema import Schema
@@ -121,6 +121,34 @@ class Query:
         """One structured matrix per attribute not summed over."""
         return [f.matrix(self.schema[n]) for n, f in self.factors.items()]
 
+    @property
+    def matrix(self) -> Matrix:
+        """The rows over the table of the attributes not summed over, the last fastest."""
+        return self.over(self.attributes)
+
+    def over(self, names: Sequence[str]) -> Matrix:
+        """The rows over the table of some attributes, in schema order, the query's among them."""
+        sizes = {name: self.schema[name].size for name in names}
+        if self.joint is None:
+            own = dict(zip(self.factors, self.matrices(), strict=True))
+            return KroneckerMatrix(tuple(own.get(n) or TotalMatrix(k) for n, k in sizes.items()))
+        if len(sizes) == len(self.factors):
+            return DenseMatrix(self.joint)
+        kept = tuple(i for i, name in enumerate(names) if name in self.factors)
+        return SummedMatrix(DenseMatrix(self.joint), tuple(sizes.values()), kept)
+
+    @property
+    def domain_matrix(self) -> Matrix:
+        """The rows over all cells of the domain, the last attribute fastest."""
+        return self.over(self.schema.names)
+
+    def apply(self, counts: Array) -> Array:
+        """The answer, one number per row, from a table of the query's attributes or of all."""
+        if counts.ndim == len(self.schema):
+            names = self.schema.names
+            counts = counts.sum(axis=tuple(i for i, n in enumerate(names) if n not in self.factors))
+        return self.matrix.matmul(np.asarray(counts, dtype=np.float64).ravel())
+
     def row_labels(self) -> dict[str, list[Hashable]]:
         """Of each attribute, the label of every row (in row order)."""
         if self.joint is not None:
@@ -139,18 +167,7 @@ class Query:
                 f"columns, above the limit of {limit:,} numbers; use matrices(), one small matrix "
                 f"per attribute, or raise the limit with dense(limit=...)"
             )
-        if self.joint is not None:
-            return self._dense_joint(self.joint)
-        pieces = [
-            (self.factors[n] if n in self.factors else Total()).matrix(a).dense(limit)
-            for n, a in zip(self.schema.names, self.schema.attributes, strict=True)
-        ]
-        return kronecker_dense(pieces)
-
-    def _dense_joint(self, joint: Array) -> Array:
-        sizes = [self.schema[n].size if n in self.factors else 1 for n in self.schema.names]
-        spread = joint.reshape(len(joint), *sizes)
-        return np.broadcast_to(spread, (len(joint), *self.schema.shape)).reshape(len(joint), -1)
+        return self.domain_matrix.dense(limit)
 
     def __repr__(self) -> str:
         rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"

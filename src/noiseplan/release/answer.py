@@ -1,4 +1,4 @@
-"""One answered query: estimates, exact standard errors, intervals."""
+"""One answered query: estimates, their errors, intervals."""
 
 from __future__ import annotations
 
@@ -16,29 +16,79 @@ from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries import Query
 
 FRAMES = ("pandas", "polars", "pyarrow")
+# Columns of numbers beside the cells, which no attribute is called like.
+NUMBERS = ("estimate", "std_error", "lower", "upper")
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Estimates of a query's rows with what is known of their noise.
+    """Estimates of a query's rows with what is known of their errors.
 
-    Intervals cover the noise only, not the data's own errors. `simultaneous` intervals hold for all
-    rows at once with probability `level`, pointwise ones each for itself.
+    `noise_error` is the standard error of the noise, which of an unbiased answer is all there is:
+    `std_error`. Intervals cover the noise only, not the data's own errors. `simultaneous` intervals
+    hold for all rows at once with probability `level`, pointwise ones each for itself.
+
+    Answers from buckets that were drawn from the data are biased as well. Their `noise_error` is
+    exact for the buckets that were drawn (unless `approximate`: very large queries have it computed
+    for 512 rows, and read between them); `bias_error` estimates what even sharing within buckets
+    does to the answer, which only the data know. `lower` and `upper` then reach as far as an
+    unbiased answer with the error of both would; they are a guide, no confidence interval.
     """
 
     query: Query
     estimate: Array
-    std_error: Array
+    noise_error: Array
     level: float = 0.95
     simultaneous: bool = False
     origin: str = ""
     laplace: bool = False  # whether the noise is Laplace, with its longer tails
     brand: str = ""  # what a reader must know, where the answer is not for publishing
+    bias_error: Array | None = None  # estimated; None where answers are unbiased
+    approximate: bool = False  # of most rows even the noise is read between others
+
+    @property
+    def std_error(self) -> Array:
+        """The exact standard error of every row; a biased answer has none that anybody knows."""
+        if self.bias_error is not None:
+            raise AttributeError(
+                "no std_error here: the answer is biased, and its error an estimate, "
+                ".estimated_error; .noise_error is the part of the noise"
+            )
+        return self.noise_error
+
+    @property
+    def estimated_error(self) -> Array:
+        """√(noise² + bias²): an estimate, because the bias depends on the data."""
+        if self.bias_error is None:
+            raise AttributeError(
+                "no estimated_error here: the answer is unbiased, and its error known, .std_error"
+            )
+        return np.hypot(self.noise_error, self.bias_error)
+
+    @property
+    def error(self) -> Array:
+        """The error of every row, known or estimated."""
+        return self.noise_error if self.bias_error is None else self.estimated_error
+
+    @property
+    def typical_error(self) -> float:
+        """The root mean square of the errors of all rows."""
+        return float(np.sqrt(np.mean(self.error**2)))
+
+    @property
+    def error_name(self) -> str:
+        """What the error is called: known, or estimated."""
+        return "standard error" if self.bias_error is None else "estimated error"
+
+    @property
+    def covers(self) -> str:
+        """What the limits cover."""
+        return "noise only" if self.bias_error is None else "noise, bias as estimated"
 
     @property
     def _reach(self) -> Array:
         rows = self.query.rows if self.simultaneous else 1
-        return half_width_factor(self.level, rows, self.laplace) * self.std_error
+        return half_width_factor(self.level, rows, self.laplace) * self.error
 
     @property
     def lower(self) -> Array:
@@ -51,21 +101,24 @@ class Answer:
     def columns(self, order: Sequence[str] | None = None) -> dict[str, list[Hashable] | Array]:
         """The tidy table as columns: the cells, estimate, std_error, lower, upper.
 
-        `order` names the query's attributes in the order that columns and rows should follow;
-        the schema's unless given.
-        An attribute called like one of these four is shown as "estimate (attribute)" and so on.
+        Of biased answers estimated_error stands in the place of std_error. `order` names the
+        query's attributes in the order that columns and rows should follow; the schema's unless
+        given. An attribute called like one of the four is shown as "estimate (attribute)" and so
+        on.
         """
         numbers = {
-            "estimate": self.estimate, "std_error": self.std_error,
-            "lower": self.lower, "upper": self.upper,
-        }  # fmt: skip
+            "estimate": self.estimate,
+            "std_error" if self.bias_error is None else "estimated_error": self.error,
+            "lower": self.lower,
+            "upper": self.upper,
+        }
         cells, places = self.query.row_labels(), np.arange(self.query.rows)
         if order is not None:
             axes = [self.query.attributes.index(name) for name in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
             cells = {name: [cells[name][place] for place in places] for name in order}
         labels: dict[str, list[Hashable] | Array] = {
-            f"{name} (attribute)" if name in numbers else name: values
+            f"{name} (attribute)" if name in NUMBERS else name: values
             for name, values in cells.items()
         }
         return labels | {name: values[places] for name, values in numbers.items()}
@@ -83,10 +136,21 @@ class Answer:
     def text(self, most: int | None = None) -> str:
         """The table in aligned columns: its first rows, or all."""
         lines = aligned(self.columns(), self.query.rows, most)
-        kind = "simultaneous" if self.simultaneous else "pointwise"
-        said = f"; {self.brand}" if self.brand else ""
-        lines.append(f"{100 * self.level:g}% {kind} intervals, covering noise only{said}")
-        return "\n".join(lines)
+        note = self._reading()
+        return "\n".join([*lines, f"{note}; {self.brand}" if self.brand else note])
+
+    def _reading(self) -> str:
+        """How the limits are to be read."""
+        level = f"{100 * self.level:g}%"
+        if self.bias_error is None:
+            kind = "simultaneous" if self.simultaneous else "pointwise"
+            return f"{level} {kind} intervals, covering noise only"
+        kind = "all rows together" if self.simultaneous else "each row"
+        noise = "approximate" if self.approximate else "exact"
+        return (
+            f"estimated errors: {noise} noise and an estimated bias; limits at {level} for {kind} "
+            f"if the estimates hold"
+        )
 
 
 def aligned(

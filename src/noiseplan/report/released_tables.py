@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noiseplan.aware.answer import stated_error
 from noiseplan.report.html import Column, Markup, element, joined, table
 from noiseplan.report.svg import SERIES, Line, error_bars, interval_bar
 
@@ -61,14 +60,15 @@ def _blocks(release: Release, count: int, level: float) -> Iterator[Markup]:
         answer = release.answer(query, level=level)
         shown = min(query.rows, MOST_ROWS, left)
         left -= shown
-        error = stated_error(answer)
         picture = _picture(answer)
         content = [picture, _rows(answer, shown)]
         if shown < query.rows:
             content.append(_elsewhere(query, f"the first {shown:,} rows are shown"))
         first = bool(picture) and query.rows <= FIRST_ROWS and not opened
         opened = opened or first  # one small table stands open, to show what there is
-        yield _closed(query, f"{rows}, {error.name} {error.typical:.3g}", *content, opened=first)
+        yield _closed(
+            query, f"{rows}, {answer.error_name} {answer.typical_error:.3g}", *content, opened=first
+        )
 
 
 def _closed(query: Query, facts: str, *content: object, opened: bool = False) -> Markup:
@@ -100,7 +100,7 @@ def _rows(answer: Answer, shown: int) -> Markup:
         rows.append([*cells, _number(float(value[i]), half), _half(half), bar])
     caption = (
         f"{query.name}: estimate ± half the {100 * answer.level:g} % interval, which covers "
-        f"{stated_error(answer).covers}"
+        f"{answer.covers}"
     )
     return table(caption, columns, rows)
 

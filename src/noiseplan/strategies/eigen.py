@@ -25,8 +25,8 @@ from typing import Final
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.reduction import Reduction
 from noiseplan.strategies.column_norms import Norm, completed
 from noiseplan.strategies.weighting import POWERS, best_weights
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.reduction import Reduction
 from noiseplan.strategies.column_norms import Norm, completed
 from noiseplan.strategies.eigen import ASKED, EigenQueries
 

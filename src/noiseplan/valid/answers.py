@@ -24,12 +24,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.domain.gram import workload_gram
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.server.consistency import fit_counts
-from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array, Matrix
-from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.workload_types import prepare
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
 from noiseplan.valid.solve_tables import checked_total
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 METHODS = ("hybrid", "nnls", "clip")
-MOST_CELLS = 4096
+MOST_DOMAIN = 4096
 # Coefficients looked at together.
 AT_ONCE = 1 << 22
 
@@ -83,12 +81,7 @@ class ValidAnswers:
     def answer(self, query: Query | str) -> Array:
         """Wx̂ ."""
         asked = self.release.plan.query(query)
-        names = self.release.schema.names
-        outside = tuple(i for i, name in enumerate(names) if name not in asked.attributes)
-        table = self.counts.sum(axis=outside)
-        if asked.joint is not None:
-            return np.asarray(asked.joint @ table.ravel())
-        return kronecker_apply(asked.matrices(), table[..., None]).ravel()
+        return asked.apply(self.counts)
 
     def columns(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
@@ -136,9 +129,9 @@ def valid_answers(
         raise PlanError(f"method is one of {list(METHODS)}, found {method!r}")
     require_release(release, "valid_answers")
     schema = release.schema
-    if schema.size > MOST_CELLS:
+    if schema.size > MOST_DOMAIN:
         raise PlanError(
-            f"valid answers are made over at most {MOST_CELLS:,} cells, and the schema has "
+            f"valid answers are made over at most {MOST_DOMAIN:,} cells, and the schema has "
             f"{schema.size:,}: make valid tables, release.valid()"
         )
     if total is not None:
@@ -151,7 +144,7 @@ def valid_answers(
     elif method == "nnls":
         found = fit_counts(start, release.plan.cost_matrix(), total)
     else:
-        found = fit_counts(start, workload_gram(prepare(release.plan.workload)), total)
+        found = fit_counts(start, workload_gram(release.plan.workload), total)
     return ValidAnswers(release, found.reshape(schema.shape), method)
 
 

@@ -23,7 +23,7 @@ from noiseplan.valid.family import Set, margin, spread
 from noiseplan.valid.feasible import inner_point
 
 # Cells of the joint table of public tables that share attributes.
-MOST_CELLS = 10_000_000
+MOST_JOINED = 10_000_000
 SOON, ROUNDS = 300, 5_000
 FITTED = 1e-13
 AGREE = 1e-9
@@ -82,10 +82,10 @@ def make_anchor(
     for group in _groups([s for s in (*public, *impossible) if s]):
         cells = prod(sizes[i] for i in group)
         called = ", ".join(names[i] for i in group)
-        if cells > MOST_CELLS:
+        if cells > MOST_JOINED:
             raise DataError(
                 f"public tables and impossible cells of {called} hang together over {cells:,} "
-                f"cells; the limit is {MOST_CELLS:,}. Leave one of them out"
+                f"cells; the limit is {MOST_JOINED:,}. Leave one of them out"
             )
         shares = np.ones([sizes[i] for i in group])
         for one, closed in impossible.items():

@@ -32,7 +32,7 @@ KEPT_WIDTH = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class TableFamily:
     """Sizes of the attributes, the largest tables, and the margins (closed under summing)."""
 
     sizes: tuple[int, ...]
@@ -40,7 +40,9 @@ class Family:
     margins: tuple[Set, ...]
 
     @classmethod
-    def of(cls, sizes: Sequence[int], asked: Iterable[Set], public: Iterable[Set] = ()) -> Family:
+    def of(
+        cls, sizes: Sequence[int], asked: Iterable[Set], public: Iterable[Set] = ()
+    ) -> TableFamily:
         """The family of some tables: those inside another are margins of it.
 
         Margins are all tables of at most two attributes, those asked for, and those that two of the
@@ -48,7 +50,7 @@ class Family:
 
         Examples
         --------
-        >>> family = Family.of((2, 3, 4), [(0, 1), (1, 2), (0,)])
+        >>> family = TableFamily.of((2, 3, 4), [(0, 1), (1, 2), (0,)])
         >>> family.tables, family.margins
         (((0, 1), (1, 2)), ((), (0,), (1,), (2,)))
         """

@@ -56,10 +56,11 @@ def inner_point(
     least, most = np.r_[np.zeros(2 * many), 1.0], np.r_[np.ones(many), np.full(many + 1, np.inf)]
     solved = linprog(  # type: ignore[call-overload]
         np.concatenate([-np.ones(len(cells)), np.zeros(len(cells) + 1)]),
-        A_eq=both, b_eq=np.zeros(len(b)),
+        A_eq=both,
+        b_eq=np.zeros(len(b)),
         bounds=np.column_stack([least, most]),
         method="highs",
-    )  # fmt: skip
+    )
     if solved.x is None:
         return None
     t, u, factor = solved.x[: len(cells)], solved.x[len(cells) : -1], solved.x[-1]

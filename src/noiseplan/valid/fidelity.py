@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.valid.family import Set
-from noiseplan.valid.unbiased_tables import Source
+from noiseplan.valid.unbiased_tables import Unbiased
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TableFidelity:
 
 
 def fidelity(
-    source: Source,
+    source: Unbiased,
     codes: Mapping[int, NDArray[np.integer]],
     sets: Iterable[Set],
     records: float,

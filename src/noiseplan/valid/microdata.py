@@ -28,11 +28,11 @@ from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.release.answer import tidy_frame
 from noiseplan.storage.table_files import write_csv
-from noiseplan.valid.family import Family, Set
+from noiseplan.valid.family import Set, TableFamily
 from noiseplan.valid.fidelity import TableFidelity, fidelity
 from noiseplan.valid.refining import refine
 from noiseplan.valid.solve_tables import checked_total
-from noiseplan.valid.unbiased_tables import Source
+from noiseplan.valid.unbiased_tables import Unbiased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 # Cells of the model's junction tree: 200 MB, and a few minutes of fitting.
-MOST_CELLS = 25_000_000
+LARGEST_MODEL = 25_000_000
 # Of a model made of the most telling tables: seconds of fitting.
 SMALL_MODEL = 2_500_000
 STEPS = 1_000
@@ -108,7 +108,7 @@ def make_microdata(
     target, seed = _checked_path(path), _checked_seed(seed)
     if rows is not None and (isinstance(rows, bool) or not isinstance(rows, int | np.integer)):
         raise PlanError(f"rows is a whole number of records to make, found {rows!r}")
-    source = Source.of(release)
+    source = Unbiased.of(release)
     if tables == "auto":
         sets = telling_tables(source)
     elif isinstance(tables, str):
@@ -158,11 +158,11 @@ def _modelling() -> Iterator[Any]:
         yield mbi
 
 
-def _domain(mbi: Any, source: Source) -> Any:
+def _domain(mbi: Any, source: Unbiased) -> Any:
     return mbi.Domain.fromdict(dict(zip(source.schema.names, source.schema.shape, strict=True)))
 
 
-def model_cells(mbi: Any, source: Source, sets: Iterable[Set]) -> tuple[int, tuple[str, ...]]:
+def model_cells(mbi: Any, source: Unbiased, sets: Iterable[Set]) -> tuple[int, tuple[str, ...]]:
     """Cells of the junction tree of a model of these tables, and its largest clique."""
     domain = _domain(mbi, source)
     cliques = [tuple(source.schema.names[i] for i in one) for one in sets]
@@ -172,20 +172,20 @@ def model_cells(mbi: Any, source: Source, sets: Iterable[Set]) -> tuple[int, tup
     return sum(sizes.values()), tuple(max(sizes, key=lambda clique: sizes[clique]))
 
 
-def _require_tractable(mbi: Any, source: Source, sets: Sequence[Set]) -> None:
+def _require_tractable(mbi: Any, source: Unbiased, sets: Sequence[Set]) -> None:
     cells, clique = model_cells(mbi, source, sets)
-    if cells <= MOST_CELLS:
+    if cells <= LARGEST_MODEL:
         return
     fitting = [[source.schema.names[i] for i in one] for one in telling_tables(source)]
     shown = ", ".join(map(str, fitting[:6])) + (", …" if len(fitting) > 6 else "")
     raise PlanError(
         f"a model of these {len(sets):,} tables needs {cells:,} cells ({' × '.join(clique)} become "
-        f"one table), and the limit is {MOST_CELLS:,}. Give fewer tables, such as the "
+        f"one table), and the limit is {LARGEST_MODEL:,}. Give fewer tables, such as the "
         f'{len(fitting):,} that tables="auto" takes: tables=[{shown}]'
     )
 
 
-def telling_tables(source: Source) -> list[Set]:
+def telling_tables(source: Unbiased) -> list[Set]:
     """Tables whose attributes depend most on each other, as many as one model can hold.
 
     How much a table of two attributes tells is its distance from independence, Σ|y − y_i y_j / y|,
@@ -204,7 +204,7 @@ def telling_tables(source: Source) -> list[Set]:
     return chosen
 
 
-def _dependence(source: Source, pair: Set) -> float:
+def _dependence(source: Unbiased, pair: Set) -> float:
     table = source.estimate(pair)
     total = max(float(table.sum()), 1.0)
     independent = np.outer(table.sum(axis=1), table.sum(axis=0)) / total
@@ -212,9 +212,9 @@ def _dependence(source: Source, pair: Set) -> float:
     return float(np.abs(table - independent).sum() - noise)
 
 
-def _fitted(mbi: Any, source: Source, sets: Sequence[Set], records: float) -> Any:
+def _fitted(mbi: Any, source: Unbiased, sets: Sequence[Set], records: float) -> Any:
     """The model nearest to the tables and their margins, each weighted by its standard error."""
-    family = Family.of(source.schema.shape, sets)
+    family = TableFamily.of(source.schema.shape, sets)
     measurements = []
     for one in family.every:
         spread = float(np.sqrt(source.variance(one).mean()))
@@ -228,10 +228,10 @@ def _fitted(mbi: Any, source: Source, sets: Sequence[Set], records: float) -> An
     )
 
 
-def _model_tables(model: Any, source: Source, sets: Sequence[Set], rows: int) -> dict[Set, Array]:
+def _model_tables(model: Any, source: Unbiased, sets: Sequence[Set], rows: int) -> dict[Set, Array]:
     """The model's own tables, of so many records."""
     found = {}
-    for one in Family.of(source.schema.shape, sets).every:
+    for one in TableFamily.of(source.schema.shape, sets).every:
         if one:
             names = tuple(source.schema.names[i] for i in one)
             table = np.asarray(model.project(names).datavector(flatten=False), dtype=np.float64)
@@ -239,7 +239,7 @@ def _model_tables(model: Any, source: Source, sets: Sequence[Set], rows: int) ->
     return found
 
 
-def _sampled(model: Any, source: Source, rows: int, seed: int | None) -> dict[int, IntArray]:
+def _sampled(model: Any, source: Unbiased, rows: int, seed: int | None) -> dict[int, IntArray]:
     """Codes of every attribute, drawn from the model so that its tables are rounded, not noisy."""
     state = np.random.get_state()  # noqa: NPY002 — the library draws from the global generator
     try:

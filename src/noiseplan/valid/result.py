@@ -20,7 +20,7 @@ from noiseplan.queries import Query
 from noiseplan.release.answer import tidy_frame
 from noiseplan.schema import Schema
 from noiseplan.valid.family import Set, margin
-from noiseplan.valid.unbiased_tables import Source
+from noiseplan.valid.unbiased_tables import Unbiased
 
 Table = NDArray[np.float64] | NDArray[np.int64]
 
@@ -55,7 +55,7 @@ class ValidTables:
     errors and intervals stand beside them.
     """
 
-    source: Source
+    source: Unbiased
     tables: Mapping[Set, Table]
     public: Mapping[Set, Array]
     integers: bool

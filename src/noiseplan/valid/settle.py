@@ -25,7 +25,7 @@ import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.valid.even_population import Anchor
-from noiseplan.valid.family import Family, Set, margin, spread
+from noiseplan.valid.family import Set, TableFamily, margin, spread
 
 # Margins that miss each other by less than this share of all records are equal but for rounding.
 EXACT = 1e-12
@@ -39,7 +39,7 @@ SHARES = (1e-9, 1e-6, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 1.0)
 class Settling:
     """Tables and margins settled so far, and what part of them is still the data's own."""
 
-    family: Family
+    family: TableFamily
     public: Mapping[Set, Array]
     anchor: Anchor
     total: float
@@ -134,7 +134,7 @@ class Settling:
 
 
 def settle(
-    family: Family,
+    family: TableFamily,
     tables: Mapping[Set, Array],
     public: Mapping[Set, Array],
     anchor: Anchor,
@@ -161,7 +161,7 @@ def settle(
     return settling.settled, 1.0 - settling.kept
 
 
-def _mean_margins(family: Family, tables: Mapping[Set, Array]) -> dict[Set, Array]:
+def _mean_margins(family: TableFamily, tables: Mapping[Set, Array]) -> dict[Set, Array]:
     """Of every margin, the mean of what the tables above it say."""
     found: dict[Set, Array] = {s: np.zeros(family.shape(s)) for s in family.margins}
     for name, table in tables.items():

@@ -15,11 +15,11 @@ from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.schema import Schema
 from noiseplan.valid.even_population import Anchor, Mask, make_anchor
-from noiseplan.valid.family import Family, Set, centred, margin
+from noiseplan.valid.family import Set, TableFamily, centred, margin
 from noiseplan.valid.result import Changes, Table, ValidTables
 from noiseplan.valid.settle import settle
-from noiseplan.valid.solver import Dual, Problem, maximise
-from noiseplan.valid.unbiased_tables import Source
+from noiseplan.valid.solver import Dual, NearestTables, maximise
+from noiseplan.valid.unbiased_tables import Unbiased
 from noiseplan.valid.whole_numbers import whole_tables
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Named = Mapping[Sequence[str] | str, ArrayLike]
 
-MOST_CELLS = 200_000_000
+MOST_ASKED = 200_000_000
 # Tables of so many cells may miss each other's margins by this share of all records before they
 # are settled, and take so many steps; smaller problems are cheap and solved further.
 LARGE = 10_000_000
@@ -82,14 +82,14 @@ def valid_tables(
     [[9.55, 6.18], [3.14, 0.0], [1.14, 0.0]]
     """
     started = time.perf_counter()
-    source = Source.of(release, schema)
+    source = Unbiased.of(release, schema)
     asked = source.sets(tables)
     known = _public_tables(source, total, public, integers)
     closed = _impossible_cells(source, impossible)
     if not known and any(mask.all() for mask in closed.values()):
         known[()] = np.array(0.0)  # nobody can be anywhere
     unknown = [one for one in asked if not any(set(one) <= set(p) for p in known)]
-    family = Family.of(source.schema.shape, unknown, known)
+    family = TableFamily.of(source.schema.shape, unknown, known)
     _require_room(family)
     for one in closed:
         if not any(set(one) <= set(s) for s in (*asked, *known)):
@@ -121,8 +121,8 @@ def _is_new(known: Mapping[Set, Array], one: Set) -> bool:
 
 
 def _solved(
-    source: Source,
-    family: Family,
+    source: Unbiased,
+    family: TableFamily,
     known: Mapping[Set, Array],
     anchor: Anchor,
     variances: Mapping[Set, float],
@@ -137,7 +137,7 @@ def _solved(
     if not family.tables:  # the total alone
         return {(): given.get((), np.maximum(source.estimate(()), 0.0))}, 0.0, 0
     largest = max(variances.values())
-    problem = Problem(
+    problem = NearestTables(
         family,
         estimates={s: given[s] if s in given else source.estimate(s) for s in every},
         weights={s: largest / v if v > 0 else 1.0 for s, v in variances.items()},
@@ -162,17 +162,17 @@ def _solved(
     return found, evened, steps
 
 
-def _require_room(family: Family) -> None:
+def _require_room(family: TableFamily) -> None:
     cells = sum(map(family.cells, family.tables))
-    if cells > MOST_CELLS:
+    if cells > MOST_ASKED:
         raise PlanError(
-            f"these tables have {cells:,} cells together; the limit is {MOST_CELLS:,}. Name some "
+            f"these tables have {cells:,} cells together; the limit is {MOST_ASKED:,}. Name some "
             f"of them: valid(tables=[['age', 'sex'], …])"
         )
 
 
 def _public_tables(
-    source: Source, total: float | None, public: Named | None, integers: bool
+    source: Unbiased, total: float | None, public: Named | None, integers: bool
 ) -> dict[Set, Array]:
     """What is public, by attribute numbers, each table with its axes in the schema's order."""
     known: dict[Set, Array] = {}
@@ -185,8 +185,9 @@ def _public_tables(
             raise DataError(f"the public table of {_list(names)} holds counts, none negative")
         if one in known and (known[one] != counts_in_order).any():
             what = f"table of {_list(names)}" if one else "total"
-            raise DataError(f"the public {what} was given twice, with different counts: once is "
-                            f"enough")  # fmt: skip
+            raise DataError(
+                f"the public {what} was given twice, with different counts: once is enough"
+            )
         known[one] = counts_in_order
     if integers and any((table != np.round(table)).any() for table in known.values()):
         raise DataError("integers=True needs public tables and a total in whole numbers")
@@ -212,7 +213,7 @@ def _mapping(what: str, given: Named | None) -> Named:
     return given
 
 
-def _impossible_cells(source: Source, impossible: Named | None) -> dict[Set, Mask]:
+def _impossible_cells(source: Unbiased, impossible: Named | None) -> dict[Set, Mask]:
     found: dict[Set, Mask] = {}
     for names, cells in _mapping("impossible", impossible).items():
         one, mask = _in_order(source, names, cells, "impossible cells")
@@ -227,7 +228,7 @@ def _impossible_cells(source: Source, impossible: Named | None) -> dict[Set, Mas
 
 
 def _in_order(
-    source: Source, names: Sequence[str] | str, values: ArrayLike, what: str
+    source: Unbiased, names: Sequence[str] | str, values: ArrayLike, what: str
 ) -> tuple[Set, NDArray[np.generic]]:
     """An array with its axes in the schema's order, and the numbers of its attributes."""
     given = _list(names)
@@ -247,7 +248,7 @@ def _list(names: Sequence[str] | str) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _apart(family: Family, found: Mapping[Set, Table]) -> float:
+def _apart(family: TableFamily, found: Mapping[Set, Table]) -> float:
     """The most by which a table misses a margin, relative to all records."""
     worst = 0.0
     for one in family.every:
@@ -258,7 +259,7 @@ def _apart(family: Family, found: Mapping[Set, Table]) -> float:
 
 
 def _changes(
-    source: Source,
+    source: Unbiased,
     found: Mapping[Set, Table],
     evened: float,
     apart: float,

@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.valid.family import Family, Set, margin, spread
+from noiseplan.valid.family import Set, TableFamily, margin, spread
 
 MEMORY = 15
 # Steps after which the diagonal is made anew: often at first, while cells come and go.
@@ -33,10 +33,10 @@ REFRESH = (8, 20, 40, 80, 160, 320, 640, 1280)
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class NearestTables:
     """Estimates, weights, and what is known: residuals that are given, cells that must be zero."""
 
-    family: Family
+    family: TableFamily
     estimates: Mapping[Set, Array]  # of tables and margins
     weights: Mapping[Set, float]  # of tables and margins, positive
     fixed: Mapping[Set, Array]  # residuals that are public
@@ -68,7 +68,7 @@ class Problem:
 class Dual:
     """The dual function of a problem, over one flat vector of multipliers."""
 
-    problem: Problem
+    problem: NearestTables
     places: dict[tuple[Set, Set], slice] = field(init=False)
     size: int = field(init=False)
 
@@ -147,10 +147,8 @@ class Dual:
         def one(table: Set) -> float:
             found = self.table(multipliers, table, self._scratch(table))
             for facet in family.facets[table]:
-                np.subtract(
-                    margin(found, table, facet), wanted[facet],
-                    out=self.part(gradient, table, facet),
-                )  # fmt: skip
+                out = self.part(gradient, table, facet)
+                np.subtract(margin(found, table, facet), wanted[facet], out=out)
             flat = found.ravel()
             return 0.5 * problem.weights[table] * float(flat @ flat)
 

@@ -28,14 +28,14 @@ def require_release(made: object, call: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class Unbiased:
     """A release, or the aggregator of local reports, asked for plain tables."""
 
     made: Release | Aggregator
     schema: Schema
 
     @classmethod
-    def of(cls, made: Release | Aggregator, schema: Schema | None = None) -> Source:
+    def of(cls, made: Release | Aggregator, schema: Schema | None = None) -> Unbiased:
         if not hasattr(made, "answer"):
             raise QueryError(
                 f"valid tables are made of a release or of an aggregator of local reports, found "

@@ -11,7 +11,6 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.noise import Noise
 from noiseplan.optimize.p_identity import best_p_identity, strategy
-from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
 from noiseplan.planning.pure.strategies import FAINT, largest_norm, to_integers
@@ -55,7 +54,7 @@ def plan_matrix(
                 f"{what}; use planner='auto', or noise='laplace' to simulate"
             )
         return made_of_matrix(design, epsilon, matrix, "workload", integer, whole=integer)
-    gram = workload_gram(design)
+    gram = design.gram()
     cells, groups = _told_apart(gram)
     _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
     matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
@@ -126,4 +125,4 @@ def _value(design: Design, epsilon: float, matrix: Array) -> float:
     """Σ weight · variance with continuous noise, before anything is rounded."""
     scale = float(largest_norm(matrix)) / epsilon
     inverse = np.linalg.pinv(matrix, rcond=1e-10)
-    return float(2 * scale**2 * np.einsum("ir,ij,jr->", inverse, workload_gram(design), inverse))
+    return float(2 * scale**2 * np.einsum("ir,ij,jr->", inverse, design.gram(), inverse))

@@ -8,7 +8,6 @@ import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.noise import Noise
-from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.named_plans import check_cells, check_product, product_mechanism
 from noiseplan.planning.pure.made import PureMade
 from noiseplan.planning.pure.matrix import made_of_matrix
@@ -55,7 +54,7 @@ def plan_named_pure(
         cost = Guarantee.pure(cost_of([touched], [1], scales))
         return PureMade(design, mechanism, cost, figures, value, planner.name, loss - 1.0)
     check_cells(planner.name, schema.size)
-    strategy = strategy_matrix(planner, schema, workload_gram(design), "L1")
+    strategy = strategy_matrix(planner, schema, design.gram(), "L1")
     if integer and not _whole(strategy):
         strategy = _determining(strategy)
     return made_of_matrix(design, epsilon, strategy, planner.name, integer)

@@ -1,0 +1,1 @@
+"""Which cells a workload tells apart, its Gram matrix, and queries and counts over fewer cells."""

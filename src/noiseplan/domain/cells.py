@@ -1,0 +1,238 @@
+"""Smaller domains on which the same queries can be asked, and how queries and counts get there.
+
+Values that no query tells apart are one value, and attributes that no query names are summed over
+(`MergedValues`); on top of it, cells that no query tells apart are one cell (`Classes`). A record
+is in one cell of the smaller domain, so sensitivities are what they were. Cells that no query
+counts stay a class of their own: the smaller domain holds every record.
+
+References
+----------
+C. Li, dissertation, 2013, section 2.1: semantic equivalence (Definition 2.5) and minimised
+workloads (Definition 2.6).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray, first_of
+from noiseplan.domain.told_apart import same_but_for_rounding
+from noiseplan.errors import UnanswerableError
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Custom, Factor, Query
+from noiseplan.schema import Attribute, Categorical, Ordinal, Schema
+
+# Counts of some sets of attributes, one set a row: sets × n_1 × … × n_k.
+Marginals = Callable[[IntArray], NDArray[np.number]]
+
+
+class Cells(ABC):
+    """A smaller domain: `schema` is the one queries come in, `inner` the one they are taken to."""
+
+    schema: Schema
+
+    @property
+    @abstractmethod
+    def inner(self) -> Schema:
+        """The smaller domain."""
+
+    @property
+    @abstractmethod
+    def on(self) -> IntArray:
+        """The attributes of `schema` that are counted by."""
+
+    @abstractmethod
+    def query(self, query: Query) -> Query:
+        """The same rows over the smaller domain; refuses queries that tell more apart."""
+
+    @abstractmethod
+    def outer_sets(self, sets: IntArray) -> IntArray:
+        """The sets of attributes to count by, for sets of attributes of the smaller domain."""
+
+    @abstractmethod
+    def marginals(self, marginals: Marginals) -> Marginals:
+        """Tables of the smaller domain, summed from tables of the schema."""
+
+    @abstractmethod
+    def of_cells(self) -> IntArray:
+        """The cell of the smaller domain of every cell of the schema; for small schemas."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MergedValues(Cells):
+    """Attributes that queries name, each with the values that no query tells apart merged.
+
+    `positions` are those of the attributes in the schema, ascending; `groups` has the group of
+    every value of each, numbered by their first values.
+    """
+
+    schema: Schema
+    positions: IntArray
+    groups: tuple[IntArray, ...]
+
+    @cached_property
+    def inner(self) -> Schema:
+        pairs = zip(self.positions.tolist(), self.groups, strict=True)
+        return Schema(
+            {self.schema.names[i]: _merged(self.schema.attributes[i], g) for i, g in pairs}
+        )
+
+    @property
+    def on(self) -> IntArray:
+        return self.positions
+
+    @cached_property
+    def _group_of(self) -> dict[str, IntArray]:
+        return dict(zip(self.inner.names, self.groups, strict=True))
+
+    def query(self, query: Query) -> Query:
+        _check_schema(query, self.schema)
+        outside = [name for name in query.attributes if name not in self.inner]
+        if outside:
+            raise UnanswerableError(
+                f"{query.name!r} needs {outside}, which the plan does not measure; it measures "
+                f"{list(self.inner.names)}. Add a query on {outside} to the workload"
+            )
+        names, weight = list(query.attributes), query.weight
+        if query.joint is not None:
+            matrix = self._joint(query, query.joint)
+            return Query(self.inner, names, matrix=matrix, weight=weight, name=query.name)
+        factors = {n: self._factor(query, n, f) for n, f in query.factors.items()}
+        return Query(self.inner, factors, weight=weight, name=query.name)
+
+    def _factor(self, query: Query, name: str, factor: Factor) -> Factor:
+        groups, attribute = self._group_of[name], self.schema[name]
+        if self.inner[name] is attribute:
+            return factor
+        rows = factor.matrix(attribute).dense()
+        kept = rows[:, first_of(groups)]
+        _require_same(query, name, rows, kept[:, groups])
+        return Custom(kept, factor.label or "values", list(factor.row_labels(attribute)))
+
+    def _joint(self, query: Query, joint: Array) -> Array:
+        cube = joint.reshape(len(joint), *(self.schema[n].size for n in query.attributes))
+        for axis, name in enumerate(query.attributes, 1):
+            groups = self._group_of[name]
+            kept = cube.take(first_of(groups), axis=axis)
+            _require_same(query, name, cube, kept.take(groups, axis=axis))
+            cube = kept
+        return cube.reshape(len(joint), -1)
+
+    def outer_sets(self, sets: IntArray) -> IntArray:
+        return self.positions[sets]
+
+    def marginals(self, marginals: Marginals) -> Marginals:
+        def merged(sets: IntArray) -> NDArray[np.number]:
+            counts = np.asarray(marginals(self.outer_sets(sets)))
+            summed = [self._summed(c, row) for c, row in zip(counts, sets.tolist(), strict=True)]
+            return np.stack(summed)
+
+        return merged
+
+    def _summed(self, counts: NDArray[np.number], attributes: Sequence[int]) -> NDArray[np.number]:
+        for axis, attribute in enumerate(attributes):
+            groups = self.groups[attribute]
+            order = np.argsort(groups, kind="stable")
+            starts = np.searchsorted(groups[order], np.arange(groups.max() + 1))
+            counts = np.add.reduceat(counts.take(order, axis=axis), starts, axis=axis)
+        return counts
+
+    def of_cells(self) -> IntArray:
+        place = dict(zip(self.positions.tolist(), self.groups, strict=True))
+        sizes = zip(self.schema.shape, range(len(self.schema)), strict=True)
+        found = np.zeros(1, dtype=np.int64)
+        for size, i in sizes:
+            groups = place.get(i, np.zeros(size, dtype=np.int64))
+            found = (found[:, None] * (int(groups.max()) + 1) + groups).ravel()
+        return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Classes(Cells):
+    """Classes of cells that no query tells apart, as one attribute.
+
+    `values` merges values first; `classes` has the class of each cell of that domain, numbered by
+    their first cells.
+    """
+
+    values: MergedValues
+    classes: IntArray
+
+    @property
+    def schema(self) -> Schema:  # type: ignore[override]
+        return self.values.schema
+
+    @cached_property
+    def inner(self) -> Schema:
+        return Schema({"class": Ordinal(range(int(self.classes.max()) + 1))})
+
+    @property
+    def on(self) -> IntArray:
+        return self.values.positions
+
+    @cached_property
+    def first(self) -> IntArray:
+        """The first cell of each class."""
+        return first_of(self.classes)
+
+    def query(self, query: Query) -> Query:
+        merged = self.values.query(query)
+        kinds = merged.domain_matrix.column_kinds()
+        if (kinds != kinds[self.first][self.classes]).any():
+            raise UnanswerableError(
+                f"{query.name!r} tells cells apart that no query of the plan's workload tells "
+                f"apart: add it to the workload"
+            )
+        rows = merged.domain_matrix.take_columns(self.first)
+        return Query(self.inner, ["class"], matrix=rows, weight=query.weight, name=query.name)
+
+    def outer_sets(self, sets: IntArray) -> IntArray:
+        return self.values.positions[None, :] if sets.shape[1] else self.values.positions[None, :0]
+
+    def marginals(self, marginals: Marginals) -> Marginals:
+        merged = self.values.marginals(marginals)
+        every = np.arange(len(self.values.positions))[None, :]
+
+        def summed(sets: IntArray) -> NDArray[np.number]:
+            if not sets.shape[1]:
+                return np.asarray(marginals(self.outer_sets(sets)))
+            counts = np.asarray(merged(every)).ravel()
+            found = np.zeros(int(self.classes.max()) + 1, dtype=counts.dtype)
+            np.add.at(found, self.classes, counts)
+            return np.repeat(found[None, :], len(sets), axis=0)
+
+        return summed
+
+    def of_cells(self) -> IntArray:
+        return self.classes[self.values.of_cells()]
+
+
+def _merged(attribute: Attribute, groups: IntArray) -> Attribute:
+    """The attribute itself where no values are merged, otherwise one with so many values."""
+    count = int(groups.max()) + 1
+    if count == attribute.size:
+        return attribute
+    return Ordinal(range(count)) if attribute.ordered else Categorical(range(count))
+
+
+def _check_schema(query: Query, schema: Schema) -> None:
+    if query.schema != schema:
+        raise UnanswerableError("the query is about another schema than the plan")
+
+
+def _require_same(query: Query, name: str, rows: Array, merged: Array) -> None:
+    """Refuse a query that tells values of a group apart; last digits do not count."""
+    if not same_but_for_rounding(rows, merged):
+        raise UnanswerableError(
+            f"{query.name!r} tells values of {name!r} apart that no query of the plan's workload "
+            f"tells apart: add a query with this factor on {name!r} to the workload"
+        )

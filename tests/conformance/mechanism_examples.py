@@ -1,0 +1,117 @@
+"""Small plans, by name: between them every mechanism with every noise it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from probes import limits
+
+import noiseplan as nz
+
+SCHEMA = nz.Schema(
+    {
+        "age": nz.Ordinal(range(4)),
+        "sex": nz.Categorical(["F", "M"]),
+        "region": nz.Categorical(["a", "b", "c"]),
+    }
+)
+LINE = nz.Schema({"age": nz.Ordinal(range(6))})
+ONE, TWO = (nz.Workload.marginals(SCHEMA, k=k) for k in (1, 2))
+MIXED = nz.Workload(
+    [
+        nz.Query(SCHEMA, {"age": nz.Prefix(), "sex": nz.Identity()}, weight=2.0),
+        nz.Query(SCHEMA, {"age": nz.Ranges()}),
+        nz.Query(SCHEMA, {"age": nz.Levels(2), "region": nz.Identity()}),
+        nz.Query(SCHEMA, ["sex", "region"], matrix=np.eye(6)[[0, 4]] + 1, name="joint"),
+    ]
+)
+RANGES = nz.Workload([nz.Query(LINE, {"age": nz.Ranges()}), nz.Query(LINE, ["age"], weight=3.0)])
+HALVES = nz.Workload(  # 4 of the 24 cells are told apart
+    [
+        nz.Query(SCHEMA, {"age": nz.Levels(2, leaves=False, total=False), "sex": nz.Identity()}),
+        nz.Query(SCHEMA, {"sex": nz.Identity()}),
+    ]
+)
+ROWS = nz.Strategy(np.vstack([np.eye(6), np.tri(6)[[2, 4]]]))
+ZCDP, SHARP, PURE = nz.zCDP(0.2), nz.zCDP(20.0), nz.PureDP(0.8)
+G, D, L = "gaussian", "discrete", "laplace"
+
+Factory = Callable[[], Any]
+
+
+def by(workload: nz.Workload, **how: Any) -> Factory:
+    how.setdefault("budget", ZCDP)
+    return lambda: nz.plan(workload, **how)
+
+
+def product(**how: Any) -> Factory:
+    def made() -> Any:
+        with limits(written_out=0):
+            return nz.plan(MIXED, **how)
+
+    return made
+
+
+def reduced(workload: nz.Workload = HALVES, **how: Any) -> Factory:
+    def made() -> Any:
+        with limits(whole=12):
+            return nz.plan(workload, **how)
+
+    return made
+
+
+def common(**how: Any) -> Factory:
+    """What two plans have in common, the plan of a look."""
+    return lambda: nz.adaptive([nz.plan(w, budget=ZCDP, **how) for w in (ONE, TWO)]).common
+
+
+def rest(**how: Any) -> Factory:
+    """What is left to measure of a plan after another's release."""
+
+    def made() -> Any:
+        first = nz.plan(ONE, budget=nz.zCDP(0.05), **how).release(
+            np.ones(SCHEMA.shape, int), seed=1
+        )
+        return nz.plan(TWO, budget=ZCDP, **how).given(first).rest
+
+    return made
+
+
+EXAMPLES: dict[str, Factory] = {
+    "residual, discrete": by(TWO, noise=D, planner="residual"),
+    "residual, float": by(TWO, noise=G, planner="residual"),
+    "residual of rows, discrete": by(MIXED, noise=D, planner="residual"),
+    "residual of rows, float": by(MIXED, noise=G, planner="residual"),
+    "residual, little noise": by(TWO, budget=SHARP, noise=D, planner="residual"),
+    "residual, replacing": by(TWO, noise=D, planner="residual", neighbours="replace"),
+    "residual of rows, replacing": by(MIXED, noise=G, planner="residual", neighbours="replace"),
+    "residual+, discrete": by(MIXED, noise=D, planner="residual+"),
+    "residual, product of rows": by(ONE, noise=D, planner="product"),
+    "common, discrete": common(noise=D, planner="residual"),
+    "common by matrix": common(noise=G, planner="optimal"),
+    "rest, discrete": rest(noise=D, planner="residual"),
+    "rest, float": rest(noise=G, planner="residual"),
+    "dense, discrete": by(RANGES, noise=D, planner="optimal"),
+    "dense, float": by(MIXED, noise=G, planner="optimal"),
+    "dense, little noise": by(RANGES, budget=SHARP, noise=D, planner="optimal"),
+    "dense for targets": by(RANGES, budget=None, targets=9.0, noise=D, planner="optimal"),
+    "dense, given rows": by(RANGES, noise=D, planner=ROWS),
+    "dense, Laplace, discrete": by(RANGES, budget=PURE, noise=D, planner=ROWS),
+    "dense, Laplace, float": by(TWO, budget=PURE, noise=L, planner="matrix"),
+    "product, discrete": product(budget=ZCDP, noise=D, planner="hierarchical"),
+    "product, float": product(budget=ZCDP, noise=G, planner="wavelet"),
+    "product of cells": product(budget=ZCDP, noise=D, planner="identity"),
+    "product, Laplace, discrete": product(budget=PURE, noise=D, planner="privelet"),
+    "product, Laplace, float": product(budget=PURE, noise=L, planner="hierarchical"),
+    "tables, discrete": by(TWO, budget=PURE, noise=D, planner="identity"),
+    "tables, float": by(TWO, budget=PURE, noise=L, planner="identity"),
+    "tables of rows, discrete": by(RANGES, budget=PURE, noise=D, planner="p-identity"),
+    "tables of trees, float": by(RANGES, budget=PURE, noise=L, planner="tree"),
+    "tables, little noise": by(ONE, budget=nz.PureDP(30.0), noise=D, planner="identity"),
+    "reduced, discrete": reduced(budget=ZCDP, noise=D, planner="optimal"),
+    "reduced, float": reduced(budget=ZCDP, noise=G, planner="optimal"),
+    "reduced, Laplace, discrete": reduced(budget=PURE, noise=D, planner="matrix"),
+    "reduced, Laplace, float": reduced(budget=PURE, noise=L, planner="matrix"),
+}

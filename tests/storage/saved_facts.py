@@ -1,0 +1,350 @@
+"""What a saved thing says of itself, as JSON: made once by `make_saved.py`, compared ever after.
+
+Four kinds of facts, by where they stand:
+
+    told      texts, names, counts, hashes, and numbers as they were written: equal to the last bit
+    answers   from the numbers that were written: equal to the last bit on a machine that computes
+              alike, else to 1e-12
+    errors    variances, covariances and all that follows from them: to 1e-12
+    bounds    numbers by iteration: to 1e-9
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+import noiseplan as nz
+from noiseplan.errors import NoiseplanError
+from noiseplan.local.device.randomizer import Randomizer
+from noiseplan.local.server.aggregator import Aggregator
+from noiseplan.noise import SeededSource
+
+KINDS = Path(__file__).parent / "kinds"
+MOST = 20  # numbers of a list that are kept; of more, these and the sum of all
+NOT_THERE = "not there"  # what one kind has and another lacks: nothing is compared
+Facts = dict[str, Any]
+
+
+def arithmetic() -> str:
+    """The same on machines and libraries that compute matrices to the same last digits."""
+    digest = hashlib.sha256(f"{np.__version__} {zlib.ZLIB_RUNTIME_VERSION}".encode())
+    rng = np.random.default_rng(0)
+    for rows, columns in pairwise((1, 2, 3, 5, 8, 13, 24, 60, 130)):
+        one, other = rng.random((rows, columns)), rng.random((columns, rows))
+        square = one @ other + np.eye(rows)
+        for made in (square, np.linalg.inv(square), np.linalg.svd(one)[1], np.exp(one)):
+            digest.update(np.ascontiguousarray(made).tobytes())
+    return digest.hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """As JSON holds it; floats keep every digit."""
+    if isinstance(value, np.ndarray) and value.ndim == 1 and len(value) > MOST:
+        return plain([*value[:MOST].tolist(), value.sum()])
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def asked(call: Callable[[], Any]) -> Any:
+    """What is answered, or refused in which words; some things some kinds do not have at all."""
+    try:
+        return plain(call())
+    except AttributeError as missing:
+        return {"refused": str(missing)} if str(missing).startswith("no ") else NOT_THERE
+    except NoiseplanError as refused:
+        return {"refused": f"{type(refused).__name__}: {refused}"}
+
+
+def array_hash(arrays: Iterable[np.ndarray]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        little = np.ascontiguousarray(array)
+        digest.update(f"{little.dtype.str}{little.shape}".encode() + little.tobytes())
+    return digest.hexdigest()
+
+
+# ------------------------------------------------------------------------------ releases
+
+
+def queries_of(schema: nz.Schema) -> list[nz.Query]:
+    """Queries that not every plan has heard of: some are answered, some refused in words."""
+    names = list(schema.names)
+    first = schema[names[0]]
+    asked = [nz.Query(schema, []), nz.Query(schema, names[:1]), nz.Query(schema, names[-2:])]
+    if first.ordered:
+        asked.append(nz.Query(schema, {names[0]: nz.Prefix()}))
+    ends = [[1.0] + [0.0] * (first.size - 2) + [-1.0]]
+    return [*asked, nz.Query(schema, {names[0]: nz.Custom(ends)}, name="first less last")]
+
+
+def release_facts(release: Any) -> Facts:
+    """Everything a reader of a folder can ask."""
+    plan, privacy = release.plan, release.plan.privacy
+    workload = list(plan.workload)
+    others = queries_of(plan.schema)
+    queries = workload + others
+    pairs = [(workload[0], workload[-1]), (workload[-1], workload[0]), (others[0], workload[0])]
+    return {
+        "told": {
+            "texts": {
+                "release": str(release),
+                "release, short": repr(release),
+                "plan": str(plan),
+                "plan, short": repr(plan),
+                "privacy": privacy.describe(),
+                "privacy, short": repr(privacy),
+                "workload": str(plan.workload),
+                "objective": asked(lambda: str(plan.objective)),
+                "noise": [release.brand, release.recorded, plan.noise, plan.planner],
+                "queries": [[q.name, q.rows, q.weight] for q in queries],
+                "labels": [plain(q.row_labels()) for q in workload[:2]],
+            },
+            "privacy": {
+                "pcost": privacy.pcost,
+                "law": privacy.law,
+                "neighbours": privacy.neighbours,
+                "pure": privacy.pure_epsilon,
+                "max_rows": plan.max_rows,
+                "rho": asked(lambda: privacy.rho),
+                "epsilon": [asked(lambda d=d: privacy.epsilon(d)) for d in (1e-3, 1e-9)],
+            },
+            "hash": asked(plan.hash) if hasattr(plan, "hash") else None,
+            "schema": plan.schema.to_dict(),
+            "targets": asked(lambda: plan.targets),
+            "measured": array_hash(release.measurements.values),
+            "numbers": asked(lambda: plan.measured_numbers),
+            "optimal": asked(lambda: plan.optimal),
+        },
+        "answers": {
+            "queries": [asked(lambda q=q: release.answer(q).estimate) for q in queries],
+            "batches": [float(estimate.sum()) for _, estimate in release.answers()],
+            "counts": asked(lambda: release.counts),
+        },
+        "errors": {
+            "error": asked(lambda: release.answer(workload[-1]).std_error[:4]),
+            "estimated": [asked(lambda q=q: release.answer(q).estimated_error) for q in queries],
+            "interval": [
+                asked(lambda e=e: getattr(release.answer(workload[-1], level=0.9), e)[:4])
+                for e in ("lower", "upper")
+            ],
+            "simultaneous": asked(
+                lambda: release.answer(workload[-1], level=0.9, simultaneous=True).upper[:4]
+            ),
+            "variances": [asked(lambda q=q: plan.variance(q)) for q in queries],
+            "covariances": [
+                asked(lambda q=q, r=r: plan.covariance(q, r)[:4, :4]) for q, r in pairs
+            ],
+            "figures": {
+                name: asked(lambda name=name: getattr(plan, name))
+                for name in ("rmse", "total_variance", "worst_variance", "gap", "target_scale")
+            },
+            "cost matrix": asked(lambda: np.diagonal(plan.cost_matrix())[:8]),
+        },
+        "bounds": {
+            name: asked(lambda name=name: getattr(plan, name))
+            for name in ("lower_bound", "efficiency")
+        },
+    }
+
+
+def certificate_facts(folder: Path) -> Facts:
+    """The certificate without its date and versions, and the files that a folder lists."""
+    content = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    words = (folder / "certificate.txt").read_text(encoding="utf-8").splitlines()
+    files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    return {
+        "certificate": {k: v for k, v in content.items() if k not in ("made", "software")},
+        "certificate in words": [line for line in words if not line.startswith("Made ")],
+        "files": files,
+    }
+
+
+def same_folders(one: Path, other: Path) -> None:
+    """Two folders with the same plan, numbers and tables, to the last byte where bytes are sure.
+
+    The certificate has errors too, whose last digit is a planner's or a reader's.
+    """
+    told = differences(certificate_facts(one), certificate_facts(other), 1e-12)
+    assert not told, "\n".join(told)
+    for name in certificate_facts(one)["files"]:
+        if name.endswith((".json", ".npz", ".csv")) and name != "certificate.json":
+            assert (one / name).read_bytes() == (other / name).read_bytes(), name
+        if name.endswith(".parquet"):
+            assert parquet(one / name) == parquet(other / name), name
+
+
+def parquet(path: Path) -> tuple[Any, Any]:
+    """Columns and rows; the bytes depend on the library that wrote them."""
+    with duckdb.connect() as connection:
+        read = connection.execute("SELECT * FROM read_parquet(?)", [str(path)])
+        return read.description, read.fetchall()
+
+
+def made_up_records(release: Path, path: Path) -> str:
+    """Records made up from a saved release into a CSV file, and how they call themselves.
+
+    In a process of its own: the library that fits the model starts threads, and what it draws from
+    a seed depends on the order of Python's sets.
+    """
+    program = (
+        "import sys, noiseplan as nz\n"
+        "release = nz.load(sys.argv[1])\n"
+        "print(repr(release.microdata(rows=40, seed=3, path=sys.argv[2])))\n"
+    )
+    run = [sys.executable, "-W", "ignore", "-c", program, str(release), str(path)]
+    alike = os.environ | {"PYTHONHASHSEED": "0"}
+    made = subprocess.run(run, capture_output=True, text=True, check=True, env=alike)
+    return made.stdout.strip()
+
+
+# ------------------------------------------------------------------------------ local
+
+
+def randomizer_facts(made: Randomizer) -> Facts:
+    """What a device knows, and the reports it draws from given bits."""
+    schema = made.schema
+    codes = np.random.default_rng(5).integers(0, schema.size, 50)
+    values = {
+        name: [attribute.labels[c] for c in part]
+        for name, attribute, part in zip(
+            schema.names, schema.attributes, np.unravel_index(codes, schema.shape), strict=True
+        )
+    }
+    reports = made.reports(values, source=SeededSource(3))
+    return {
+        "told": {
+            "text": repr(made),
+            "hash": made.hash,
+            "epsilon": made.epsilon,
+            "delta": getattr(made, "delta", 0.0),
+            "sizes": [made.types, made.payload_bytes, made.report_bytes],
+            "schema": schema.to_dict(),
+            "reports": array_hash([made.pack(reports)]),
+            "packet": hashlib.sha256(made.packet(reports)).hexdigest(),
+            "tally": plain(made.tally(reports)),
+        }
+    }
+
+
+def aggregator_facts(made: Aggregator, queries: list[nz.Query]) -> Facts:
+    """What a server knows, and answers."""
+    every = [*queries, *queries_of(queries[0].schema)]
+    return {
+        "told": {
+            "text": repr(made),
+            "brand": made.brand,
+            "users": made.users,
+            "rejected": plain(dict(made.rejected)),
+            "tally": plain(made.tally),
+            "randomizer": made.randomizer.hash,
+        },
+        "answers": {"queries": [asked(lambda q=q: made.answer(q).estimate) for q in every]},
+        "errors": {
+            "worst": [asked(lambda q=q: made.variance(q, errors="worst")) for q in every],
+        },
+        "bounds": {
+            "errors": [asked(lambda q=q: made.answer(q).std_error) for q in every],
+            "covariance": asked(lambda: made.covariance(every[0], every[-1])),
+            "consistent": asked(lambda: made.consistent().answer(every[0])),
+        },
+    }
+
+
+# ------------------------------------------------------------------------------ ledgers
+
+
+def ledger_facts(ledger: nz.Ledger) -> Facts:
+    """Balances, entries, refusals and every row, in every format; where the file lies left out."""
+
+    def text(told: object) -> str:
+        return str(told).replace(str(ledger.path), "PATH")
+
+    datasets = ledger.datasets()
+    entries = ledger.entries()
+    return {
+        "told": {
+            "text": text(ledger),
+            "datasets": plain(datasets),
+            "balances": [text(ledger.balance(name)) for name in datasets],
+            "entries": [text(entry) for entry in entries],
+            "entries, short": [text(repr(entry)) for entry in entries],
+            "refusals": [text(repr(each)) for each in ledger.refusals()],
+            "history": [text(repr(record)) for record in ledger.history()],
+            "head": text(ledger.verify()),
+            "exports": {
+                kind: text(ledger.export(kind)) for kind in ("json", "csv", "dp-accounting")
+            },
+            "too much": [
+                asked(lambda name=name: ledger.ask(name, nz.Guarantee(1e3, "zcdp")))
+                for name in datasets
+            ],
+            "a little": [
+                asked(lambda name=name: ledger.ask(name, nz.Guarantee(1e-9, "zcdp"), max_rows=2))
+                for name in datasets
+            ],
+            "unknown": asked(lambda: ledger.balance("no such data")),
+        }
+    }
+
+
+# ------------------------------------------------------------------------------ comparing
+
+
+def differences(found: Any, expected: Any, near: float, where: str = "") -> list[str]:
+    """Where facts differ; numbers by more than `near`, relative to the largest of their list."""
+    if expected == NOT_THERE:
+        return []
+    if isinstance(expected, dict) and isinstance(found, dict) and set(expected) == set(found):
+        each = ((found[key], expected[key], near, f"{where}/{key}") for key in expected)
+        return [difference for one in each for difference in differences(*one)]
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        if near and expected and all(isinstance(e, float) for e in (*expected, *found)):
+            return _far(np.array(found), np.array(expected), near, where)
+        pairs = enumerate(zip(found, expected, strict=True))
+        return [d for i, (f, e) in pairs for d in differences(f, e, near, f"{where}/{i}")]
+    if near and isinstance(expected, float) and isinstance(found, float):
+        return _far(np.array([found]), np.array([expected]), near, where)
+    same = found == expected and type(found) is type(expected)
+    both_nan = (
+        isinstance(expected, float)
+        and isinstance(found, float)
+        and (math.isnan(expected) and math.isnan(found))
+    )
+    return [] if same or both_nan else [f"{where}: {found!r} is not {expected!r}"]
+
+
+def _far(found: np.ndarray, expected: np.ndarray, near: float, where: str) -> list[str]:
+    size = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
+    same = np.isclose(found, expected, rtol=near, atol=near * size, equal_nan=True)
+    return [] if same.all() else [f"{where}: {found.tolist()} is not {expected.tolist()}"]
+
+
+def compare(found: Facts, expected: Facts) -> None:
+    """Fail with everything that moved."""
+    found = json.loads(json.dumps(found))
+    alike = arithmetic() == expected["arithmetic"]
+    near = {"told": 0.0, "answers": 0.0 if alike else 1e-12, "errors": 1e-12, "bounds": 1e-9}
+    told = [
+        difference
+        for part, facts in expected["facts"].items()
+        for difference in differences(found[part], facts, near[part], part)
+    ]
+    assert not told, "\n".join(told)

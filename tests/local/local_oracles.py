@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, product
-from math import comb, exp
+from math import comb, exp, log
 
 import numpy as np
 
@@ -118,3 +118,20 @@ def sorted_projection(r: Array, z: Array, ratio: float) -> Array:
 
 def types_for(name: str, n: int) -> Types:
     return types_of(workload(name, n))
+
+
+def svd_bound(gram: Array, prior: Array, epsilon: float) -> float:
+    """The bound of the paper on Σ π_u t_u: ‖W Diag(√π)‖_*²/e^ε − Σ π_u ‖W e_u‖²."""
+    root = np.sqrt(prior)
+    values = np.linalg.eigvalsh(gram * np.outer(root, root))
+    nuclear = float(np.sqrt(np.maximum(values, 0.0)).sum())
+    return nuclear**2 / exp(epsilon) - float(prior @ np.diagonal(gram))
+
+
+def tightest_epsilon(chances: Array) -> float:
+    """ln max_o (max_u Q[o, u] / min_u Q[o, u]) over the outputs that occur."""
+    occurs = chances.max(axis=1) > 0
+    low, high = chances[occurs].min(axis=1), chances[occurs].max(axis=1)
+    if (low <= 0).any():
+        return float("inf")
+    return log(float((high / low).max()))

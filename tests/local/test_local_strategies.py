@@ -8,13 +8,25 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_oracles import brute_variances, gram_of, rappor_table, subset_table, workload
+from local_oracles import (
+    brute_variances,
+    gram_of,
+    rappor_table,
+    subset_table,
+    tightest_epsilon,
+    workload,
+)
 
 from noiseplan.errors import UnanswerableError
 from noiseplan.local.strategies import classical
-from noiseplan.local.strategies.base import Strategy, TableStrategy, tightest_epsilon
-from noiseplan.local.strategies.designs import affine_design, prime_power
-from noiseplan.local.strategies.shifts import Group, ShiftStrategy, groups_of
+from noiseplan.local.strategies.shifts import (
+    Group,
+    ShiftStrategy,
+    affine_design,
+    groups_of,
+    prime_power,
+)
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.strategies.subsets import histogram_size, rappor, subset_selection
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from noiseplan.matrices.base import Array
 
-STEPS = 40
+WEIGHT_STEPS = 40
 # Weights and multipliers stay so far inside their bounds.
 INSIDE = 0.99
 RIDGE = 1e-14
@@ -32,16 +32,12 @@ class Weighting:
     value: float
     curvature: Array  # M
     prices: Array  # ν
-    gap: float  # of the conditions, relative to the value
-
-    @property
-    def certificate(self) -> float:
-        """2 tr[X⁻¹G] − 1ᵀν: a lower bound on the value if no pattern at all would help."""
-        return 2 * self.value - float(self.prices.sum())
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
+    """The objective at some weights: its value, X⁻¹, M and the gradient."""
+
     value: float
     inverse: Array
     curvature: Array
@@ -55,7 +51,6 @@ def best_weights(
     start: Array,
     *,
     gap: float,
-    steps: int = STEPS,
 ) -> Weighting:
     """The weights of least tr[X⁻¹G] up to a relative gap, from positive start weights.
 
@@ -65,19 +60,19 @@ def best_weights(
     scaled = patterns / np.sqrt(patterns @ prior)[:, None]
     here = _at(scaled, w, gram)
     nu, s = _first_multipliers(patterns, w, here)
-    for _ in range(steps):
+    for _ in range(WEIGHT_STEPS):
         missing = 1.0 - patterns.T @ w
         if w @ s <= gap * here.value and np.abs(missing).max() <= 1e-9:
             break
         try:
-            step = _newton(patterns, scaled, w, nu, s, here, missing)
+            step = _newton((patterns, scaled), (w, nu, s), here, missing)
             moved = _at(scaled, w + step[0], gram)
         except np.linalg.LinAlgError:
             break
         if not np.isfinite(moved.value) or moved.value <= 0:
             break
         w, nu, s, here = w + step[0], nu + step[1], s + step[2], moved
-    return Weighting(w, here.value, here.curvature, nu, float(w @ s) / here.value)
+    return Weighting(w, here.value, here.curvature, nu)
 
 
 def _at(scaled: Array, weights: Array, gram: Array) -> _Point:
@@ -104,11 +99,12 @@ def _first_multipliers(patterns: Array, w: Array, here: _Point) -> tuple[Array, 
 
 
 def _newton(
-    patterns: Array, scaled: Array, w: Array, nu: Array, s: Array, here: _Point, missing: Array
+    rows: tuple[Array, Array], iterate: tuple[Array, Array, Array], here: _Point, missing: Array
 ) -> tuple[Array, Array, Array]:
-    """Mehrotra's predictor and corrector, already shortened to stay inside."""
+    """Mehrotra's predictor and corrector for w, ν and s, already shortened to stay inside."""
     from scipy.linalg import cho_factor, cho_solve
 
+    (patterns, scaled), (w, nu, s) = rows, iterate
     hessian = (scaled @ here.inverse) @ scaled.T
     hessian *= (scaled @ here.curvature) @ scaled.T
     hessian *= 2.0

@@ -20,14 +20,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import exp, log
+from math import exp
 from typing import ClassVar, final
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.device.integers import WHOLE, rounded_table
+from noiseplan.local.device.integer_chances import WHOLE, rounded_table
 from noiseplan.matrices.base import Array
 
 # Eigenvalues of the information matrix below this share of the largest are rounding.
@@ -269,15 +269,6 @@ def refuse_outside(missed: Array, scale: Array) -> None:
             f"{int(outside.sum())} of {len(outside)} rows lie outside what this strategy measures; "
             f"add the query to the workload and plan again"
         )
-
-
-def tightest_epsilon(chances: Array) -> float:
-    """ln max_o (max_u Q[o, u] / min_u Q[o, u]) over the outputs that occur."""
-    occurs = chances.max(axis=1) > 0
-    low, high = chances[occurs].min(axis=1), chances[occurs].max(axis=1)
-    if (low <= 0).any():
-        return float("inf")
-    return log(float((high / low).max()))
 
 
 def check_strategy(chances: Array, epsilon: float) -> None:

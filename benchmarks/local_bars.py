@@ -42,7 +42,7 @@ def judged(name: str, types: int, epsilon: float) -> Judged:
     classical = min(nz.local.compare(workload, epsilon).values())
     return Judged(
         plan.samples(), plan.samples(case="bound"), classical, epsilon, plan.epsilon_met, took,
-        plan.strategy.name,  # type: ignore[attr-defined]
+        plan.strategy.name,
     )  # fmt: skip
 
 

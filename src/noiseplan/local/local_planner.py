@@ -11,9 +11,9 @@ import numpy as np
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.local.localplan import LocalPlan
+from noiseplan.local.search.generation import Found
 from noiseplan.local.search.portfolio import (
     CLASSICAL,
-    Found,
     Task,
     best_strategy,
     named_classical,

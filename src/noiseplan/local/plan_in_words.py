@@ -20,13 +20,10 @@ LARGEST_GAP = 100.0
 def described(plan: LocalPlan) -> str:
     """The plan on some lines."""
     if plan.split:
-        head, facts, below = (
-            "and reports on one of several tables",
-            _split(plan),
-            _tables(plan),
-        )
+        head, facts = "and reports on one of several tables", _split(plan)
     else:
-        head, facts, below = "nobody is trusted", _facts(plan), _users(plan)
+        head, facts = "nobody is trusted", _facts(plan)
+    below = _tables(plan) if plan.split else _users(plan)
     lines = [f"  {name:<11} {text}" for name, text in facts.items()]
     return visible("\n".join([f"Local plan: every user randomizes, {head}", *lines, "", *below]))
 
@@ -82,8 +79,7 @@ def _privacy(plan: LocalPlan) -> str:
 
 
 def _mechanism(plan: LocalPlan) -> str:
-    name = getattr(plan.strategy, "name", "strategy")
-    return f"{name}: {short_number(plan.strategy.outputs)} possible reports"
+    return f"{plan.strategy.name}: {short_number(plan.strategy.outputs)} possible reports"
 
 
 def short_number(count: int) -> str:

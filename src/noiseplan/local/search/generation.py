@@ -21,7 +21,6 @@ import numpy as np
 from noiseplan.local.device.integer_chances import settled
 from noiseplan.local.search.patterns import (
     SHORT_CLIMB,
-    Bits,
     Pricing,
     all_shapes,
     levels,
@@ -29,7 +28,8 @@ from noiseplan.local.search.patterns import (
 )
 from noiseplan.local.search.row_weights import Weighting, best_weights
 from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
-from noiseplan.local.strategies.strategy import TableStrategy
+from noiseplan.local.strategies.shifts import Bits
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.bounds import NOISE_FLOOR
 
@@ -115,11 +115,11 @@ class Ascent:
 
 
 @dataclass(frozen=True, eq=False)
-class Generated:
-    """The strategy found, and a lower bound on its objective where all shapes were priced."""
+class Found:
+    """A strategy, and a lower bound on its objective where all shapes were priced."""
 
-    strategy: TableStrategy
-    bound: float | None
+    strategy: Strategy
+    bound: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def generate(
     weights: Array,
     effort: Effort,
     advance: Callable[[int], None] = lambda steps: None,
-) -> Generated:
+) -> Found:
     """Improve a strategy given by shapes and weights, which need not be feasible."""
     types, worst = len(goal.gram), goal.worst
     every = all_shapes(types) if types <= EXHAUSTIVE else None
@@ -227,7 +227,7 @@ def generate(
         kept = _counted(best.solved.weights)
         lean = best.shapes[kept], best.solved.weights[kept]
         best = _better(best, problem.solve(*lean, best.prior, effort.final_gap), worst)
-    return Generated(strategy_of(best, goal.epsilon), None if every is None else bound)
+    return Found(strategy_of(best, goal.epsilon), None if every is None else bound)
 
 
 def _better(best: Candidate | None, here: Candidate, worst: bool) -> Candidate:

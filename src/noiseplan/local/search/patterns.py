@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from math import exp
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
+from noiseplan.local.strategies.shifts import Bits
 from noiseplan.matrices.base import Array
 
-Bits = NDArray[np.bool_]
 # Flips of shapes that are in use already.
 SHORT_CLIMB = 5
 

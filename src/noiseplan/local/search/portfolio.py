@@ -17,7 +17,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.search.descent import Descent, descend, random_start
-from noiseplan.local.search.generation import EXHAUSTIVE, Effort, Goal, generate
+from noiseplan.local.search.generation import EXHAUSTIVE, Effort, Found, Goal, generate
 from noiseplan.local.search.patterns import drawn, levels, nested
 from noiseplan.local.search.shift_search import OrbitEffort, plan_orbits
 from noiseplan.local.strategies import classical
@@ -67,14 +67,6 @@ class Task:
         except UnanswerableError:
             return inf
         return float(variances.max() if self.worst else self.prior @ variances)
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A strategy, and a certified lower bound on its objective if the search proved one."""
-
-    strategy: Strategy
-    bound: float | None = None
 
 
 # ------------------------------------------------------------------------------ by name
@@ -206,8 +198,7 @@ def _shifted(task: Task) -> Iterator[Found]:
     if group is not None:
         effort = OrbitEffort.for_types(types.count, task.effort)
         rng = np.random.default_rng(task.seed)
-        made = plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
-        yield Found(made.strategy, made.bound)
+        yield plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
 
 
 def _exchangeable(gram: Array) -> bool:
@@ -244,8 +235,7 @@ def _searched(task: Task, known: Strategy) -> list[Found]:
         heaviest = np.argsort(-weights)[: effort.most]
         shapes, weights = shapes[heaviest], weights[heaviest]
     goal = Goal(gram, task.prior, task.epsilon, task.worst)
-    made = generate(goal, shapes, weights, effort, task.advance)
-    return [*found, Found(made.strategy, made.bound)]
+    return [*found, generate(goal, shapes, weights, effort, task.advance)]
 
 
 def _descended(task: Task, start: Array, lower: Array, steps: int) -> Array:

@@ -35,6 +35,15 @@ class Weighting:
 
 
 @dataclass(frozen=True, eq=False)
+class _Iterate:
+    """Weights w, prices ν of the column sums, and slacks s of the weights' bounds."""
+
+    weights: Array
+    prices: Array
+    slacks: Array
+
+
+@dataclass(frozen=True, eq=False)
 class _Point:
     """The objective at some weights: its value, X⁻¹, M and the gradient."""
 
@@ -65,13 +74,13 @@ def best_weights(
         if w @ s <= gap * here.value and np.abs(missing).max() <= 1e-9:
             break
         try:
-            step = _newton((patterns, scaled), (w, nu, s), here, missing)
-            moved = _at(scaled, w + step[0], gram)
+            step = _newton(patterns, scaled, _Iterate(w, nu, s), here, missing)
+            moved = _at(scaled, w + step.weights, gram)
         except np.linalg.LinAlgError:
             break
         if not np.isfinite(moved.value) or moved.value <= 0:
             break
-        w, nu, s, here = w + step[0], nu + step[1], s + step[2], moved
+        w, nu, s, here = w + step.weights, nu + step.prices, s + step.slacks, moved
     return Weighting(w, here.value, here.curvature, nu)
 
 
@@ -98,13 +107,11 @@ def _first_multipliers(patterns: Array, w: Array, here: _Point) -> tuple[Array, 
     return nu, np.maximum(s, np.maximum(0.05 * typical, 1e-4 * here.value / len(w) / w) + 1e-300)
 
 
-def _newton(
-    rows: tuple[Array, Array], iterate: tuple[Array, Array, Array], here: _Point, missing: Array
-) -> tuple[Array, Array, Array]:
-    """Mehrotra's predictor and corrector for w, ν and s, already shortened to stay inside."""
+def _newton(patterns: Array, scaled: Array, at: _Iterate, here: _Point, missing: Array) -> _Iterate:
+    """Mehrotra's predictor and corrector, already shortened to stay inside."""
     from scipy.linalg import cho_factor, cho_solve
 
-    (patterns, scaled), (w, nu, s) = rows, iterate
+    w, nu, s = at.weights, at.prices, at.slacks
     hessian = (scaled @ here.inverse) @ scaled.T
     hessian *= (scaled @ here.curvature) @ scaled.T
     hessian *= 2.0
@@ -126,7 +133,7 @@ def _newton(
     reached = float((w + room(w, d_w) * d_w) @ (s + room(s, d_s) * d_s)) / len(w)
     d_w, d_nu, d_s = towards((reached / mean) ** 3 * mean, d_w * d_s)
     length = min(room(w, d_w), room(s, d_s))
-    return length * d_w, length * d_nu, length * d_s
+    return _Iterate(length * d_w, length * d_nu, length * d_s)
 
 
 def room(values: Array, change: Array) -> float:

@@ -16,10 +16,9 @@ from math import exp
 
 import numpy as np
 
-from noiseplan.local.search.generation import EXHAUSTIVE
+from noiseplan.local.search.generation import EXHAUSTIVE, Found
 from noiseplan.local.search.patterns import (
     SHORT_CLIMB,
-    Bits,
     Pricing,
     all_shapes,
     drawn,
@@ -29,7 +28,7 @@ from noiseplan.local.search.patterns import (
 from noiseplan.local.search.row_weights import room
 from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
 from noiseplan.local.strategies.classical import sylvester
-from noiseplan.local.strategies.shifts import Group, ShiftStrategy
+from noiseplan.local.strategies.shifts import Bits, Group, ShiftStrategy
 from noiseplan.matrices.base import Array
 
 MIXTURE_GAP = 1e-9
@@ -63,14 +62,6 @@ class Mixture:
     worth: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Orbits:
-    """The strategy found, and a lower bound on the variance where all shapes were priced."""
-
-    strategy: ShiftStrategy
-    bound: float | None
-
-
 def plan_orbits(
     group: Group,
     gram: Array,
@@ -78,7 +69,7 @@ def plan_orbits(
     effort: OrbitEffort,
     rng: np.random.Generator,
     advance: Callable[[int], None] = lambda steps: None,
-) -> Orbits:
+) -> Found:
     """The best strategy of shifted patterns found for a Gram matrix that shifts leave alike."""
     search = _Search(group, group.eigenvalues(gram), exp(epsilon), effort, rng)
     shapes = search.unlike(_first_shapes(group, gram, epsilon, effort.patterns, rng))
@@ -100,7 +91,7 @@ def plan_orbits(
     weights = mixture.chances[used] / mixture.chances[used].sum()
     strategy = ShiftStrategy(group, shapes[used], weights, epsilon, "optimized shifts")
     bound = search.certified(mixture) - float(gram[0, 0]) if search.every is not None else None
-    return Orbits(strategy, bound)
+    return Found(strategy, bound)
 
 
 @dataclass(frozen=True, eq=False)

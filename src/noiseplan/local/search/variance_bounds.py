@@ -35,6 +35,8 @@ from noiseplan.queries import Query, Workload
 # Rounding may make a bound too large by about this share of the terms it is made of, which are
 # taken off it.
 BOUND_ROUNDING = 1e-10
+# How often a prior is moved towards the least favourable one.
+PRIOR_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,7 @@ def _centred(gram: Array, prior: Array) -> tuple[Array, float]:
     return scaled - both - both.T + mean * np.outer(root, root), mean
 
 
-def lower_bound(
-    gram: Array, prior: Array, epsilon: float, cells: int | None = None, steps: int = 30
-) -> LowerBound:
+def lower_bound(gram: Array, prior: Array, epsilon: float, cells: int | None = None) -> LowerBound:
     """Bounds on the average under `prior` and on the worst type.
 
     `cells` says that the prior is made of so many equal cells, which sharpens c. For the worst case
@@ -120,7 +120,7 @@ def lower_bound(
     c = limit if cells is None else row_variance(cells, epsilon)
     average = spread_bound(gram, prior, c)
     worst, weights = average, prior
-    for _ in range(steps):
+    for _ in range(PRIOR_STEPS):
         weights = _heavier(gram, weights, limit)
         worst = max(worst, spread_bound(gram, weights, limit))
     return LowerBound(average, worst)

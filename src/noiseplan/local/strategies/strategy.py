@@ -43,6 +43,9 @@ TOLERANCE = 1e-9
 class Strategy(ABC):
     """Chances of outputs given types, and the answers that follow from reports."""
 
+    name: str
+    """What the plan calls it."""
+
     epsilon: float
     """What the strategy was made for; tables for devices are rounded so as never to exceed it."""
 

@@ -280,8 +280,19 @@ def test_errors_of_given_users_are_those_of_the_explicit_matrix(plan: nz.local.L
         exact = np.diagonal(v @ law @ v.T)
         assert plan.variance(left, records) == pytest.approx(exact, abs=1e-6)
         assert (exact <= plan.variance(left, users=300) * (1 + 1e-9)).all()
+        assert (plan.variance(left, records=records) == plan.variance(left, records)).all()
+        named = plan.covariance(left, right, records=records)
+        assert (named == plan.covariance(left, right, records)).all()
+    drawn = plan.simulate(records, seed=3).tally
+    assert (plan.simulate(records=records, seed=3).tally == drawn).all()
     with pytest.raises(PlanError, match="records="):
         plan.variance(plan.workload.query(0))
+
+
+def test_names_of_split_tables_are_printed_safely() -> None:
+    schema = nz.Schema.from_sizes({"a\x1b[2J": 3, "b": 2})
+    workload = nz.Workload([nz.Query(schema, [name]) for name in schema.names])
+    assert "\x1b" not in str(plan_split(workload, 1.0, cells=3))
 
 
 def test_the_number_of_users_is_known_to_a_split(plan: nz.local.LocalPlan) -> None:

@@ -8,6 +8,7 @@ Where to find what:
     user_types                  the kinds of users a workload tells apart, and its Gram matrix
     local_planner               arguments and their checks, the choice of a mechanism
     split_planner               domains too large for one matrix: tables and their shares
+    strategy_integers           from strategies to randomizers and back
     localplan, plan_in_words    the plan, of one table or several; its printed form
     strategies/                 chances of reports and the errors that follow
         strategy                  any table, the oracle of the others
@@ -24,7 +25,6 @@ Where to find what:
         randomizer, randomizer_file    values to reports; from a file, checked
         counting_randomizers, noisy_sums    the kinds of randomizers
         wire, memory              reports as bytes; repeated collection
-        strategy_integers         from strategies to randomizers and back
     server/                     what collects
         aggregator, aggregator_file    counting and merging; on disk
         packets                   many reports from bytes that may be damaged

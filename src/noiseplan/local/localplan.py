@@ -13,12 +13,12 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.local.device.counting_randomizers import SplitRandomizer
 from noiseplan.local.device.randomizer import Randomizer
-from noiseplan.local.device.strategy_integers import make_randomizer
 from noiseplan.local.plan_in_words import described, short_number
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.local.server.reconstruction import Part, Reconstruction
 from noiseplan.local.server.simulation import simulate
 from noiseplan.local.strategies.strategy import Strategy
+from noiseplan.local.strategy_integers import make_randomizer
 from noiseplan.local.user_types import Types, weighted_rows
 from noiseplan.matrices.base import Array
 from noiseplan.privacy.rounding import text_up

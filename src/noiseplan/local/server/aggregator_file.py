@@ -15,9 +15,9 @@ from noiseplan.local.device.counting_randomizers import SplitRandomizer
 from noiseplan.local.device.integer_chances import WHOLE
 from noiseplan.local.device.randomizer import MAGIC, Randomizer
 from noiseplan.local.device.randomizer_file import NONSENSE, randomizer_from_bytes
-from noiseplan.local.device.strategy_integers import strategy_behind
 from noiseplan.local.server.reconstruction import Part, Reconstruction
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
+from noiseplan.local.strategy_integers import strategy_behind
 from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path

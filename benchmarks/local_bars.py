@@ -42,7 +42,7 @@ def judged(name: str, types: int, epsilon: float) -> Judged:
     classical = min(nz.local.compare(workload, epsilon).values())
     return Judged(
         plan.samples(), plan.samples(case="bound"), classical, epsilon, plan.epsilon_met, took,
-        plan.strategy.name,  # type: ignore[union-attr, attr-defined]
+        plan.strategy.name,
     )  # fmt: skip
 
 
@@ -106,8 +106,8 @@ def exact() -> Table:
     for (types, name), values in EXACT.items():
         for epsilon, expected in values.items():
             plan = nz.local.plan(local_workload(name, types), epsilon, objective="average")
-            second = plan.strategy.total_moments(plan.types.gram)  # type: ignore[union-attr]
-            found = float(second[plan.types.kind].sum())  # type: ignore[union-attr]
+            second = plan.strategy.total_moments(plan.types.gram)
+            found = float(second[plan.types.kind].sum())
             off = found / expected - 1
             proved = plan.gap
             near = abs(off) <= EXACTNESS + 5e-6 / expected

@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from noiseplan.local.search.descent import random_start
-from noiseplan.local.search.namespace import Tensor, namespace, to_backend, to_numpy
-from noiseplan.local.search.objective import AT_BOUND, slope
-from noiseplan.local.search.projection import project
-from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.search.descent import AT_BOUND, project, random_start, slope
+from noiseplan.local.strategies.strategy import TableStrategy
+from noiseplan.optimize.array_namespace import AnyArray, namespace_of, to_backend, to_numpy
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -58,11 +56,11 @@ class Recipe:
         return to_numpy(min((final[0], best), key=self._worst))
 
     def _steps(
-        self, strategy: Tensor, lower: Tensor, length: float, steps: int, halve: bool = False
-    ) -> tuple[Tensor, Tensor] | None:
+        self, strategy: AnyArray, lower: AnyArray, length: float, steps: int, halve: bool = False
+    ) -> tuple[AnyArray, AnyArray] | None:
         """Iterations of one length; None if one of them fails."""
         ratio, types = exp(self.epsilon), len(self.gram)
-        xp = namespace(strategy)
+        xp = namespace_of(strategy)
         gram = to_backend(self.gram, self.backend)
         prior = to_backend(np.full(types, 1 / types), self.backend)
         first = None
@@ -87,6 +85,6 @@ class Recipe:
             strategy = project(strategy, lower, ratio)
         return strategy, lower
 
-    def _worst(self, strategy: Tensor) -> float:
+    def _worst(self, strategy: AnyArray) -> float:
         made = TableStrategy.of(to_numpy(strategy), self.epsilon)
         return float((made.total_moments(self.gram) - np.diagonal(self.gram)).max())

@@ -151,7 +151,7 @@ def answers() -> Table:
         plan = nz.local.plan(local_workload(name, 16), epsilon)
         counts = np.round(2000 * np.exp(-np.arange(16) / 4)).astype(int)
         truths = [query.dense() @ counts for query in plan.workload]
-        expected = float(plan.variances @ plan.types.counts(counts))  # type: ignore[union-attr]
+        expected = float(plan.variances @ plan.types.counts(counts))
         trials = 300
         errors = []
         for seed in range(trials):

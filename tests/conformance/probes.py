@@ -349,7 +349,7 @@ def parts_of(plan: Any, release: Any = None) -> set[type]:
 
 def measuring_classes() -> set[type]:
     """Every class of the package's mechanisms that measures, found by walking its modules."""
-    found, abstract = set(), (Mechanism, Measuring)
+    found = set()
     for room in ("noiseplan.mechanisms", "noiseplan.aware"):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             for each in vars(importlib.import_module(module.name)).values():

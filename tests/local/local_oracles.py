@@ -120,6 +120,14 @@ def types_for(name: str, n: int) -> Types:
     return types_of(workload(name, n))
 
 
+def svd_bound(gram: Array, prior: Array, epsilon: float) -> float:
+    """The bound of the paper on Σ π_u t_u: ‖W Diag(√π)‖_*²/e^ε − Σ π_u ‖W e_u‖²."""
+    root = np.sqrt(prior)
+    values = np.linalg.eigvalsh(gram * np.outer(root, root))
+    nuclear = float(np.sqrt(np.maximum(values, 0.0)).sum())
+    return nuclear**2 / exp(epsilon) - float(prior @ np.diagonal(gram))
+
+
 def tightest_epsilon(chances: Array) -> float:
     """ln max_o (max_u Q[o, u] / min_u Q[o, u]) over the outputs that occur."""
     occurs = chances.max(axis=1) > 0

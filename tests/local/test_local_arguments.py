@@ -22,7 +22,6 @@ from noiseplan.errors import (
     StorageError,
 )
 from noiseplan.local.device.wire import to_packet
-from noiseplan.local.search.variance_bounds import LowerBound
 from noiseplan.local.server.packets import packets_of
 from noiseplan.storage.files import read_arrays, write_arrays
 
@@ -79,8 +78,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_weak_bounds_are_not_printed_as_percentages(
     plan: nz.local.LocalPlan, share: float, said: str
 ) -> None:
-    weak = LowerBound(share * plan.value, share * plan.value)
-    printed = str(replace(plan, bound=weak, certified=None))
+    printed = str(replace(plan, lower_bound=share * plan.value))
     assert said in printed
     assert "e+0" not in printed
 

@@ -9,19 +9,31 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_oracles import brute_variances, gram_of, sorted_projection, tightest_epsilon, workload
+from local_oracles import (
+    brute_variances,
+    gram_of,
+    sorted_projection,
+    svd_bound,
+    tightest_epsilon,
+    workload,
+)
 
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.search.descent import Descent, descend, random_start
-from noiseplan.local.search.objective import lower_slope, slope
-from noiseplan.local.search.projection import feasible, project
+from noiseplan.local.search.descent import (
+    Descent,
+    descend,
+    feasible,
+    lower_slope,
+    project,
+    random_start,
+    slope,
+)
 from noiseplan.local.search.variance_bounds import (
     lower_bound,
     row_variance,
     spread_bound,
-    svd_bound,
 )
-from noiseplan.local.strategies.base import TableStrategy, check_strategy
+from noiseplan.local.strategies.strategy import TableStrategy, check_strategy
 
 
 def random_problem(
@@ -225,7 +237,7 @@ def test_what_is_not_measured_is_refused() -> None:
 def test_a_descent_finds_what_the_literature_found() -> None:
     gram = gram_of(workload("prefix", 8))
     chances, lower = random_start(32, 8, 1.0, np.random.default_rng(0))
-    found = descend(chances, lower, gram, np.full(8, 1 / 8), 1.0, 1500)
+    found = descend(Descent.of(gram, np.full(8, 1 / 8), 1.0), chances, lower, 1500)
     check_strategy(found, 1.0)
     value = TableStrategy.of(found, 1.0).total_moments(gram).sum()
     assert 220.25094 * (1 - 1e-6) <= value <= 236.779 * 1.03
@@ -246,7 +258,7 @@ def test_the_core_uses_nothing_but_the_array_api() -> None:
     gram = gram_of(workload("prefix", 8))
     given = random_start(32, 8, 1.0, np.random.default_rng(0))
     arrays = [*given, gram, np.full(8, 1 / 8)]
-    expected = descend(*arrays, 1.0, 30)
+    expected = descend(Descent.of(*arrays[2:], 1.0), *given, 30)
     moved = [strict.asarray(a) for a in arrays]
-    found = descend(*moved, 1.0, 30)
+    found = descend(Descent.of(*moved[2:], 1.0), *moved[:2], 30)
     assert np.asarray(found) == pytest.approx(expected, rel=1e-6, abs=1e-9)

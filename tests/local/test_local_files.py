@@ -23,9 +23,8 @@ from noiseplan.local.device.randomizer import (
     MAGIC,
     VERSION,
     Room,
-    randomizer_from_bytes,
-    read_randomizer,
 )
+from noiseplan.local.device.randomizer_file import randomizer_from_bytes, read_randomizer
 from noiseplan.local.device.wire import ReportError
 from noiseplan.storage.files import hash_of, read_arrays, write_arrays
 

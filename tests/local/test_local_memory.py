@@ -22,17 +22,20 @@ import pytest
 from local_oracles import one
 
 import noiseplan as nz
-from noiseplan.local.device.counting_randomizers import ShiftRandomizer, TableRandomizer
-from noiseplan.local.device.integers import WHOLE, high_chance
+from noiseplan.local.device.counting_randomizers import (
+    ShiftRandomizer,
+    SplitRandomizer,
+    TableRandomizer,
+)
+from noiseplan.local.device.integer_chances import WHOLE, high_chance
 from noiseplan.local.device.noisy_sums import SumRandomizer
 from noiseplan.local.device.randomizer import (
-    _LENGTHS,
+    LENGTHS,
     MAGIC,
     VERSION,
     Randomizer,
-    randomizer_from_bytes,
 )
-from noiseplan.local.device.split import SplitRandomizer
+from noiseplan.local.device.randomizer_file import randomizer_from_bytes
 from noiseplan.local.device.wire import ReportError
 from noiseplan.noise import SeededSource
 
@@ -317,7 +320,7 @@ def test_facts_that_make_no_sense_are_refused() -> None:
         text = json.dumps(change(head) or head, sort_keys=True).encode()
         content = struct.pack("<I", len(text)) + text + content[4 + size :]
         body = zlib.compress(content)
-        return _LENGTHS.pack(MAGIC, VERSION, len(body)) + body + hashlib.sha256(content).digest()
+        return LENGTHS.pack(MAGIC, VERSION, len(body)) + body + hashlib.sha256(content).digest()
 
     made = SumRandomizer(SCHEMA, None, np.array([[9, 0, 5]]), "laplace", Fraction(10), 0.0)
     assert randomizer_from_bytes(forged(lambda head: None)).epsilon == made.epsilon

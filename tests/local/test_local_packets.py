@@ -209,8 +209,8 @@ def test_pieces_that_fill_up_are_all_counted(
 ) -> None:
     from noiseplan.local.server import aggregator
 
-    monkeypatch.setattr(aggregator, "PIECE", 7)
-    monkeypatch.setattr(aggregator, "HELD", 3)
+    monkeypatch.setattr(aggregator, "COUNTED_AT_ONCE", 7)
+    monkeypatch.setattr(aggregator, "PIECES_AT_ONCE", 3)
     device = plan.randomizer()
     reports = device.reports(np.arange(100) % 4)
     made = plan.aggregator()

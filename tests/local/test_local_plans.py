@@ -12,9 +12,9 @@ import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.local.device.noisy_sums import largest_distance
 from noiseplan.local.device.wire import ReportError
-from noiseplan.local.search.generation import Effort, generate
+from noiseplan.local.search.generation import Effort, Goal, generate
 from noiseplan.local.search.patterns import all_shapes
-from noiseplan.local.strategies.additive import AdditiveStrategy, plan_additive
+from noiseplan.local.strategies.additive import AdditiveStrategy
 from noiseplan.privacy import ApproxDP
 
 
@@ -151,9 +151,8 @@ def test_several_attributes_share_one_matrix() -> None:
     types = plan.types
     shapes = all_shapes(12)[::40]
     effort = Effort(60, 400, 1e-5, 1e-7)
-    exact = generate(
-        types.gram, types.uniform, 1.0, shapes, np.ones(len(shapes)), effort, worst=False
-    )
+    goal = Goal(types.gram, types.uniform, 1.0, worst=False)
+    exact = generate(goal, shapes, np.ones(len(shapes)), effort)
     assert exact.bound is not None
     assert exact.bound <= plan.average_variance * (1 + 1e-9)
     assert plan.average_variance <= exact.bound * (1 + 1e-4)  # shifts lose nothing
@@ -201,7 +200,7 @@ def test_gaussian_figures(name: str, n: int, samples: float) -> None:
 
 
 def test_additive_variances_by_brute_force() -> None:
-    plan = plan_additive(one(5, nz.Prefix()), 1.0, "matrix l1")
+    plan = nz.local.plan(one(5, nz.Prefix()), 1.0, mechanism="matrix l1")
     strategy = plan.strategy
     assert isinstance(strategy, AdditiveStrategy)
     rows = plan.workload.query(0).dense()

@@ -22,15 +22,16 @@ import noiseplan as nz
 from noiseplan.errors import DataError
 from noiseplan.local.device.counting_randomizers import (
     ShiftRandomizer,
+    SplitRandomizer,
     SubsetRandomizer,
     TableRandomizer,
 )
-from noiseplan.local.device.integers import WHOLE, high_chance, high_epsilon
+from noiseplan.local.device.integer_chances import WHOLE, high_chance, high_epsilon
 from noiseplan.local.device.noisy_sums import SumRandomizer, largest_distance
-from noiseplan.local.device.randomizer import _LENGTHS, MAGIC, VERSION, randomizer_from_bytes
-from noiseplan.local.device.split import SplitRandomizer
+from noiseplan.local.device.randomizer import LENGTHS, MAGIC, VERSION
+from noiseplan.local.device.randomizer_file import randomizer_from_bytes
 from noiseplan.local.device.wire import ReportError
-from noiseplan.local.split import plan_split
+from noiseplan.local.split_planner import plan_split
 from noiseplan.noise import SeededSource
 
 MECHANISMS = (
@@ -243,7 +244,7 @@ def test_files_of_other_numbers_are_refused() -> None:
     )
     for text in (content, *forged):
         body = zlib.compress(text)
-        head = _LENGTHS.pack(MAGIC, VERSION, len(body))
+        head = LENGTHS.pack(MAGIC, VERSION, len(body))
         data = head + body + hashlib.sha256(text).digest()
         if text is content:
             assert randomizer_from_bytes(data).epsilon == 0.0

@@ -20,8 +20,8 @@ from scipy.special import chdtrc
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.local.device.drawing import below, nested_subsets
-from noiseplan.local.device.integers import (
+from noiseplan.local.device.exact_draws import below, nested_subsets
+from noiseplan.local.device.integer_chances import (
     WHOLE,
     exp_down,
     high_chance,
@@ -33,7 +33,7 @@ from noiseplan.local.device.integers import (
     table_epsilon,
 )
 from noiseplan.local.device.memory import Memory
-from noiseplan.local.device.randomizer import randomizer_from_bytes
+from noiseplan.local.device.randomizer_file import randomizer_from_bytes
 from noiseplan.local.device.wire import ReportError
 from noiseplan.local.strategies import classical
 from noiseplan.noise import SeededSource
@@ -86,7 +86,7 @@ def test_rounded_tables_keep_their_promise(seed: int, epsilon: float) -> None:
     rng = np.random.default_rng(seed)
     lower = rng.dirichlet(np.ones(9) * 0.5)
     lower *= (1 + exp(-epsilon)) / 2
-    from noiseplan.local.search.projection import project
+    from noiseplan.local.search.descent import project
 
     chances = project(rng.random((9, 6)), np.maximum(lower, 1e-9), exp(epsilon))
     table = rounded_table(chances, epsilon)
@@ -374,7 +374,8 @@ def test_devices_load_no_planner(tmp_path: Path) -> None:
         f"device = load_randomizer({str(path)!r})\n"
         "reports = device.reports([0, 5, 2])\n"
         f"Memory(device, {str(tmp_path / 'memory.json')!r}).report(3)\n"
-        "heavy = ('scipy', 'noiseplan.planning.planner', 'noiseplan.local.planner', 'pandas')\n"
+        "rooms = ('planning.planner', 'local.local_planner', 'local.localplan')\n"
+        "heavy = ('scipy', 'pandas', *(f'noiseplan.{room}' for room in rooms))\n"
         "print(len(reports), [m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

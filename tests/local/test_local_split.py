@@ -13,10 +13,9 @@ import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.device.wire import ReportError
 from noiseplan.local.search.variance_bounds import row_variance, spread_bound, structured_bound
-from noiseplan.local.server.reconstruction import Reconstruction
-from noiseplan.local.server.split import query_gram
-from noiseplan.local.split import best_shares, choose_tables, plan_split
-from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.server.reconstruction import Part
+from noiseplan.local.split_planner import best_shares, choose_tables, plan_split
+from noiseplan.local.strategies.strategy import TableStrategy
 from noiseplan.local.user_types import types_of
 from noiseplan.noise import SeededSource
 
@@ -27,7 +26,7 @@ def schema() -> nz.Schema:
 
 
 @pytest.fixture(scope="module")
-def plan(schema: nz.Schema) -> nz.local.SplitPlan:
+def plan(schema: nz.Schema) -> nz.local.LocalPlan:
     """Small enough to be looked at as one explicit matrix; two tables that share an attribute."""
     workload = nz.Workload(
         [
@@ -39,7 +38,7 @@ def plan(schema: nz.Schema) -> nz.local.SplitPlan:
     return plan_split(workload, 1.0, cells=12)
 
 
-def explicit(plan: nz.local.SplitPlan) -> np.ndarray:
+def explicit(plan: nz.local.LocalPlan) -> np.ndarray:
     """The whole mechanism as one matrix: outputs × cells of the domain."""
     shape = plan.workload.schema.shape
     axes = dict(
@@ -47,32 +46,32 @@ def explicit(plan: nz.local.SplitPlan) -> np.ndarray:
     )
     blocks = []
     for part in plan.parts:
-        types = part.reconstruction.types
+        types = part.types
         cell = np.zeros(24, dtype=int)
         for name in types.schema.names:
             cell = cell * types.schema[name].size + axes[name]
-        strategy = part.reconstruction.strategy
+        strategy = part.strategy
         table = strategy.chances if isinstance(strategy, TableStrategy) else strategy.table()
         blocks.append(part.share * table[:, types.kind[cell]])
     return np.vstack(blocks)
 
 
-def answering_rows(plan: nz.local.SplitPlan, query: nz.Query) -> np.ndarray:
+def answering_rows(plan: nz.local.LocalPlan, query: nz.Query) -> np.ndarray:
     """V of a query by probing the estimate with single reports."""
     outputs = plan.reconstruction.tally_shape[0]
     units = np.eye(outputs, dtype=np.int64)
-    return np.array([plan.reconstruction.estimate(query, unit) for unit in units]).T
+    return np.array([plan.reconstruction.estimate(query, unit, 1) for unit in units]).T
 
 
-def test_tables_cover_the_queries(plan: nz.local.SplitPlan) -> None:
+def test_tables_cover_the_queries(plan: nz.local.LocalPlan) -> None:
     assert [part.names for part in plan.parts] == [("a", "b"), ("b", "c")]
     assert sum(part.share for part in plan.parts) == pytest.approx(1.0)
     assert "a × b" in str(plan)
     assert "b × c" in str(plan)
-    assert "SplitPlan(2 tables" in repr(plan)
+    assert "LocalPlan(2 tables" in repr(plan)
 
 
-def test_the_whole_is_one_private_unbiased_mechanism(plan: nz.local.SplitPlan) -> None:
+def test_the_whole_is_one_private_unbiased_mechanism(plan: nz.local.LocalPlan) -> None:
     chances = explicit(plan)
     TableStrategy.of(chances, 1.0)  # columns of sum one, rows of ratio at most e
     for query in plan.workload:
@@ -80,7 +79,7 @@ def test_the_whole_is_one_private_unbiased_mechanism(plan: nz.local.SplitPlan) -
     assert plan.epsilon_met <= 1.0
 
 
-def test_errors_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) -> None:
+def test_errors_are_those_of_the_explicit_matrix(plan: nz.local.LocalPlan) -> None:
     chances = explicit(plan)
     total = np.zeros(24)
     for query in plan.workload:
@@ -95,7 +94,7 @@ def test_errors_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) -> No
     assert plan.users_needed(0.01) == int(np.ceil(plan.samples(0.01)))
 
 
-def test_covariances_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) -> None:
+def test_covariances_are_those_of_the_explicit_matrix(plan: nz.local.LocalPlan) -> None:
     chances = explicit(plan)
     x = np.random.default_rng(0).integers(0, 9, 24).astype(float)
     cube = x.reshape(4, 3, 2)
@@ -103,7 +102,7 @@ def test_covariances_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) 
     counts = []
     for part in plan.parts:
         summed = cube.sum(axis=2) if part.names == ("a", "b") else cube.sum(axis=0)
-        counts.append(part.reconstruction.types.counts(summed))
+        counts.append(part.types.counts(summed))
     pairs = [(0, 0), (0, 2), (2, 1), (2, 2)]
     for i, j in pairs:
         left, right = plan.workload.query(i), plan.workload.query(j)
@@ -117,7 +116,7 @@ def test_covariances_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) 
         plan.reconstruction.covariance(plan.workload.query(0), plan.workload.query(1), counts)
 
 
-def test_a_query_in_two_tables_uses_both(plan: nz.local.SplitPlan, schema: nz.Schema) -> None:
+def test_a_query_in_two_tables_uses_both(plan: nz.local.LocalPlan, schema: nz.Schema) -> None:
     weights = plan.reconstruction.weights(nz.Query(schema, ["b"]))
     assert (weights > 0).all()
     assert weights.sum() == pytest.approx(1.0)
@@ -126,7 +125,7 @@ def test_a_query_in_two_tables_uses_both(plan: nz.local.SplitPlan, schema: nz.Sc
 
 
 def test_from_devices_to_answers(
-    plan: nz.local.SplitPlan, schema: nz.Schema, tmp_path: Path
+    plan: nz.local.LocalPlan, schema: nz.Schema, tmp_path: Path
 ) -> None:
     rng = np.random.default_rng(1)
     users = 60_000
@@ -190,13 +189,13 @@ def test_tables_merge_while_they_stay_small() -> None:
         choose_tables(nz.Workload([nz.Query(wide, ["a", "b"])]), 512)
 
 
-def test_grams_of_single_queries(plan: nz.local.SplitPlan) -> None:
+def test_grams_of_single_queries(plan: nz.local.LocalPlan) -> None:
     for part in plan.parts:
-        types = part.reconstruction.types
+        types = part.types
         for query in plan.workload:
             if part.holds(query):
                 rows = types.matrix(query)
-                assert query_gram(part, query) == pytest.approx(rows.T @ rows)
+                assert part.gram(query) == pytest.approx(rows.T @ rows)
 
 
 def test_structured_bounds_are_below_dense_ones() -> None:
@@ -217,7 +216,7 @@ def test_splitting_is_not_better_than_one_matrix(schema: nz.Schema) -> None:
     workload = nz.Workload.marginals(schema, k=2)
     whole = nz.local.plan(workload, 1.0)
     split = plan_split(workload, 1.0, cells=12)
-    assert isinstance(whole, nz.local.LocalPlan)
+    assert not whole.split
     assert whole.average_variance <= split.average_variance
     assert split.lower_bound <= whole.average_variance * (1 + 1e-9)
     merged = plan_split(workload, 1.0, cells=24)
@@ -232,11 +231,15 @@ def test_large_domains_are_split_without_being_asked() -> None:
         [nz.Query(schema, ["a", "b"]), nz.Query(schema, ["b", "c"]), nz.Query(schema, ["a"])]
     )
     plan = nz.local.plan(workload, 1.0, effort=0.2)
-    assert isinstance(plan, nz.local.SplitPlan)
+    assert isinstance(plan, nz.local.LocalPlan)
     assert plan.workload.schema.names == ("a", "b", "c")
     assert 0 <= plan.gap < 1.5
     assert plan.worst_variance >= plan.average_variance * (1 - 1e-12) >= plan.lower_bound
-    assert all(isinstance(part.reconstruction, Reconstruction) for part in plan.parts)
+    assert plan.split
+    assert all(isinstance(part, Part) for part in plan.parts)
+    for one_table in ("types", "strategy", "variances"):
+        with pytest.raises(PlanError, match=r"see plan\.parts"):
+            getattr(plan, one_table)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
@@ -263,7 +266,7 @@ def test_disjoint_tables_are_answered_as_well_as_can_be(
     assert best.mean() * (1 - 1e-9) <= plan.average_variance <= best.mean() * (1 + slack)
 
 
-def test_errors_of_given_users_are_those_of_the_explicit_matrix(plan: nz.local.SplitPlan) -> None:
+def test_errors_of_given_users_are_those_of_the_explicit_matrix(plan: nz.local.LocalPlan) -> None:
     rng = np.random.default_rng(5)
     records = {"a": rng.integers(0, 4, 300), "b": rng.integers(0, 3, 300), "c": [1] * 300}
     chances = explicit(plan)
@@ -277,11 +280,22 @@ def test_errors_of_given_users_are_those_of_the_explicit_matrix(plan: nz.local.S
         exact = np.diagonal(v @ law @ v.T)
         assert plan.variance(left, records) == pytest.approx(exact, abs=1e-6)
         assert (exact <= plan.variance(left, users=300) * (1 + 1e-9)).all()
+        assert (plan.variance(left, records=records) == plan.variance(left, records)).all()
+        named = plan.covariance(left, right, records=records)
+        assert (named == plan.covariance(left, right, records)).all()
+    drawn = plan.simulate(records, seed=3).tally
+    assert (plan.simulate(records=records, seed=3).tally == drawn).all()
     with pytest.raises(PlanError, match="records="):
         plan.variance(plan.workload.query(0))
 
 
-def test_the_number_of_users_is_known_to_a_split(plan: nz.local.SplitPlan) -> None:
+def test_names_of_split_tables_are_printed_safely() -> None:
+    schema = nz.Schema.from_sizes({"a\x1b[2J": 3, "b": 2})
+    workload = nz.Workload([nz.Query(schema, [name]) for name in schema.names])
+    assert "\x1b" not in str(plan_split(workload, 1.0, cells=3))
+
+
+def test_the_number_of_users_is_known_to_a_split(plan: nz.local.LocalPlan) -> None:
     schema = plan.workload.schema
     records = {"a": [0, 1, 2], "b": [0, 1, 2], "c": [0, 1, 1]}
     total = plan.simulate(records, seed=0).answer(nz.Query(schema, []))

@@ -19,9 +19,14 @@ from local_oracles import (
 
 from noiseplan.errors import UnanswerableError
 from noiseplan.local.strategies import classical
-from noiseplan.local.strategies.base import Strategy, TableStrategy
-from noiseplan.local.strategies.designs import affine_design, prime_power
-from noiseplan.local.strategies.shifts import Group, ShiftStrategy, groups_of
+from noiseplan.local.strategies.shifts import (
+    Group,
+    ShiftStrategy,
+    affine_design,
+    groups_of,
+    prime_power,
+)
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.strategies.subsets import histogram_size, rappor, subset_selection
 
 

@@ -13,10 +13,10 @@ from local_oracles import brute_variances, one
 
 import noiseplan as nz
 from noiseplan.errors import DataError, PlanError, UnanswerableError
-from noiseplan.local.device.integers import settled
+from noiseplan.local.device.integer_chances import settled
 from noiseplan.local.search.variance_bounds import row_variance
 from noiseplan.local.strategies.additive import AdditiveStrategy
-from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.strategies.strategy import TableStrategy
 from noiseplan.local.user_types import types_of
 
 

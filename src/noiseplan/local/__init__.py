@@ -5,27 +5,30 @@
 
 Where to find what:
 
-    types                       the kinds of users a workload tells apart, and its Gram matrix
-    planner, localplan, report  arguments and their checks; the plan; its printed form
-    split, splitplan            domains too large for one matrix: tables, shares, their plan
-    planned                     what both kinds of plan have in common
+    user_types                  the kinds of users a workload tells apart, and its Gram matrix
+    local_planner               arguments and their checks, the choice of a mechanism
+    split_planner               domains too large for one matrix: tables and their shares
+    strategy_integers           from strategies to randomizers and back
+    localplan, plan_in_words    the plan, of one table or several; its printed form
     strategies/                 chances of reports and the errors that follow
-        base                      any table, the oracle of the others
-        subsets, shifts           subsets of a size; all shifts of some patterns
-        classical, designs        the mechanisms known by name; block designs
-        additive                  noise added to numbers
+        strategy                  any table, the oracle of the others
+        subsets, shifts           subsets of a size; all shifts of some patterns, block designs
+        classical, additive       the mechanisms known by name; noise added to numbers
     search/                     the best strategy for a workload
         portfolio                 everything that is tried, and the best of it
-        objective, projection, descent    gradients; on any array library (namespace)
-        patterns, master, generation      rows of two values, their weights, new rows
-        orbits, bounds            the same for shifted patterns; what no mechanism can beat
+        descent                   projected gradients, on any array library
+        patterns, row_weights, generation   rows of two values, their weights, new rows
+        shift_search              the same for shifted patterns
+        variance_bounds           what no mechanism can beat
     device/                     what runs on devices, NumPy only
-        integers, drawing         tables of whole numbers with their ε; exact draws
-        randomizer                values to reports, and the file; kinds in counted, sums, split
-        wire, memory, making      reports as bytes; repeated collection; from strategies and back
+        integer_chances, exact_draws   tables of whole numbers with their ε; exact draws
+        randomizer, randomizer_file    values to reports; from a file, checked
+        counting_randomizers, noisy_sums    the kinds of randomizers
+        wire, memory              reports as bytes; repeated collection
     server/                     what collects
-        aggregator, keeping       counting and merging; on disk
-        reconstruction, split     answers, variances, covariances; the same over several tables
+        aggregator, aggregator_file    counting and merging; on disk
+        packets                   many reports from bytes that may be damaged
+        reconstruction            answers, variances, covariances
         consistency, simulation   non-negative counts; made-up users
 """
 
@@ -35,12 +38,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from noiseplan.local.device.memory import Memory
-    from noiseplan.local.device.randomizer import Randomizer, load_randomizer
+    from noiseplan.local.device.randomizer import Randomizer
+    from noiseplan.local.device.randomizer_file import load_randomizer
+    from noiseplan.local.local_planner import compare, plan
     from noiseplan.local.localplan import LocalPlan
-    from noiseplan.local.planner import compare, plan
-    from noiseplan.local.server.aggregator import Aggregator
-    from noiseplan.local.server.aggregator_file import load_aggregator
-    from noiseplan.local.splitplan import SplitPlan
+    from noiseplan.local.server.aggregator import Aggregator, load_aggregator
 
 # Devices load the randomizer alone: no planner, no SciPy.
 _LAZY = {
@@ -48,11 +50,10 @@ _LAZY = {
     "LocalPlan": "noiseplan.local.localplan",
     "Memory": "noiseplan.local.device.memory",
     "Randomizer": "noiseplan.local.device.randomizer",
-    "SplitPlan": "noiseplan.local.splitplan",
-    "compare": "noiseplan.local.planner",
-    "load_aggregator": "noiseplan.local.server.aggregator_file",
-    "load_randomizer": "noiseplan.local.device.randomizer",
-    "plan": "noiseplan.local.planner",
+    "compare": "noiseplan.local.local_planner",
+    "load_aggregator": "noiseplan.local.server.aggregator",
+    "load_randomizer": "noiseplan.local.device.randomizer_file",
+    "plan": "noiseplan.local.local_planner",
 }
 
 
@@ -71,7 +72,6 @@ __all__ = [
     "LocalPlan",
     "Memory",
     "Randomizer",
-    "SplitPlan",
     "compare",
     "load_aggregator",
     "load_randomizer",

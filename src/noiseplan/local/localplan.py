@@ -2,74 +2,108 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from math import ceil, inf
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
-from noiseplan.local.planned import Planned, checked_users
-from noiseplan.local.report import describe, short_number
-from noiseplan.local.search.variance_bounds import LowerBound
-from noiseplan.local.server.reconstruction import Reconstruction
-from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.user_types import Types
+from noiseplan.errors import PlanError
+from noiseplan.local.device.counting_randomizers import SplitRandomizer
+from noiseplan.local.device.randomizer import Randomizer
+from noiseplan.local.plan_in_words import described, short_number
+from noiseplan.local.server.aggregator import Aggregator
+from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.server.simulation import simulate
+from noiseplan.local.strategies.strategy import Strategy
+from noiseplan.local.strategy_integers import make_randomizer
+from noiseplan.local.user_types import Types, weighted_rows
 from noiseplan.matrices.base import Array
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 
-if TYPE_CHECKING:
-    from noiseplan.local.device.randomizer import Randomizer
-    from noiseplan.local.server.aggregator import Aggregator
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalPlan(Planned):
+class LocalPlan:
     """What users report, at what ε, and how accurate the answers will be.
 
     Variances are exact. They add up over users, so they are given per user: with N users of the
     least favourable type all rows of the workload together have variance `worst_variance` · N, and
     shares (answers divided by N) have `worst_variance`/N.
+
+    Users report on one table or, where the domain is too large for one matrix, each device draws
+    one of several with public chances, and reports on that one only: ε is that of one report. Who
+    the users are is then said by `records`, a column of values for each attribute, and not by
+    `counts` of cells.
     """
 
     workload: Workload
-    types: Types
-    strategy: Strategy
+    reconstruction: Reconstruction
+    """From reports to answers."""
     epsilon: float
-    prior: Array
     worst: bool
-    bound: LowerBound
-    certified: float | None
-    seconds: float = field(default=0.0)
+    """Whether the variance for the least favourable type was minimised, or the mean."""
+    priors: tuple[Array, ...]
+    """For each table the share of each type that the mean is taken over."""
+    lower_bound: float
+    """No unbiased mechanism that counts ε-private reports has a lower `value`; where users are
+    split none has a lower mean over all cells, split or not."""
+    seconds: float = 0.0
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The tables, with the share of users that reports on each."""
+        return self.reconstruction.parts
+
+    @property
+    def split(self) -> bool:
+        """Whether devices draw the table that they report on."""
+        return self.reconstruction.split
+
+    @property
+    def types(self) -> Types:
+        """The kinds of users that the workload tells apart."""
+        self._refuse_split()
+        return self.parts[0].types
+
+    @property
+    def strategy(self) -> Strategy:
+        """The chances of reports."""
+        self._refuse_split()
+        return self.parts[0].strategy
+
+    def _refuse_split(self) -> None:
+        if self.split:
+            raise PlanError("users are split over tables: see plan.parts for types and strategies")
 
     # ------------------------------------------------------------------ errors over the workload
-
-    @cached_property
-    def reconstruction(self) -> Reconstruction:
-        """From reports to answers."""
-        return Reconstruction(self.types, self.strategy)
 
     @property
     def rows(self) -> float:
         """Rows of the workload, each counted with its weight."""
-        return self.types.rows
+        return weighted_rows(self.workload)
 
     @cached_property
+    def _added(self) -> list[Array]:
+        return self.reconstruction.added(self.workload)
+
+    @property
     def variances(self) -> Array:
-        """What one user of each type adds to the variance of all rows together."""
-        gram = self.types.gram
-        added = self.strategy.total_moments(gram) - np.diagonal(gram)
-        return np.maximum(added, 0.0)  # never negative but for rounding
+        """What one user of each of `types` adds to the variance of all rows together."""
+        self._refuse_split()
+        return self._added[0]
 
     @property
     def worst_variance(self) -> float:
-        """The largest of `variances`."""
-        return float(self.variances.max())
+        """What one user adds at most, of whatever type, to the variance of all rows together."""
+        return sum(float(added.max()) for added in self._added)
 
     @property
     def average_variance(self) -> float:
-        """The mean of `variances` under the prior."""
-        return float(self.prior @ self.variances)
+        """The mean of what one user adds, under the prior or over all cells."""
+        return sum(float(p @ added) for p, added in zip(self.priors, self._added, strict=True))
 
     @property
     def value(self) -> float:
@@ -77,28 +111,61 @@ class LocalPlan(Planned):
         return self.worst_variance if self.worst else self.average_variance
 
     @property
-    def lower_bound(self) -> float:
-        """No unbiased mechanism that counts ε-private reports has a lower `value`."""
-        known = self.bound.worst if self.worst else self.bound.average
-        return max(known, self.certified or 0.0, 0.0)
-
-    @property
     def gap(self) -> float:
         """`value / lower_bound − 1`: 0 means proved optimal."""
         if self.lower_bound <= 0:
-            return 0.0 if self.value <= 0 else float("inf")
+            return 0.0 if self.value <= 0 and not self.split else inf
         return max(self.value / self.lower_bound - 1, 0.0)
+
+    def samples(self, variance: float = 0.01, *, case: str = "worst") -> float:
+        """How many users make the mean variance of the rows, as shares, this small.
+
+        A real number; `users_needed` rounds it up. `case` is "worst", "average" or "bound".
+        """
+        per_user = {
+            "worst": self.worst_variance,
+            "average": self.average_variance,
+            "bound": self.lower_bound,
+        }
+        if case not in per_user:
+            raise PlanError(f"case is one of {list(per_user)}, found {case!r}")
+        if not (isinstance(variance, (Real, np.number)) and 0 < variance < inf):
+            raise PlanError(f"a target variance is positive and finite, found {variance!r}")
+        return per_user[case] / (self.rows * variance)
+
+    def users_needed(self, variance: float = 0.01) -> int:
+        """Users needed, of whatever types, for this mean variance of the rows as shares."""
+        return ceil(self.samples(variance) * (1 - 1e-12))
 
     # ------------------------------------------------------------------ errors of single queries
 
-    def variance(self, query: Query, counts: Any = None, *, users: float | None = None) -> Array:
-        """The variance of each row: exact for given counts, or the largest for so many users."""
-        most = None if users is None else checked_users(users)
-        return self.reconstruction.variance(query, _counts(self, counts), most)
+    def variance(
+        self, query: Query, counts: Any = None, *, records: Any = None, users: float | None = None
+    ) -> Array:
+        """The variance of each row: exact for given users, or the largest for so many.
 
-    def covariance(self, query: Query, other: Query, counts: Any) -> Array:
-        """The exact covariance of all rows of two queries for given counts of cells."""
-        return self.reconstruction.covariance(query, other, _counts(self, counts))
+        Users are given by `counts` of cells, or by `records` where they are split over tables.
+        """
+        given = counts if records is None else records
+        people = None if given is None else self._counted(given)
+        most = None if users is None else _checked_users(users)
+        return self.reconstruction.variance(query, people, most)
+
+    def covariance(
+        self, query: Query, other: Query, counts: Any = None, *, records: Any = None
+    ) -> Array:
+        """The exact covariance of all rows of two queries for given users; see `variance`."""
+        people = self._counted(counts if records is None else records)
+        return self.reconstruction.covariance(query, other, people)
+
+    def _counted(self, people: Any) -> list[Array]:
+        """For each table how many of these users there are of each type."""
+        made = self.randomizer()
+        if not isinstance(made, SplitRandomizer):
+            return [self.types.users(people)]
+        codes = made.codes_of(people)
+        types = [(table.types_from(codes), table.types) for table in made.tables]
+        return [np.bincount(kind, minlength=n).astype(np.float64) for kind, n in types]
 
     # ------------------------------------------------------------------ using it
 
@@ -108,26 +175,41 @@ class LocalPlan(Planned):
 
     @cached_property
     def _randomizer(self) -> Randomizer:
-        from noiseplan.local.device.strategy_integers import make_randomizer
+        return make_randomizer(self.workload.schema, self.reconstruction)
 
-        return make_randomizer(self.types, self.strategy)
+    @property
+    def epsilon_met(self) -> float:
+        """ε of the integer tables devices draw from, exactly recomputed and rounded up."""
+        return self.randomizer().epsilon
 
-    def simulate(self, counts: Any, *, seed: int | None = None) -> Aggregator:
-        """The reports of so many made-up users of each cell, collected: for planning studies."""
-        from noiseplan.local.server.simulation import simulate
+    def aggregator(self) -> Aggregator:
+        """An empty collection of reports."""
+        return Aggregator.empty(self)
 
-        return simulate(self, counts, seed)
+    def simulate(
+        self, counts: Any = None, *, records: Any = None, seed: int | None = None
+    ) -> Aggregator:
+        """The reports of made-up users, collected, for planning studies; see `variance`."""
+        return simulate(self.aggregator(), counts if records is None else records, seed)
 
     def __repr__(self) -> str:
+        if self.split:
+            what, outputs = f"{len(self.parts)} tables", ""
+        else:
+            what = self.strategy.__class__.__name__
+            outputs = f"{short_number(self.strategy.outputs)} outputs, "
         return (
-            f"LocalPlan({self.strategy.__class__.__name__}, ε = {text_up(self.epsilon)}, "
-            f"{short_number(self.strategy.outputs)} outputs, "
+            f"LocalPlan({what}, ε = {text_up(self.epsilon)}, {outputs}"
             f"{self.samples():.4g} users for variance 0.01)"
         )
 
     def __str__(self) -> str:
-        return describe(self)
+        return described(self)
 
 
-def _counts(plan: LocalPlan, counts: Any) -> Any:
-    return None if counts is None else plan.types.users(counts)
+def _checked_users(users: object) -> float:
+    """A number of users to state a variance for."""
+    number = isinstance(users, (Real, np.number)) and not isinstance(users, bool)
+    if not number or not 0 <= float(users) < inf:  # type: ignore[arg-type]
+        raise PlanError(f"users is a number of users, at least 0 and finite; found {users!r}")
+    return float(users)  # type: ignore[arg-type]

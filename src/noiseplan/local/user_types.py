@@ -23,7 +23,7 @@ from noiseplan.arrays import IntArray, first_of
 from noiseplan.domain.gram import workload_gram
 from noiseplan.domain.told_apart import same_but_for_rounding, told_apart
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.device.randomizer import MOST_CELLS
+from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -123,12 +123,12 @@ def weighted_rows(workload: Workload) -> float:
 
 
 def types_of(workload: Workload) -> Types:
-    """Types and Gram matrix of a workload over a domain of at most `MOST_CELLS` cells."""
+    """Types and Gram matrix of a workload over a domain of at most `LARGEST_TABLE` cells."""
     schema = asked_schema(workload)
-    if schema.size > MOST_CELLS:
+    if schema.size > LARGEST_TABLE:
         raise PlanError(
             f"the table of {list(schema.names)} has {prod(schema.shape):,} cells, and one strategy "
-            f"matrix takes at most {MOST_CELLS:,}; let the users be split over smaller tables: "
+            f"matrix takes at most {LARGEST_TABLE:,}; let the users be split over smaller tables: "
             f"local.plan(workload, mechanism='split')"
         )
     gram = workload_gram(reduced_workload(workload, schema))

@@ -45,11 +45,11 @@ class Halves:
     def of(gram: AnyArray) -> Halves:
         """Split if the symmetry is there, exactly but for rounding."""
         xp, n = namespace_of(gram), len(gram)
-        mirror = xp.flip(gram, (0, 1))
+        mirror = xp.flip(gram, axis=(0, 1))
         if n == 1 or float(abs(gram - mirror).max()) > SAME * float(abs(gram).max()):
             return Halves(n, False, (gram,), like(np.ones(n), gram))
         pairs, orbits = n // 2, (n + 1) // 2
-        own, other = gram[:orbits, :orbits], xp.flip(gram, (1,))[:orbits, :orbits]
+        own, other = gram[:orbits, :orbits], xp.flip(gram, axis=(1,))[:orbits, :orbits]
         members = np.full(orbits, 2.0)
         members[pairs:] = 1.0
         # The middle cell is its own image: its even vector is e, not (e + e)/√2.

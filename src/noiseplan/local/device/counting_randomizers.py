@@ -1,8 +1,9 @@
-"""Randomizers whose reports are counted: a table of chances, shifted patterns, random subsets."""
+"""Randomizers whose reports are counted: tables, shifted patterns, random subsets, a split."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -12,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.drawing import below, chances, nested_subsets
-from noiseplan.local.device.integers import WHOLE, shapes_epsilon, table_epsilon
-from noiseplan.local.device.randomizer import MOST_CELLS, Randomizer, Reports, Stored
+from noiseplan.local.device.exact_draws import below, chances, nested_subsets
+from noiseplan.local.device.integer_chances import WHOLE, shapes_epsilon, table_epsilon
+from noiseplan.local.device.randomizer import LARGEST_TABLE, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
-from noiseplan.noise.randomness import Source
+from noiseplan.noise.randomness import Source, SystemSource
 
 # A table with more entries off the two values of their row than this share is stored whole.
 MOST_EXCEPTIONS = 0.05
@@ -210,7 +211,7 @@ class ShiftRandomizer(Numbered):
     @classmethod
     def _rebuilt(cls, stored: Stored) -> ShiftRandomizer:
         shape, shares = tuple(stored.facts["shape"]), stored.arrays["shares"]
-        if len(shape) > 64 or any(type(n) is not int or not 1 <= n <= MOST_CELLS for n in shape):
+        if len(shape) > 64 or any(type(n) is not int or not 1 <= n <= LARGEST_TABLE for n in shape):
             raise ReportError("types are shifted along at most 64 axes, each with a size")
         patterns = stored.bits(len(shares), prod(shape))
         high = stored.arrays["high"]
@@ -297,6 +298,91 @@ class SubsetRandomizer(Randomizer):
     def _rebuilt(cls, stored: Stored) -> SubsetRandomizer:
         integers = (stored.arrays[name] for name in ("sizes", "shares", "high"))
         return cls(stored.schema, stored.cells, int(stored.facts["count"]), *integers)
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class SplitRandomizer(Numbered):
+    """One of several randomizers, drawn with public chances; reports are numbered through."""
+
+    kind = "split"
+    tables: tuple[Numbered, ...]
+    shares: IntArray  # of sum 2⁶²
+
+    def __post_init__(self) -> None:
+        # The domain as a whole has no list of types: it may be of any size.
+        self._check()
+
+    def _check(self) -> None:
+        check_shares(self.shares, len(self.tables))
+        if self.cells is not None:
+            raise ReportError("the types of a split are those of its tables, not of all cells")
+        for table in self.tables:
+            for name in table.schema.names:
+                if name not in self.schema or table.schema[name] != self.schema[name]:
+                    raise ReportError(
+                        f"a table of the split has {name!r} with other values than the whole; "
+                        f"attributes are those of {list(self.schema.names)}"
+                    )
+
+    @property
+    def types(self) -> int:
+        return self.schema.size
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        return np.concatenate([[0], np.cumsum([table.outputs for table in self.tables])])
+
+    @property
+    def outputs(self) -> int:
+        return int(self._starts[-1])
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Which table it is tells nothing, so the largest ε of the tables."""
+        return max(table.epsilon for table in self.tables)
+
+    def draw(self, types: IntArray, source: Source) -> Reports:
+        axes = np.unravel_index(types, self.schema.shape)
+        columns = dict(zip(self.schema.names, axes, strict=True))
+        return self._draw(columns, source)
+
+    def reports(self, values: Any, *, source: Source | None = None) -> Reports:
+        return self._draw(self.codes_of(values), source or SystemSource())
+
+    def _draw(self, codes: Mapping[str, IntArray], source: Source) -> Reports:
+        count = len(next(iter(codes.values())))
+        which = np.searchsorted(np.cumsum(self.shares), chances(source, count), side="right")
+        reports = np.empty(count, dtype=np.int64)
+        for j, table in enumerate(self.tables):
+            mine = np.flatnonzero(which == j)
+            types = table.types_from({name: codes[name][mine] for name in table.schema.names})
+            reports[mine] = table.draw(types, source) + self._starts[j]
+        return reports
+
+    def tally(self, reports: Reports) -> IntArray:
+        return self._counted(reports)
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        files = {
+            f"table_{j}": np.frombuffer(table.to_bytes(), np.uint8)
+            for j, table in enumerate(self.tables)
+        }
+        return {"shares": self.shares, **files}
+
+    def _facts(self) -> dict[str, Any]:
+        return {"tables": len(self.tables)}
+
+    @classmethod
+    def _rebuilt(cls, stored: Stored) -> SplitRandomizer:
+        tables = []
+        for j in range(int(stored.facts["tables"])):
+            file = stored.arrays[f"table_{j}"].tobytes()
+            table = stored.inner(file)
+            if not isinstance(table, Numbered):
+                raise ReportError(f"table {j} of a split has reports without numbers")
+            tables.append(table)
+        return cls(stored.schema, stored.cells, tuple(tables), stored.arrays["shares"])
 
 
 def check_shares(shares: IntArray, count: int) -> None:

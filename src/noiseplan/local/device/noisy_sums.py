@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.randomizer import MOST_CELLS, Randomizer, Reports, Stored
+from noiseplan.local.device.randomizer import LARGEST_TABLE, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
@@ -127,8 +127,8 @@ class SumRandomizer(Randomizer):
     @classmethod
     def _rebuilt(cls, stored: Stored) -> SumRandomizer:
         rows, facts = stored.arrays["rows"], stored.facts
-        if rows.ndim != 2 or rows.shape[1] > MOST_CELLS:
-            raise ReportError(f"the numbers of at most {MOST_CELLS:,} types are rows × types")
+        if rows.ndim != 2 or rows.shape[1] > LARGEST_TABLE:
+            raise ReportError(f"the numbers of at most {LARGEST_TABLE:,} types are rows × types")
         large = _exceeds(rows, 2 if facts["law"] == "gaussian" else 1)
         if rows.size * rows.shape[1] > (MOST_LARGE if large else MOST_DIFFERENCES):
             raise ReportError(f"{rows.size:,} numbers of that size are too many for one report")

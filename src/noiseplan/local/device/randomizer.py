@@ -12,11 +12,9 @@ import json
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module
-from math import isfinite, prod
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -32,35 +30,22 @@ from noiseplan.schema import Schema
 
 MAGIC = b"NZRD"
 VERSION = 1
-_LENGTHS = struct.Struct("<4sBI")
+LENGTHS = struct.Struct("<4sBI")
 
 Reports = NDArray[Any]
 
-# Kinds enter by their names when the modules that hold them are loaded.
-_KINDS: dict[str, type[Randomizer]] = {}
-_MODULES = ("counting_randomizers", "noisy_sums", "split")
-# What the arrays of a file may hold: whole numbers, and bits packed into bytes.
-_DTYPES = ("<i8", "|u1")
-# What reading facts that make no sense may end in.
-_BROKEN = (
-    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
-    struct.error, zlib.error,
-)  # fmt: skip
-
-MOST_CELLS = 4096
+LARGEST_TABLE = 4096
 """Beyond this many cells one strategy matrix is out of reach: users are split over tables."""
-SPLIT = "split"
-"""The kind that is made of other randomizers, over a domain of any size."""
 # Bytes that a file may ask for when it is read, for what it says of itself and for everything
 # together; longer files may ask for so many times their length.
-_HEAD, _MEMORY, _TIMES = 1 << 22, 1 << 29, 64
+LARGEST_HEAD, _MEMORY, _TIMES = 1 << 22, 1 << 29, 64
 
 
 class Room:
     """What is left of the memory that reading one file may take: asked for before it is taken."""
 
     def __init__(self, length: int) -> None:
-        self._head = max(_HEAD, _TIMES * length)
+        self._head = max(LARGEST_HEAD, _TIMES * length)
         self.left = max(_MEMORY, _TIMES * length)
 
     def take_head(self, size: int) -> None:
@@ -92,6 +77,7 @@ class Stored:
     facts: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]]
     room: Room
+    inner: Callable[[bytes], Randomizer]  # reads the file of one of the tables of a split
 
     def bits(self, rows: int, columns: int) -> NDArray[np.bool_]:
         """The array "bits", eight to a byte, as a matrix of truth values."""
@@ -118,10 +104,6 @@ class Randomizer(ABC):
     schema: Schema
     cells: IntArray | None
     """The type of each cell, where cells are told apart by no query; None where all are."""
-
-    def __init_subclass__(cls) -> None:
-        if hasattr(cls, "kind"):
-            _KINDS[cls.kind] = cls
 
     def __post_init__(self) -> None:
         self._check()
@@ -315,7 +297,7 @@ class Randomizer(ABC):
     def to_bytes(self) -> bytes:
         """The file."""
         body = zlib.compress(self._content, 9)
-        return _LENGTHS.pack(MAGIC, VERSION, len(body)) + body + self.digest
+        return LENGTHS.pack(MAGIC, VERSION, len(body)) + body + self.digest
 
     def save(self, path: str | Path) -> Path:
         """Write the file; `load_randomizer` reads it."""
@@ -328,106 +310,3 @@ class Randomizer(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(ε = {text_up(self.epsilon)}, plan {self.hash[:12]})"
-
-
-def randomizer_from_bytes(data: bytes) -> Randomizer:
-    """A randomizer from its file; refused if a single bit of it changed, or if it has no ε.
-
-    What the file promises is compared with what such files can hold before memory is taken for it.
-    """
-    return read_randomizer(data, Room(len(data)))
-
-
-def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Randomizer:
-    """The same within the room that is left; a table of a split is no split itself."""
-    if len(data) < _LENGTHS.size or data[:4] != MAGIC:
-        raise ReportError("this is no randomizer's file; make one with plan.randomizer().save(...)")
-    _, version, length = _LENGTHS.unpack_from(data)
-    body, digest = data[_LENGTHS.size : _LENGTHS.size + length], data[_LENGTHS.size + length :]
-    if version != VERSION:
-        raise ReportError(f"the file has version {version}, and this program reads {VERSION}")
-    try:
-        head, start, numbers = _inflated(body, room)
-    except _BROKEN as error:
-        if isinstance(error, ReportError):
-            raise
-        head, start, numbers = {}, b"", b""
-    hashed = hashlib.sha256(start)
-    hashed.update(numbers)
-    if hashed.digest() != digest:
-        raise ReportError("the randomizer's file is damaged: its hash does not fit; fetch it anew")
-    try:
-        made = _made(head, numbers, room, in_split)
-    except _BROKEN as error:
-        raise ReportError(f"the randomizer's file holds no randomizer: {error}") from None
-    if made.digest != digest:
-        raise ReportError("the randomizer's file was written by another version of this program")
-    if not isfinite(made.epsilon):
-        raise ReportError("the randomizer's file is not private at any ε: nothing is drawn from it")
-    return made
-
-
-def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes, bytes]:
-    """What a file says of itself, the same as bytes, and its numbers: never more than it says,
-    nor more than a table over its cells can have."""
-    stream = zlib.decompressobj()
-    first = stream.decompress(body, 4)
-    (size,) = struct.unpack("<I", first)
-    room.take_head(size)
-    text = stream.decompress(stream.unconsumed_tail, max(size, 1))
-    head = json.loads(text)
-    promised = sum(_bytes_promised(dtype, shape) for _, dtype, shape in head["arrays"])
-    room.take(promised)
-    schema = Schema.from_dict(head["schema"])
-    if head["kind"] != SPLIT and _few_cells(schema):
-        Room.check(promised, _most_numbers(schema))
-    rest = stream.decompress(stream.unconsumed_tail, promised + 1)
-    if not stream.eof or len(rest) != promised:
-        raise ValueError("the content is not as long as it says")
-    return head, first + text, rest
-
-
-def _most_numbers(schema: Schema) -> int:
-    """Bytes of twice as many reports as there are cells, and of a thousand in any case."""
-    return 8 * schema.size * max(2 * schema.size, 1024) + _HEAD
-
-
-def _bytes_promised(dtype: str, shape: list[int]) -> int:
-    if dtype not in _DTYPES:
-        raise ValueError(f"an array has the type {dtype}, and tables are whole numbers")
-    if len(shape) > 2 or any(type(n) is not int or not 0 <= n < 1 << 40 for n in shape):
-        raise ValueError(f"an array has the shape {shape}")
-    return np.dtype(dtype).itemsize * prod(shape)
-
-
-def _made(head: Mapping[str, Any], numbers: bytes, room: Room, in_split: bool) -> Randomizer:
-    arrays, at = {}, 0
-    for name, dtype, shape in head["arrays"]:
-        arrays[name] = np.frombuffer(numbers, dtype, prod(shape), at).reshape(shape)
-        at += arrays[name].nbytes
-    cells = arrays.pop("cells", None)
-    schema = Schema.from_dict(head["schema"])
-    split = head["kind"] == SPLIT
-    if split and in_split:
-        raise ReportError("a table of a split is a split itself")
-    if not split and not _few_cells(schema):
-        raise ReportError(f"a table has at most {MOST_CELLS:,} cells, and this one has more")
-    for module in _MODULES:
-        import_module(f"noiseplan.local.device.{module}")
-    return _KINDS[head["kind"]]._rebuilt(Stored(schema, cells, head["facts"], arrays, room))
-
-
-def _few_cells(schema: Schema) -> bool:
-    cells = 1
-    for size in schema.shape:  # the product of all may have millions of digits
-        cells = min(cells * size, MOST_CELLS + 1)
-    return cells <= MOST_CELLS
-
-
-def load_randomizer(path: str | Path) -> Randomizer:
-    """Read a randomizer written by `Randomizer.save`."""
-    try:
-        data = checked_path(path, ReportError).read_bytes()
-    except OSError as error:
-        raise ReportError(f"{str(path)!r} cannot be read: {error}") from None
-    return randomizer_from_bytes(data)

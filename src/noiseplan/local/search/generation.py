@@ -18,10 +18,18 @@ from math import exp, inf
 
 import numpy as np
 
-from noiseplan.local.device.integers import settled
-from noiseplan.local.search.patterns import Bits, all_shapes, climb, gains_of, levels, surcharge
+from noiseplan.local.device.integer_chances import settled
+from noiseplan.local.search.patterns import (
+    SHORT_CLIMB,
+    Pricing,
+    all_shapes,
+    levels,
+    surcharge,
+)
 from noiseplan.local.search.row_weights import Weighting, best_weights
-from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
+from noiseplan.local.strategies.shifts import Bits
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.bounds import NOISE_FLOOR
 
@@ -31,14 +39,21 @@ EXHAUSTIVE = 16
 ALL_AT_ONCE = 9
 # Directions no query asks about get this share of the largest eigenvalue of G, so that X⁻¹ exists.
 UNASKED = 1e-12
-SHORT_CLIMB = 5
 NEW_SHARE = 0.1
 POLISHES = 10
-# Certified bounds are lowered by this share of the terms they are made of.
-ROUNDING = 1e-10
 EPS = float(np.finfo(np.float64).eps)
 # Weights below this share of the mean are left out of the strategy.
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE_WEIGHT = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """What is minimised: the largest variance over types, or the mean under the prior."""
+
+    gram: Array
+    prior: Array
+    epsilon: float
+    worst: bool
 
 
 @dataclass(frozen=True)
@@ -100,11 +115,11 @@ class Ascent:
 
 
 @dataclass(frozen=True, eq=False)
-class Generated:
-    """The strategy found, and a lower bound on its objective where all shapes were priced."""
+class Found:
+    """A strategy, and a lower bound on its objective where all shapes were priced."""
 
-    strategy: TableStrategy
-    bound: float | None
+    strategy: Strategy
+    bound: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +140,11 @@ class _Problem:
 
     def helpful(self, at: Candidate, most: int) -> tuple[Bits, float]:
         """Shapes that would lower the value, at most so many, and what prices lack for none to."""
-        args = at.solved.curvature, at.solved.prices, at.prior, self.ratio
-        found, gains = climb(at.shapes, *args, SHORT_CLIMB)
+        pricing = Pricing(at.solved.curvature, at.solved.prices, at.prior, self.ratio)
+        found, gains = pricing.climb(at.shapes, SHORT_CLIMB)
         lacking = inf
         if self.every is not None:  # climbing finds different shapes, pricing the best ones
-            priced = gains_of(self.every, *args)
+            priced = pricing.gains(self.every)
             top = np.argpartition(-priced, min(most // 4, len(priced) - 1))[: most // 4]
             lacking = surcharge(self.every, priced, self.ratio)
             found, gains = np.vstack([self.every[top], found]), np.append(priced[top], gains)
@@ -154,8 +169,8 @@ class _Problem:
         # Where rounding left K a negative part, that may have lowered tr XK ≤ 1ᵀν; tr X ≤ n e.
         negative = max(-float(np.linalg.eigvalsh(curvature)[0]), 0.0)
         n = len(self.gram)
-        spare = ROUNDING * (2 * trace + paid) + 8 * EPS * n**2 * largest + n * self.ratio * negative
-        return 2 * trace - paid - own - spare
+        rounding = BOUND_ROUNDING * (2 * trace + paid) + 8 * EPS * n**2 * largest
+        return 2 * trace - paid - own - (rounding + n * self.ratio * negative)
 
     @cached_property
     def _root(self) -> Array:
@@ -166,29 +181,22 @@ class _Problem:
 
 
 def generate(
-    gram: Array,
-    prior: Array,
-    epsilon: float,
+    goal: Goal,
     shapes: Bits,
     weights: Array,
     effort: Effort,
-    *,
-    worst: bool,
     advance: Callable[[int], None] = lambda steps: None,
-) -> Generated:
-    """Improve a strategy given by shapes and weights, which need not be feasible.
-
-    `worst` minimises the largest variance over types, otherwise the mean under `prior`.
-    """
-    types = len(gram)
+) -> Found:
+    """Improve a strategy given by shapes and weights, which need not be feasible."""
+    types, worst = len(goal.gram), goal.worst
     every = all_shapes(types) if types <= EXHAUSTIVE else None
-    problem = _Problem(gram, _asked(gram), exp(epsilon), every)
+    problem = _Problem(goal.gram, _asked(goal.gram), exp(goal.epsilon), every)
     if every is not None and types <= ALL_AT_ONCE:
         shapes, weights = every, np.full(len(every), 1.0)
     else:  # with the rows of randomized response any set of shapes has feasible weights
         shapes = np.vstack([shapes, np.eye(types, dtype=bool)])
         weights = np.append(weights, np.full(types, 1e-3 * float(weights.mean())))
-    best, bound, ascent = None, -inf, Ascent(prior)
+    best, bound, ascent = None, -inf, Ascent(goal.prior)
     for r in range(effort.rounds):
         here = problem.solve(shapes, weights, ascent.prior, effort.gap)
         best = _better(best, here, worst)
@@ -219,7 +227,7 @@ def generate(
         kept = _counted(best.solved.weights)
         lean = best.shapes[kept], best.solved.weights[kept]
         best = _better(best, problem.solve(*lean, best.prior, effort.final_gap), worst)
-    return Generated(strategy_of(best, epsilon), None if every is None else bound)
+    return Found(strategy_of(best, goal.epsilon), None if every is None else bound)
 
 
 def _better(best: Candidate | None, here: Candidate, worst: bool) -> Candidate:
@@ -263,7 +271,7 @@ def _without(shapes: Bits, known: Bits) -> Bits:
 
 def _counted(weights: Array) -> Bits:
     """Which weights are more than what an interior point leaves everywhere."""
-    return np.asarray(weights > NEGLIGIBLE * weights.mean())
+    return np.asarray(weights > NEGLIGIBLE_WEIGHT * weights.mean())
 
 
 def strategy_of(found: Candidate, epsilon: float) -> TableStrategy:

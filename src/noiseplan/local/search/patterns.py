@@ -5,15 +5,17 @@ A shape is a set of types, those with the high chance e·w; the others have w.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import exp
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
+from noiseplan.local.strategies.shifts import Bits
 from noiseplan.matrices.base import Array
 
-Bits = NDArray[np.bool_]
+# Flips of shapes that are in use already.
+SHORT_CLIMB = 5
 
 
 def levels(shapes: Bits, ratio: float) -> Array:
@@ -57,55 +59,61 @@ def nested(chances: Array, ratio: float, most: int | None = None) -> tuple[Bits,
     return rank[row] < size[:, None], weights.ravel()[kept]
 
 
-def climb(
-    shapes: Bits, curvature: Array, prices: Array, prior: Array, ratio: float, steps: int
-) -> tuple[Bits, Array]:
-    """Flip one type of every shape at a time, the best each time, to raise what it would bring.
+@dataclass(frozen=True, eq=False)
+class Pricing:
+    """What shapes are judged by: the gain of a pattern, pᵀMp/(p·π) − ν·p, helps if positive."""
 
-    The gain of a pattern is pᵀMp/(p·π) − ν·p; it helps if that is positive.
+    curvature: Array  # M
+    prices: Array  # ν
+    prior: Array  # π
+    ratio: float  # e
 
-    Returns
-    -------
-    The shapes reached and their gains.
-    """
-    shapes = shapes.copy()
-    p = levels(shapes, ratio)
-    products = p @ curvature
-    square = np.einsum("ij,ij->i", products, p)
-    mass, paid = p @ prior, p @ prices
-    gains = square / mass - paid
-    diagonal = np.diagonal(curvature)
-    active = np.arange(len(shapes))
-    for _ in range(steps):
-        change = np.where(shapes[active], 1 - ratio, ratio - 1)
-        squares = square[active, None] + change * (2 * products[active] + change * diagonal)
-        masses = mass[active, None] + change * prior
-        trial = squares / masses - (paid[active, None] + change * prices)
-        best = trial.argmax(axis=1)
-        at = np.arange(len(active)), best
-        better = trial[at] > gains[active] + 1e-9 * np.abs(paid[active])
-        active, at = active[better], (at[0][better], at[1][better])
-        if not len(active):
-            break
-        step = change[at]
-        square[active], mass[active], gains[active] = squares[at], masses[at], trial[at]
-        paid[active] += step * prices[at[1]]
-        products[active] += step[:, None] * curvature[at[1]]
-        shapes[active, at[1]] ^= True
-    return shapes, gains
+    def gains(self, shapes: Bits) -> Array:
+        """The gain of every shape."""
+        p = levels(shapes, self.ratio)
+        squares = np.einsum("ij,ij->i", p @ self.curvature, p)
+        gains: Array = squares / (p @ self.prior) - p @ self.prices
+        return gains
+
+    def climb(self, shapes: Bits, steps: int) -> tuple[Bits, Array]:
+        """Flip one type of every shape at a time, the best each time, to raise what it would bring.
+
+        Returns
+        -------
+        The shapes reached and their gains.
+        """
+        curvature, prices, prior, ratio = self.curvature, self.prices, self.prior, self.ratio
+        shapes = shapes.copy()
+        p = levels(shapes, ratio)
+        products = p @ curvature
+        square = np.einsum("ij,ij->i", products, p)
+        mass, paid = p @ prior, p @ prices
+        gains = square / mass - paid
+        diagonal = np.diagonal(curvature)
+        active = np.arange(len(shapes))
+        for _ in range(steps):
+            change = np.where(shapes[active], 1 - ratio, ratio - 1)
+            squares = square[active, None] + change * (2 * products[active] + change * diagonal)
+            masses = mass[active, None] + change * prior
+            trial = squares / masses - (paid[active, None] + change * prices)
+            best = trial.argmax(axis=1)
+            at = np.arange(len(active)), best
+            better = trial[at] > gains[active] + 1e-9 * np.abs(paid[active])
+            active, at = active[better], (at[0][better], at[1][better])
+            if not len(active):
+                break
+            step = change[at]
+            square[active], mass[active], gains[active] = squares[at], masses[at], trial[at]
+            paid[active] += step * prices[at[1]]
+            products[active] += step[:, None] * curvature[at[1]]
+            shapes[active, at[1]] ^= True
+        return shapes, gains
 
 
 def all_shapes(types: int) -> Bits:
     """Every shape that tells types apart, 2ⁿ − 2 of them."""
     numbers = np.arange(1, 2**types - 1)
     return np.asarray((numbers[:, None] >> np.arange(types)) & 1 == 1)
-
-
-def gains_of(shapes: Bits, curvature: Array, prices: Array, prior: Array, ratio: float) -> Array:
-    """pᵀMp/(p·π) − ν·p of every shape."""
-    p = levels(shapes, ratio)
-    gains: Array = np.einsum("ij,ij->i", p @ curvature, p) / (p @ prior) - p @ prices
-    return gains
 
 
 def surcharge(shapes: Bits, gains: Array, ratio: float) -> float:

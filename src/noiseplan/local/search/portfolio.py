@@ -16,15 +16,13 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.search.descent import descend, random_start
-from noiseplan.local.search.generation import EXHAUSTIVE, Effort, generate
-from noiseplan.local.search.namespace import to_backend, to_numpy
+from noiseplan.local.search.descent import Descent, descend, random_start
+from noiseplan.local.search.generation import EXHAUSTIVE, Effort, Found, Goal, generate
 from noiseplan.local.search.patterns import drawn, levels, nested
 from noiseplan.local.search.shift_search import OrbitEffort, plan_orbits
 from noiseplan.local.strategies import classical
-from noiseplan.local.strategies.base import Strategy, TableStrategy
-from noiseplan.local.strategies.designs import affine_design
-from noiseplan.local.strategies.shifts import ShiftStrategy, groups_of
+from noiseplan.local.strategies.shifts import ShiftStrategy, affine_design, groups_of
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.strategies.subsets import (
     SubsetStrategy,
     histogram_size,
@@ -33,6 +31,7 @@ from noiseplan.local.strategies.subsets import (
 )
 from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.array_namespace import to_backend, to_numpy
 
 OUTPUTS_PER_TYPE = 4
 # Up to so many types the descents' strategies are taken apart and generated further.
@@ -54,11 +53,11 @@ class Task:
     types: Types
     epsilon: float
     prior: Array
-    worst: bool
-    effort: float
-    seed: int
-    backend: str
-    advance: Callable[[int], None]
+    worst: bool = True
+    effort: float = 1.0
+    seed: int = 0
+    backend: str = "numpy"
+    advance: Callable[[int], None] = lambda steps: None
     numbered: bool = False  # whether reports must be numbers, not subsets
 
     def value(self, strategy: Strategy) -> float:
@@ -68,14 +67,6 @@ class Task:
         except UnanswerableError:
             return inf
         return float(variances.max() if self.worst else self.prior @ variances)
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """A strategy, and a certified lower bound on its objective if the search proved one."""
-
-    strategy: Strategy
-    bound: float | None = None
 
 
 # ------------------------------------------------------------------------------ by name
@@ -207,8 +198,7 @@ def _shifted(task: Task) -> Iterator[Found]:
     if group is not None:
         effort = OrbitEffort.for_types(types.count, task.effort)
         rng = np.random.default_rng(task.seed)
-        made = plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
-        yield Found(made.strategy, made.bound)
+        yield plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
 
 
 def _exchangeable(gram: Array) -> bool:
@@ -244,15 +234,14 @@ def _searched(task: Task, known: Strategy) -> list[Found]:
         weights = np.concatenate([part[1] for part in parts])
         heaviest = np.argsort(-weights)[: effort.most]
         shapes, weights = shapes[heaviest], weights[heaviest]
-    made = generate(
-        gram, task.prior, task.epsilon, shapes, weights, effort,
-        worst=task.worst, advance=task.advance,
-    )  # fmt: skip
-    return [*found, Found(made.strategy, made.bound)]
+    goal = Goal(gram, task.prior, task.epsilon, task.worst)
+    return [*found, generate(goal, shapes, weights, effort, task.advance)]
 
 
 def _descended(task: Task, start: Array, lower: Array, steps: int) -> Array:
     given = start, lower, task.types.gram, task.prior
     chances, lower, gram, prior = (to_backend(array, task.backend) for array in given)
     steps = max(round(task.effort * steps), 1)
-    return to_numpy(descend(chances, lower, gram, prior, task.epsilon, steps, task.advance))
+    found = descend(Descent.of(gram, prior, task.epsilon), chances, lower, steps)
+    task.advance(steps)
+    return to_numpy(found)

@@ -18,7 +18,7 @@ import numpy as np
 
 from noiseplan.matrices.base import Array
 
-STEPS = 40
+WEIGHT_STEPS = 40
 # Weights and multipliers stay so far inside their bounds.
 INSIDE = 0.99
 RIDGE = 1e-14
@@ -32,16 +32,21 @@ class Weighting:
     value: float
     curvature: Array  # M
     prices: Array  # ν
-    gap: float  # of the conditions, relative to the value
 
-    @property
-    def certificate(self) -> float:
-        """2 tr[X⁻¹G] − 1ᵀν: a lower bound on the value if no pattern at all would help."""
-        return 2 * self.value - float(self.prices.sum())
+
+@dataclass(frozen=True, eq=False)
+class _Iterate:
+    """Weights w, prices ν of the column sums, and slacks s of the weights' bounds."""
+
+    weights: Array
+    prices: Array
+    slacks: Array
 
 
 @dataclass(frozen=True, eq=False)
 class _Point:
+    """The objective at some weights: its value, X⁻¹, M and the gradient."""
+
     value: float
     inverse: Array
     curvature: Array
@@ -55,7 +60,6 @@ def best_weights(
     start: Array,
     *,
     gap: float,
-    steps: int = STEPS,
 ) -> Weighting:
     """The weights of least tr[X⁻¹G] up to a relative gap, from positive start weights.
 
@@ -65,19 +69,19 @@ def best_weights(
     scaled = patterns / np.sqrt(patterns @ prior)[:, None]
     here = _at(scaled, w, gram)
     nu, s = _first_multipliers(patterns, w, here)
-    for _ in range(steps):
+    for _ in range(WEIGHT_STEPS):
         missing = 1.0 - patterns.T @ w
         if w @ s <= gap * here.value and np.abs(missing).max() <= 1e-9:
             break
         try:
-            step = _newton(patterns, scaled, w, nu, s, here, missing)
-            moved = _at(scaled, w + step[0], gram)
+            step = _newton(patterns, scaled, _Iterate(w, nu, s), here, missing)
+            moved = _at(scaled, w + step.weights, gram)
         except np.linalg.LinAlgError:
             break
         if not np.isfinite(moved.value) or moved.value <= 0:
             break
-        w, nu, s, here = w + step[0], nu + step[1], s + step[2], moved
-    return Weighting(w, here.value, here.curvature, nu, float(w @ s) / here.value)
+        w, nu, s, here = w + step.weights, nu + step.prices, s + step.slacks, moved
+    return Weighting(w, here.value, here.curvature, nu)
 
 
 def _at(scaled: Array, weights: Array, gram: Array) -> _Point:
@@ -103,12 +107,11 @@ def _first_multipliers(patterns: Array, w: Array, here: _Point) -> tuple[Array, 
     return nu, np.maximum(s, np.maximum(0.05 * typical, 1e-4 * here.value / len(w) / w) + 1e-300)
 
 
-def _newton(
-    patterns: Array, scaled: Array, w: Array, nu: Array, s: Array, here: _Point, missing: Array
-) -> tuple[Array, Array, Array]:
+def _newton(patterns: Array, scaled: Array, at: _Iterate, here: _Point, missing: Array) -> _Iterate:
     """Mehrotra's predictor and corrector, already shortened to stay inside."""
     from scipy.linalg import cho_factor, cho_solve
 
+    w, nu, s = at.weights, at.prices, at.slacks
     hessian = (scaled @ here.inverse) @ scaled.T
     hessian *= (scaled @ here.curvature) @ scaled.T
     hessian *= 2.0
@@ -130,7 +133,7 @@ def _newton(
     reached = float((w + room(w, d_w) * d_w) @ (s + room(s, d_s) * d_s)) / len(w)
     d_w, d_nu, d_s = towards((reached / mean) ** 3 * mean, d_w * d_s)
     length = min(room(w, d_w), room(s, d_s))
-    return length * d_w, length * d_nu, length * d_s
+    return _Iterate(length * d_w, length * d_nu, length * d_s)
 
 
 def room(values: Array, change: Array) -> float:

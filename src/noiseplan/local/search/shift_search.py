@@ -16,28 +16,27 @@ from math import exp
 
 import numpy as np
 
-from noiseplan.local.search.generation import EXHAUSTIVE, ROUNDING
+from noiseplan.local.search.generation import EXHAUSTIVE, Found
 from noiseplan.local.search.patterns import (
-    Bits,
+    SHORT_CLIMB,
+    Pricing,
     all_shapes,
-    climb,
     drawn,
-    gains_of,
     levels,
     surcharge,
 )
 from noiseplan.local.search.row_weights import room
+from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
 from noiseplan.local.strategies.classical import sylvester
-from noiseplan.local.strategies.shifts import Group, ShiftStrategy
+from noiseplan.local.strategies.shifts import Bits, Group, ShiftStrategy
 from noiseplan.matrices.base import Array
 
-GAP = 1e-9
-STEPS = 60
-SHORT_CLIMB = 5
+MIXTURE_GAP = 1e-9
+MIXTURE_STEPS = 60
 # A pattern worth no more than this share above the value is as good as those there are.
 LEAST_GAIN = 1e-7
 # Patterns used more rarely than this are left out.
-NEGLIGIBLE = 1e-7
+RARE = 1e-7
 
 
 @dataclass(frozen=True)
@@ -63,14 +62,6 @@ class Mixture:
     worth: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Orbits:
-    """The strategy found, and a lower bound on the variance where all shapes were priced."""
-
-    strategy: ShiftStrategy
-    bound: float | None
-
-
 def plan_orbits(
     group: Group,
     gram: Array,
@@ -78,7 +69,7 @@ def plan_orbits(
     effort: OrbitEffort,
     rng: np.random.Generator,
     advance: Callable[[int], None] = lambda steps: None,
-) -> Orbits:
+) -> Found:
     """The best strategy of shifted patterns found for a Gram matrix that shifts leave alike."""
     search = _Search(group, group.eigenvalues(gram), exp(epsilon), effort, rng)
     shapes = search.unlike(_first_shapes(group, gram, epsilon, effort.patterns, rng))
@@ -87,7 +78,7 @@ def plan_orbits(
         mixture = search.mixture(shapes, chances)
         advance(1)
         kept = np.argsort(-mixture.chances)[: effort.patterns]
-        kept = kept[mixture.chances[kept] > NEGLIGIBLE]
+        kept = kept[mixture.chances[kept] > RARE]
         shapes, chances = shapes[kept], mixture.chances[kept] / mixture.chances[kept].sum()
         new = search.helpful(shapes, mixture)
         if not len(new):
@@ -96,11 +87,11 @@ def plan_orbits(
         chances = np.append(0.9 * chances, np.full(len(new), 0.1 / len(new)))
     shapes, chances = shapes[: effort.patterns], chances[: effort.patterns]
     mixture = search.mixture(shapes, chances / chances.sum())
-    used = mixture.chances > NEGLIGIBLE
+    used = mixture.chances > RARE
     weights = mixture.chances[used] / mixture.chances[used].sum()
     strategy = ShiftStrategy(group, shapes[used], weights, epsilon, "optimized shifts")
     bound = search.certified(mixture) - float(gram[0, 0]) if search.every is not None else None
-    return Orbits(strategy, bound)
+    return Found(strategy, bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,30 +115,31 @@ class _Search:
         """All shapes, where there are few."""
         return all_shapes(self.group.size) if self.group.size <= EXHAUSTIVE else None
 
-    def _problem(self, mixture: Mixture) -> tuple[Array, Array, Array, float]:
+    def _pricing(self, mixture: Mixture) -> Pricing:
         """M with the eigenvalues g/λ², even prices, the even prior: what shapes are judged by."""
         types = self.group.size
         kernel = self.group.back(mixture.worth.astype(complex)[None, :])[0]
         even = np.full(types, 1 / types)
-        return kernel[self.group.differences], mixture.value * even, even, self.ratio
+        curvature = kernel[self.group.differences]
+        return Pricing(curvature, mixture.value * even, even, self.ratio)
 
     def certified(self, mixture: Mixture) -> float:
         """A lower bound on the mean second moment, as in `noiseplan.local.search.generation`."""
         assert self.every is not None
-        gains = gains_of(self.every, *self._problem(mixture))
-        return mixture.value * (1 - ROUNDING) - surcharge(self.every, gains, self.ratio)
+        gains = self._pricing(mixture).gains(self.every)
+        return mixture.value * (1 - BOUND_ROUNDING) - surcharge(self.every, gains, self.ratio)
 
     def helpful(self, shapes: Bits, mixture: Mixture) -> Bits:
         """Shapes worth more than the value: n pᵀMp/σ² > L."""
         types = self.group.size
-        problem = self._problem(mixture)
+        pricing = self._pricing(mixture)
         fresh = self.rng.random((self.effort.climbs, types)) < 1 / (self.ratio + 1)
-        climbed = climb(shapes, *problem, SHORT_CLIMB), climb(fresh, *problem, types)
+        climbed = pricing.climb(shapes, SHORT_CLIMB), pricing.climb(fresh, types)
         found = np.vstack([pair[0] for pair in climbed])
         gains = np.concatenate([pair[1] for pair in climbed])
         if self.every is not None:
             found = np.vstack([found, self.every])
-            gains = np.append(gains, gains_of(self.every, *problem))
+            gains = np.append(gains, pricing.gains(self.every))
         return _different(found, gains / mixture.value)[: self.effort.patterns]
 
 
@@ -189,7 +181,7 @@ def best_mixture(powers: Array, asked: Array, start: Array) -> Mixture:
     v = start
     slack: Array | None = None
     level = 0.0
-    for _ in range(STEPS):
+    for _ in range(MIXTURE_STEPS):
         eigenvalues = v @ powers
         terms = g / eigenvalues
         value = float(terms.sum())
@@ -197,7 +189,7 @@ def best_mixture(powers: Array, asked: Array, start: Array) -> Mixture:
         if slack is None:  # at the optimum −gradient ≤ value, with equality where v > 0
             level, slack = value, np.maximum(gradient + value, 0.1 * value)
         missing = 1.0 - float(v.sum())
-        if v @ slack <= GAP * value and abs(missing) < 1e-12:
+        if v @ slack <= MIXTURE_GAP * value and abs(missing) < 1e-12:
             break
         hessian = 2.0 * (powers * (terms / eigenvalues**2)) @ powers.T
         hessian[np.diag_indices(len(v))] += slack / v

@@ -32,8 +32,11 @@ from noiseplan.planning.bounds import NOISE_FLOOR, total_variance_bound
 from noiseplan.planning.workload_types import prepare
 from noiseplan.queries import Query, Workload
 
-# Rounding may make a bound too large by about this share of the terms it is made of.
-ROUNDING = 1e-10
+# Rounding may make a bound too large by about this share of the terms it is made of, which are
+# taken off it.
+BOUND_ROUNDING = 1e-10
+# How often a prior is moved towards the least favourable one.
+PRIOR_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def spread_bound(gram: Array, prior: Array, largest_variance: float) -> float:
     own = float(prior @ np.diagonal(gram))
     spread = nuclear**2 / largest_variance if largest_variance > 0 else 0.0  # 0 for one cell alone
     # Subtracting what rounding may have added only lowers the bound.
-    return mean + spread - own - ROUNDING * (mean + spread + own)
+    return mean + spread - own - BOUND_ROUNDING * (mean + spread + own)
 
 
 def structured_bound(workload: Workload, epsilon: float) -> float:
@@ -84,7 +87,7 @@ def structured_bound(workload: Workload, epsilon: float) -> float:
     # The bound for replaced records at cost one is 2 n/(n − 1) times the squared nuclear norm.
     centred = total_variance_bound(prepare(workload), {}, 1.0, "replace")
     nuclear = centred * float(Fraction(schema.size - 1, 2 * schema.size))
-    return mean + nuclear / sinh(epsilon / 2) ** 2 - own - ROUNDING * (mean + own)
+    return mean + nuclear / sinh(epsilon / 2) ** 2 - own - BOUND_ROUNDING * (mean + own)
 
 
 def _mean_and_square(query: Query) -> tuple[float, float]:
@@ -107,17 +110,7 @@ def _centred(gram: Array, prior: Array) -> tuple[Array, float]:
     return scaled - both - both.T + mean * np.outer(root, root), mean
 
 
-def svd_bound(gram: Array, prior: Array, epsilon: float) -> float:
-    """The bound of the paper on Σ π_u t_u: ‖W Diag(√π)‖_*²/e^ε − Σ π_u ‖W e_u‖²."""
-    root = np.sqrt(prior)
-    values = np.linalg.eigvalsh(gram * np.outer(root, root))
-    nuclear = float(np.sqrt(np.maximum(values, 0.0)).sum())
-    return nuclear**2 / exp(epsilon) - float(prior @ np.diagonal(gram))
-
-
-def lower_bound(
-    gram: Array, prior: Array, epsilon: float, cells: int | None = None, steps: int = 30
-) -> LowerBound:
+def lower_bound(gram: Array, prior: Array, epsilon: float, cells: int | None = None) -> LowerBound:
     """Bounds on the average under `prior` and on the worst type.
 
     `cells` says that the prior is made of so many equal cells, which sharpens c. For the worst case
@@ -127,7 +120,7 @@ def lower_bound(
     c = limit if cells is None else row_variance(cells, epsilon)
     average = spread_bound(gram, prior, c)
     worst, weights = average, prior
-    for _ in range(steps):
+    for _ in range(PRIOR_STEPS):
         weights = _heavier(gram, weights, limit)
         worst = max(worst, spread_bound(gram, weights, limit))
     return LowerBound(average, worst)

@@ -15,25 +15,24 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, QueryError, UnanswerableError
+from noiseplan.local.device.randomizer import Randomizer, Reports
 from noiseplan.local.device.wire import TAG_BYTES, Payloads
+from noiseplan.local.server.aggregator_file import Kept, read_aggregator, write_aggregator
+from noiseplan.local.server.consistency import Consistent
 from noiseplan.local.server.packets import packets_of
+from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
 
 if TYPE_CHECKING:
-    from noiseplan.local.device.randomizer import Randomizer, Reports
-    from noiseplan.local.planned import Planned
-    from noiseplan.local.server.consistency import Consistent
-    from noiseplan.local.server.reconstruction import Reconstruction
-    from noiseplan.local.server.split import SplitReconstruction
+    from noiseplan.local.localplan import LocalPlan
 
 FOREIGN, MALFORMED = "foreign", "malformed"
 ERRORS = ("estimated", "worst")
-# Reports counted at a time: what they need stays small.
-PIECE = 1 << 20
-HELD = 1 << 16  # pieces of reports, which may have one report each
+# Reports counted at a time, in so many pieces, which may have one each: what they need stays small.
+COUNTED_AT_ONCE, PIECES_AT_ONCE = 1 << 20, 1 << 16
 
 
 @dataclass(eq=False, repr=False)
@@ -45,14 +44,14 @@ class Aggregator:
     """
 
     randomizer: Randomizer
-    reconstruction: Reconstruction | SplitReconstruction
+    reconstruction: Reconstruction
     tally: IntArray
     users: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     brand: str = ""
 
     @classmethod
-    def empty(cls, plan: Planned) -> Aggregator:
+    def empty(cls, plan: LocalPlan) -> Aggregator:
         tally = np.zeros(plan.reconstruction.tally_shape, dtype=np.int64)
         return cls(plan.randomizer(), plan.reconstruction, tally)
 
@@ -104,8 +103,8 @@ class Aggregator:
         if reports.shape[1:] != like.shape[1:]:
             raise DataError(f"a report has {like.shape[1]} entries, found {reports.shape[1]}")
         good = 0
-        for start in range(0, len(reports), PIECE):
-            piece = reports[start : start + PIECE]
+        for start in range(0, len(reports), COUNTED_AT_ONCE):
+            piece = reports[start : start + COUNTED_AT_ONCE]
             valid = self.randomizer.valid(piece)
             good += self._count(piece if valid.all() else piece[valid], len(piece))
         return good
@@ -143,10 +142,10 @@ class Aggregator:
         """Counting costs as much as there are possible reports: never for every piece alone."""
         good, held, rows = 0, [], 0
         for piece in payloads:
-            for start in range(0, len(piece), PIECE):
-                held.append(piece[start : start + PIECE])
+            for start in range(0, len(piece), COUNTED_AT_ONCE):
+                held.append(piece[start : start + COUNTED_AT_ONCE])
                 rows += len(held[-1])
-                if rows >= PIECE or len(held) >= HELD:
+                if rows >= COUNTED_AT_ONCE or len(held) >= PIECES_AT_ONCE:
                     good, held, rows = good + self._add_payloads(held), [], 0
         return good + self._add_payloads(held)
 
@@ -222,7 +221,7 @@ class Aggregator:
         made = self.reconstruction
         if errors == "worst" or not made.tells_all_apart:
             return made.variance(query, None, users=self.users)
-        return made.variance(query, made.likely(self.tally, self.users))  # type: ignore[arg-type]
+        return made.variance(query, made.likely(self.tally, self.users))
 
     def covariance(self, query: Query, other: Query) -> Array:
         """The covariance of all rows of two queries, exact for data like the estimate."""
@@ -236,7 +235,7 @@ class Aggregator:
                 "given counts, or variance(query, errors='worst')"
             )
         likely = made.likely(self.tally, self.users)
-        return made.covariance(query, other, likely)  # type: ignore[arg-type]
+        return made.covariance(query, other, likely)
 
     def consistent(self, *, total: bool = True) -> Consistent:
         """Answers of one table of non-negative counts, as near to the unbiased ones as can be.
@@ -250,16 +249,20 @@ class Aggregator:
 
     def save(self, path: str | Path) -> Path:
         """Write everything answers need, in one step: a crash leaves the old file whole."""
-        from noiseplan.errors import StorageError
-        from noiseplan.local.server.aggregator_file import save_aggregator
-        from noiseplan.paths import checked_path
-
-        return save_aggregator(self, checked_path(path, StorageError))
+        kept = Kept(
+            self.randomizer, self.reconstruction, self.tally, self.users, self.rejected, self.brand
+        )
+        return write_aggregator(kept, path)
 
     def __repr__(self) -> str:
         lost = f", {self.rejected.total():,} rejected" if self.rejected else ""
         brand = f", {self.brand}" if self.brand else ""
         return f"Aggregator({self.users:,} reports{lost}, plan {self.randomizer.hash[:12]}{brand})"
+
+
+def load_aggregator(path: str | Path) -> Aggregator:
+    """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
+    return Aggregator(*read_aggregator(path))
 
 
 def _check_query(query: object) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from noiseplan.arrays import Arrays
+from noiseplan.arrays import Arrays, IntArray
 from noiseplan.errors import NoiseplanError, StorageError
-from noiseplan.local.device.integers import WHOLE
-from noiseplan.local.device.randomizer import MAGIC, Randomizer, randomizer_from_bytes
-from noiseplan.local.device.split import SplitRandomizer
-from noiseplan.local.device.strategy_integers import strategy_behind
-from noiseplan.local.server.aggregator import Aggregator
-from noiseplan.local.server.reconstruction import Reconstruction
-from noiseplan.local.server.split import Part, SplitReconstruction
-from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.device.counting_randomizers import SplitRandomizer
+from noiseplan.local.device.integer_chances import WHOLE
+from noiseplan.local.device.randomizer import MAGIC, Randomizer
+from noiseplan.local.device.randomizer_file import NONSENSE, randomizer_from_bytes
+from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
+from noiseplan.local.strategy_integers import strategy_behind
 from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
@@ -28,10 +27,21 @@ FORMAT = "noiseplan local aggregator 1"
 HASH = "sha256"  # of everything else in the file
 
 
-def save_aggregator(aggregator: Aggregator, path: Path) -> Path:
+class Kept(NamedTuple):
+    """What an aggregator is made of."""
+
+    randomizer: Randomizer
+    reconstruction: Reconstruction
+    tally: IntArray
+    users: int
+    rejected: Counter[str]
+    brand: str
+
+
+def write_aggregator(aggregator: Kept, path: str | Path) -> Path:
     """Write beside the old file, then put in its place: a crash leaves one of the two whole."""
-    made = aggregator.reconstruction
-    tables = [made] if isinstance(made, Reconstruction) else [p.reconstruction for p in made.parts]
+    path = checked_path(path, StorageError)
+    tables = aggregator.reconstruction.parts
     facts = {
         "format": FORMAT,
         "plan": aggregator.randomizer.hash,
@@ -58,8 +68,8 @@ def save_aggregator(aggregator: Aggregator, path: Path) -> Path:
     return path
 
 
-def load_aggregator(path: str | Path) -> Aggregator:
-    """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
+def read_aggregator(path: str | Path) -> Kept:
+    """What `write_aggregator` wrote, checked; the plan is not needed."""
     file = checked_path(path, StorageError)
     try:
         with file.open("rb") as opened:
@@ -78,27 +88,27 @@ def load_aggregator(path: str | Path) -> Aggregator:
         if facts["format"] != FORMAT:
             raise StorageError(f"{file.name} has the format {facts['format']!r}, not {FORMAT!r}")
         return _rebuilt(facts, arrays)
-    except (
-        LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError
-    ) as error:  # fmt: skip
+    except NONSENSE as error:
         if isinstance(error, NoiseplanError):
             raise
         raise StorageError(f"{file.name} is no aggregator's file, or damaged: {error}") from None
 
 
-def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
+def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Kept:
     randomizer = randomizer_from_bytes(arrays["randomizer"].tobytes())
     if randomizer.hash != facts["plan"]:
         raise StorageError("the reports in the file are of another plan than its randomizer's")
-    devices = randomizer.tables if isinstance(randomizer, SplitRandomizer) else (randomizer,)
-    tables = [
-        _table(device, about, arrays[f"gram_{j}"], arrays.get(f"prior_{j}"))
-        for j, (device, about) in enumerate(zip(devices, facts["tables"], strict=True))
-    ]
-    made: Reconstruction | SplitReconstruction = tables[0]
+    devices: tuple[Randomizer, ...] = (randomizer,)
+    shares, split = [1.0], isinstance(randomizer, SplitRandomizer)
     if isinstance(randomizer, SplitRandomizer):
-        shares = (randomizer.shares / WHOLE).tolist()
-        made = SplitReconstruction(tuple(map(Part, tables, shares)))
+        devices, shares = randomizer.tables, (randomizer.shares / WHOLE).tolist()
+    parts = [
+        Part(*_table(device, about, arrays[f"gram_{j}"], arrays.get(f"prior_{j}")), share)
+        for j, (device, about, share) in enumerate(
+            zip(devices, facts["tables"], shares, strict=True)
+        )
+    ]
+    made = Reconstruction(tuple(parts), split)
     tally = arrays["tally"].astype(np.int64)
     if tally.shape != made.tally_shape:
         raise StorageError(f"reports are counted in shape {tally.shape}, not {made.tally_shape}")
@@ -106,12 +116,12 @@ def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
     if users < 0 or (randomizer.kind != "sums" and (tally < 0).any()):
         raise StorageError("reports are counted by numbers of at least 0")
     rejected = Counter({str(why): int(count) for why, count in facts["rejected"].items()})
-    return Aggregator(randomizer, made, tally, users, rejected, str(facts["brand"]))
+    return Kept(randomizer, made, tally, users, rejected, str(facts["brand"]))
 
 
 def _table(
     device: Randomizer, about: dict[str, Any], gram: Array, prior: Array | None
-) -> Reconstruction:
+) -> tuple[Types, Strategy]:
     _check_floats("gram", gram, (device.types, device.types))
     if prior is not None:
         _check_floats("prior", prior, (device.types,))
@@ -119,7 +129,7 @@ def _table(
             raise StorageError("prior should be shares of all types that add up to 1")
     kind = np.arange(device.types) if device.cells is None else device.cells
     types = Types(device.schema, kind, gram, float(about["rows"]))
-    return Reconstruction(types, strategy_behind(device, float(about["epsilon"]), prior))
+    return types, strategy_behind(device, float(about["epsilon"]), prior)
 
 
 def _check_floats(name: str, found: Array, shape: tuple[int, ...]) -> None:

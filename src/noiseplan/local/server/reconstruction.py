@@ -1,84 +1,256 @@
-"""From reports to answers: estimates, variances and covariances of any query the types carry."""
+"""From counted reports to unbiased answers, with their exact variances and covariances.
+
+Reports are on one table, or users are split: each device draws one of several tables with public
+chances ρ. A query is then answered by every table that holds its attributes, with weights α of sum
+one. How many users there are is known, so that reports need only say what types differ by: the
+rows W of a query are W − m1ᵀ then, m the mean of each row over all cells, and m N is added.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.server.consistency import Consistent, fit_counts, nearest_counts
-from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.user_types import Types
+from noiseplan.local.strategies.strategy import Strategy
+from noiseplan.local.user_types import Types, cells_within, reduced_query, types_of
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Query
+from noiseplan.queries import Query, Workload
 
 # A variance below this share of the second moment is rounding: of the total, say, which is public.
-ROUNDING = 1e-13
+VARIANCE_ROUNDING = 1e-13
+# What is left of a table of constants, as a share of it, is rounding.
+CONSTANT_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One table: what is reported about it, by which share of the users."""
+
+    types: Types
+    strategy: Strategy
+    share: float = 1.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.types.schema.names
+
+    def holds(self, query: Query) -> bool:
+        return set(query.attributes) <= set(self.names)
+
+    def mean_moment(self, query: Query) -> float:
+        """c: the mean over types of second moments of all rows; infinite if it cannot answer."""
+        if not self.holds(query):
+            return inf
+        gram = self.centred_gram(query)
+        try:
+            return float(self.types.uniform @ self.strategy.total_moments(gram))
+        except UnanswerableError:
+            return inf
+
+    def centred_gram(self, query: Query) -> Array:
+        """(W − Wπ1ᵀ)ᵀ(W − Wπ1ᵀ) of a query, π uniform over cells: 0 if only the total is asked."""
+        gram, uniform = self.gram(query), self.types.uniform
+        along = gram @ uniform
+        centred: Array = gram - along - along[:, None] + float(uniform @ along)
+        if np.abs(centred).max() <= CONSTANT_ROUNDING * np.abs(gram).max():
+            return np.zeros_like(gram)
+        return centred
+
+    def gram(self, query: Query) -> Array:
+        """WᵀW of a query, unweighted, over the types of the table."""
+        types = self.types
+        small = types_of(Workload([reduced_query(query, types.schema)]))
+        first = np.unique(types.kind, return_index=True)[1]
+        cells = cells_within(types.schema.shape, [n in small.schema for n in types.schema.names])
+        where = small.kind[cells[first]]
+        return small.gram[np.ix_(where, where)] / query.weight
 
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """The unbiased linear answers of a strategy over types."""
+    """The unbiased linear answers from reports on one table or, if users are split, on several."""
 
-    types: Types
-    strategy: Strategy
+    parts: tuple[Part, ...]
+    split: bool  # whether devices draw the table they report on, be it among one
+    _known: dict[Query, Array] = field(default_factory=dict, repr=False)  # weights asked for before
 
     @property
     def tally_shape(self) -> tuple[int, ...]:
         """Shape of the array in which reports are counted."""
-        return self.strategy.tally_shape
+        if not self.split:
+            return self.parts[0].strategy.tally_shape
+        return (sum(part.strategy.outputs for part in self.parts),)
 
     @property
     def tells_all_apart(self) -> bool:
-        """Whether reports tell how many users there are of every type."""
-        return self.strategy.tells_all_apart
+        """Whether reports tell how many users there are of every type of each table."""
+        return all(part.strategy.tells_all_apart for part in self.parts)
 
-    def likely(self, tally: IntArray, users: int) -> Array:
-        """Counts of types that could be the truth: the nearest to the estimate that could."""
-        return nearest_counts(self.strategy.estimate(tally), float(users))
+    def _tallies(self, tally: IntArray) -> list[IntArray]:
+        """The counts of each table."""
+        if not self.split:
+            return [tally]
+        pieces = np.split(tally, np.cumsum([part.strategy.outputs for part in self.parts])[:-1])
+        shapes = [part.strategy.tally_shape for part in self.parts]
+        return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def weights(self, query: Query) -> Array:
+        """α: how much each table counts for the answer."""
+        if not self.split:
+            return np.ones(1)
+        if query not in self._known:
+            self._known[query] = self._best_weights(query)
+        return self._known[query]
+
+    def _best_weights(self, query: Query) -> Array:
+        """α ∝ ρ/c."""
+        costs = np.array([part.mean_moment(query) for part in self.parts])
+        if not costs.all():  # nothing but the number of users is asked, which is known
+            return np.asarray(np.arange(len(costs)) == int(np.argmin(costs)), dtype=np.float64)
+        gains = np.array([part.share for part in self.parts]) / costs
+        if not gains.any():
+            held = [list(part.names) for part in self.parts]
+            raise UnanswerableError(
+                f"{query.name!r} is about {list(query.attributes)}, and no table of the plan holds "
+                f"them together: the tables are {held}; add the query to the workload"
+            )
+        weights: Array = gains / gains.sum()
+        return weights
+
+    def _used(self, query: Query) -> list[tuple[int, Part, float]]:
+        chosen = zip(range(len(self.parts)), self.parts, self.weights(query).tolist(), strict=True)
+        return [(j, part, a) for j, part, a in chosen if a > 0]
+
+    def _asked(self, part: Part, query: Query) -> tuple[Array, Array]:
+        """The rows that reports on a table answer, and m, which is left out of them."""
+        rows = part.types.matrix(query)
+        if not self.split:
+            return rows, np.zeros(len(rows))
+        same = np.ptp(rows, axis=1) == 0
+        mean = np.where(same, rows[:, 0], rows @ part.types.uniform)
+        return np.where(same[:, None], 0.0, rows - mean[:, None]), mean
+
+    def estimate(self, query: Query, tally: IntArray, users: int) -> Array:
+        """m N + Σ_j α_j/ρ_j W X⁺ Σ a_o over the reports counted on table j.
+
+        Where reports are counted, rows that ask for a multiple of the number of users have no
+        error, not even of rounding, so that intervals of no width hold.
+        """
+        pieces, used = self._tallies(tally), self._used(query)
+        total: Array = self._asked(used[0][1], query)[1] * float(users)
+        for j, part, alpha in used:
+            rows, strategy = self._asked(part, query)[0], part.strategy
+            found: Array = strategy.coefficients(rows) @ strategy.evidence(pieces[j])
+            if strategy.counts_users:
+                found = np.where(np.ptp(rows, axis=1) == 0, rows[:, 0] * users, found)
+            total = total + alpha / part.share * found
+        return total
+
+    def likely(self, tally: IntArray, users: int) -> list[Array]:
+        """For each table counts of types that could be the truth: the nearest to the estimate."""
+        return [
+            nearest_counts(part.strategy.estimate(piece) / part.share, float(users))
+            for part, piece in zip(self.parts, self._tallies(tally), strict=True)
+        ]
 
     def consistent(self, tally: IntArray, total: float | None) -> Consistent:
         """One table of non-negative counts whose answers are nearest to the unbiased ones."""
-        counts = fit_counts(self.strategy.estimate(tally), self.types.gram, total)
-        return Consistent(self.types, counts)
-
-    def estimate(self, query: Query, tally: IntArray, users: int | None = None) -> Array:
-        """W X⁺ Σ a_o over the reports counted.
-
-        Where reports are counted, rows that ask for a multiple of the number of users have no
-        error; if `users` is given not even of rounding, so that intervals of no width hold.
-        """
-        rows = self.types.matrix(query)
-        estimates: Array = self.strategy.coefficients(rows) @ self.strategy.evidence(tally)
-        if users is None or not self.strategy.counts_users:
-            return estimates
-        return np.where(np.ptp(rows, axis=1) == 0, rows[:, 0] * users, estimates)
-
-    def row_variances(self, query: Query) -> Array:
-        """What one user of each type adds to the variance of each row: rows × types."""
-        rows = self.types.matrix(query)
-        coefficients = self.strategy.coefficients(rows)
-        second = self.strategy.moments(coefficients, coefficients)
-        added = second - rows**2
-        return np.where(added > ROUNDING * second, added, 0.0)
-
-    def variance(self, query: Query, counts: Array | None, users: float | None = None) -> Array:
-        """Of each row: Σ_u x_u τ_u for counts x of types, or the largest for so many users."""
-        added = self.row_variances(query)
-        if counts is not None:
-            return np.asarray(added @ counts)
-        if users is None:
-            raise PlanError(
-                "a variance depends on who the users are: give counts=..., the number of users in "
-                "each cell, or users=N for the largest variance that N users can cause"
+        if self.split:
+            raise UnanswerableError(
+                "users were split over tables, and no table of counts over all attributes is made "
+                "from their reports; use answer(query)"
             )
-        return np.asarray(added.max(axis=1) * users)
+        types, strategy = self.parts[0].types, self.parts[0].strategy
+        return Consistent(types, fit_counts(strategy.estimate(tally), types.gram, total))
 
-    def covariance(self, query: Query, other: Query, counts: Array) -> Array:
-        """Σ_u x_u (Σ_o Q[o, u] (c_i·a_o)(c_j·a_o) − W[i, u] W[j, u])."""
-        left, right = self.types.matrix(query), self.types.matrix(other)
-        ours, theirs = self.strategy.coefficients(left), self.strategy.coefficients(right)
-        moments = self.strategy.cross_moments(ours, theirs, counts)
-        return np.asarray(moments - (left * counts) @ right.T)
+    def row_variances(self, query: Query) -> dict[int, Array]:
+        """What one user of each type adds to the variance of each row (rows × types), by table.
+
+        α_j²/ρ_j m_j − W², with m_j the second moments of table j; W² is taken off the first alone.
+        """
+        used = self._used(query)
+        added: dict[int, Array] = {}
+        for j, part, alpha in used:
+            rows = self._asked(part, query)[0]
+            coefficients = part.strategy.coefficients(rows)
+            second = part.strategy.moments(coefficients, coefficients) * (alpha**2 / part.share)
+            added[j] = second - rows**2 if not added else second
+            if len(used) == 1:
+                added[j] = np.where(added[j] > VARIANCE_ROUNDING * second, added[j], 0.0)
+        return added
+
+    def variance(
+        self, query: Query, counts: Sequence[Array] | None, users: float | None = None
+    ) -> Array:
+        """Of each row: Σ_u x_u τ_u for counts x of each table's types, or the largest for so many
+        users."""
+        added = self.row_variances(query)
+        total = np.zeros(query.rows)
+        for j, by_type in added.items():
+            if counts is not None:
+                total += by_type @ counts[j]
+            elif users is not None:
+                total += by_type.max(axis=1) * users
+            else:
+                raise PlanError(
+                    "a variance depends on who the users are: "
+                    + (
+                        "give records=..., a column of values for each attribute, or users=N for "
+                        "the largest that N users can cause"
+                        if self.split
+                        else "give counts=..., the number of users in each cell, or users=N for "
+                        "the largest variance that N users can cause"
+                    )
+                )
+        return np.maximum(total, 0.0)
+
+    def covariance(self, query: Query, other: Query, counts: Sequence[Array]) -> Array:
+        """Σ_u x_u (Σ_j α_jβ_j/ρ_j m_j[u] − W[u]V[u]) of two queries W and V, α and β their weights,
+        m_j[u] = Σ_o Q[o, u] (c·a_o)(d·a_o)."""
+        both = [j for j, part in enumerate(self.parts) if part.holds(query) and part.holds(other)]
+        if self.split and not both:
+            raise UnanswerableError(
+                f"{query.name!r} and {other.name!r} are in no table together, so how often their "
+                f"rows coincide is not measured: add a query on both to the workload"
+            )
+        left, right = self.weights(query), self.weights(other)
+        total = np.zeros((query.rows, other.rows))
+        for j, part in enumerate(self.parts):
+            if left[j] * right[j] == 0:
+                continue
+            ours, theirs = (
+                part.strategy.coefficients(self._asked(part, q)[0]) for q in (query, other)
+            )
+            moments = part.strategy.cross_moments(ours, theirs, counts[j])
+            total += left[j] * right[j] / part.share * moments
+        part, x = self.parts[both[0]], counts[both[0]]
+        rows = self._asked(part, query)[0], self._asked(part, other)[0]
+        return np.asarray(total - (rows[0] * x) @ rows[1].T)
+
+    def added(self, workload: Workload) -> list[Array]:
+        """What a user of each type of each table adds to the variance of all rows together.
+
+        The squared answers, which are to be subtracted once, go with the first table of a query.
+        """
+        if not self.split:
+            gram = self.parts[0].types.gram
+            moments = self.parts[0].strategy.total_moments(gram)
+            return [np.maximum(moments - np.diagonal(gram), 0.0)]  # negative by rounding alone
+        scaled = [np.zeros_like(part.types.gram) for part in self.parts]
+        own = [np.zeros(part.types.count) for part in self.parts]
+        for query in workload:
+            for place, (j, part, alpha) in enumerate(self._used(query)):
+                gram = query.weight * part.centred_gram(query)
+                scaled[j] += alpha**2 / part.share * gram
+                if place == 0:
+                    own[j] += np.diagonal(gram)
+        return [
+            (part.strategy.total_moments(gram) if gram.any() else np.zeros(len(gram))) - squares
+            for part, gram, squares in zip(self.parts, scaled, own, strict=True)
+        ]

@@ -1,54 +1,47 @@
-"""Made-up users: what an aggregator would hold if so many users of each cell reported."""
+"""Made-up users: what an aggregator would hold if so many of them reported."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.local.server.aggregator import Aggregator
-from noiseplan.local.strategies.base import TableStrategy
+from noiseplan.local.strategies.strategy import TableStrategy
 from noiseplan.noise.randomness import SeededSource, SystemSource
 
-if TYPE_CHECKING:
-    from noiseplan.local.localplan import LocalPlan
-    from noiseplan.local.splitplan import SplitPlan
-
 # Users drawn one by one at a time; for tables, beyond this many, by multinomials.
-PIECE = 1 << 20
+DRAWN_AT_ONCE = 1 << 20
 
 
-def simulate_records(plan: SplitPlan, records: Mapping[str, Any], seed: int | None) -> Aggregator:
-    """The reports of users given by columns of values."""
-    made = Aggregator.empty(plan)
+def simulate(made: Aggregator, people: Any, seed: int | None) -> Aggregator:
+    """An empty aggregator filled with reports of users; with a seed the same ones every time.
+
+    Users are given by how many there are in each cell or, where they are split over tables, by a
+    column of values for each attribute.
+    """
     made.brand = "simulated" if seed is None else f"simulated from seed {seed}"
     source = SystemSource() if seed is None else SeededSource(seed)
-    made.add_many(plan.randomizer().reports(records, source=source))
-    return made
-
-
-def simulate(plan: LocalPlan, counts: Any, seed: int | None) -> Aggregator:
-    """The reports of `counts` users per cell; with a seed the same ones every time."""
-    x = plan.types.users(counts)  # how many users there are of each type
+    if made.reconstruction.split:
+        made.add_many(made.randomizer.reports(people, source=source))
+        return made
+    types, strategy = made.reconstruction.parts[0].types, made.reconstruction.parts[0].strategy
+    x = types.users(people)  # how many users there are of each type
     whole = np.round(x).astype(np.int64)
     if not np.allclose(x, whole, atol=1e-9):
         raise PlanError("counts are whole numbers of users, finite and at least 0 each")
-    made = Aggregator.empty(plan)
-    made.brand = "simulated" if seed is None else f"simulated from seed {seed}"
-    if isinstance(plan.strategy, TableStrategy) and whole.sum() > PIECE:
+    if isinstance(strategy, TableStrategy) and whole.sum() > DRAWN_AT_ONCE:
         rng = np.random.default_rng(seed)
-        chances = plan.strategy.chances / plan.strategy.chances.sum(axis=0)
+        chances = strategy.chances / strategy.chances.sum(axis=0)
         for users, column in zip(whole, chances.T, strict=True):
             if users:
                 made.tally += rng.multinomial(users, column)
         made.users = int(whole.sum())
         return made
-    source = SystemSource() if seed is None else SeededSource(seed)
     ends = np.cumsum(whole)
-    for start in range(0, int(whole.sum()), PIECE):
-        users = np.arange(start, min(start + PIECE, int(whole.sum())))
-        types = np.searchsorted(ends, users, side="right").astype(np.int64)
-        made.add_many(made.randomizer.draw(types, source))
+    for start in range(0, int(whole.sum()), DRAWN_AT_ONCE):
+        users = np.arange(start, min(start + DRAWN_AT_ONCE, int(whole.sum())))
+        drawn = np.searchsorted(ends, users, side="right").astype(np.int64)
+        made.add_many(made.randomizer.draw(drawn, source))
     return made

@@ -15,7 +15,6 @@ Nikolov and Ullman (2020) for their use in the local model.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -27,16 +26,12 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.local.device.noisy_sums import largest_distance
-from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.search.variance_bounds import LowerBound, lower_bound
-from noiseplan.local.strategies.base import Strategy
-from noiseplan.local.user_types import types_of
+from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.p_identity import best_p_identity
 from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.rounding import fraction_up
-from noiseplan.queries import Workload
 
 # The largest entry of a strategy becomes this integer: rounding is then far below the noise.
 GRID = 1 << 24
@@ -113,35 +108,29 @@ class AdditiveStrategy(Strategy):
         return np.asarray(tally @ self.rows.astype(np.float64) / self.noise_variance)
 
 
-def plan_additive(
-    workload: Workload, epsilon: float, mechanism: str, delta: float = 1e-6, *, worst: bool = True
-) -> LocalPlan:
+def additive_strategy(
+    gram: Array, epsilon: float, mechanism: str, delta: float = 1e-6
+) -> AdditiveStrategy:
     """The matrix mechanism with the best strategy found, for Laplace or Gaussian noise.
 
     All types have the same variance, so that the worst is the mean.
     """
-    started = time.perf_counter()
-    types = types_of(workload)
-    if types.count == 1:
+    if len(gram) == 1:
         raise PlanError(
             f"mechanism {mechanism!r} adds noise to what types of users differ by, and the "
             f"workload asks for nothing but their number, which is public: leave mechanism out"
         )
     laplace = mechanism == "matrix l1"
-    weights = p_identity(types.gram) if laplace else dense_optimum(types.gram).strategy
+    weights = p_identity(gram) if laplace else dense_optimum(gram).strategy
     rows = np.round(weights * (GRID / np.abs(weights).max())).astype(np.int64)
     if laplace:
         scale = Fraction(largest_distance(rows, 1)) / Fraction(epsilon)
-        bound = lower_bound(types.gram, types.uniform, epsilon, len(types.kind))
     else:
         rho = Fraction(ApproxDP(epsilon, delta).zcdp_rho())
         scale = Fraction(largest_distance(rows, 2)) / (2 * rho)
-        bound = LowerBound(0.0, 0.0)  # proved for δ = 0 only
     scale = Fraction(fraction_up(scale))  # more noise, never less
     law = "laplace" if laplace else "gaussian"
-    strategy = AdditiveStrategy(rows, scale, law, epsilon, 0.0 if laplace else delta, mechanism)
-    took = time.perf_counter() - started
-    return LocalPlan(workload, types, strategy, epsilon, types.uniform, worst, bound, None, took)
+    return AdditiveStrategy(rows, scale, law, epsilon, 0.0 if laplace else delta, mechanism)
 
 
 def p_identity(gram: Array) -> Array:

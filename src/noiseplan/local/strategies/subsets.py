@@ -28,7 +28,7 @@ from typing import final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.strategies.base import Strategy
+from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
 
 # Sizes with a smaller chance than this are left out of RAPPOR's mixture.

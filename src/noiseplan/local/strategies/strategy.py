@@ -27,7 +27,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.local.device.integers import WHOLE, rounded_table
+from noiseplan.local.device.integer_chances import WHOLE, rounded_table
 from noiseplan.matrices.base import Array
 
 # Eigenvalues of the information matrix below this share of the largest are rounding.
@@ -42,6 +42,9 @@ TOLERANCE = 1e-9
 
 class Strategy(ABC):
     """Chances of outputs given types, and the answers that follow from reports."""
+
+    name: str
+    """What the plan calls it."""
 
     epsilon: float
     """What the strategy was made for; tables for devices are rounded so as never to exceed it."""

@@ -17,20 +17,49 @@ SHOWN_ERRORS = (0.1, 0.03, 0.01, 0.003)
 LARGEST_GAP = 100.0
 
 
-def describe(plan: LocalPlan) -> str:
+def described(plan: LocalPlan) -> str:
     """The plan on some lines."""
-    facts = [
-        ("asks", _asks(plan)),
-        ("privacy", _privacy(plan)),
-        ("mechanism", _mechanism(plan)),
-        ("variance", _variance(plan)),
-        ("optimality", _optimality(plan)),
-        ("report", _report(plan)),
-        ("planned", f"in {plan.seconds:.2g} s, no data was read"),
-    ]
-    head = "Local plan: every user randomizes, nobody is trusted"
-    lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_users(plan)]
-    return visible("\n".join(lines))
+    if plan.split:
+        head, facts = "and reports on one of several tables", _split(plan)
+    else:
+        head, facts = "nobody is trusted", _facts(plan)
+    below = _tables(plan) if plan.split else _users(plan)
+    lines = [f"  {name:<11} {text}" for name, text in facts.items()]
+    return visible("\n".join([f"Local plan: every user randomizes, {head}", *lines, "", *below]))
+
+
+def _facts(plan: LocalPlan) -> dict[str, str]:
+    return {
+        "asks": _asks(plan),
+        "privacy": _privacy(plan),
+        "mechanism": _mechanism(plan),
+        "variance": _variance(plan),
+        "optimality": _optimality(plan),
+        "report": _report(plan),
+        "planned": f"in {plan.seconds:.2g} s, no data was read",
+    }
+
+
+def _split(plan: LocalPlan) -> dict[str, str]:
+    asked, worst, mean = plan.workload, plan.worst_variance, plan.average_variance
+    return {
+        "asks": f"{asked.rows:,} rows over {len(asked.schema)} attributes, "
+        f"{asked.schema.size:,} cells in all",
+        "privacy": f"ε = {text_up(plan.epsilon_met)} for one report, recomputed from the integer "
+        f"tables",
+        "variance": f"per user and row {worst / plan.rows:.4g} at worst, "
+        f"{mean / plan.rows:.4g} on average over cells",
+        "splitting": f"at most {1 + plan.gap:.3g} times the variance of any mechanism",
+        "users": f"{plan.users_needed():,} for a mean error of 10% of all users per row",
+    }
+
+
+def _tables(plan: LocalPlan) -> list[str]:
+    lines = [f"  {'share of users':>14}  {'cells':>7}  table"]
+    for part in plan.parts:
+        cells, names = len(part.types.kind), " × ".join(part.names)
+        lines.append(f"  {part.share:>14.1%}  {cells:>7,}  {names}")
+    return lines
 
 
 def _asks(plan: LocalPlan) -> str:
@@ -50,8 +79,7 @@ def _privacy(plan: LocalPlan) -> str:
 
 
 def _mechanism(plan: LocalPlan) -> str:
-    name = getattr(plan.strategy, "name", "strategy")
-    return f"{name}: {short_number(plan.strategy.outputs)} possible reports"
+    return f"{plan.strategy.name}: {short_number(plan.strategy.outputs)} possible reports"
 
 
 def short_number(count: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.local.device.integers import BITS
+from noiseplan.local.device.integer_chances import BITS
 from noiseplan.noise.randomness import Source
 
 Codes = NDArray[np.int64]

@@ -16,17 +16,19 @@ worse; how much worse the split is at most follows from lower bounds on each tab
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from noiseplan.errors import PlanError
-from noiseplan.local.device.randomizer import MOST_CELLS
+from noiseplan.local.device.randomizer import LARGEST_TABLE
+from noiseplan.local.localplan import LocalPlan
 from noiseplan.local.search.portfolio import Task, best_strategy
-from noiseplan.local.server.reconstruction import Reconstruction
-from noiseplan.local.server.split import Part, mean_moment
-from noiseplan.local.splitplan import SplitPlan
+from noiseplan.local.search.variance_bounds import row_variance, spread_bound, structured_bound
+from noiseplan.local.server.reconstruction import Part, Reconstruction
 from noiseplan.local.user_types import asked_schema, reduced_workload, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
@@ -47,7 +49,7 @@ def plan_split(
     seed: int = 0,
     cells: int | None = None,
     backend: str = "numpy",
-) -> SplitPlan:
+) -> LocalPlan:
     """Choose tables, plan each, and split the users so that the workload's error is least.
 
     `cells` is how large a table may grow by merging smaller ones.
@@ -59,17 +61,22 @@ def plan_split(
     workload = reduced_workload(workload, schema)
     limit = _limit(workload) if cells is None else cells
     tables = choose_tables(workload, limit)
+    search = partial(Task, effort=effort, seed=seed, backend=backend, numbered=True)
     with progress("planning tables", len(tables)) as advance:
         parts = []
         for names in tables:
-            parts.append(_planned(workload, names, epsilon, effort, seed, backend))
+            parts.append(_planned(workload, names, epsilon, search))
             advance(1)
-    costs = np.array([[mean_moment(part, query) for part in parts] for query in workload])
+    costs = np.array([[part.mean_moment(query) for part in parts] for query in workload])
     uncertain = costs.min(axis=1) > 0  # the others ask for nothing but the number of users
     shares = best_shares(costs[uncertain], workload.columns.weights[uncertain])
     parts = [replace(part, share=float(s)) for part, s in zip(parts, shares, strict=True)]
+    made = Reconstruction(tuple(parts), split=True)
+    uniform = tuple(part.types.uniform for part in parts)
+    # Over the whole domain through the queries' factors, or each table's queries on their own.
+    bound = max(structured_bound(workload, epsilon), _sum_of_bounds(workload, parts, epsilon))
     took = time.perf_counter() - started
-    return SplitPlan(workload, tuple(parts), epsilon, took)
+    return LocalPlan(workload, made, epsilon, True, uniform, bound, took)
 
 
 def _limit(workload: Workload) -> int:
@@ -89,11 +96,11 @@ def choose_tables(workload: Workload, limit: int) -> list[Names]:
     maximal.sort(key=lambda s: (-_cells(schema, s), sorted(s)))
     tables: list[Names] = []
     for names in maximal:
-        if _cells(schema, names) > MOST_CELLS:
+        if _cells(schema, names) > LARGEST_TABLE:
             raise PlanError(
                 f"the table of {sorted(names)} has {_cells(schema, names):,} cells, and a report "
-                f"can be about {MOST_CELLS:,} at most: ask for smaller tables, or declare coarser "
-                f"values (Binned with fewer edges, categories grouped)"
+                f"can be about {LARGEST_TABLE:,} at most: ask for smaller tables, or declare "
+                f"coarser values (Binned with fewer edges, categories grouped)"
             )
         fitting = [t for t in tables if _cells(schema, t | names) <= limit]
         best = max(
@@ -110,24 +117,27 @@ def _cells(schema: Schema, names: Names) -> int:
     return prod(schema[name].size for name in names)
 
 
-def _planned(
-    workload: Workload, names: Names, epsilon: float, effort: float, seed: int, backend: str
-) -> Part:
+def _planned(workload: Workload, names: Names, epsilon: float, search: Callable[..., Task]) -> Part:
     """One table, planned for the queries it can answer."""
     inside = [q for q, query in enumerate(workload) if set(query.attributes) <= names]
     types = types_of(workload.subset(inside))
-    task = Task(
-        types,
-        epsilon,
-        types.uniform,
-        True,
-        effort,
-        seed,
-        backend,
-        lambda steps: None,
-        numbered=True,
-    )
-    return Part(Reconstruction(types, best_strategy(task).strategy), 1.0)
+    return Part(types, best_strategy(search(types, epsilon, types.uniform)).strategy)
+
+
+def _sum_of_bounds(workload: Workload, parts: Sequence[Part], epsilon: float) -> float:
+    """What each table's queries cost at least as if all users reported on it alone, added up."""
+    total = 0.0
+    left = list(workload)
+    for part in parts:
+        mine = [q for q in left if part.holds(q)]
+        left = [q for q in left if not part.holds(q)]
+        if not mine:
+            continue
+        types = part.types
+        gram = sum((q.weight * part.gram(q) for q in mine), np.zeros_like(types.gram))
+        c = row_variance(len(types.kind), epsilon)
+        total += max(spread_bound(gram, types.uniform, c), 0.0)
+    return total
 
 
 def best_shares(costs: Array, weights: Array) -> Array:

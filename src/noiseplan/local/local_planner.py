@@ -9,22 +9,24 @@ from typing import Any
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
-from noiseplan.local.device.randomizer import MOST_CELLS
+from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.search.namespace import to_backend
+from noiseplan.local.search.generation import Found
 from noiseplan.local.search.portfolio import (
     CLASSICAL,
-    Found,
     Task,
     best_strategy,
     named_classical,
     rounded,
 )
 from noiseplan.local.search.variance_bounds import lower_bound
-from noiseplan.local.splitplan import SplitPlan
-from noiseplan.local.strategies.base import Strategy
+from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.split_planner import plan_split
+from noiseplan.local.strategies.additive import additive_strategy
+from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.local.user_types import Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.privacy._checks import positive_finite
 from noiseplan.progress import progress
@@ -51,7 +53,7 @@ def plan(
     seed: int = 0,
     backend: str = "numpy",
     **options: Any,
-) -> LocalPlan | SplitPlan:
+) -> LocalPlan:
     """Plan what users report under ε-local differential privacy, for a workload of queries.
 
     No data is read. Each user's report is ε-differentially private by itself: whoever collects the
@@ -105,34 +107,34 @@ def plan(
     epsilon = checked_epsilon(epsilon)
     cells = asked_schema(workload).size
     # Of a split no matrix is large.
-    with one_thread_below(LARGE, cells if cells <= MOST_CELLS else 0):
-        if mechanism in ADDITIVE:
-            from noiseplan.local.strategies.additive import plan_additive
-
-            refuse(mechanism, prior=prior, backend=None if backend == "numpy" else backend)
-            refuse(mechanism, **{o: v for o, v in options.items() if (mechanism, o) != DELTA})
-            worst = objective == "worst"
-            return plan_additive(workload, epsilon, mechanism, worst=worst, **options)
-        if mechanism == "split" or (mechanism == "auto" and cells > MOST_CELLS):
-            from noiseplan.local.split import plan_split
-
+    with one_thread_below(LARGE, cells if cells <= LARGEST_TABLE else 0):
+        if mechanism == "split" or (mechanism == "auto" and cells > LARGEST_TABLE):
             refuse("split", prior=prior, objective=None if objective == "worst" else objective)
             refuse("split", **{o: v for o, v in options.items() if o != "cells"})
             return plan_split(
                 workload, epsilon, effort=effort, seed=seed, backend=backend, **options
             )
+        if mechanism in ADDITIVE:
+            refuse(mechanism, prior=prior, backend=None if backend == "numpy" else backend)
+            refuse(mechanism, **{o: v for o, v in options.items() if (mechanism, o) != DELTA})
         started = time.perf_counter()
         types = types_of(workload)
         weights = types.uniform if prior is None else _checked_prior(types, prior)
         worst = objective == "worst" and prior is None
-        with progress("planning reports", 40) as advance:
-            task = Task(types, epsilon, weights, worst, effort, seed, backend, advance)
-            found = _found(task, mechanism, options)
-        bound = lower_bound(types.gram, weights, epsilon, cells if prior is None else None)
-        _check_answers(workload, types, found.strategy, mechanism)
+        if mechanism in ADDITIVE:
+            found = Found(additive_strategy(types.gram, epsilon, mechanism, **options))
+        else:
+            with progress("planning reports", 40) as advance:
+                task = Task(types, epsilon, weights, worst, effort, seed, backend, advance)
+                found = _found(task, mechanism, options)
+            _check_answers(workload, types, found.strategy, mechanism)
+        proved = max(found.bound or 0.0, 0.0)
+        if mechanism != DELTA[0]:  # without a δ alone
+            bound = lower_bound(types.gram, weights, epsilon, cells if prior is None else None)
+            proved = max(bound.worst if worst else bound.average, proved)
+        made = Reconstruction((Part(types, found.strategy),), split=False)
         took = time.perf_counter() - started
-    chosen = found.strategy, epsilon, weights, worst
-    return LocalPlan(workload, types, *chosen, bound, found.bound, took)
+    return LocalPlan(workload, made, epsilon, worst, (weights,), proved, took)
 
 
 def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
@@ -154,7 +156,7 @@ def refuse(mechanism: str, **unused: Any) -> None:
     if given:
         raise PlanError(
             f"mechanism {mechanism!r} has no use for {given}: leave them out, or choose another "
-            f"mechanism (domains of more than {MOST_CELLS:,} cells are always split)"
+            f"mechanism (domains of more than {LARGEST_TABLE:,} cells are always split)"
         )
 
 
@@ -244,9 +246,7 @@ def compare(workload: Workload | Query, epsilon: float = 1.0) -> dict[str, float
     workload = Workload([workload]) if isinstance(workload, Query) else workload
     _check(workload, "auto", "worst", 1.0, 0)
     types = types_of(workload)
-    task = Task(
-        types, checked_epsilon(epsilon), types.uniform, True, 1.0, 0, "numpy", lambda steps: None
-    )
+    task = Task(types, checked_epsilon(epsilon), types.uniform)
     with one_thread_below(LARGE, len(types.kind)):
         found = [(label, task.value(strategy)) for label, strategy in named_classical(task)]
     return {label: 100 * value / types.rows for label, value in found}

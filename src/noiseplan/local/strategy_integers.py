@@ -7,27 +7,39 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.local.device.counting_randomizers import (
     ShiftRandomizer,
+    SplitRandomizer,
     SubsetRandomizer,
     TableRandomizer,
 )
-from noiseplan.local.device.integers import WHOLE, high_chance, rounded_shares
+from noiseplan.local.device.integer_chances import WHOLE, high_chance, rounded_shares
 from noiseplan.local.device.noisy_sums import SumRandomizer
 from noiseplan.local.device.randomizer import Randomizer
+from noiseplan.local.server.reconstruction import Part, Reconstruction
 from noiseplan.local.strategies.additive import AdditiveStrategy
-from noiseplan.local.strategies.base import Strategy, TableStrategy
 from noiseplan.local.strategies.shifts import Group, ShiftStrategy
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.strategies.subsets import SubsetStrategy
 from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
+from noiseplan.schema import Schema
 
 
-def make_randomizer(types: Types, strategy: Strategy) -> Randomizer:
+def make_randomizer(schema: Schema, made: Reconstruction) -> Randomizer:
+    """What devices draw reports from: the table, or all tables with their shares as integers."""
+    if not made.split:
+        return _checked(made.parts[0])
+    tables = tuple(_checked(part) for part in made.parts)
+    shares = rounded_shares(np.array([part.share for part in made.parts]))
+    return SplitRandomizer(schema, None, tables, shares)  # type: ignore[arg-type]
+
+
+def _checked(part: Part) -> Randomizer:
     """The randomizer of a strategy; its ε is checked to be at most the strategy's."""
-    made = _made(types, strategy)
-    if not made.epsilon <= strategy.epsilon:
+    made = _made(part.types, part.strategy)
+    if not made.epsilon <= part.strategy.epsilon:
         raise PlanError(
-            f"the integer table has ε = {made.epsilon!r}, above {strategy.epsilon!r}: a defect; "
-            f"nothing may be drawn from it"
+            f"the integer table has ε = {made.epsilon!r}, above {part.strategy.epsilon!r}: a "
+            f"defect; nothing may be drawn from it"
         )
     return made
 

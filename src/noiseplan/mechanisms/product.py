@@ -114,12 +114,7 @@ class ProductMechanism:
 
     def _answer(self, cells: Array, query: Query) -> Array:
         self.require(query)
-        names = self.schema.names
-        outside = tuple(i for i, name in enumerate(names) if name not in query.factors)
-        table = cells.sum(axis=outside)
-        if query.joint is not None:
-            return np.asarray(query.joint @ table.reshape(-1), dtype=np.float64)
-        return kronecker_apply(query.matrices(), table[..., None]).reshape(-1)
+        return query.apply(cells)
 
     def answer(self, measured: Measurements, query: Query) -> Array:
         return self._answer(self.estimate(measured), query)

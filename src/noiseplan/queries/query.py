@@ -108,9 +108,7 @@ class Query:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows along each attribute; (rows,) for a dense matrix."""
-        if self.joint is not None:
-            return (len(self.joint),)
-        return tuple(m.shape[0] for m in self.matrices())
+        return tuple(piece.shape[0] for piece in self.pieces)
 
     @property
     def rows(self) -> int:
@@ -120,6 +118,11 @@ class Query:
     def matrices(self) -> list[Matrix]:
         """One structured matrix per attribute not summed over."""
         return [f.matrix(self.schema[n]) for n, f in self.factors.items()]
+
+    @property
+    def pieces(self) -> list[Matrix]:
+        """Matrices whose Kronecker product the rows are: one per attribute, or the dense one."""
+        return self.matrices() if self.joint is None else [DenseMatrix(self.joint)]
 
     @property
     def matrix(self) -> Matrix:

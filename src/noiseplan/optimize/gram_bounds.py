@@ -29,9 +29,8 @@ from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.optimum import checked_gram
+from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
 
-# For each cell, an eigenvalue may be off by so many units in the last place of the largest.
-EIGENVALUE_ERROR: Final = 4 * np.finfo(np.float64).eps
 # Cells up to which all ranges, and all choices of cells, are tried.
 ALL_RANGES_UP_TO, ALL_CHOICES_UP_TO = 40, 14
 # How nearly equal the diagonal of √G must be to be called constant.

@@ -132,6 +132,10 @@ class Query:
     def over(self, names: Sequence[str]) -> Matrix:
         """The rows over the table of some attributes, in schema order, the query's among them."""
         sizes = {name: self.schema[name].size for name in names}
+        if not sizes.keys() >= self.factors.keys():
+            raise QueryError(
+                f"{self.name!r} is about {list(self.factors)}, not {list(names)} alone"
+            )
         if self.joint is None:
             own = dict(zip(self.factors, self.matrices(), strict=True))
             return KroneckerMatrix(tuple(own.get(n) or TotalMatrix(k) for n, k in sizes.items()))

@@ -112,3 +112,10 @@ def test_the_rows_of_a_query(query: nz.Query) -> None:
 def test_a_matrix_over_other_cells_is_refused() -> None:
     with pytest.raises(QueryError, match="need a matrix over 6 cells"):
         KroneckerMatrix((PrefixMatrix(3), TotalMatrix(2))).quadratic_rows(np.eye(5))
+
+
+def test_a_query_is_no_matrix_over_fewer_attributes_than_it_names() -> None:
+    query = queries()[0]
+    assert query.over(["age", "size"]).shape == query.matrix.shape == (24, 12)
+    with pytest.raises(QueryError, match="not \\['age', 'sex'\\] alone"):
+        query.over(["age", "sex"])

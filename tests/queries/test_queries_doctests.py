@@ -8,6 +8,7 @@ import pkgutil
 
 import pytest
 
+import noiseplan.domain
 import noiseplan.matrices
 import noiseplan.queries
 
@@ -15,7 +16,7 @@ MODULES = [
     "noiseplan.arrays",
     *(
         f"{room.__name__}.{module.name}"
-        for room in (noiseplan.matrices, noiseplan.queries)
+        for room in (noiseplan.domain, noiseplan.matrices, noiseplan.queries)
         for module in pkgutil.iter_modules(room.__path__)
     ),
 ]

@@ -14,7 +14,6 @@ from noiseplan.aware.release import AwareRelease
 from noiseplan.comparing.error_figures import Errors, Gathered
 from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.errors import PlanError
-from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.noise.seeds import derived_seed
 from noiseplan.progress import progress
@@ -79,9 +78,7 @@ def attribute_set(query: Query) -> IntArray:
 def true_answer(source: Projectable, query: Query) -> Array:
     """The answer without noise, one number per row."""
     counts = np.asarray(source.marginals(attribute_set(query))[0], dtype=np.float64)
-    if query.joint is not None:
-        return np.asarray(query.joint @ counts.ravel())
-    return kronecker_apply(query.matrices(), counts[..., None])[..., 0].ravel()
+    return query.apply(counts)
 
 
 @dataclass(frozen=True, eq=False)

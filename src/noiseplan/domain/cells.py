@@ -43,11 +43,6 @@ class Cells(ABC):
     def inner(self) -> Schema:
         """The smaller domain."""
 
-    @property
-    @abstractmethod
-    def on(self) -> IntArray:
-        """The attributes of `schema` that are counted by."""
-
     @abstractmethod
     def query(self, query: Query) -> Query:
         """The same rows over the smaller domain; refuses queries that tell more apart."""
@@ -84,10 +79,6 @@ class MergedValues(Cells):
         return Schema(
             {self.schema.names[i]: _merged(self.schema.attributes[i], g) for i, g in pairs}
         )
-
-    @property
-    def on(self) -> IntArray:
-        return self.positions
 
     @cached_property
     def _group_of(self) -> dict[str, IntArray]:
@@ -174,10 +165,6 @@ class Classes(Cells):
     @cached_property
     def inner(self) -> Schema:
         return Schema({"class": Ordinal(range(int(self.classes.max()) + 1))})
-
-    @property
-    def on(self) -> IntArray:
-        return self.values.positions
 
     @cached_property
     def first(self) -> IntArray:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, joined_kinds
 from noiseplan.errors import QueryError
+from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, exactly_equal_columns
 from noiseplan.queries import Workload
 
@@ -29,7 +30,11 @@ def workload_gram(workload: Workload, priorities: Array | None = None) -> Array:
     weights = workload.columns.weights if priorities is None else priorities
     total = np.zeros((workload.schema.size, workload.schema.size))
     for query, weight in zip(workload, weights, strict=True):
-        total += weight * query.domain_matrix.gram()
+        matrix = query.domain_matrix
+        if isinstance(matrix, DenseMatrix):  # of few rows: faster than a symmetric product
+            total += (weight * matrix.values.T) @ matrix.values
+        else:
+            total += weight * matrix.gram()
     return total
 
 

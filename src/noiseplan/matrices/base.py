@@ -119,7 +119,7 @@ def equal_columns(matrix: Array) -> IntArray:
     Examples
     --------
     >>> equal_columns(np.array([[0.3, 0.0, 0.4, 0.1 + 0.2]])).tolist()
-    [1, 0, 2, 1]
+    [2, 0, 3, 2]
     """
     largest = np.abs(matrix).max(axis=1, keepdims=True)
     rounded = np.round(matrix / np.where(largest > 0, largest, 1.0), DIGITS)

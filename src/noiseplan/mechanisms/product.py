@@ -106,12 +106,7 @@ class ProductMechanism(Mechanism):
 
     def _answer(self, cells: Array, query: Query) -> Array:
         self.require(query)
-        names = self.schema.names
-        outside = tuple(i for i, name in enumerate(names) if name not in query.factors)
-        table = cells.sum(axis=outside)
-        if query.joint is not None:
-            return np.asarray(query.joint @ table.reshape(-1), dtype=np.float64)
-        return kronecker_apply(query.matrices(), table[..., None]).reshape(-1)
+        return query.apply(cells)
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         cells = self.estimate(measured)

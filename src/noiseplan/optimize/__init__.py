@@ -7,7 +7,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 
 | module | one idea |
 | --- | --- |
-| `mirror_symmetry` | halves of a mirror |
+| `mirror_symmetry`, `tolerances` | halves of a mirror; what is taken for rounding |
 | `optimum`, `anderson` | the least total variance, with its certificate; fixed points that climb |
 | `rows_with_targets` | what is demanded of the variance of every row |
 | `priced_covariance`, `interior_point` | the best covariance for prices; the prices |

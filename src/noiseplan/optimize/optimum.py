@@ -36,11 +36,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.optimize.mirror_symmetry import Halves
+from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR, SAFE_PIVOT
 
-# Cholesky pivots of a Gram matrix with unit diagonal: below this it is taken for singular.
-SAFE_PIVOT = 1e-10
-# Then eigenvalues below this fraction of the largest are taken for rounding.
-NOISE_FLOOR = 1e-13
 # X varies with y about as y^{−1/2}, so twice the logarithm of its diagonal is a full step.
 FULL_STEP = 2.0
 MEMORY = 6
@@ -54,8 +51,6 @@ WORTH_FILLING = 1e-6
 WORTH_GIVING = 1e-3
 # Where the variance of the diagonal is below this, further steps only move the rounding.
 SETTLED = 1e-24
-# An eigenvalue is off by a few units in the last place of the largest.
-EIGENVALUE_ERROR = 4 * np.finfo(np.float64).eps
 
 NOT_A_GRAM_MATRIX = "a Gram matrix is positive semidefinite: pass WᵀW of some rows W"
 
@@ -250,7 +245,7 @@ def filled_up(rows: AnyArray, missing: AnyArray) -> tuple[AnyArray, AnyArray]:
     """The eigenvalues and eigenvectors of AᵀA + diag(missing), without rounding."""
     xp = namespace_of(rows)
     values, vectors = xp.linalg.eigh(rows.T @ rows + xp.diag(missing))
-    kept = np.flatnonzero(to_numpy(values) > NOISE_FLOOR * len(values)).tolist()
+    kept = np.flatnonzero(to_numpy(values) > RANK_FLOOR * len(values)).tolist()
     return values[kept], vectors[:, kept]
 
 
@@ -306,7 +301,7 @@ def root_of(gram: AnyArray) -> AnyArray:
     values, vectors = xp.linalg.eigh(unit)
     if float(values[0]) < -1e-9 * float(values[-1]):
         raise PlanError(NOT_A_GRAM_MATRIX)
-    keep = to_numpy(values) > NOISE_FLOOR * len(gram) * float(values[-1])
+    keep = to_numpy(values) > RANK_FLOOR * len(gram) * float(values[-1])
     if not keep.any():
         return like(np.zeros((0, len(gram))), gram)
     kept = np.flatnonzero(keep).tolist()

@@ -16,11 +16,7 @@ from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, Matrix
-
-# Directions whose share of the rows' energy is below this are rounding.
-NOISE_FLOOR = 1e-13
-# Cholesky pivots of a Gram matrix with unit diagonal: below this it is taken for singular.
-SAFE_PIVOT = 1e-9
+from noiseplan.optimize.tolerances import RANK_FLOOR, SAFE_PIVOT
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,13 +170,13 @@ def _basis_of_gram(gram: Array) -> Array:
     except np.linalg.LinAlgError:
         pass
     values, vectors = np.linalg.eigh(gram)
-    keep = values > NOISE_FLOOR * len(gram) * values[-1]
+    keep = values > RANK_FLOOR * len(gram) * values[-1]
     return np.ascontiguousarray(vectors[:, keep].T)
 
 
 def _basis_of_rows(rows: Array) -> Array:
     """The same from fewer rows than cells: s⁻¹UᵀW for WWᵀ = U diag(s²) Uᵀ, made orthonormal."""
     values, vectors = np.linalg.eigh(rows @ rows.T)
-    keep = values > NOISE_FLOOR * len(rows) * values[-1]
+    keep = values > RANK_FLOOR * len(rows) * values[-1]
     found = (vectors[:, keep] / np.sqrt(values[keep])).T @ rows
     return np.ascontiguousarray(np.linalg.qr(found.T)[0].T)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import sqrt
 from typing import Final
 
 import numpy as np
@@ -271,14 +271,6 @@ def _product_svd(workload: Workload, number: int) -> float | None:
     A row of ones over n values has one singular value √n, so its SVDB is 1.
     """
     query = workload.query(number)
-    if query.joint is not None:
-        inside = prod(workload.schema[name].size for name in query.attributes)
-        if inside > FACTOR_VALUES:
-            return None
-        factors = [Spectrum.of(query.joint.T @ query.joint).bound]
-    else:
-        matrices = query.matrices()
-        if any(m.shape[1] > FACTOR_VALUES for m in matrices):
-            return None
-        factors = [Spectrum.of(m.gram()).bound for m in matrices]
-    return query.weight * product_bound(*factors)
+    if any(piece.shape[1] > FACTOR_VALUES for piece in query.pieces):
+        return None
+    return query.weight * product_bound(*(Spectrum.of(p.gram()).bound for p in query.pieces))

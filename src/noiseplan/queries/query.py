@@ -108,9 +108,7 @@ class Query:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows along each attribute; (rows,) for a dense matrix."""
-        if self.joint is not None:
-            return (len(self.joint),)
-        return tuple(m.shape[0] for m in self.matrices())
+        return tuple(piece.shape[0] for piece in self.pieces)
 
     @property
     def rows(self) -> int:
@@ -122,6 +120,11 @@ class Query:
         return [f.matrix(self.schema[n]) for n, f in self.factors.items()]
 
     @property
+    def pieces(self) -> list[Matrix]:
+        """Matrices whose Kronecker product the rows are: one per attribute, or the dense one."""
+        return self.matrices() if self.joint is None else [DenseMatrix(self.joint)]
+
+    @property
     def matrix(self) -> Matrix:
         """The rows over the table of the attributes not summed over, the last fastest."""
         return self.over(self.attributes)
@@ -129,6 +132,10 @@ class Query:
     def over(self, names: Sequence[str]) -> Matrix:
         """The rows over the table of some attributes, in schema order, the query's among them."""
         sizes = {name: self.schema[name].size for name in names}
+        if not sizes.keys() >= self.factors.keys():
+            raise QueryError(
+                f"{self.name!r} is about {list(self.factors)}, not {list(names)} alone"
+            )
         if self.joint is None:
             own = dict(zip(self.factors, self.matrices(), strict=True))
             return KroneckerMatrix(tuple(own.get(n) or TotalMatrix(k) for n, k in sizes.items()))

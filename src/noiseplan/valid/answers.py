@@ -165,10 +165,8 @@ def _signs(query: Query) -> tuple[Signs, Signs]:
 
     A row is a product of one row for each attribute; its coefficients are all products of theirs.
     """
-    if query.joint is not None:
-        return _row_signs(query.joint)
     positive, negative = np.array([True]), np.array([False])
-    for matrix in query.matrices():
+    for matrix in query.pieces:
         up, down = _row_signs(matrix)
         both = np.logical_or(np.outer(positive, up), np.outer(negative, down)).ravel()
         negative = np.logical_or(np.outer(positive, down), np.outer(negative, up)).ravel()
@@ -176,14 +174,14 @@ def _signs(query: Query) -> tuple[Signs, Signs]:
     return positive, negative
 
 
-def _row_signs(matrix: Matrix | Array) -> tuple[Signs, Signs]:
+def _row_signs(matrix: Matrix) -> tuple[Signs, Signs]:
     """The same of one matrix, some rows at a time."""
     height, width = matrix.shape
     step = max(1, AT_ONCE // width)
     found = np.zeros((2, height), dtype=np.bool_)
     for start in range(0, height, step):
         rows = np.arange(start, min(start + step, height))
-        some = matrix[rows] if isinstance(matrix, np.ndarray) else matrix.take(rows)
+        some = matrix.take(rows)
         found[0, rows], found[1, rows] = (some > 0).any(axis=1), (some < 0).any(axis=1)
     return found[0], found[1]
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError, StorageError
 from noiseplan.escaping import visible
-from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
@@ -107,9 +106,7 @@ class ValidTables:
                 f"answer(nz.Query(schema, ['age']))"
             )
         table = np.asarray(self.values(*asked.attributes), dtype=np.float64)
-        if asked.joint is not None:
-            return np.asarray(asked.joint @ table.ravel())
-        return kronecker_apply(asked.matrices(), table[..., None]).ravel()
+        return asked.apply(table)
 
     def table(self, *attributes: str, level: float = 0.95, frame: str | None = None) -> Any:
         """A tidy frame: the cells, valid, and the unbiased estimate, std_error, lower, upper.

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import exp, expm1, prod, sinh
+from math import exp, expm1, sinh
 
 import numpy as np
 
@@ -92,12 +92,12 @@ def structured_bound(workload: Workload, epsilon: float) -> float:
 
 def _mean_and_square(query: Query) -> tuple[float, float]:
     """‖W 1/n‖² and ‖W‖²/n of one query, n the cells of its own attributes."""
-    if query.joint is not None:
-        cells = query.joint.shape[1]
-        return float((query.joint.mean(axis=1) ** 2).sum()), float((query.joint**2).sum() / cells)
-    grams = [matrix.gram() for matrix in query.matrices()]
-    means = [float(g.mean()) for g in grams]
-    return prod(means), prod(float(np.trace(g)) / len(g) for g in grams)
+    mean = square = 1.0
+    for piece in query.pieces:
+        cells = piece.shape[1]
+        mean *= float((piece.matmul(np.full(cells, 1 / cells)) ** 2).sum())
+        square *= float(piece.row_squares().sum()) / cells
+    return mean, square
 
 
 def _centred(gram: Array, prior: Array) -> tuple[Array, float]:

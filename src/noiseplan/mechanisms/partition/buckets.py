@@ -18,7 +18,6 @@ from noiseplan.matrices import (
     PrefixMatrix,
     RangesMatrix,
     TotalMatrix,
-    kronecker_apply,
 )
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.queries import Query, Workload
@@ -78,7 +77,7 @@ class LineWorkload:
         total = np.zeros(len(edges) - 1)
         for query, weight in self._weighed():
             found = None
-            if len(self.asked) == 1 and query.joint is None:
+            if len(self.asked) == 1:
                 found = closed_diagonal(axis_matrix(query, self.asked[0]), edges)
             if found is None and query.rows * len(self.order) <= LIMIT:
                 rows = rows_in_line(query, self.asked, self.order, np.arange(query.rows))
@@ -98,7 +97,7 @@ class LineWorkload:
         return [(query, query.weight / largest) for query in queries]
 
     def _query_gram(self, query: Query, edges: IntArray) -> Array:
-        if len(self.asked) == 1 and query.joint is None:
+        if len(self.asked) == 1:
             closed = closed_gram(axis_matrix(query, self.asked[0]), edges)
             if closed is not None:
                 return closed
@@ -107,14 +106,11 @@ class LineWorkload:
             return self._stand_in(query, edges)
         spread = np.zeros((len(self.order), buckets))
         spread[self.order, np.repeat(np.arange(buckets), widths)] = np.repeat(1 / widths, widths)
-        if query.joint is not None:
-            seen = query.joint @ summed(spread, query, self.asked)
+        if query.joint is not None or query.rows <= len(self.order):
+            seen = query.over(self.asked).matmul(spread)
             return np.asarray(seen.T @ seen)
         matrices = [axis_matrix(query, name) for name in self.asked]
         folded = spread.reshape(*(matrix.shape[1] for matrix in matrices), buckets)
-        if query.rows <= len(self.order):
-            seen = kronecker_apply(matrices, folded).reshape(-1, buckets)
-            return np.asarray(seen.T @ seen)
         if max(matrix.shape[1] for matrix in matrices) ** 2 > LIMIT:
             return self._stand_in(query, edges)
         # SᵀGS with G = ⊗ G_i, so that not even the rows of all ranges are made
@@ -132,14 +128,10 @@ class LineWorkload:
         """How much more a query asks of one bucket of all cells than all ranges do."""
         cells = len(self.order)
         whole = np.full((cells, 1), 1 / cells)
-        if query.joint is not None:
-            seen = query.joint @ summed(whole, query, self.asked)
-        else:
-            matrices = [axis_matrix(query, name) for name in self.asked]
-            seen = kronecker_apply(matrices, whole.reshape(*(m.shape[1] for m in matrices), 1))
+        seen = query.over(self.asked).matmul(whole)
         ranges = closed_diagonal(RangesMatrix(cells), np.array([0, cells]))
         assert ranges is not None
-        return float((np.asarray(seen) ** 2).sum() / ranges[0])
+        return float((seen**2).sum() / ranges[0])
 
 
 def axis_matrix(query: Query, attribute: str) -> Matrix:
@@ -152,25 +144,7 @@ def axis_matrix(query: Query, attribute: str) -> Matrix:
 
 def rows_in_line(query: Query, asked: tuple[str, ...], order: IntArray, numbers: IntArray) -> Array:
     """Some rows of a query, over the cells in line."""
-    count, shape = len(numbers), [query.schema[name].size for name in asked]
-    if query.joint is not None:
-        sizes = [n if name in query.attributes else 1 for name, n in zip(asked, shape, strict=True)]
-        rows = np.broadcast_to(query.joint[numbers].reshape(count, *sizes), (count, *shape))
-        return np.asarray(rows.reshape(count, -1)[:, order])
-    matrices = [axis_matrix(query, name) for name in asked]
-    places = np.unravel_index(numbers, [matrix.shape[0] for matrix in matrices])
-    rows = np.ones((count, 1))
-    for matrix, place in zip(matrices, places, strict=True):
-        rows = (rows[:, :, None] * matrix.take(place)[:, None, :]).reshape(count, -1)
-    return np.asarray(rows[:, order])
-
-
-def summed(values: Array, query: Query, asked: tuple[str, ...]) -> Array:
-    """Cells (first axis of `values`) summed over the attributes that the query does not name."""
-    left = tuple(axis for axis, name in enumerate(asked) if name not in query.attributes)
-    shape = (query.schema[name].size for name in asked)
-    folded = values.reshape(*shape, -1).sum(axis=left)
-    return np.asarray(folded.reshape(-1, values.shape[1]))
+    return query.over(asked).take(numbers)[:, order]
 
 
 def closed_gram(matrix: Matrix, edges: IntArray) -> Array | None:

@@ -19,7 +19,6 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import (
@@ -27,7 +26,6 @@ from noiseplan.mechanisms.partition.buckets import (
     expand,
     require_asked,
     rows_in_line,
-    summed,
 )
 from noiseplan.queries import Query
 
@@ -62,17 +60,13 @@ class Answering:
     def estimate(self, query: Query) -> Array:
         """The answer to every row."""
         require_asked(query, self.asked)
-        if query.joint is not None:
-            cells = summed(self.cells.reshape(-1, 1), query, self.asked)
-            return np.asarray(query.joint @ cells[:, 0])
-        factors = [axis_matrix(query, name) for name in self.asked]
-        return np.asarray(kronecker_apply(factors, self.cells)).ravel()
+        return query.over(self.asked).matmul(self.cells.ravel())
 
     # ------------------------------------------------------------------ errors
 
     def errors(self, query: Query) -> tuple[Array, Array]:
         """Of every row the variance of the noise, and the estimated square of the bias."""
-        if self._by_forms(query):
+        if self._by_forms:
             matrix = axis_matrix(query, self.asked[0])
             noise = matrix.quadratic_rows(self._noise_of_cells)
             bias = matrix.quadratic_rows(self._bias_of_cells)
@@ -93,10 +87,11 @@ class Answering:
     def approximate(self, query: Query) -> bool:
         """Whether a query is so large that the errors of most rows are read between others."""
         large = query.rows * len(self.order) > EVERY_ROW and query.rows > SAMPLED
-        return large and not self._by_forms(query)
+        return large and not self._by_forms
 
-    def _by_forms(self, query: Query) -> bool:
-        return len(self.asked) == 1 and query.joint is None and len(self.order) <= BY_FORMS
+    @property
+    def _by_forms(self) -> bool:
+        return len(self.asked) == 1 and len(self.order) <= BY_FORMS
 
     def _errors_of(self, rows: Array) -> Array:
         """Noise and bias of some rows over the cells in line."""

@@ -70,9 +70,9 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader has seen enough, which click knows to be no error
             raise
         except (NoiseplanError, OSError) as error:
-            from noiseplan.cli.wording import in_words
+            from noiseplan.cli.hints import in_command_line
 
-            say(f"Error: {in_words(str(error))}", err=True)
+            say(f"Error: {in_command_line(error)}", err=True)
             ctx.exit(exit_code(error))
         except KeyboardInterrupt:
             say("Interrupted: nothing was written.", err=True)

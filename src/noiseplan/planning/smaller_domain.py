@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.cells import Cells, Classes, MergedValues
 from noiseplan.mechanisms.columns import column_kinds, columns_at
@@ -67,8 +67,9 @@ def equivalent_plan(
     found = smaller(design, most, planner in ORDERED, apart)
     if isinstance(found, str):
         raise PlanError(
-            f"planner={planner!r} plans domains of at most {most:,} cells, and {found}; "
-            f"use planner='auto'"
+            setting("planner", planner)
+            + f" plans domains of at most {most:,} cells, and {found}; use "
+            + setting("planner", "auto")
         )
     return _widened(design, found, partial(plan, planner=planner), targeted)
 

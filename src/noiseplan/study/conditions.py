@@ -21,7 +21,7 @@ def read_predicates(node: Node, schema: Schema) -> Workload:
     try:
         return Workload(queries)
     except NoiseplanError as error:
-        node.fail(str(error))
+        node.fail(error.message)
 
 
 def _conditions(node: Node, schema: Schema) -> list[Query]:

@@ -97,11 +97,11 @@ class Study:
                 max_rows=1 if self.people is None else self.people.max_rows,
             )
         except BudgetError as error:
-            self._section("budget").fail(str(error))
+            self._section("budget").fail(error.message)
         except PlanError as error:
-            self._section("plan", "budget", "targets").fail(str(error))
+            self._section("plan", "budget", "targets").fail(error.message)
         except NoiseplanError as error:
-            self._section("tables", "predicates").fail(str(error))
+            self._section("tables", "predicates").fail(error.message)
         for query in self.tables or ():
             with self.root.child("output").child("tables").blamed():
                 made.mechanism.require(query)

@@ -14,10 +14,13 @@ import click
 import numpy as np
 
 import noiseplan as nz
-from noiseplan._charts import ForestRow, MissingExtraError, error_bar_chart, forest_chart
 from noiseplan.console import say
 from noiseplan.counting import Projectable, open_source
 from noiseplan.data import cpssw8_path, cpssw8_schema
+from noiseplan.draw.error_bars import error_bar_spec
+from noiseplan.draw.error_dots import ForestRow, forest_spec
+from noiseplan.draw.figure import write
+from noiseplan.errors import MissingExtraError
 from noiseplan.matrices.base import Array
 from noiseplan.release.answer import Answer
 
@@ -194,8 +197,8 @@ def draw(release: nz.Release, out: Path, kind: str) -> list[str]:
     out.mkdir(parents=True, exist_ok=True)
     try:
         pictures = [_draw_table(release, other, out / f"{other}.{kind}") for other in TABLES_DRAWN]
-        errors = list(expected_errors(release.plan))
-        pictures.append(forest_chart(errors, out / f"expected-errors.{kind}", unit="workers"))
+        errors = forest_spec(list(expected_errors(release.plan)), unit="workers")
+        pictures.append(write(errors, out / f"expected-errors.{kind}"))
     except MissingExtraError as error:
         return [f"none: {error}"]
     return [str(picture) for picture in pictures]
@@ -206,7 +209,8 @@ def _draw_table(release: nz.Release, attribute: str, path: Path) -> Path:
     answer = release.answer(query, level=LEVEL)
     columns = {name: list(values) for name, values in answer.columns().items()}
     title = f"Workers in the survey, by {TABLES_DRAWN[attribute]} and gender"
-    return error_bar_chart(columns, attribute, "gender", title, LEVEL, path, unit="workers")
+    spec = error_bar_spec(columns, attribute, "gender", title, LEVEL, unit="workers")
+    return write(spec, path)
 
 
 def expected_errors(plan: nz.Plan) -> Iterator[ForestRow]:

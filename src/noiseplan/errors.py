@@ -118,3 +118,7 @@ class NoiseError(NoiseplanError, ValueError):
 
 class StorageError(NoiseplanError, ValueError):
     """A saved plan or release cannot be written here, or what is read is damaged."""
+
+
+class MissingExtraError(NoiseplanError, ImportError):
+    """An optional dependency is not installed."""

@@ -20,8 +20,8 @@ from click.testing import CliRunner, Result
 
 import noiseplan as nz
 from noiseplan.cli import COMMANDS, main
-from noiseplan.cli._chart import bar
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
+from noiseplan.draw.terminal import bar
 from noiseplan.study import read_study
 
 pytestmark = pytest.mark.usefixtures("as_shipped")

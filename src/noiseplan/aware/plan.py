@@ -7,12 +7,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from noiseplan.aware.mechanism import AwareMechanism
-from noiseplan.aware.report import describe
 from noiseplan.aware.settings import Dawa
 from noiseplan.errors import PlanError
 from noiseplan.privacy import Budget, Guarantee
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.words.aware_plan import describe
 
 if TYPE_CHECKING:
     from noiseplan.aware.release import AwareRelease

@@ -15,13 +15,14 @@ from noiseplan.aware.answer import AwareAnswer
 from noiseplan.aware.answering import Answering
 from noiseplan.aware.mechanism import AwareMeasurements
 from noiseplan.aware.plan import AwarePlan
-from noiseplan.aware.report import privacy_words, what_is_asked
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.noise import Source, simulation_warning
 from noiseplan.queries import Query
 from noiseplan.release.release import make_release
 from noiseplan.schema import Schema
+from noiseplan.words.aware_plan import what_is_asked
+from noiseplan.words.privacy import cost_words
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
@@ -154,7 +155,7 @@ class AwareRelease:
         return "\n".join(
             [
                 f"Data-aware release of {what_is_asked(self.plan)}",
-                f"  privacy  {privacy_words(self.plan)}, spent once",
+                f"  privacy  {cost_words(self.plan.privacy)}, spent once",
                 f"  noise    {self.brand}",
                 f"  holds    {self.buckets:,} buckets of {cells:,} cells, "
                 f"{self.measurements.buckets.numbers:,} noisy numbers",

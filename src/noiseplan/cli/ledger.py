@@ -218,9 +218,10 @@ def verify(path: Path, expected: str | None, as_json: bool) -> None:
     if as_json:
         say_json(json.dumps({"head": str(head), "rows": head.count, "verified": True}))
         return
-    say(f"{head.count} rows, every one as it was written" + (
-        ", and the head that was given is among them" if expected else ""
-    ))  # fmt: skip
+    say(
+        f"{head.count} rows, every one as it was written"
+        + (", and the head that was given is among them" if expected else "")
+    )
     say(f"head {head}")
 
 

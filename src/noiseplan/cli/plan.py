@@ -16,8 +16,8 @@ from noiseplan.cli._common import (
     study_argument,
 )
 from noiseplan.console import print_json, say
-from noiseplan.planning.report import NO_DATA
 from noiseplan.study import read_study
+from noiseplan.words.plan import NO_DATA
 
 
 @click.command(context_settings=CONTEXT)
@@ -40,7 +40,7 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
         facts = str(plan).partition("\n\n")[0]  # the tables are drawn instead
     from rich.console import Console
 
-    from noiseplan.cli._chart import draw_errors
+    from noiseplan.draw.terminal import draw_errors
 
     if read.title:
         say(read.title, bold=True)

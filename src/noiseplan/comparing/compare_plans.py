@@ -99,9 +99,12 @@ def compare(
             Contender(name, plan.privacy, getattr(plan, "max_rows", 1), errors, planned, run)
         )
     return Comparison(
-        tuple(contenders), asked, runs,
-        None if example is None else example.records, None if example is None else example.size,
-    )  # fmt: skip
+        tuple(contenders),
+        asked,
+        runs,
+        None if example is None else example.records,
+        None if example is None else example.size,
+    )
 
 
 def _unknown(plan: Any, after: After | None) -> bool:

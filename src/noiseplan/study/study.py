@@ -36,9 +36,17 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 SECTIONS = (
-    "title", "schema", "tables", "predicates", "budget", "targets", "plan", "people", "ledger",
+    "title",
+    "schema",
+    "tables",
+    "predicates",
+    "budget",
+    "targets",
+    "plan",
+    "people",
+    "ledger",
     "output",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,16 +182,20 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
     sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")
     for example, *needed in (("[schema]", "schema"), ("[[tables]]", "tables", "predicates")):
         if not any(name in sections for name in needed):
-            root.fail(f"the section {example} is missing; a study has [schema], [[tables]] or "
-                      f"[[predicates]], and [budget] or [targets]")  # fmt: skip
+            root.fail(
+                f"the section {example} is missing; a study has [schema], [[tables]] or "
+                f"[[predicates]], and [budget] or [targets]"
+            )
     schema = read_schema(sections["schema"])
     workload = _workload(sections, schema)
     settings = read_settings(sections.get("plan"))
     if settings.weighting is not None:
         workload = workload.weighted(settings.weighting)
     if "budget" not in sections and "targets" not in sections:
-        root.fail("say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
-                  "reach, as in [targets]")  # fmt: skip
+        root.fail(
+            "say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
+            "reach, as in [targets]"
+        )
     targets = read_targets(sections["targets"], workload) if "targets" in sections else None
     if targets is not None and settings.objective is not None:
         root.child("plan").child("objective").fail(

@@ -34,6 +34,10 @@ WORDS: Final = {
     "other factor": "leave out its factor",
     "name query": 'name = "…"',
     "setting": '[plan] {0} = "{1}"',
+    "zCDP budget": "[budget] zcdp = {0}",
+    "pure budget": "[budget] pure_dp = {0}",
+    "targets or worst": '[targets], or [plan] objective = "worst"',
+    "total": '[plan] objective = "total"',
     "least budget": "at least [budget] zcdp = {0}",
     # data and releases
     "show details": "ask: --details",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,7 +18,9 @@ from noiseplan.cli._common import (
 )
 from noiseplan.console import print_json, say
 from noiseplan.study import read_study
-from noiseplan.words.plan import NO_DATA
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
 
 
 @click.command(context_settings=CONTEXT)
@@ -37,7 +40,8 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
             about = {"study": str(study), "title": read.title, "code_lists": lists}
             print_json({**about, **plan_figures(plan)})
             return
-        facts = str(plan).partition("\n\n")[0]  # the tables are drawn instead
+        facts = stated(plan, bool(read.code_lists))
+    # Only here: what draws is not needed for --json, nor for messages.
     from rich.console import Console
 
     from noiseplan.draw.terminal import draw_errors
@@ -45,11 +49,9 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
     if read.title:
         say(read.title, bold=True)
     wide = 13 if is_aware(plan) else 12
-    if read.code_lists:
-        facts = facts.replace(NO_DATA, "nothing was read but its code lists")
     say(facts)
     if read.code_lists:
-        names = ", ".join(path.name for path in read.code_lists)
+        names = ", ".join(shown_list(path, study.parent) for path in read.code_lists)
         say(f"  {'code lists':<{wide}}{names}: what they hold is taken to be public")
     if read.people is not None:
         rows = read.people.max_rows
@@ -60,3 +62,18 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
         return
     say()
     draw_errors(Console(highlight=False), plan.fairness(), plan.rmse)
+
+
+def stated(plan: Plan, lists: bool) -> str:
+    """What is printed of a plan but its tables, which are drawn; `lists`: code lists were read."""
+    from noiseplan.words.plan import NO_DATA, facts
+
+    if is_aware(plan):
+        return str(plan)
+    return "\n".join(facts(plan, "nothing was read but its code lists" if lists else NO_DATA))
+
+
+def shown_list(path: Path, folder: Path) -> str:
+    """A code list by its name, or by its whole path where it lies outside the study's folder."""
+    inside = path.resolve().is_relative_to(folder.resolve())
+    return path.name if inside else str(path)

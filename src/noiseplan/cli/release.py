@@ -98,9 +98,11 @@ def require_new(folder: Path) -> None:
     """Refuse, before anything is planned, a folder that is there."""
     checked_path(folder, StorageError)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        # "." and ".." are no names that one could add to.
+        other = f"{folder}-2" if folder.name.strip(".") else folder / "out"
         raise StorageError(
             f"{str(folder)!r} is there already and was left alone; nothing was spent. Choose a "
-            f"new name: -o {folder}-2"
+            f"new name: -o {other}"
         )
 
 

@@ -16,7 +16,7 @@ from math import log
 
 import numpy as np
 
-from noiseplan.errors import PlanError, UnanswerableError, setting
+from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.allocation import Share
@@ -85,8 +85,10 @@ def check_explicit(planner: str, objective: Objective, neighbours: Neighbours, s
     if planner in FITTED and not isinstance(objective, WorstVariance):
         raise PlanError(
             setting("planner", planner)
-            + " plans targets and the worst variance: give targets=..., or "
-            "objective=WorstVariance(), or use " + setting("planner", "optimal")
+            + " plans targets and the worst variance: give "
+            + remedy("targets or worst", "targets=..., or objective=WorstVariance()")
+            + ", or use "
+            + setting("planner", "optimal")
         )
     if (relative or planner in EXPLICIT) and neighbours != "add-remove":
         what = "RelativeError()" if relative else setting("planner", planner)
@@ -114,7 +116,8 @@ def make_explicit(
             + f" looks at every row for targets and the worst variance, at most {MOST_ROWS:,}, and "
             f"the workload has {design.workload.rows:,}; use "
             + setting("planner", "residual")
-            + ", or TotalVariance()"
+            + ", or "
+            + remedy("total", "TotalVariance()")
         )
     few = not isinstance(objective, WorstVariance) or design.workload.rows <= SHARP_ROWS
     sharp = few and design.workload.schema.size <= SHARP_CELLS

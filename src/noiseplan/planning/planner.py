@@ -336,6 +336,9 @@ def _check_arguments(
     if noise == "laplace" and not isinstance(budget, PureDP):
         raise PlanError(
             setting("noise", "laplace")
-            + f" goes with a budget of pure DP, as in PureDP(1.0), found {budget!r}; leave out "
-            f"noise=, or use " + setting("noise", "gaussian") + " to simulate"
+            + " goes with a budget of pure DP, as in "
+            + remedy("pure budget", "PureDP(1.0)", "1.0")
+            + f", found {budget!r}; leave out noise=, or use "
+            + setting("noise", "gaussian")
+            + " to simulate"
         )

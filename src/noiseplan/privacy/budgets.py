@@ -112,7 +112,8 @@ class GDP(Budget):
             f"GDP(mu={text_of(self.mu)}) cannot be met by noise whose guarantee is zCDP (discrete "
             f"Gaussian): no zCDP bound implies a GDP bound. Plan with "
             + remedy("setting", 'noise="gaussian"', "noise", "gaussian")
-            + f", or state the budget as zCDP, for example zCDP(rho={same})"
+            + ", or state the budget as zCDP, for example "
+            + remedy("zCDP budget", f"zCDP(rho={same})", same)
         )
 
     def __str__(self) -> str:

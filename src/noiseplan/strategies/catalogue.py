@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError, setting
+from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.product import Factor
@@ -176,7 +176,8 @@ def unknown_planner(planner: object, known: tuple[str, ...]) -> str:
     if numbered:
         choice += f", or with a number, as in {', '.join(numbered)}"
     if planner in LAPLACE_ONLY:
-        laplace = " is for Laplace noise, budget=PureDP(1.0), only; "
+        pure = remedy("pure budget", "budget=PureDP(1.0)", "1.0")
+        laplace = " is for Laplace noise, " + pure + ", only; "
         return setting("planner", str(planner)) + laplace + choice
     near = get_close_matches(str(planner), listed + numbered, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noiseplan.errors import BudgetError, NoiseplanError, PlanError
 from noiseplan.paths import checked_path
@@ -16,12 +16,11 @@ from noiseplan.privacy import Budget, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.study.columns_declared import read_schema
-from noiseplan.study.conditions import read_predicates
 from noiseplan.study.errors import StudyError
 from noiseplan.study.nodes import Node, read_document
-from noiseplan.study.privacy_unit import People
 from noiseplan.study.settings import (
     LedgerEntry,
+    People,
     Settings,
     read_budget,
     read_ledger,
@@ -29,24 +28,14 @@ from noiseplan.study.settings import (
     read_settings,
     read_targets,
 )
-from noiseplan.study.tables_asked import find_query, read_query, read_workload
+from noiseplan.study.tables_asked import find_query, read_predicates, read_query, read_workload
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
     from noiseplan.release.release import Release
 
-SECTIONS = (
-    "title",
-    "schema",
-    "tables",
-    "predicates",
-    "budget",
-    "targets",
-    "plan",
-    "people",
-    "ledger",
-    "output",
-)
+ASKED = ("title", "schema", "tables", "predicates", "budget", "targets")
+SECTIONS = (*ASKED, "plan", "people", "ledger", "output")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,20 +108,18 @@ class Study:
         self, plan: Plan, data: object, seed: int | None = None, *, details: bool = False
     ) -> Release:
         """Spend the budget once, on record where the study names a ledger."""
-        charged: dict[str, Any] = {}
-        if self.ledger is not None:
-            charged = {
-                "ledger": self.ledger.path,
-                "dataset": self.ledger.dataset,
-                "purpose": self.ledger.purpose,
-            }
-        person = None if self.people is None else self.people.person
-        from noiseplan.release.open_data import Admission
+        # Not needed to plan.
+        from noiseplan.release.open_data import Admission, ReleaseOptions
 
-        how: Any = {"seed": seed, **charged}
+        how: ReleaseOptions = {"seed": seed, "details": details}
+        if self.people is not None:
+            how["person"] = self.people.person
+        if self.ledger is not None:
+            named = self.ledger
+            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
         Admission.of(plan, how)  # before the data are compared
         self._require_public_lists(data)
-        return plan.release(data, person=person, seed=seed, details=details, **charged)
+        return plan.release(data, **how)
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""

@@ -79,8 +79,14 @@ def _kinds(plan: Plan, order: IntArray) -> list[TableKind]:
 
 
 def describe(plan: Plan) -> str:
+    """What `print(plan)` shows."""
+    return visible("\n".join([*facts(plan), "", *_table(plan)]))
+
+
+def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
+    """What is known of a plan beside its tables; `read` says what was read for it."""
     facts = [
-        ("objective", _objective(plan)),
+        ("objective", _objective(plan, read)),
         ("privacy", _privacy(plan) + _no_protection(plan)),
         ("neighbours", neighbours_words(plan.privacy, plan.max_rows)),
         ("error", _error(plan)),
@@ -90,17 +96,16 @@ def describe(plan: Plan) -> str:
     ]
     rows = counted(plan.workload.rows, "row")
     head = f"Plan for {counted(len(plan.workload), 'query', 'queries')}, {rows}"
-    lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_table(plan)]
-    return visible("\n".join(lines))
+    return [head, *(f"  {name:<11} {text}" for name, text in facts)]
 
 
-def _objective(plan: Plan) -> str:
+def _objective(plan: Plan, read: str) -> str:
     if plan.noise == "given":
         return "none: the measurements were made elsewhere"
     if _of_others(plan):
         return str(plan.objective)
     planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
-    return f"{_aim(plan)}; {planned}{NO_DATA}"
+    return f"{_aim(plan)}; {planned}{read}"
 
 
 def _aim(plan: Plan) -> str:

@@ -21,7 +21,6 @@ from noiseplan.draw.error_bars import error_bar_spec
 from noiseplan.draw.error_dots import ForestRow, forest_spec
 from noiseplan.draw.figure import write
 from noiseplan.errors import MissingExtraError
-from noiseplan.matrices.base import Array
 from noiseplan.release.answer import Answer
 
 BUDGET = nz.ApproxDP(epsilon=1.0, delta=1e-9)
@@ -167,29 +166,21 @@ def check_sums(release: nz.Release) -> str:
 
 def check_intervals(release: nz.Release, source: Projectable) -> str:
     """Count how many of the workload's intervals hold the true count."""
+    from noiseplan.comparing.simulating import true_answer  # --help starts without it
+
     inside = rows = 0
-    for query, truth in true_answers(release.plan.workload, source):
+    for query in release.plan.workload:
+        truth = true_answer(source, query)  # which a custodian must never print
         answer = release.answer(query, level=LEVEL)
         inside += int(((answer.lower <= truth) & (truth <= answer.upper)).sum())
         rows += query.rows
     question = young_women_above_twenty(release.plan.workload.schema)
-    ((_, truth),) = true_answers(nz.Workload([question]), source)
+    truth = true_answer(source, question)
     return (
         f"Intervals hold: {inside:,} of {rows:,} rows ({inside / rows:.1%}) have their true count "
         f"within the {LEVEL:.0%} interval.\n"
         f"The true answer to the question of step 6: {truth[0]:,.0f}."
     )
-
-
-def true_answers(workload: nz.Workload, source: Projectable) -> Iterator[tuple[nz.Query, Array]]:
-    """The exact answers, which a custodian must never print."""
-    schema = workload.schema
-    for query in workload:
-        attributes = np.array([[schema.index(name) for name in query.attributes]], dtype=np.int64)
-        cells = source.marginals(attributes)[0].astype(float)
-        for axis, factor in enumerate(query.matrices()):
-            cells = np.moveaxis(factor.matmul(np.moveaxis(cells, axis, 0)), 0, axis)
-        yield query, cells.ravel()
 
 
 def draw(release: nz.Release, out: Path, kind: str) -> list[str]:

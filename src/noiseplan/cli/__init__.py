@@ -53,6 +53,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name == "demo":  # a module of its own, which Python runs too
+            return cast(click.Command, import_module("noiseplan.demo").main)
         return cast(click.Command, import_module(f"noiseplan.cli.{cmd_name}").command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

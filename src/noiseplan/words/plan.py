@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,11 +11,12 @@ from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.planning.objectives import Recorded, TotalVariance
-from noiseplan.planning.plan import Plan, TableKind
 from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
-from noiseplan.strategies.catalogue import asked_by
 from noiseplan.texts import counted, percent_up
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan, TableKind
 
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
@@ -193,6 +195,8 @@ def _within(efficiency: float) -> str:
 
 def _measures(plan: Plan) -> str:
     seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
+    from noiseplan.strategies.catalogue import asked_by  # charts start without it
+
     chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
     drawing = f"{_bytes(plan.memory)}, about {seconds:.2g} s to draw"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import noiseplan as nz
-from noiseplan._charts.figure import PALETTE, figure, log_axis, write
+from noiseplan.draw.figure import PALETTE, figure, log_axis, write
 
 EPSILON = 1.0
 rng = np.random.default_rng(2026)

@@ -12,17 +12,10 @@ from typing import Any
 import altair as alt
 import pytest
 
-from noiseplan._charts import (
-    ChartError,
-    ForestRow,
-    MissingExtraError,
-    error_bar_chart,
-    error_bar_spec,
-    forest_chart,
-    forest_spec,
-)
-from noiseplan._charts.figure import log_axis
-from noiseplan.errors import NoiseplanError
+from noiseplan.draw.error_bars import error_bar_spec
+from noiseplan.draw.error_dots import ForestRow, forest_spec
+from noiseplan.draw.figure import ChartError, log_axis, write
+from noiseplan.errors import MissingExtraError, NoiseplanError
 
 Columns = dict[str, list[Any]]
 
@@ -80,10 +73,9 @@ TABLES = {
 class TestErrorBars:
     def test_labels_of_the_picture(self, tmp_path: Path) -> None:
         path = tmp_path / "chart.svg"
-        drawn = error_bar_chart(
-            table(REGIONS, ["F", "M"]), "place", "sex", "People", 0.95, path, unit="people"
-        )
-        assert drawn == path
+        people = table(REGIONS, ["F", "M"])
+        spec = error_bar_spec(people, "place", "sex", "People", 0.95, unit="people")
+        assert write(spec, path) == path
         expected = {"People", "95 % intervals, noise only", "estimate (people)", "place", "sex"}
         assert expected | {*REGIONS, "F", "M", "1,000"} <= set(texts(path))
 
@@ -91,7 +83,7 @@ class TestErrorBars:
     def test_every_kind_of_table_is_drawn(self, case: str, tmp_path: Path) -> None:
         columns, colour = TABLES[case]
         path = tmp_path / "chart.svg"
-        error_bar_chart(columns, "place", colour, case, 0.9, path)
+        write(error_bar_spec(columns, "place", colour, case, 0.9), path)
         assert case in texts(path)
         assert "90 % intervals, noise only" in texts(path)
 
@@ -102,9 +94,9 @@ class TestErrorBars:
         alt.Chart.from_dict(json.loads(json.dumps(spec_of(columns, colour))))
 
     def test_png_and_html(self, tmp_path: Path) -> None:
-        arguments = (table(REGIONS), "place", None, "People", 0.95)
-        png = error_bar_chart(*arguments, tmp_path / "chart.png")
-        page = error_bar_chart(*arguments, tmp_path / "chart.html").read_text(encoding="utf-8")
+        spec = error_bar_spec(table(REGIONS), "place", None, "People", 0.95)
+        png = write(spec, tmp_path / "chart.png")
+        page = write(spec, tmp_path / "chart.html").read_text(encoding="utf-8")
         assert png.read_bytes().startswith(b"\x89PNG")
         assert "noise only" in page
         assert "<script src" not in page  # opens without a network
@@ -168,7 +160,7 @@ class TestErrorBars:
 class TestForest:
     def test_labels_of_the_picture(self, tmp_path: Path) -> None:
         rows = [ForestRow("gender", 4.2), ForestRow("age ranges", 40.25, 10.0, 1861.0)]
-        path = forest_chart(rows, tmp_path / "forest.svg", unit="workers")
+        path = write(forest_spec(rows, unit="workers"), tmp_path / "forest.svg")
         expected = {"gender", "age ranges", "4.2", "40.2 (10 to 1,861)", "standard error (workers)"}
         assert expected <= set(texts(path))
 
@@ -182,7 +174,7 @@ class TestForest:
         assert layers[1]["encoding"]["x"].get("scale", {}).get("type") == scale
 
     def test_zero_error_is_drawn_on_a_linear_axis(self, tmp_path: Path) -> None:
-        path = forest_chart([("known", 0.0), ("b", 100.0)], tmp_path / "forest.svg")
+        path = write(forest_spec([("known", 0.0), ("b", 100.0)]), tmp_path / "forest.svg")
         assert "known" in texts(path)
 
     def test_too_many_tables_keep_the_least_accurate_and_say_so(self) -> None:
@@ -206,18 +198,18 @@ class TestForest:
 class TestFile:
     def test_unknown_suffix(self, tmp_path: Path) -> None:
         with pytest.raises(ChartError, match=r"'a\.pdf': the suffix must be \.svg, \.png or"):
-            forest_chart([("age", 1.0)], tmp_path / "a.pdf")
+            write(forest_spec([("age", 1.0)]), tmp_path / "a.pdf")
 
     def test_missing_extra_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "vl_convert", None)
         with pytest.raises(MissingExtraError, match=r'pip install "noiseplan\[plot\]"') as caught:
-            forest_chart([("age", 1.0)], tmp_path / "a.svg")
+            write(forest_spec([("age", 1.0)]), tmp_path / "a.svg")
         assert isinstance(caught.value, ImportError)
         assert isinstance(caught.value, NoiseplanError)
 
     def test_importing_charts_imports_no_drawing_library(self) -> None:
         code = (
-            "import sys, noiseplan._charts; "
+            "import sys, noiseplan.draw.error_bars, noiseplan.draw.error_dots; "
             "sys.exit(bool({'altair', 'vl_convert', 'pandas'} & set(sys.modules)))"
         )
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -23,7 +23,7 @@ SOURCE = ROOT / "src" / "noiseplan"
 DESIGN = ROOT / "docs" / "design.md"
 
 LAYERS = (
-    ("errors", "arrays", "escaping", "paths", "progress", "console", "engine"),
+    ("errors", "arrays", "escaping", "paths", "progress", "console", "engine", "texts"),
     ("schema", "matrices", "privacy"),
     ("noise", "queries"),
     ("domain",),
@@ -31,7 +31,7 @@ LAYERS = (
     ("strategies",),
     ("planning", "counting"),
     ("ledger", "release"),
-    ("words", "draw", "_charts"),
+    ("words", "draw"),
     ("storage", "choosing", "local", "valid", "aware"),
     ("comparing", "report", "study"),
     ("data", "demo", "cli"),
@@ -43,6 +43,7 @@ BESIDE = {
     ("valid", "storage"),
     ("valid", "local"),
     ("aware", "storage"),
+    ("draw", "words"),
     ("paths", "errors"),
     ("console", "escaping"),
     ("demo", "data"),
@@ -53,7 +54,6 @@ BESIDE = {
 EXEMPT = {"__init__", "__main__", "_doors"}
 
 KNOWN: set[tuple[str, str]] = {
-    ("comparing.comparison", "report"),
     ("mechanisms.partition.bucket_tree", "planning"),
     ("planning.planner", "aware"),
     ("storage.folder", "aware"),
@@ -63,8 +63,6 @@ KNOWN_CYCLES: set[str] = {
     "aware.plan",
     "aware.planner",
     "aware.release",
-    "comparing.comparison",
-    "comparing.words",
     "planning.bucket_plan",
     "planning.named_plans",
     "planning.person_plans",

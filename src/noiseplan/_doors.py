@@ -13,11 +13,13 @@ from typing import Any
 DOORS = {
     "plan.release": "noiseplan.release.release:make_release",
     "plan.given": "noiseplan.choosing.continuation:Continuation.of",
-    "plan.plot": "noiseplan.report.notebook:plan_chart",
+    "plan.plot": "noiseplan.draw.error_dots:plan_chart",
+    "plan.describe": "noiseplan.words.plan:describe",
+    "plan.fairness": "noiseplan.words.plan:fairness_rows",
     "plan.hash": "noiseplan.storage.plans:plan_hash",
     "release.valid": "noiseplan.valid.solve_tables:valid_tables",
     "release.microdata": "noiseplan.valid.microdata:make_microdata",
-    "release.plot": "noiseplan.report.notebook:table_chart",
+    "release.plot": "noiseplan.draw.error_bars:table_chart",
     "release.save": "noiseplan.storage.folder:save",
 }
 

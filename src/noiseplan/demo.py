@@ -14,11 +14,13 @@ import click
 import numpy as np
 
 import noiseplan as nz
-from noiseplan._charts import ForestRow, MissingExtraError, error_bar_chart, forest_chart
 from noiseplan.console import say
 from noiseplan.counting import Projectable, open_source
 from noiseplan.data import cpssw8_path, cpssw8_schema
-from noiseplan.matrices.base import Array
+from noiseplan.draw.error_bars import error_bar_spec
+from noiseplan.draw.error_dots import ForestRow, forest_spec
+from noiseplan.draw.figure import write
+from noiseplan.errors import MissingExtraError
 from noiseplan.release.answer import Answer
 
 BUDGET = nz.ApproxDP(epsilon=1.0, delta=1e-9)
@@ -164,13 +166,16 @@ def check_sums(release: nz.Release) -> str:
 
 def check_intervals(release: nz.Release, source: Projectable) -> str:
     """Count how many of the workload's intervals hold the true count."""
+    from noiseplan.comparing.simulating import true_answer  # --help starts without it
+
     inside = rows = 0
-    for query, truth in true_answers(release.plan.workload, source):
+    for query in release.plan.workload:
+        truth = true_answer(source, query)  # which a custodian must never print
         answer = release.answer(query, level=LEVEL)
         inside += int(((answer.lower <= truth) & (truth <= answer.upper)).sum())
         rows += query.rows
     question = young_women_above_twenty(release.plan.workload.schema)
-    ((_, truth),) = true_answers(nz.Workload([question]), source)
+    truth = true_answer(source, question)
     return (
         f"Intervals hold: {inside:,} of {rows:,} rows ({inside / rows:.1%}) have their true count "
         f"within the {LEVEL:.0%} interval.\n"
@@ -178,22 +183,13 @@ def check_intervals(release: nz.Release, source: Projectable) -> str:
     )
 
 
-def true_answers(workload: nz.Workload, source: Projectable) -> Iterator[tuple[nz.Query, Array]]:
-    """The exact answers, which a custodian must never print."""
-    schema = workload.schema
-    for query in workload:
-        attributes = np.array([[schema.index(name) for name in query.attributes]], dtype=np.int64)
-        cells = source.marginals(attributes)[0].astype(float)
-        yield query, query.apply(cells)
-
-
 def draw(release: nz.Release, out: Path, kind: str) -> list[str]:
     """Write the pictures; say where they are, or what is missing to draw them."""
     out.mkdir(parents=True, exist_ok=True)
     try:
         pictures = [_draw_table(release, other, out / f"{other}.{kind}") for other in TABLES_DRAWN]
-        errors = list(expected_errors(release.plan))
-        pictures.append(forest_chart(errors, out / f"expected-errors.{kind}", unit="workers"))
+        errors = forest_spec(list(expected_errors(release.plan)), unit="workers")
+        pictures.append(write(errors, out / f"expected-errors.{kind}"))
     except MissingExtraError as error:
         return [f"none: {error}"]
     return [str(picture) for picture in pictures]
@@ -204,7 +200,8 @@ def _draw_table(release: nz.Release, attribute: str, path: Path) -> Path:
     answer = release.answer(query, level=LEVEL)
     columns = {name: list(values) for name, values in answer.columns().items()}
     title = f"Workers in the survey, by {TABLES_DRAWN[attribute]} and gender"
-    return error_bar_chart(columns, attribute, "gender", title, LEVEL, path, unit="workers")
+    spec = error_bar_spec(columns, attribute, "gender", title, LEVEL, unit="workers")
+    return write(spec, path)
 
 
 def expected_errors(plan: nz.Plan) -> Iterator[ForestRow]:

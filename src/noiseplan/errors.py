@@ -1,13 +1,76 @@
 """Every error the package raises on purpose: one root, and each also a built-in.
 
 A message names the thing at fault, what was found, what is allowed, and the call that would work.
+That call is data where a study file or a command can do the same: see :class:`Message`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What would work: the call as Python writes it, and what others need to word it their way."""
+
+    kind: str
+    python: str
+    values: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return self.python
+
+
+class Message(str):
+    """A text for Python that knows which pieces of it are remedies.
+
+    Texts are put before and behind it with `+`, also where an error is explained further up; all
+    else that is done to a text makes it a plain one, which is worded as in Python everywhere.
+
+    Examples
+    --------
+    >>> text = "too large; use " + setting("planner", "auto") + ", which measures tables"
+    >>> print(text)
+    too large; use planner='auto', which measures tables
+    >>> text.pieces[1].values
+    ('planner', 'auto')
+    """
+
+    pieces: tuple[str | Remedy, ...]
+
+    def __new__(cls, *pieces: str | Remedy) -> Message:
+        made = super().__new__(cls, "".join(map(str, pieces)))
+        made.pieces = pieces
+        return made
+
+    def __add__(self, behind: str) -> Message:
+        return Message(*self.pieces, *_pieces(behind))
+
+    def __radd__(self, before: str) -> Message:
+        return Message(*_pieces(before), *self.pieces)
+
+
+def _pieces(text: str) -> tuple[str | Remedy, ...]:
+    return text.pieces if isinstance(text, Message) else (text,)
+
+
+def remedy(kind: str, python: str, *values: object) -> Message:
+    """A remedy alone, to be put into a sentence."""
+    return Message(Remedy(kind, python, values))
+
+
+def setting(name: str, value: str) -> Message:
+    """An argument of `plan`, which a study file sets."""
+    return remedy("setting", f"{name}={value!r}", name, value)
+
 
 class NoiseplanError(Exception):
     """Root of all errors raised on purpose by noiseplan."""
+
+    @property
+    def message(self) -> str:
+        """What it says, with its remedies as data: for errors that explain this one further."""
+        return self.args[0] if self.args and isinstance(self.args[0], Message) else str(self)
 
 
 class SchemaError(NoiseplanError, ValueError):
@@ -42,7 +105,7 @@ class DataRefused(DataError):
         self.kind, self.detailed = kind, detailed
 
     def __reduce__(self) -> tuple[type[DataRefused], tuple[str, str, bool]]:
-        return DataRefused, (str(self), self.kind, self.detailed)  # survives a worker process
+        return DataRefused, (self.message, self.kind, self.detailed)  # survives a worker process
 
 
 class UnanswerableError(NoiseplanError, ValueError):
@@ -55,3 +118,7 @@ class NoiseError(NoiseplanError, ValueError):
 
 class StorageError(NoiseplanError, ValueError):
     """A saved plan or release cannot be written here, or what is read is damaged."""
+
+
+class MissingExtraError(NoiseplanError, ImportError):
+    """An optional dependency is not installed."""

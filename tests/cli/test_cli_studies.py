@@ -20,8 +20,8 @@ from click.testing import CliRunner, Result
 
 import noiseplan as nz
 from noiseplan.cli import COMMANDS, main
-from noiseplan.cli._chart import bar
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
+from noiseplan.draw.terminal import bar
 from noiseplan.study import read_study
 
 STUDY = """\
@@ -82,6 +82,32 @@ def entries(folder: Path) -> list[str]:
 
 
 # ---------------------------------------------------------------------- plan
+
+
+def test_plan_shows_where_code_lists_lie_that_are_not_in_its_folder(folder: Path) -> None:
+    (folder / "codes.csv").write_text("code\nF\nM\n", encoding="utf-8")
+    (folder / "inner").mkdir()
+    listed = '{ file = "CODES", column = "code" }'
+    for place, path, shown in (
+        (folder, "codes.csv", "code lists  codes.csv: what"),
+        (
+            folder / "inner",
+            "../codes.csv",
+            f"code lists  {folder / 'inner' / '../codes.csv'}: what",
+        ),
+    ):
+        text = STUDY.replace('["F", "M"]', listed.replace("CODES", path))
+        (place / "listed.toml").write_text(text, encoding="utf-8")
+        assert shown in said("plan", place / "listed.toml", "--allow-outside")
+
+
+@pytest.mark.parametrize(("asked", "other"), [(".", "out"), ("..", "../out"), ("full", "full-2")])
+def test_a_folder_that_is_there_is_left_alone(folder: Path, asked: str, other: str) -> None:
+    (folder / "full").mkdir()
+    (folder / "full" / "file").touch()
+    with chdir(folder):
+        text = said("release", "study.toml", "people.csv", "-o", asked, code=1)
+    assert text.endswith(f"Choose a new name: -o {other}\n")
 
 
 def test_plan_prints_and_draws(folder: Path) -> None:

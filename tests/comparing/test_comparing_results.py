@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan._charts import ChartError
 from noiseplan.counting import CountTensor
+from noiseplan.draw.figure import ChartError
 from noiseplan.errors import DataError, PlanError
 
 SCHEMA = nz.Schema.from_sizes({"a": 8, "b": 3})

@@ -29,8 +29,8 @@ from noiseplan.optimize.gram_bounds import (
     union_bounds,
 )
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.planning.report import percent_up
 from noiseplan.planning.workload_bounds import WorkloadBounds, workload_bounds
+from noiseplan.texts import percent_up
 
 Array = np.ndarray
 

@@ -60,7 +60,7 @@ def test_several_queries_are_asked_one_by_one() -> None:
 
 
 def test_far_from_the_best_is_said_in_times() -> None:
-    from noiseplan.planning.report import _within
+    from noiseplan.words.plan import _within
 
     assert _within(1 / 287.4) == "within 288 times the best any mechanism of this kind can do"
     assert _within(0.5) == "within 100.0% of the best any mechanism of this kind can do"

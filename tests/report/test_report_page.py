@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 import noiseplan as nz
 from noiseplan.cli import main
+from noiseplan.draw.html import element
+from noiseplan.draw.svg import Scale, _ticks, interval_bar
 from noiseplan.report import released_tables, report_page
-from noiseplan.report.html import element
 from noiseplan.report.page import _scaled
-from noiseplan.report.svg import Scale, _ticks, interval_bar
 from noiseplan.storage.certificate import certificate
 
 SCHEMA = nz.Schema(

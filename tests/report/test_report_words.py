@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from noiseplan.privacy import Guarantee
-from noiseplan.report.words import currencies, promise, success_bound
+from noiseplan.words.privacy import currencies, promise, success_bound
 
 
 @settings(max_examples=30, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.study import StudyError, read_study
-from noiseplan.study.privacy_unit import People
+from noiseplan.study.settings import People
 from noiseplan.study.template import read_column, study_text
 
 

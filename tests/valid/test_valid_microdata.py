@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan._charts import MissingExtraError
-from noiseplan.errors import PlanError, StorageError
+from noiseplan.errors import MissingExtraError, PlanError, StorageError
 from noiseplan.valid.fidelity import fidelity
 from noiseplan.valid.refining import refine
 from noiseplan.valid.unbiased_tables import Unbiased

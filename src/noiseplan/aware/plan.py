@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from noiseplan.aware.report import describe
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.partition.mechanism import AwareMechanism
 from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.privacy import Budget, Guarantee
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.words.aware_plan import describe
 
 if TYPE_CHECKING:
     from noiseplan.aware.release import AwareRelease

@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from noiseplan.aware.plan import AwarePlan
-from noiseplan.errors import BudgetError, PlanError
+from noiseplan.errors import BudgetError, PlanError, remedy, setting
 from noiseplan.mechanisms.partition.buckets import LineWorkload
 from noiseplan.mechanisms.partition.hilbert import line
 from noiseplan.mechanisms.partition.mechanism import AwareMechanism
@@ -16,8 +16,10 @@ from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.person_plans import check_people, person_price, record_budget
 from noiseplan.privacy import GDP, Budget, PureDP, zCDP
 from noiseplan.queries import Workload
+from noiseplan.schema.labels import IN_ORDER
 
 MOST_CELLS: Final = 2**20
+_DAWA: Final = remedy("setting", 'planner="dawa"', "planner", "dawa")
 NOISES: Final = {
     (True, "discrete"): "discrete Laplace",
     (True, "laplace"): "laplace",
@@ -83,22 +85,22 @@ def _checked(
 ) -> Budget:
     if targets is not None:
         raise PlanError(
-            'planner="dawa" takes a budget, not targets: its error depends on the data and is not '
-            "known beforehand; meet targets with planner='auto'"
+            _DAWA + " takes a budget, not targets: its error depends on the data and is not known "
+            "beforehand; meet targets with " + setting("planner", "auto")
         )
     if not isinstance(budget, Budget) or isinstance(budget, GDP):
         raise BudgetError(
-            'planner="dawa" works within PureDP(epsilon), zCDP(rho) or ApproxDP(epsilon, delta); '
+            _DAWA + " works within PureDP(epsilon), zCDP(rho) or ApproxDP(epsilon, delta); "
             f"found {budget!r}. Its first step is no Gaussian mechanism"
         )
     if objective is not None and not isinstance(objective, TotalVariance):
         raise PlanError(
-            f'planner="dawa" aims at the total squared error, found the objective {objective}; '
+            _DAWA + f" aims at the total squared error, found the objective {objective}; "
             "leave it out, and give queries that matter more a larger weight"
         )
     if neighbours != "add-remove":
         raise PlanError(
-            'planner="dawa" protects against adding or removing a record; replacing one is both, '
+            _DAWA + " protects against adding or removing a record; replacing one is both, "
             "so half the ε (a quarter of the ρ) protects it"
         )
     return budget
@@ -111,21 +113,25 @@ def _asked(workload: Workload) -> tuple[str, ...]:
     asked = tuple(name for name in schema.names if name in named)
     if not 1 <= len(asked) <= 2:
         raise PlanError(
-            f'planner="dawa" takes queries over one ordered attribute, or two; these name '
-            f"{len(asked)}: {', '.join(asked) or 'none'}. Use planner='auto', or plan the tables "
-            f"apart"
+            _DAWA + f" takes queries over one ordered attribute, or two; these name "
+            f"{len(asked)}: {', '.join(asked) or 'none'}. Use "
+            + setting("planner", "auto")
+            + ", or plan the tables apart"
         )
     for name in asked:
         if not schema[name].ordered:
             raise PlanError(
-                f'planner="dawa" groups neighbouring values, and {name!r} is categorical: '
-                f"declare it as Ordinal([...]) if its order means something, or use planner='auto'"
+                _DAWA + f" groups neighbouring values, and {name!r} is categorical: "
+                f"declare it as "
+                + IN_ORDER
+                + " if its order means something, or use "
+                + setting("planner", "auto")
             )
     cells = 1
     for name in asked:
         cells *= schema[name].size
     if cells > MOST_CELLS:
         raise PlanError(
-            f'planner="dawa" takes up to {MOST_CELLS:,} cells, found {cells:,}; use wider bins'
+            _DAWA + f" takes up to {MOST_CELLS:,} cells, found {cells:,}; use wider bins"
         )
     return asked

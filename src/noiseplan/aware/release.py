@@ -12,7 +12,6 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.aware.plan import AwarePlan
-from noiseplan.aware.report import privacy_words, what_is_asked
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.partition.estimates import Answering
@@ -23,6 +22,8 @@ from noiseplan.release.answer import Answer
 from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import make_release
 from noiseplan.schema import Schema
+from noiseplan.words.aware_plan import what_is_asked
+from noiseplan.words.privacy import cost_words
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
@@ -164,7 +165,7 @@ class AwareRelease:
         return "\n".join(
             [
                 f"Data-aware release of {what_is_asked(self.plan)}",
-                f"  privacy  {privacy_words(self.plan)}, spent once",
+                f"  privacy  {cost_words(self.plan.privacy)}, spent once",
                 f"  noise    {self.brand}",
                 f"  holds    {self.buckets:,} buckets of {cells:,} cells, "
                 f"{self.measurements.buckets.numbers:,} noisy numbers",

@@ -53,6 +53,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name == "demo":  # a module of its own, which Python runs too
+            return cast(click.Command, import_module("noiseplan.demo").main)
         return cast(click.Command, import_module(f"noiseplan.cli.{cmd_name}").command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,9 +72,9 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader has seen enough, which click knows to be no error
             raise
         except (NoiseplanError, OSError) as error:
-            from noiseplan.cli.wording import in_words
+            from noiseplan.cli.hints import in_command_line
 
-            say(f"Error: {in_words(str(error))}", err=True)
+            say(f"Error: {in_command_line(error)}", err=True)
             ctx.exit(exit_code(error))
         except KeyboardInterrupt:
             say("Interrupted: nothing was written.", err=True)

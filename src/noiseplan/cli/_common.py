@@ -43,7 +43,7 @@ def open_release(folder: Path) -> Release:
     try:
         return load(folder)
     except StorageError as error:
-        raise DamagedRelease(str(error)) from None
+        raise DamagedRelease(error.message) from None
 
 
 @contextmanager

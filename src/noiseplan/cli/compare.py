@@ -86,7 +86,9 @@ def plain_rows(found: Comparison) -> list[dict[str, Any]]:
     columns = found.columns()
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return [
-        {name: None if value != value or value == float("inf") else value
-         for name, value in row.items()}
+        {
+            name: None if value != value or value == float("inf") else value
+            for name, value in row.items()
+        }
         for row in rows
-    ]  # fmt: skip
+    ]

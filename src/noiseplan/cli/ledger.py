@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from noiseplan.cli import InOrder
+from noiseplan.cli._common import CONTEXT, json_option
 from noiseplan.console import print_json, say, say_json
 from noiseplan.ledger import Balance, Entry, Ledger, LedgerError, Refusal
 from noiseplan.ledger.export import balance_json, entry_json, refusal_json
@@ -21,7 +22,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 path_argument = click.argument("path", metavar="LEDGER", type=click.Path(path_type=Path))
 dataset_argument = click.argument("dataset")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 bound_option = click.option(
     "--max-rows",
     type=click.IntRange(min=1),
@@ -29,7 +29,7 @@ bound_option = click.option(
 )
 
 
-@click.group(cls=InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=InOrder, context_settings=CONTEXT)
 def command() -> None:
     """Keep the privacy budgets of datasets, and what was spent.
 
@@ -218,9 +218,10 @@ def verify(path: Path, expected: str | None, as_json: bool) -> None:
     if as_json:
         say_json(json.dumps({"head": str(head), "rows": head.count, "verified": True}))
         return
-    say(f"{head.count} rows, every one as it was written" + (
-        ", and the head that was given is among them" if expected else ""
-    ))  # fmt: skip
+    say(
+        f"{head.count} rows, every one as it was written"
+        + (", and the head that was given is among them" if expected else "")
+    )
     say(f"head {head}")
 
 

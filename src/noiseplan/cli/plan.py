@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,8 +17,10 @@ from noiseplan.cli._common import (
     study_argument,
 )
 from noiseplan.console import print_json, say
-from noiseplan.planning.report import NO_DATA
 from noiseplan.study import read_study
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
 
 
 @click.command(context_settings=CONTEXT)
@@ -37,19 +40,18 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
             about = {"study": str(study), "title": read.title, "code_lists": lists}
             print_json({**about, **plan_figures(plan)})
             return
-        facts = str(plan).partition("\n\n")[0]  # the tables are drawn instead
+        facts = stated(plan, bool(read.code_lists))
+    # Only here: what draws is not needed for --json, nor for messages.
     from rich.console import Console
 
-    from noiseplan.cli._chart import draw_errors
+    from noiseplan.draw.terminal import draw_errors
 
     if read.title:
         say(read.title, bold=True)
     wide = 13 if is_aware(plan) else 12
-    if read.code_lists:
-        facts = facts.replace(NO_DATA, "nothing was read but its code lists")
     say(facts)
     if read.code_lists:
-        names = ", ".join(path.name for path in read.code_lists)
+        names = ", ".join(shown_list(path, study.parent) for path in read.code_lists)
         say(f"  {'code lists':<{wide}}{names}: what they hold is taken to be public")
     if read.people is not None:
         rows = read.people.max_rows
@@ -60,3 +62,18 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
         return
     say()
     draw_errors(Console(highlight=False), plan.fairness(), plan.rmse)
+
+
+def stated(plan: Plan, lists: bool) -> str:
+    """What is printed of a plan but its tables, which are drawn; `lists`: code lists were read."""
+    from noiseplan.words.plan import NO_DATA, facts
+
+    if is_aware(plan):
+        return str(plan)
+    return "\n".join(facts(plan, "nothing was read but its code lists" if lists else NO_DATA))
+
+
+def shown_list(path: Path, folder: Path) -> str:
+    """A code list by its name, or by its whole path where it lies outside the study's folder."""
+    inside = path.resolve().is_relative_to(folder.resolve())
+    return path.name if inside else str(path)

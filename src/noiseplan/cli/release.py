@@ -15,6 +15,7 @@ import click
 
 from noiseplan.cli import INTERRUPTED
 from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
+from noiseplan.cli.hints import in_command_line
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.paths import checked_path
@@ -80,7 +81,8 @@ def command(
         except Exception as error:
             if made is None:
                 raise
-            raise StorageError(f"{str(error).rstrip('.')}. {kept(made, folder, tables)}") from error
+            found = in_command_line(error).rstrip(".")
+            raise StorageError(f"{found}. {kept(made, folder, tables)}") from error
     if as_json:
         print_json(summary(folder, tables))
         return
@@ -96,9 +98,11 @@ def require_new(folder: Path) -> None:
     """Refuse, before anything is planned, a folder that is there."""
     checked_path(folder, StorageError)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        # "." and ".." are no names that one could add to.
+        other = f"{folder}-2" if folder.name.strip(".") else folder / "out"
         raise StorageError(
             f"{str(folder)!r} is there already and was left alone; nothing was spent. Choose a "
-            f"new name: -o {folder}-2"
+            f"new name: -o {other}"
         )
 
 
@@ -109,7 +113,7 @@ def require_writable(folder: Path, tables: Sequence[Query]) -> None:
     try:
         rehearse_saving(folder, tables)
     except StorageError as error:
-        raise StorageError(f"{error}; nothing was spent") from None
+        raise StorageError(error.message + "; nothing was spent") from None
 
 
 def chosen_tables(study: Study, plan: Plan) -> tuple[Sequence[Query], str]:

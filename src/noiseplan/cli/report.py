@@ -28,8 +28,13 @@ from noiseplan.errors import StorageError
     help="The page to write. By default report.html in the folder of the release.",
 )
 @click.option("--title", default="", help="What the release is about.")
-@click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
-              show_default=True, help="Of the intervals.")  # fmt: skip
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Of the intervals.",
+)
 @json_option
 def command(folder: Path, output: Path | None, title: str, level: float, as_json: bool) -> None:
     """Write a page about RELEASE, a folder: what is promised, how precise it is, every table.

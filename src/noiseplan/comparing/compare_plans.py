@@ -10,7 +10,7 @@ import numpy as np
 from noiseplan.comparing.comparison import Comparison, Contender
 from noiseplan.comparing.error_figures import exact_errors
 from noiseplan.comparing.simulating import Example, simulated_errors
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Workload
 
@@ -81,7 +81,8 @@ def compare(
     ]
     if needed and example_data is None:
         raise PlanError(
-            f"the error of {needed[0]!r} is simulated, on public data: compare(plans, example_data)"
+            f"the error of {needed[0]!r} is simulated, on public data: "
+            + remedy("give example", "compare(plans, example_data)")
         )
     example = None if example_data is None else Example.of(example_data, asked, person)
     contenders = []
@@ -98,9 +99,12 @@ def compare(
             Contender(name, plan.privacy, getattr(plan, "max_rows", 1), errors, planned, run)
         )
     return Comparison(
-        tuple(contenders), asked, runs,
-        None if example is None else example.records, None if example is None else example.size,
-    )  # fmt: skip
+        tuple(contenders),
+        asked,
+        runs,
+        None if example is None else example.records,
+        None if example is None else example.size,
+    )
 
 
 def _unknown(plan: Any, after: After | None) -> bool:

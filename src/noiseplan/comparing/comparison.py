@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from noiseplan.comparing.error_figures import Errors, Figure
+from noiseplan.draw.error_dots import comparison_spec
+from noiseplan.draw.figure import ChartError, in_notebook, write
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.people import unit_text
-from noiseplan.privacy.rounding import text_up
+from noiseplan.privacy.guarantee import SHOWN_DELTA
 from noiseplan.queries import Workload
+from noiseplan.release.answer import frame_library
+from noiseplan.words.compared import described
 
-# The δ at which guarantees are shown beside each other, and how far apart they may be called equal.
-DELTA = 1e-9
+# How far apart guarantees may be and are called equal.
 SAME_PRIVACY = 0.01
 
 
@@ -122,9 +124,7 @@ class Comparison:
         frame
             "pandas", "polars" or "pyarrow"; by default the first of them that is installed.
         """
-        import narwhals.stable.v2 as nw
-
-        from noiseplan.release.answer import frame_library
+        import narwhals.stable.v2 as nw  # not needed to compare and print
 
         return nw.from_dict(self.columns(by), backend=frame_library(frame or "")).to_native()
 
@@ -136,23 +136,14 @@ class Comparison:
         path
             A file to write, ending in .svg, .png or .html; its path is returned.
         """
-        from noiseplan._charts.comparison import comparison_spec
-        from noiseplan._charts.figure import ChartError, write
-
         spec = comparison_spec(self.columns(), self.columns("query"), self.runs)
-        if path is not None:
-            return write(spec, checked_path(path, ChartError))
-        from noiseplan.report.notebook import altair_chart
-
-        return altair_chart(spec)
+        return in_notebook(spec) if path is None else write(spec, checked_path(path, ChartError))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {figure.rmse:.4g}" for name, figure in self.figures.items())
         return f"Comparison(rmse: {shown})"
 
     def __str__(self) -> str:
-        from noiseplan.comparing.words import described
-
         return described(self)
 
 
@@ -173,18 +164,6 @@ def _row(each: Contender, figure: Figure) -> dict[str, Any]:
         "seconds_planning": each.planned,
         "seconds_release": np.nan if each.run is None else each.run,
         "rho": privacy.rho,
-        "epsilon": privacy.epsilon(DELTA) if np.isfinite(privacy.pcost) else np.inf,
+        "epsilon": privacy.epsilon(SHOWN_DELTA) if np.isfinite(privacy.pcost) else np.inf,
         "pure_epsilon": np.nan if privacy.pure_epsilon is None else privacy.pure_epsilon,
     }
-
-
-def privacy_text(each: Contender) -> str:
-    """What is promised, in a few words."""
-    privacy = each.privacy
-    unit = unit_text(each.max_rows)
-    whom = f", for {unit}" if unit else ""
-    if not np.isfinite(privacy.pcost):
-        return "not known"
-    if privacy.pure_epsilon is not None:
-        return f"ε = {text_up(privacy.pure_epsilon, 4)}{whom}"
-    return f"ρ = {text_up(privacy.rho, 4)}{whom}"

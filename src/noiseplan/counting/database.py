@@ -22,7 +22,7 @@ from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.streams import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
 from noiseplan.engine import engine
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, remedy
 from noiseplan.paths import checked_path
 from noiseplan.schema import Schema
 
@@ -131,7 +131,8 @@ def _suffix(name: str) -> str:
     if not suffixes or suffixes[-1] not in (*_TEXT, *_PARQUET):
         raise DataError(
             f"cannot tell the format of {name!r}; files end in {', '.join((*_TEXT, *_PARQUET))} "
-            f"(text also with .gz or .zst). Other files: duckdb.sql(\"FROM '…'\") and pass that."
+            f"(text also with .gz or .zst). "
+            + remedy("other files", "Other files: duckdb.sql(\"FROM '…'\") and pass that.")
         )
     return suffixes[-1]
 

@@ -15,6 +15,7 @@ from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.telling import UNDECLARED, UNREADABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Schema
+from noiseplan.schema.labels import ANYTHING_ELSE, CLIPPED, IN_ORDER
 
 _SHOWN: Final = 5
 SEARCHED: Final = 1000  # rows without a code that are looked at for values to show
@@ -78,10 +79,11 @@ class Refusals:
         raise refused(
             UNDECLARED,
             f"column {first!r} holds values that the schema does not declare. Declared is "
-            f"{attribute.describe()}. {_remedy(attribute, ())}{named}",
+            f"{attribute.describe()}. " + _remedy(attribute, ()) + named,
             f"column {first!r}: {self._unknown[first]} of {self.rows} rows hold values that the "
             f"schema does not declare: {listed}. Declared is {attribute.describe()}. "
-            f"{_remedy(attribute, values)}{also}",
+            + _remedy(attribute, values)
+            + also,
         )
 
 
@@ -179,18 +181,23 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
     if isinstance(attribute, Categorical):
         return (
             "Declare them, or let one more category catch everything unknown: "
-            "Categorical([...], other='other')."
+            + ANYTHING_ELSE
+            + "."
         )
     if "null" in written:
         return "Missing values have no place in an order: fill them or drop those rows beforehand."
     if isinstance(attribute, Binned):
         return (
             "Widen the edges, or send numbers beyond them to the end bins: "
-            "Binned([...], clip=True). Text must be turned into numbers first, and missing values "
+            + CLIPPED
+            + ". Text must be turned into numbers first, and missing values "
             "have no bin."
         )
     return (
-        "Declare them, Ordinal([...]) in their order, if they are possible; values that are "
-        "mistakes are mended beforehand, or caught: numbers by Binned([...], clip=True), others by "
-        "Categorical([...], other='other')."
+        "Declare them, " + IN_ORDER + " in their order, if they are possible; values that are "
+        "mistakes are mended beforehand, or caught: numbers by "
+        + CLIPPED
+        + ", others by "
+        + ANYTHING_ELSE
+        + "."
     )

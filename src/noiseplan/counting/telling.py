@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from noiseplan.errors import DataRefused, NoiseplanError
+from noiseplan.errors import DataRefused, NoiseplanError, remedy
 
 # What kind of thing was refused, as a ledger keeps it.
 UNDECLARED: Final = "values that the schema does not declare"
@@ -22,7 +22,11 @@ UNREADABLE: Final = "records that cannot be read"
 UNCOUNTABLE: Final = "counts or codes that are none"
 NO_RECORDS: Final = "no records"
 
-ASK: Final = "(The details are private, and shown to those who ask for them: details=True.)"
+ASK: Final = (
+    "(The details are private, and shown to those who "
+    + remedy("show details", "ask for them: details=True")
+    + ".)"
+)
 SHOWN: Final = "(This message shows private values: do not publish it.)"
 
 _DETAILS: ContextVar[bool] = ContextVar("details", default=False)
@@ -91,8 +95,8 @@ details=True.)
     if not detailed:
         return DataRefused(message, kind)
     if details_are_shown():
-        return DataRefused(f"{detailed} {SHOWN}", kind, detailed=True)
-    return DataRefused(f"{message} {ASK}", kind)
+        return DataRefused(detailed + f" {SHOWN}", kind, detailed=True)
+    return DataRefused(message + " " + ASK, kind)
 
 
 def cause(error: BaseException) -> BaseException | None:

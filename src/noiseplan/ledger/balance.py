@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import final
 
-from noiseplan.errors import BudgetError
+from noiseplan.errors import BudgetError, remedy
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
 from noiseplan.privacy.people import unit_text
 from noiseplan.privacy.rounding import (
@@ -54,7 +54,7 @@ class Limits:
         if not isinstance(budget, zCDP | GDP | ApproxDP):
             raise BudgetError(
                 f"a ledger keeps budgets in zCDP, GDP or ApproxDP; got {budget!r}. Pure ε-DP "
-                f"implies ρ = ε²/2: state the budget as zCDP(rho=…)"
+                f"implies ρ = ε²/2: " + remedy("state zCDP", "state the budget as zCDP(rho=…)")
             )
         zcdp = None
         if not isinstance(budget, GDP):

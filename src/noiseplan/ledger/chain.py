@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final, final
 
+from noiseplan.errors import remedy
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.events import Act, Fields, Json, Started, read_act
 
@@ -44,8 +45,9 @@ class Head:
         found = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", str(head).strip())
         if found is None:
             raise LedgerError(
-                f"a head is written as count:hash, the hash in 64 hexadecimal digits, as "
-                f"print(ledger.head()) shows it; got {head!r}"
+                "a head is written as count:hash, the hash in 64 hexadecimal digits, as "
+                + remedy("show head", "print(ledger.head())")
+                + f" shows it; got {head!r}"
             )
         return cls(int(found[1]), found[2])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noiseplan.errors import BudgetError, NoiseplanError
+from noiseplan.errors import BudgetError, Message, NoiseplanError, remedy
 from noiseplan.ledger.balance import Balance, cost_text, left_text, times
 from noiseplan.privacy import Guarantee, zCDP
 from noiseplan.privacy.people import unit_text
@@ -56,7 +56,7 @@ class BudgetExceeded(BudgetError):
 
     def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[object, ...]]:
         # So that it survives the way out of a worker process.
-        return BudgetExceeded, (str(self), self.asked, self.balance, self._max_rows)
+        return BudgetExceeded, (self.message, self.asked, self.balance, self._max_rows)
 
     @property
     def spent(self) -> Guarantee:
@@ -71,20 +71,27 @@ class BudgetExceeded(BudgetError):
         return self.balance.left(self.asked.law, self._max_rows)
 
 
+LIST_ENTRIES = remedy("list entries", "ledger.entries()")
+
+
 def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetError:
     """Why a release is not charged: asked, spent, left, and what would fit."""
     where = f"dataset {balance.dataset!r}"
     if asked.neighbours != balance.neighbours:
         return BudgetError(
             f"{where} has a budget for neighbours {balance.neighbours!r}; the release guarantees "
-            f"{asked.neighbours!r}. Plan it with neighbours={balance.neighbours!r}"
+            f"{asked.neighbours!r}. "
+            + remedy(
+                "plan with neighbours",
+                f"Plan it with neighbours={balance.neighbours!r}",
+                balance.neighbours,
+            )
         )
     if asked.law == "zcdp" and balance.limits.zcdp is None:
         return BudgetError(
             f"{where} has the budget {balance.budget}, which noise whose guarantee is zCDP "
             f"(discrete Gaussian) cannot be shown to meet: no zCDP bound implies a GDP bound. "
-            f"Change the budget to zCDP: "
-            f"ledger.change_budget({balance.dataset!r}, zCDP(…), reason=…)"
+            f"Change the budget to zCDP: " + change_budget(balance.dataset, "zCDP(…)")
         )
     parts = [
         f"{where}: this release does not fit in what is left of the budget {balance.budget}",
@@ -92,25 +99,33 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
         f"spent {cost_text(balance.spent, balance.budget)}",
         f"left {left_text(balance, asked.law)}",
         "nothing was recorded",
-        _advice(asked, balance, max_rows),
     ]
-    return BudgetExceeded("; ".join(parts), asked, balance, max_rows)
+    message = "; ".join(parts) + "; " + _advice(asked, balance, max_rows)
+    return BudgetExceeded(message, asked, balance, max_rows)
 
 
 def other_unit(asked: int, balance: Balance) -> BudgetError:
     """Why a release for so many records of a person is not charged beside those for others."""
     priced, found = (_unit(rows or 1) for rows in (asked, balance.max_rows))
-    advice = f"Plan with max_rows={balance.max_rows}"
+    rows, dataset = balance.max_rows, balance.dataset
+    advice = remedy("plan with rows", f"Plan with max_rows={rows}", rows)
     if balance.neighbours == "add-remove":
+        bound = f"ledger.change_budget({dataset!r}, …, reason=…, max_rows=…)"
         advice += (
-            f". If the records that one person has in the data are bounded, put that on record: "
-            f"ledger.change_budget({balance.dataset!r}, …, reason=…, max_rows=…) converts all "
-            f"costs to so many records"
+            ". If the records that one person has in the data are bounded, put that on record: "
+            + remedy("bound rows", bound, dataset)
+            + " converts all costs to so many records"
         )
     return BudgetError(
         f"dataset {balance.dataset!r} was charged for {found}, and this release is priced for "
-        f"{priced}: such costs do not add up, and nothing was recorded. {advice}"
+        f"{priced}: such costs do not add up, and nothing was recorded. " + advice
     )
+
+
+def change_budget(dataset: str, budget: str = "…") -> Message:
+    """The call that changes a budget, on record."""
+    call = f"ledger.change_budget({dataset!r}, {budget}, reason=…)"
+    return remedy("change budget", call, dataset)
 
 
 def _unit(max_rows: int) -> str:
@@ -126,12 +141,13 @@ def _asked_text(asked: Guarantee, balance: Balance, max_rows: int) -> str:
     return f"{text} for {_unit(balance.max_rows or 1)}, from {_unit(max_rows)}"
 
 
-def _advice(asked: Guarantee, balance: Balance, max_rows: int) -> str:
+def _advice(asked: Guarantee, balance: Balance, max_rows: int) -> Message:
     fits = balance.left(asked.law, max_rows)
-    change = f"ledger.change_budget({balance.dataset!r}, …, reason=…) raises the budget, on record"
+    change = change_budget(balance.dataset) + " raises the budget, on record"
     if fits is None or balance.used_up:
         return change
     # Down to as many digits as tell it from what was asked: a plan with this budget fits.
     near = asked.rho < fits.rho * (1 + 1e-5)
     rho = repr(fits.rho) if near else text_down(fits.rho)
-    return f"a plan with budget=zCDP({rho}) fits; {change}"
+    fitting = remedy("budget that fits", f"a plan with budget=zCDP({rho}) fits", rho)
+    return fitting + "; " + change

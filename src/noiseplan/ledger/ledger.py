@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, final
 
-from noiseplan.errors import BudgetError
+from noiseplan.errors import BudgetError, remedy
 from noiseplan.ledger import export, text_checks
 from noiseplan.ledger.balance import Balance, Limits
 from noiseplan.ledger.chain import Head, Record
@@ -155,7 +155,10 @@ class Ledger:
         """
         reason = text_checks.note("reason", reason)
         if not reason.strip():
-            raise LedgerError("a budget changes for a stated reason: change_budget(…, reason=…)")
+            raise LedgerError(
+                "a budget changes for a stated reason: "
+                + remedy("state reason", "change_budget(…, reason=…)")
+            )
         name = text_checks.known("dataset", dataset)
         most = None if max_rows is None else _checked_rows(max_rows)
         self._record(Changed(name, budget, Limits.of(budget), reason, most))

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final, Literal, final
 
-from noiseplan.errors import BudgetError
+from noiseplan.errors import BudgetError, remedy
 from noiseplan.ledger import text_checks
 from noiseplan.ledger.balance import Balance, cost_text, times
 from noiseplan.ledger.chain import EMPTY, Head, Record, read_record
 from noiseplan.ledger.errors import (
+    LIST_ENTRIES,
     AlreadyFollowed,
     LedgerError,
     UnknownDataset,
+    change_budget,
     other_unit,
     refusal,
 )
@@ -151,7 +153,9 @@ class Books:
     def entry(self, number: int) -> Entry:
         """An entry as it stands."""
         if number not in self.entries:
-            raise LedgerError(f"the ledger has no entry {number!r}; ledger.entries() lists them")
+            raise LedgerError(
+                f"the ledger has no entry {number!r}; " + LIST_ENTRIES + " lists them"
+            )
         return self.entries[number]
 
     # ---------------------------------------------------------------------- the rules
@@ -201,7 +205,7 @@ class Books:
             raise LedgerError(
                 f"dataset {act.dataset!r} is open with the budget {known.budget}, neighbours "
                 f"{known.neighbours}; asked: {act.budget}, neighbours {act.neighbours}. A budget "
-                f"changes on record only: ledger.change_budget({act.dataset!r}, …, reason=…)"
+                f"changes on record only: " + change_budget(act.dataset)
             )
         other = self._spellings.get(text_checks.folded(act.dataset))
         if other is not None:
@@ -271,7 +275,8 @@ class Books:
             return f"the ledger has no dataset {dataset!r}: did you mean {alike[0]!r}?"
         return (
             f"the ledger has no dataset {dataset!r}: {known}. People who have a budget keep it; "
-            f"for others, open one first: ledger.open_dataset({dataset!r}, zCDP(…))"
+            f"for others, open one first: "
+            + remedy("open dataset", f"ledger.open_dataset({dataset!r}, zCDP(…))", dataset)
         )
 
     # ---------------------------------------------------------------------- reading

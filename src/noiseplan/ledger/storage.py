@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
+from noiseplan.errors import remedy
 from noiseplan.ledger import sql
 from noiseplan.ledger.chain import Record
-from noiseplan.ledger.errors import LedgerBusy, LedgerDamaged, LedgerError
+from noiseplan.ledger.errors import LIST_ENTRIES, LedgerBusy, LedgerDamaged, LedgerError
 
 # Seconds between two tries while another process writes: at first, and at most.
 SHORT_NAP, LONG_NAP = 0.002, 0.02
@@ -30,7 +31,7 @@ EXPLAINED: Final = {
     sqlite3.SQLITE_PERM: "permission denied",
     sqlite3.SQLITE_FULL: "its disk is full, and nothing was recorded",
     sqlite3.SQLITE_IOERR: "its disk failed to read or write; a spend under way may be recorded or "
-    "not, which ledger.entries() will show",
+    "not, which " + LIST_ENTRIES + " will show",
     sqlite3.SQLITE_NOTADB: "it is not a ledger, or its first bytes were overwritten",
 }
 
@@ -152,7 +153,7 @@ class Storage:
         )
 
     def _cannot(self, what: str) -> LedgerError:
-        return LedgerError(f"ledger {str(self.path)!r} {what}")
+        return LedgerError(f"ledger {str(self.path)!r} " + what)
 
     def _require_file(self) -> None:
         # Asked by name, never by opening: on POSIX, closing any descriptor of the file would drop
@@ -162,8 +163,8 @@ class Storage:
         except FileNotFoundError as error:
             raise self._cannot(
                 "is not there. Check the path, or restore the file; a new one knows nothing of "
-                "what was spent. The first is made with Ledger(path, create=True), "
-                "noiseplan ledger init"
+                "what was spent. The first is made with "
+                + remedy("create ledger", "Ledger(path, create=True), noiseplan ledger init")
             ) from error
         except (OSError, ValueError) as error:  # ValueError: a path with a null in it
             raise self._cannot(f"cannot be reached: {error}") from error
@@ -230,7 +231,7 @@ class Storage:
             if code in BUSY:
                 raise self._busy() from error
             if code in EXPLAINED:
-                raise self._cannot(f"cannot be used: {EXPLAINED[code]} ({error})") from error
+                raise self._cannot("cannot be used: " + EXPLAINED[code] + f" ({error})") from error
             raise self.damaged(f"SQLite says: {error}") from error
         except UnicodeError as error:  # from SQLite's own message, which quotes broken text
             raise self.damaged("it holds bytes that are no text where text should be") from error
@@ -238,7 +239,7 @@ class Storage:
     def _busy(self) -> LedgerBusy:
         return LedgerBusy(
             f"ledger {str(self.path)!r}: others held it for {self.timeout:g} s; nothing was "
-            f"recorded. Try again, or wait longer: Ledger(path, timeout=…)"
+            "recorded. " + remedy("try again", "Try again, or wait longer: Ledger(path, timeout=…)")
         )
 
 

@@ -16,7 +16,7 @@ from math import log
 
 import numpy as np
 
-from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.allocation import Share
@@ -83,14 +83,20 @@ def check_explicit(planner: str, objective: Objective, neighbours: Neighbours, s
             )
     if planner in FITTED and not isinstance(objective, WorstVariance):
         raise PlanError(
-            f"planner={planner!r} plans targets and the worst variance: give targets=..., or "
-            f"objective=WorstVariance(), or use planner='optimal'"
+            setting("planner", planner)
+            + " plans targets and the worst variance: give "
+            + remedy("targets or worst", "targets=..., or objective=WorstVariance()")
+            + ", or use "
+            + setting("planner", "optimal")
         )
     if (relative or planner in EXPLICIT) and neighbours != "add-remove":
-        what = "RelativeError()" if relative else f"planner={planner!r}"
+        what = "RelativeError()" if relative else setting("planner", planner)
         raise PlanError(
-            f"{what} plans for neighbours that add or remove a record; use planner='auto' and "
-            f"another objective for neighbours='replace'"
+            what
+            + " plans for neighbours that add or remove a record; use "
+            + setting("planner", "auto")
+            + " and another objective for "
+            + setting("neighbours", "replace")
         )
 
 
@@ -105,9 +111,12 @@ def make_explicit(
     """The plan by one matrix: within a budget, or at the least cost that meets the targets."""
     if isinstance(objective, WorstVariance) and design.workload.rows > MOST_ROWS:
         raise PlanError(
-            f"planner={planner!r} looks at every row for targets and the worst variance, at most "
-            f"{MOST_ROWS:,}, and the workload has {design.workload.rows:,}; use "
-            f"planner='residual', or TotalVariance()"
+            setting("planner", planner)
+            + f" looks at every row for targets and the worst variance, at most {MOST_ROWS:,}, and "
+            f"the workload has {design.workload.rows:,}; use "
+            + setting("planner", "residual")
+            + ", or "
+            + remedy("total", "TotalVariance()")
         )
     few = not isinstance(objective, WorstVariance) or design.workload.rows <= SHARP_ROWS
     sharp = few and design.workload.schema.size <= SHARP_CELLS
@@ -191,7 +200,7 @@ class _Problem:
         if self.planner == "sm2":
             found = sm2(self.asked.written_out("planner='sm2'"), targets)
         elif self.planner == "refined":
-            found = refined_cost(self.asked.written_out("planner='refined'"), targets)
+            found = refined_cost(self.asked.written_out(setting("planner", "refined")), targets)
         else:
             with _watched(tolerance) as watch:
                 found = least_cost(self.asked.rows(), targets, tolerance=tolerance, watch=watch)

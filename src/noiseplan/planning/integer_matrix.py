@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noiseplan.domain.gram import Reduction
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise import Noise
@@ -58,7 +58,7 @@ def _require_drawable(sigma2: float) -> None:
     if sigma2 > LARGEST_VARIANCE:
         raise PlanError(
             "the budget is so small that the noise does not fit 64-bit integers: plan for a "
-            "larger budget, or use noise='gaussian' to simulate"
+            "larger budget, or use " + setting("noise", "gaussian") + " to simulate"
         )
 
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.exact_residuals import LARGEST
@@ -107,7 +107,9 @@ def to_integers(
     if best is None:
         raise PlanError(
             "the measurements of this plan do not fit 64-bit integers: plan tables of fewer "
-            "attributes or for a larger budget, or use noise='gaussian' to simulate"
+            "attributes or for a larger budget, or use "
+            + setting("noise", "gaussian")
+            + " to simulate"
         )
     return best
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices import Transform, kronecker_dense
 from noiseplan.matrices.transforms import PROFILE_VALUES
 from noiseplan.mechanisms.base import Mechanism
@@ -119,7 +119,7 @@ def _made(design: Design, planner: StrategyName | Strategy, allowed: float, inte
         if integer and sigma2 > LARGEST_VARIANCE:
             raise PlanError(
                 "the budget is so small that the noise does not fit 64-bit integers: plan for a "
-                "larger budget, or use noise='gaussian' to simulate"
+                "larger budget, or use " + setting("noise", "gaussian") + " to simulate"
             )
         noise = Noise("gaussian", sigma2, integer)
         mechanism: Mechanism = product_mechanism(schema, factors, noise)
@@ -155,14 +155,16 @@ def check_product(name: str, factors: tuple[Factor, ...]) -> int:
     numbers = prod(factor.shape[0] for factor in factors)
     if numbers > MOST_NUMBERS:
         raise PlanError(
-            f"planner={name!r} would measure {numbers:,} numbers, and at most {MOST_NUMBERS:,} are "
-            f"measured of a whole domain; use planner='auto', which measures tables"
+            setting("planner", name)
+            + f" would measure {numbers:,} numbers, and at most {MOST_NUMBERS:,} are measured of a "
+            f"whole domain; use " + setting("planner", "auto") + ", which measures tables"
         )
     longest = max((f.shape[1] for f in factors if isinstance(f, Transform)), default=0)
     if longest > PROFILE_VALUES:
         raise PlanError(
-            f"planner={name!r} takes attributes of at most {PROFILE_VALUES:,} values, and one has "
-            f"{longest:,}; use planner='auto'"
+            setting("planner", name)
+            + f" takes attributes of at most {PROFILE_VALUES:,} values, and one has {longest:,}; "
+            "use " + setting("planner", "auto")
         )
     return prod(f.touched if isinstance(f, Transform) else 1 for f in factors)
 
@@ -171,9 +173,11 @@ def check_cells(name: str, size: int) -> None:
     """Refuse one matrix over a domain that is too large for it."""
     if size > EXPLICIT_CELLS:
         raise PlanError(
-            f"planner={name!r} plans domains of at most {EXPLICIT_CELLS:,} cells, and the schema "
-            f"has {size:,}; use planner='auto', or 'hierarchical' and 'wavelet', which need no "
-            f"matrix over all cells"
+            setting("planner", name)
+            + f" plans domains of at most {EXPLICIT_CELLS:,} cells, and the schema has {size:,}; "
+            "use "
+            + setting("planner", "auto")
+            + ", or 'hierarchical' and 'wavelet', which need no matrix over all cells"
         )
 
 
@@ -185,8 +189,10 @@ def _checked(
     plain = objective is None or isinstance(objective, TotalVariance)
     if budget is None or targets is not None or not plain or neighbours != "add-remove":
         raise PlanError(
-            f"planner={planner.name!r} plans the total variance under a budget, for neighbours "
-            f"that add or remove a record; use planner='auto' or 'optimal' for other objectives, "
-            f"targets and neighbours"
+            setting("planner", planner.name)
+            + " plans the total variance under a budget, for neighbours that add or remove a "
+            "record; use "
+            + setting("planner", "auto")
+            + " or 'optimal' for other objectives, targets and neighbours"
         )
     return budget

@@ -12,7 +12,7 @@ from math import isfinite
 
 import numpy as np
 
-from noiseplan.errors import BudgetError, PlanError
+from noiseplan.errors import BudgetError, PlanError, remedy
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.residual_mechanism import allowed_cost
 from noiseplan.privacy import Budget, Guarantee, Neighbours, PureDP, zCDP
@@ -68,6 +68,8 @@ def check_people(max_rows: object, neighbours: Neighbours) -> None:
         )
     if max_rows > 1 and neighbours == "replace":
         raise PlanError(
-            'max_rows above 1 goes with neighbours="add-remove": when a person is replaced, '
-            "the number of records may change, which would have to be public"
+            "max_rows above 1 goes with "
+            + remedy("setting", 'neighbours="add-remove"', "neighbours", "add-remove")
+            + ": when a person is replaced, the number of records may change, which would "
+            "have to be public"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -15,13 +15,13 @@ from noiseplan.mechanisms.base import Mechanism
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.planning.certificates import Optimality
 from noiseplan.planning.objectives import Objective, TotalVariance
-from noiseplan.planning.report import counted, describe, fairness_rows
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Budget, Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.choosing.continuation import Continuation
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
     from noiseplan.noise import Source
     from noiseplan.planning.profile import Profile
     from noiseplan.release.release import Release
+
+
+class TableKind(TypedDict):
+    """Tables of equal errors: the first of them, how many, and what is known of each."""
+
+    table: str
+    tables: int
+    rows: int
+    weight: float
+    std_error: float
+    worst_std_error: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,9 +190,10 @@ class Plan:
 
     # ------------------------------------------------------------------ looking at it
 
-    def fairness(self) -> list[dict[str, object]]:
+    def fairness(self) -> list[TableKind]:
         """One row per kind of table: how many, their size, standard errors; the neglected first."""
-        return fairness_rows(self)
+        kinds: list[TableKind] = through("plan.fairness")(self)
+        return kinds
 
     @property
     def measured_numbers(self) -> int:
@@ -198,7 +210,7 @@ class Plan:
         return f"Plan({queries}, rmse {self.rmse:.4g}, ρ = {text_up(rho)})"
 
     def __str__(self) -> str:
-        return describe(self)
+        return str(through("plan.describe")(self))
 
     def plot(self) -> Any:
         """The expected error of every kind of table, as an Altair chart for a notebook."""

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from noiseplan.errors import BudgetError, PlanError, UnanswerableError
+from noiseplan.errors import BudgetError, PlanError, UnanswerableError, remedy, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.partition.settings import Dawa
@@ -231,11 +231,15 @@ def _solution(
     return solve(design, optimise_total(design), objective, budget, neighbours)
 
 
+_PRODUCT = remedy("setting", 'planner="product"', "planner", "product")
+_AUTO = remedy("setting", 'planner="auto"', "planner", "auto")
+
+
 def _product(design: Design, objective: Objective, budget: float, neighbours: str) -> Solution:
     if not isinstance(objective, TotalVariance):
-        raise PlanError('planner="product" plans the total variance only; use planner="auto"')
+        raise PlanError(_PRODUCT + " plans the total variance only; use " + _AUTO)
     if design.joints:
-        raise PlanError('planner="product" takes no dense-matrix queries; use planner="auto"')
+        raise PlanError(_PRODUCT + " takes no dense-matrix queries; use " + _AUTO)
     rows, sigma2 = optimise_product(design)
     bases = role_bases(design, rows)
     privacy = privacy_rows(design, bases, neighbours)
@@ -326,6 +330,10 @@ def _check_arguments(
         raise PlanError(f"noise is 'discrete' or 'gaussian' (for simulation), found {noise!r}")
     if noise == "laplace" and not isinstance(budget, PureDP):
         raise PlanError(
-            f"noise='laplace' goes with a budget of pure DP, as in PureDP(1.0), found {budget!r}; "
-            f"leave out noise=, or use noise='gaussian' to simulate"
+            setting("noise", "laplace")
+            + " goes with a budget of pure DP, as in "
+            + remedy("pure budget", "PureDP(1.0)", "1.0")
+            + f", found {budget!r}; leave out noise=, or use "
+            + setting("noise", "gaussian")
+            + " to simulate"
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noiseplan.errors import BudgetError, PlanError
+from noiseplan.errors import BudgetError, PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.optimize.allocation import Share, spend
@@ -47,9 +47,10 @@ def allowed_cost(budget: Budget, noise: str) -> float:
     """The privacy cost a budget allows: by zCDP for discrete noise, exactly for continuous."""
     cost = product_down(2.0, budget.zcdp_rho()) if noise == "discrete" else budget.gaussian_pcost()
     if 0 < cost < LEAST_COST:
+        least = f"{LEAST_COST:g}"
         raise BudgetError(
-            f"{budget} is so little that variances are no numbers: give a budget of at least "
-            f"zCDP({LEAST_COST:g})"
+            f"{budget} is so little that variances are no numbers: give "
+            + remedy("least budget", f"a budget of at least zCDP({least})", least)
         )
     return cost
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices import StackMatrix
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.planning.objectives import ConvexLoss, Objective, PNormVariance, RelativeError
@@ -55,8 +55,9 @@ class Asked:
         if isinstance(rows, Matrix):
             count, cells = rows.shape
             raise PlanError(
-                f"{what} works on rows written out, at most {WRITTEN_OUT:,} numbers, and the "
-                f"workload has {count:,} rows × {cells:,} cells; use planner='optimal'"
+                what + f" works on rows written out, at most {WRITTEN_OUT:,} numbers, and the "
+                f"workload has {count:,} rows × {cells:,} cells; use "
+                + setting("planner", "optimal")
             )
         return rows
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from noiseplan.domain.cells import Cells, Classes, MergedValues
 from noiseplan.domain.told_apart import told_apart
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
@@ -64,8 +64,9 @@ def equivalent_plan(
     found = smaller(design, most, planner in ORDERED, apart)
     if isinstance(found, str):
         raise PlanError(
-            f"planner={planner!r} plans domains of at most {most:,} cells, and {found}; "
-            f"use planner='auto'"
+            setting("planner", planner)
+            + f" plans domains of at most {most:,} cells, and {found}; use "
+            + setting("planner", "auto")
         )
     return _widened(design, found, partial(plan, planner=planner), targeted)
 

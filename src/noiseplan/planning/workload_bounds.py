@@ -32,13 +32,13 @@ from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
-from noiseplan.planning.report import percent_up
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, PureDP
 from noiseplan.queries import Identity, Workload
 from noiseplan.strategies.column_norms import total_error
 from noiseplan.strategies.spectral import singular_value_strategy
+from noiseplan.texts import percent_up
 
 # The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.
 EXACT_CELLS: Final = 1024

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import final
 
-from noiseplan.errors import BudgetError
+from noiseplan.errors import BudgetError, remedy
 from noiseplan.privacy import conversions
 from noiseplan.privacy._checks import positive_finite, probability
 from noiseplan.privacy.rounding import product_down, text_down, text_of
@@ -110,8 +110,10 @@ class GDP(Budget):
         same = text_down(product_down(self.mu, self.mu) / 2)
         raise BudgetError(
             f"GDP(mu={text_of(self.mu)}) cannot be met by noise whose guarantee is zCDP (discrete "
-            f'Gaussian): no zCDP bound implies a GDP bound. Plan with noise="gaussian", or state '
-            f"the budget as zCDP, for example zCDP(rho={same})"
+            f"Gaussian): no zCDP bound implies a GDP bound. Plan with "
+            + remedy("setting", 'noise="gaussian"', "noise", "gaussian")
+            + ", or state the budget as zCDP, for example "
+            + remedy("zCDP budget", f"zCDP(rho={same})", same)
         )
 
     def __str__(self) -> str:

@@ -8,12 +8,13 @@ from typing import Final, Literal, final, get_args
 from noiseplan.errors import BudgetError
 from noiseplan.privacy import _checks, conversions
 from noiseplan.privacy.budgets import GDP, ApproxDP, Budget, PureDP, zCDP
-from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_up
+from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_of, text_up
 
 Law = Literal["gaussian", "zcdp", "pure"]
 Neighbours = Literal["add-remove", "replace"]
 
-SHOWN_DELTAS: Final = (1e-6, 1e-9, 1e-12)
+SHOWN_DELTA: Final = 1e-9  # at which ε is shown where there is room for one
+SHOWN_DELTAS: Final = (1e-6, SHOWN_DELTA, 1e-12)
 CONVERSION: Final = {
     "gaussian": "the exact curve of the Gaussian mechanism",
     "zcdp": "the tight conversion from zCDP (Canonne, Kamath and Steinke 2020)",
@@ -237,3 +238,10 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         choices = " or ".join(map(repr, allowed))
         raise BudgetError(f"Guarantee: {name} must be {choices}; got {value!r}")
+
+
+def asked_for(budget: Budget | None) -> str:
+    """The budget in its own currency, where what is shown besides is in others."""
+    if not isinstance(budget, ApproxDP) or budget.delta == SHOWN_DELTA:
+        return ""
+    return f"within ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}, as asked"

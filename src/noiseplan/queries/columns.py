@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.errors import QueryError
+from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.queries.factors import Factor, Total
 from noiseplan.queries.query import Query
@@ -134,6 +134,10 @@ def _digest(matrix: Array) -> bytes:
     return blake2b(np.ascontiguousarray(matrix).data).digest()
 
 
+# What tells two queries apart.
+NAMED = remedy("name query", "Query(..., name=...)")
+
+
 def _split_by_name(kind: IntArray, names: Mapping[int, str]) -> IntArray:
     """Give equal queries of different names kinds of their own; refuse one name for two kinds."""
     split = kind.copy()
@@ -145,7 +149,7 @@ def _split_by_name(kind: IntArray, names: Mapping[int, str]) -> IntArray:
         if kind_of.setdefault(name, mine) != mine:
             raise QueryError(
                 f"two different queries are both called {name!r}: give each a name of its own, "
-                f"Query(..., name=...)"
+                + NAMED
             )
         if first_name.setdefault(mine, name) != name:
             split[q] = len(kind) + fresh.setdefault(name, len(fresh))

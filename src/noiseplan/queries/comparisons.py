@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noiseplan.queries.parsing import Comparison, Literal, Value, error_at, written_name
 from noiseplan.schema import Attribute, Binned, Ordinal
-from noiseplan.schema.labels import Label, number_text
+from noiseplan.schema.labels import IN_ORDER, Label, number_text
 
 Mask = NDArray[np.bool_]
 # Declared values among which one that was mistyped is looked for.
@@ -148,7 +148,7 @@ def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
         raise _At(
             comparison.at,
             f"{name!r} has no order ({attribute.describe()}), so {comparison.sign} makes no sense; "
-            f"write {written_name(name)} in ({', '.join(some)}), or declare it as Ordinal([...])",
+            f"write {written_name(name)} in ({', '.join(some)}), or declare it as " + IN_ORDER,
         )
     if isinstance(attribute, Binned):
         return _bins_where(comparison.sign, literal, name, attribute)

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, final
 
 import numpy as np
 
-from noiseplan.errors import QueryError, SchemaError
+from noiseplan.errors import QueryError, SchemaError, remedy
 from noiseplan.escaping import unwritable
 from noiseplan.matrices import (
     DenseMatrix,
@@ -25,7 +25,7 @@ from noiseplan.matrices import (
 )
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.schema import Attribute, Label
-from noiseplan.schema.labels import checked_label
+from noiseplan.schema.labels import IN_BINS, IN_ORDER, checked_label
 
 # Beyond these, squares and products of a few entries would leave the range of doubles.
 SMALLEST: Final = 1e-30
@@ -65,8 +65,12 @@ def check_ordered(word: str, name: str, attribute: Attribute) -> None:
     if not attribute.ordered:
         raise QueryError(
             f"{word} needs an ordered attribute, but {name!r} is {type(attribute).__name__}: "
-            f"declare it as Ordinal([...]) or Binned([...]), or use Identity() or "
-            f"Levels({{value: group, ...}})"
+            f"declare it as "
+            + IN_ORDER
+            + " or "
+            + IN_BINS
+            + ", or "
+            + remedy("other factor", "use Identity() or Levels({value: group, ...})")
         )
 
 

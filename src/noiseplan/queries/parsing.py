@@ -125,7 +125,7 @@ def parse(text: str) -> Condition:
 
 def error_at(text: str, at: int, message: str) -> QueryError:
     """What to raise about a place in a text: the text with a mark there."""
-    return QueryError(f"{text[:at].rstrip()} ⟨here⟩ {text[at:].lstrip()}".strip() + f": {message}")
+    return QueryError(f"{text[:at].rstrip()} ⟨here⟩ {text[at:].lstrip()}".strip() + ": " + message)
 
 
 def written_name(name: str) -> str:

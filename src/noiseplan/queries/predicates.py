@@ -173,7 +173,7 @@ def _masks(tree: Condition, schema: Schema, text: str) -> dict[Comparison, Mask]
         try:
             attribute = schema[comparison.name]
         except SchemaError as error:
-            raise error_at(text, comparison.at, str(error)) from None
+            raise error_at(text, comparison.at, error.message) from None
         if attribute.size > WIDEST_ROW:
             raise QueryError(
                 f"{text.strip()}: {comparison.name} has {attribute.size:,} values, and conditions "

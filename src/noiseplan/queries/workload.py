@@ -18,6 +18,7 @@ from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
 from noiseplan.matrices import Matrix
 from noiseplan.queries.columns import (
+    NAMED,
     QueryColumns,
     columns_of,
     joined,
@@ -202,8 +203,7 @@ class Workload(WorkloadMakers):
             return found[0]
         if found:
             raise QueryError(
-                f"{len(found)} queries are called {name!r}: give them names of their own, "
-                f"Query(..., name=...)"
+                f"{len(found)} queries are called {name!r}: give them names of their own, " + NAMED
             )
         names = [self.query(i).name for i in range(min(_COMPARED, len(self)))]
         known = ", ".join(map(repr, names[:8])) + " …" * (len(self) > 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.noise import (
     ExactSampler,
     NoiseSampler,
@@ -42,7 +42,8 @@ def require_private(sampler: NoiseSampler) -> None:
     if not sampler.private:
         raise PlanError(
             f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
-            f"with the default noise and leave out seed= to publish, or ledger= to test"
+            f"with the default noise and "
+            + remedy("seed or ledger", "leave out seed= to publish, or ledger= to test")
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from noiseplan.counting import Projectable, open_source
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.telling import TOO_MANY, reading, refused, showing
-from noiseplan.errors import DataRefused, PlanError
+from noiseplan.errors import DataRefused, PlanError, remedy
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price
 from noiseplan.noise import NoiseSampler, Source
@@ -121,7 +121,8 @@ def opened(
     if plan.max_rows > 1 and person is None and not _bounded(data):
         raise PlanError(
             f"the plan is for people with up to {plan.max_rows} records: say whose record each is, "
-            f"release(data, person='id'), so that no more of anybody are counted"
+            + remedy("name person", "release(data, person='id')")
+            + ", so that no more of anybody are counted"
         )
     cap = plan.max_rows if person is not None else 1
     source = open_source(data, plan.workload.schema, person=person, cap=cap, key=key)

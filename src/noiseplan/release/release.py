@@ -20,13 +20,14 @@ from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
 from noiseplan.planning.plan import Plan
-from noiseplan.planning.report import asked_for, counted
+from noiseplan.privacy.guarantee import asked_for
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Query
 from noiseplan.release.answer import Answer
 from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.release.provenance import Provenance
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger

@@ -1,4 +1,4 @@
-"""Pictures of plans and releases: a page that needs no network, and charts for notebooks."""
+"""A page about a release, with pictures and every table, that needs no network."""
 
 from noiseplan.report.page import report_page
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+from base64 import b64encode
 from collections.abc import Mapping
+from hashlib import sha256
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noiseplan.aware.plan import AwarePlan
+from noiseplan.draw.html import Column, Markup, element, escaped, joined, table
+from noiseplan.draw.svg import budget_chart, share_bar
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.guarantee import CONVERSION
+from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
-from noiseplan.report.html import Column, Markup, element, joined, page, table
 from noiseplan.report.released_tables import released_tables
-from noiseplan.report.svg import budget_chart, share_bar
-from noiseplan.report.words import currencies, promise
+from noiseplan.storage.folder import certificate_words
+from noiseplan.texts import counted
+from noiseplan.words.plan import kind_name
+from noiseplan.words.privacy import currencies, promise
 
 if TYPE_CHECKING:
-    from noiseplan.planning.plan import Plan
+    from noiseplan.planning.plan import Plan, TableKind
     from noiseplan.release.release import Release
 
 MOST_KINDS = 200
@@ -47,9 +54,6 @@ def report_page(
     level
         Level of the intervals.
     """
-    from noiseplan.aware.plan import AwarePlan
-    from noiseplan.storage.folder import certificate_words
-
     plan = release.plan
     aware = isinstance(plan, AwarePlan)
     heading = title or "A differentially private release"
@@ -63,26 +67,35 @@ def report_page(
     parts = {key: content for key, content in parts.items() if content}
     links = [element("li", element("a", SECTIONS[key], href=f"#{key}")) for key in parts]
     header = element(
-        "header", element("h1", heading), element("p", _summary(release, certificate)),
-        _warning(release), element("nav", element("ul", joined(links)), aria_label="Sections"),
-    )  # fmt: skip
+        "header",
+        element("h1", heading),
+        element("p", _summary(release, certificate)),
+        _warning(release),
+        element("nav", element("ul", joined(links)), aria_label="Sections"),
+    )
     sections = [
         element(
-            "section", element("h2", SECTIONS[key], id=f"{key}-title"), content,
-            id=key, aria_labelledby=f"{key}-title",
+            "section",
+            element("h2", SECTIONS[key], id=f"{key}-title"),
+            content,
+            id=key,
+            aria_labelledby=f"{key}-title",
         )
         for key, content in parts.items()
-    ]  # fmt: skip
-    footer = element("footer", element("p", "Made by noiseplan. The page holds everything that it "
-                                            "shows, and loads nothing."))  # fmt: skip
-    return page(heading, joined([header, element("main", *sections, id="main"), footer]))
+    ]
+    footer = element(
+        "footer",
+        element(
+            "p", "Made by noiseplan. The page holds everything that it shows, and loads nothing."
+        ),
+    )
+    return _whole_page(heading, joined([header, element("main", *sections, id="main"), footer]))
 
 
 def _summary(release: Release, certificate: Mapping[str, Any]) -> str:
     workload = release.plan.workload
     made = str(certificate.get("made", ""))[:10]
-    tables = f"{len(workload):,} table{'s' * (len(workload) != 1)}"
-    return f"{tables}, {workload.rows:,} numbers, made {made}."
+    return f"{counted(len(workload), 'table')}, {workload.rows:,} numbers, made {made}."
 
 
 def _warning(release: Release) -> Markup | str:
@@ -98,8 +111,10 @@ def _warning(release: Release) -> Markup | str:
 def _privacy(release: Release, protected: str) -> Markup:
     guarantee = release.plan.privacy
     unit = "person" if "person" in protected else "record"
-    words = [element("p", sentence, class_="lead" if i == 0 else None)
-             for i, sentence in enumerate(promise(guarantee, unit))]  # fmt: skip
+    words = [
+        element("p", sentence, class_="lead" if i == 0 else None)
+        for i, sentence in enumerate(promise(guarantee, unit))
+    ]
     difference = {
         "add-remove": f"{protected}, there or not there",
         "replace": f"{protected}, replaced by another; how many there are is public",
@@ -131,23 +146,23 @@ def _card(name: str, value: object) -> Markup:
 def _errors(plan: Plan) -> Markup:
     rows = plan.fairness()
     average = plan.rmse
-    largest = max((float(row["std_error"]) for row in rows), default=1.0) or 1.0  # type: ignore[arg-type]
+    largest = max((row["std_error"] for row in rows), default=1.0) or 1.0
     shown = rows[:MOST_KINDS]
     body = []
     for row in shown:
-        error, tables = float(row["std_error"]), int(row["tables"])  # type: ignore[arg-type, call-overload]
-        alike = f" and {tables - 1:,} alike" if tables > 1 else ""
+        error = row["std_error"]
         ratio = error / average if average > 0 else 1.0
-        body.append([
-            f"{row['table']}{alike}", f"{row['rows']:,}", f"{error:.4g}",
-            f"{float(row['worst_std_error']):.4g}", f"{ratio:.2f}",  # type: ignore[arg-type]
-            share_bar(error / largest, over=ratio > 1),
-        ])  # fmt: skip
+        numbers = [f"{row['rows']:,}", f"{error:.4g}", f"{row['worst_std_error']:.4g}"]
+        bar = share_bar(error / largest, over=ratio > 1)
+        body.append([kind_name(row), *numbers, f"{ratio:.2f}", bar])
     columns = [
-        Column("table"), Column("rows", number=True), Column("std. error", number=True),
-        Column("largest", number=True, spare=True), Column("× average", number=True, spare=True),
+        Column("table"),
+        Column("rows", number=True),
+        Column("std. error", number=True),
+        Column("largest", number=True, spare=True),
+        Column("× average", number=True, spare=True),
         Column("standard error", hidden=True),
-    ]  # fmt: skip
+    ]
     caption = "Expected standard error of each kind of table, known before any data was read"
     more: Markup | str = ""
     if len(shown) < len(rows):
@@ -166,7 +181,7 @@ def _estimated() -> Markup:
     return element("p", words)
 
 
-def _aims(plan: Plan, rows: list[dict[str, object]]) -> list[Markup]:
+def _aims(plan: Plan, rows: list[TableKind]) -> list[Markup]:
     """What the plan minimised, and who gains and loses by it."""
     average = plan.rmse
     sentences = [
@@ -174,14 +189,15 @@ def _aims(plan: Plan, rows: list[dict[str, object]]) -> list[Markup]:
         f"{plan.workload.rows:,} numbers."
     ]
     if plan.noise == "given":
-        sentences.append("The measurements were made elsewhere; these are the best answers they "
-                         "allow.")  # fmt: skip
+        sentences.append(
+            "The measurements were made elsewhere; these are the best answers they allow."
+        )
     elif plan.targets is not None:
         sentences.append("The plan meets variances that were asked for, at the least privacy cost.")
     else:
         sentences.append(f"The plan aims at the least {plan.objective} at this cost.")
-    favoured = [str(row["table"]) for row in reversed(rows) if float(row["std_error"]) < average]  # type: ignore[arg-type]
-    others = [str(row["table"]) for row in rows if float(row["std_error"]) > average]  # type: ignore[arg-type]
+    favoured = [row["table"] for row in reversed(rows) if row["std_error"] < average]
+    others = [row["table"] for row in rows if row["std_error"] > average]
     if favoured and others:
         sentences.append(
             f"Most favoured: {_some(favoured)}. Least: {_some(others)}. Weights and objectives "
@@ -215,24 +231,34 @@ def _budget(plan: Plan) -> Markup:
     rows = []
     for times, error in zip(TIMES, errors, strict=True):
         scaled = _scaled(guarantee, times)
-        rows.append([
-            "this release" if times == 1 else f"{_times(times)} ×",
-            text_up(scaled.rho, 4), text_up(scaled.epsilon(1e-9), 4), f"{error:.4g}",
-            f"{worst / math.sqrt(times):.4g}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                "this release" if times == 1 else f"{_times(times)} ×",
+                text_up(scaled.rho, 4),
+                text_up(scaled.epsilon(SHOWN_DELTA), 4),
+                f"{error:.4g}",
+                f"{worst / math.sqrt(times):.4g}",
+            ]
+        )
     columns = [
-        Column("budget"), Column("ρ", number=True), Column("ε (δ = 1e-9)", number=True),
-        Column("error", number=True), Column("largest", number=True, spare=True),
-    ]  # fmt: skip
+        Column("budget"),
+        Column("ρ", number=True),
+        Column(f"ε (δ = {text_up(SHOWN_DELTA)})", number=True),
+        Column("error", number=True),
+        Column("largest", number=True, spare=True),
+    ]
     words = (
         "Variances fall as the budget ρ grows, in proportion: twice the budget makes every "
         "standard error smaller by the factor √2 = 1.41, half of it larger by the same. (Noise of "
         "whole numbers departs from this a little where it is smaller than a few counts.)"
     )
-    return joined([
-        element("p", words), budget_chart(costs, errors, TIMES.index(1.0)),
-        table("Average error against budget", columns, rows),
-    ])  # fmt: skip
+    return joined(
+        [
+            element("p", words),
+            budget_chart(costs, errors, TIMES.index(1.0)),
+            table("Average error against budget", columns, rows),
+        ]
+    )
 
 
 def _scaled(guarantee: Guarantee, times: float) -> Guarantee:
@@ -245,3 +271,37 @@ def _scaled(guarantee: Guarantee, times: float) -> Guarantee:
 
 def _times(times: float) -> str:
     return {0.25: "¼", 0.5: "½"}.get(times, f"{times:g}")
+
+
+# ---------------------------------------------------------------------- the file
+
+
+def _whole_page(title: str, body: Markup) -> str:
+    """The whole page: style and script inside, and a policy that lets nothing in or out."""
+    style, script = (_resource(name) for name in ("page.css", "page.js"))
+    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escaped(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+{body}
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _resource(name: str) -> str:
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noiseplan.report.html import Column, Markup, element, joined, table
-from noiseplan.report.svg import SERIES, Line, error_bars, interval_bar
+from noiseplan.draw.html import Column, Markup, element, joined, table
+from noiseplan.draw.svg import SERIES, Line, error_bars, interval_bar
+from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.queries import Query
@@ -43,17 +44,19 @@ def released_tables(release: Release, level: float) -> Markup:
 def _tools(count: int) -> Markup:
     search = element("label", "Search ", Markup('<input type="search" aria-controls="released">'))
     return element(
-        "div", search, element("button", "Open or close all", type="button"),
+        "div",
+        search,
+        element("button", "Open or close all", type="button"),
         element("output", f"{count} tables", role="status", class_="muted"),
         class_="tools no-script-hidden",
-    )  # fmt: skip
+    )
 
 
 def _blocks(release: Release, count: int, level: float) -> Iterator[Markup]:
     left, opened = MOST_ROWS_IN_ALL, False
     for position in range(count):
         query = release.plan.workload.query(position)
-        rows = f"{query.rows:,} row{'s' * (query.rows != 1)}"
+        rows = counted(query.rows, "row")
         if query.rows > LARGEST or left <= 0:
             yield _closed(query, rows, _elsewhere(query, "too large for this page"))
             continue

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import SchemaError
+from noiseplan.errors import SchemaError, remedy
 from noiseplan.schema.encoding import Codes, LabelTable, as_numbers, encode_consecutive
 from noiseplan.schema.labels import (
     Label,
@@ -141,7 +141,9 @@ class Categorical(Attribute):
             if other in labels:
                 raise SchemaError(
                     f"Categorical: other={other!r} is also declared as a value; choose another "
-                    f"name, or leave it out of the values: Categorical([...], other={other!r})."
+                    f"name, or leave it out of the values: "
+                    + remedy("declare other", f"Categorical([...], other={other!r})", repr(other))
+                    + "."
                 )
             (other,) = checked_labels([other], "Categorical")
         object.__setattr__(self, "values", labels)

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from noiseplan.errors import SchemaError
+from noiseplan.errors import SchemaError, remedy
 from noiseplan.escaping import unwritable
 
 Label: TypeAlias = str | int | float | bool | date | datetime
@@ -19,6 +19,13 @@ Label: TypeAlias = str | int | float | bool | date | datetime
 _SHOWN: Final = 6
 _DIGITS: Final = 1000  # Python writes no number of more than 4300
 _LARGEST: Final = 10**_DIGITS
+
+
+# What else a column may be declared as, for messages.
+IN_ORDER = remedy("declare ordinal", "Ordinal([...])")
+IN_BINS = remedy("declare binned", "Binned([...])")
+CLIPPED = remedy("declare clip", "Binned([...], clip=True)")
+ANYTHING_ELSE = remedy("declare other", "Categorical([...], other='other')", '"other"')
 
 
 def checked_labels(values: Iterable[object], call: str) -> tuple[Label, ...]:
@@ -57,7 +64,7 @@ def checked_label(value: object, call: str) -> Label:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise SchemaError(
             f"{call}: {value!r} stands for a missing value and cannot be declared; "
-            f"fill it in the data, or catch it with Categorical([...], other='other')."
+            f"fill it in the data, or catch it with " + ANYTHING_ELSE + "."
         )
     if not isinstance(value, str | int | float | date):
         raise SchemaError(

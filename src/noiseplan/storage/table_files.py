@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.engine import engine
-from noiseplan.errors import StorageError
+from noiseplan.errors import StorageError, remedy
 from noiseplan.escaping import write_csv_rows
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
@@ -48,8 +48,9 @@ def require_few(queries: Sequence[Query]) -> None:
     if len(queries) > MOST_TABLES:
         raise StorageError(
             f"{len(queries):,} tables would be {2 * len(queries):,} files, above the limit of "
-            f"{MOST_TABLES:,} tables. Choose some: save(folder, tables=[query, …]), or none: "
-            f"tables=[]; a saved release answers any of them later"
+            f"{MOST_TABLES:,} tables. Choose some: "
+            + remedy("choose tables", "save(folder, tables=[query, …]), or none: tables=[]")
+            + "; a saved release answers any of them later"
         )
 
 

@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.product import Factor
@@ -65,7 +65,8 @@ class StrategyName:
             return None
         if self.number != int(self.number) or self.number < least:
             raise PlanError(
-                f"planner={self.name!r}: the number is an integer of at least {least}, as in "
+                setting("planner", self.name)
+                + f": the number is an integer of at least {least}, as in "
                 f"{self.base}-{max(4, least)}"
             )
         return int(self.number)
@@ -113,7 +114,9 @@ def _separated(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> 
 def _principal(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
     percent = PRINCIPAL_PERCENT if asked.number is None else asked.number
     if not 0 < percent <= 100:
-        raise PlanError(f"planner={asked.name!r}: the number is a percentage, above 0 up to 100")
+        raise PlanError(
+            setting("planner", asked.name) + ": the number is a percentage, above 0 up to 100"
+        )
     return principal_design(gram, percent, norm)
 
 
@@ -173,7 +176,9 @@ def unknown_planner(planner: object, known: tuple[str, ...]) -> str:
     if numbered:
         choice += f", or with a number, as in {', '.join(numbered)}"
     if planner in LAPLACE_ONLY:
-        return f"planner={planner!r} is for Laplace noise, budget=PureDP(1.0), only; {choice}"
+        pure = remedy("pure budget", "budget=PureDP(1.0)", "1.0")
+        laplace = " is for Laplace noise, " + pure + ", only; "
+        return setting("planner", str(planner)) + laplace + choice
     near = get_close_matches(str(planner), listed + numbered, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     return f"unknown planner {planner!r}; {choice}{meant}"
@@ -218,7 +223,8 @@ def strategy_matrix(
             f"the {asked.name} does not determine every query of the workload: add rows, or use "
             f"planner='optimal'"
             if isinstance(asked, Strategy)
-            else f"planner={asked.name!r} does not determine every query of this workload; use "
-            f"planner='optimal'"
+            else setting("planner", asked.name)
+            + " does not determine every query of this workload; use "
+            + setting("planner", "optimal")
         )
     return strategy

@@ -43,9 +43,10 @@ def _attribute(node: Node) -> Attribute:
     values = node.exactly_one(keys, KINDS, "what the column holds")
     kind = str(values.place[-1])
     for key in set(keys) - {kind, *EXTRAS[kind]}:
-        keys[key].fail(f"{key} does not go with {kind}; it belongs to " + (
-            "categorical" if key == "other" else "binned"
-        ))  # fmt: skip
+        keys[key].fail(
+            f"{key} does not go with {kind}; it belongs to "
+            + ("categorical" if key == "other" else "binned")
+        )
     if kind == "binned":
         clip = keys["clip"].boolean() if "clip" in keys else False
         edges = _edges(values)

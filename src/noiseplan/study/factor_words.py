@@ -37,8 +37,11 @@ def _factor(node: Node, name: str, attribute: Attribute) -> Factor:
         node.expected(f"what is asked of {name!r}: {_EXAMPLE}")
     keys = node.table(("levels", "leaves", "total", "custom", "name", "labels"), _EXAMPLE)
     chosen = node.exactly_one(keys, ("levels", "custom"), f"what is asked of {name!r}")
-    own = ("levels", "leaves", "total") if chosen is keys.get("levels") else (
-        "custom", "name", "labels")  # fmt: skip
+    own = (
+        ("levels", "leaves", "total")
+        if chosen is keys.get("levels")
+        else ("custom", "name", "labels")
+    )
     for key in keys:
         if key not in own:
             keys[key].fail(f"{key} does not go with {own[0]}, which takes {', '.join(own[1:])}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from re import search
 from typing import NoReturn
 
-from noiseplan.errors import NoiseplanError
+from noiseplan.errors import NoiseplanError, remedy
 from noiseplan.paths import checked_path
 from noiseplan.study.errors import StudyError, listed, suggestion
 from noiseplan.study.lines import Place, lines_of
@@ -58,7 +58,7 @@ class Node:
         line = self.document.line(self.place)
         where = f"{self.document.name}:{line}" if line else self.document.name
         named = f"{self.where}: " if self.place else ""
-        raise StudyError(f"{where}: {named}{message}")
+        raise StudyError(f"{where}: {named}" + message)
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
@@ -68,7 +68,7 @@ class Node:
         except StudyError:
             raise
         except NoiseplanError as error:
-            self.fail(str(error))
+            self.fail(error.message)
 
     @property
     def where(self) -> str:
@@ -215,7 +215,8 @@ class Node:
         if not self.document.allow_outside and not path.resolve().is_relative_to(folder.resolve()):
             self.fail(
                 f"{what} {self.value!r} lies outside the folder of the study; bring it there, or "
-                f"allow it if you know what it is: read_study(path, allow_outside=True)"
+                f"allow it if you know what it is: "
+                + remedy("allow outside", "read_study(path, allow_outside=True)")
             )
         return path
 

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
     from noiseplan.queries import Workload
 
 WORDS: dict[str, Factor] = {
-    "identity": Identity(), "prefix": Prefix(), "ranges": Ranges(), "total": Total()
-}  # fmt: skip
+    "identity": Identity(),
+    "prefix": Prefix(),
+    "ranges": Ranges(),
+    "total": Total(),
+}
 _LEVELS = re.compile(r"levels\(([^)]*)\)")
 _EXAMPLE = '"age=prefix, sex"'
 

@@ -12,7 +12,6 @@ from noiseplan.planning.objectives import Objective, PNormVariance, TotalVarianc
 from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
 from noiseplan.queries import Workload
 from noiseplan.study.nodes import Node
-from noiseplan.study.privacy_unit import People
 from noiseplan.study.tables_asked import find_query
 
 BUDGETS = ("zcdp", "gdp", "approx_dp", "pure_dp")
@@ -31,6 +30,14 @@ class Settings:
     neighbours: Neighbours = "add-remove"
     noise: str | None = None
     weighting: str | None = None
+
+
+@dataclass(frozen=True)
+class People:
+    """`[people]`: the column that says whose record it is, and how many of each count."""
+
+    person: str
+    max_rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -150,8 +157,10 @@ def read_people(node: Node, neighbours: Neighbours) -> People:
         node.fail(f"person is missing: the column that says whose record it is, as in {example}")
     rows = keys["max_rows"].integer("the most rows of one person", 1) if "max_rows" in keys else 1
     people = People(keys["person"].text("patient_id"), rows)
+    from noiseplan.planning.person_plans import check_people  # most studies do without
+
     with node.blamed():
-        people.check(neighbours)
+        check_people(rows, neighbours)
     return people
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from noiseplan.errors import BudgetError, NoiseplanError, PlanError
 from noiseplan.noise.law import SIMULATED
@@ -17,12 +17,11 @@ from noiseplan.privacy import Budget, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.study.columns_declared import read_schema
-from noiseplan.study.conditions import read_predicates
 from noiseplan.study.errors import StudyError
 from noiseplan.study.nodes import Node, read_document
-from noiseplan.study.privacy_unit import People
 from noiseplan.study.settings import (
     LedgerEntry,
+    People,
     Settings,
     read_budget,
     read_ledger,
@@ -30,16 +29,14 @@ from noiseplan.study.settings import (
     read_settings,
     read_targets,
 )
-from noiseplan.study.tables_asked import find_query, read_query, read_workload
+from noiseplan.study.tables_asked import find_query, read_predicates, read_query, read_workload
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
     from noiseplan.release.release import Release
 
-SECTIONS = (
-    "title", "schema", "tables", "predicates", "budget", "targets", "plan", "people", "ledger",
-    "output",
-)  # fmt: skip
+ASKED = ("title", "schema", "tables", "predicates", "budget", "targets")
+SECTIONS = (*ASKED, "plan", "people", "ledger", "output")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +95,11 @@ class Study:
                 max_rows=1 if self.people is None else self.people.max_rows,
             )
         except BudgetError as error:
-            self._section("budget").fail(str(error))
+            self._section("budget").fail(error.message)
         except PlanError as error:
-            self._section("plan", "budget", "targets").fail(str(error))
+            self._section("plan", "budget", "targets").fail(error.message)
         except NoiseplanError as error:
-            self._section("tables", "predicates").fail(str(error))
+            self._section("tables", "predicates").fail(error.message)
         for query in self.tables or ():
             with self.root.child("output").child("tables").blamed():
                 made.mechanism.require(query)
@@ -112,20 +109,18 @@ class Study:
         self, plan: Plan, data: object, seed: int | None = None, *, details: bool = False
     ) -> Release:
         """Spend the budget once, on record where the study names a ledger."""
-        charged: dict[str, Any] = {}
-        if self.ledger is not None:
-            charged = {
-                "ledger": self.ledger.path,
-                "dataset": self.ledger.dataset,
-                "purpose": self.ledger.purpose,
-            }
-        person = None if self.people is None else self.people.person
-        from noiseplan.release.open_data import Admission
+        # Not needed to plan.
+        from noiseplan.release.open_data import Admission, ReleaseOptions
 
-        how: Any = {"seed": seed, **charged}
+        how: ReleaseOptions = {"seed": seed, "details": details}
+        if self.people is not None:
+            how["person"] = self.people.person
+        if self.ledger is not None:
+            named = self.ledger
+            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
         Admission.of(plan, how)  # before the data are compared
         self._require_public_lists(data)
-        return plan.release(data, person=person, seed=seed, details=details, **charged)
+        return plan.release(data, **how)
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""
@@ -175,16 +170,20 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
     sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")
     for example, *needed in (("[schema]", "schema"), ("[[tables]]", "tables", "predicates")):
         if not any(name in sections for name in needed):
-            root.fail(f"the section {example} is missing; a study has [schema], [[tables]] or "
-                      f"[[predicates]], and [budget] or [targets]")  # fmt: skip
+            root.fail(
+                f"the section {example} is missing; a study has [schema], [[tables]] or "
+                f"[[predicates]], and [budget] or [targets]"
+            )
     schema = read_schema(sections["schema"])
     workload = _workload(sections, schema)
     settings = read_settings(sections.get("plan"))
     if settings.weighting is not None:
         workload = workload.weighted(settings.weighting)
     if "budget" not in sections and "targets" not in sections:
-        root.fail("say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
-                  "reach, as in [targets]")  # fmt: skip
+        root.fail(
+            "say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
+            "reach, as in [targets]"
+        )
     targets = read_targets(sections["targets"], workload) if "targets" in sections else None
     if targets is not None and settings.objective is not None:
         root.child("plan").child("objective").fail(

@@ -1,9 +1,10 @@
-"""The tables of a study: all of some size, or single ones, as a workload."""
+"""What a study asks, as a workload: tables of some size, single ones, and conditions."""
 
 from __future__ import annotations
 
 from noiseplan.errors import NoiseplanError
 from noiseplan.queries import Factor, Identity, Query, Workload
+from noiseplan.queries.predicates import predicate_queries
 from noiseplan.schema import Schema
 from noiseplan.study.errors import suggestion, unknown_attribute
 from noiseplan.study.factor_words import read_factors, read_matrix
@@ -12,6 +13,8 @@ from noiseplan.study.questions import read_question
 
 _WAYS = ("k", "up_to", "query")
 _KEYS = (*_WAYS, "factors", "matrix", "weight", "name")
+_PREDICATE_KEYS = ("where", "name", "weight")
+_PREDICATE = "[[predicates]] with where = \"age < 18 and sex = 'F'\""
 _EXAMPLE = '[[tables]] with up_to = 2, k = 3 or query = "age, sex"'
 
 
@@ -75,7 +78,7 @@ def _query(
         return Query(schema, {**plain.factors, **factors}, weight=weight, name=name)
 
 
-def read_query(node: Node, schema: Schema, workload: Workload | None = None) -> Query:
+def read_query(node: Node, schema: Schema) -> Query:
     """A query as text or as a list of attributes."""
     if isinstance(node.value, list):
         names = [item.text("age") for item in node.items('["age", "sex"]')]
@@ -87,7 +90,39 @@ def read_query(node: Node, schema: Schema, workload: Workload | None = None) -> 
     if not isinstance(node.value, str):
         node.expected('attributes, as in "age, sex" or ["age", "sex"]')
     with node.blamed():
-        return read_question(node.value, schema, workload)
+        return read_question(node.value, schema)
+
+
+def read_predicates(node: Node, schema: Schema) -> Workload:
+    """All `[[predicates]]`: each one condition, or a list of them, with a weight."""
+    entries = node.items(_PREDICATE)
+    if not entries:
+        node.fail(f"no predicates are given; write {_PREDICATE}")
+    queries = [query for entry in entries for query in _conditions(entry, schema)]
+    with node.blamed():
+        return Workload(queries)
+
+
+def _conditions(node: Node, schema: Schema) -> list[Query]:
+    keys = node.table(_PREDICATE_KEYS, _PREDICATE)
+    if "where" not in keys:
+        node.fail(f"a predicate needs a condition, as in {_PREDICATE}")
+    where = keys["where"]
+    weight = keys["weight"].positive("a weight") if "weight" in keys else 1.0
+    if isinstance(where.value, list):
+        texts = where.items('["age < 18", "sex = \'F\'"]')
+        if "name" in keys:
+            keys["name"].fail("a name is for a single condition: where = …, not where = […]")
+        return [_condition(text, None, weight, schema) for text in texts]
+    name = keys["name"].text("minors") if "name" in keys else None
+    return [_condition(where, name, weight, schema)]
+
+
+def _condition(node: Node, name: str | None, weight: float, schema: Schema) -> Query:
+    text = node.text("age < 18 and sex = 'F'")
+    with node.blamed():
+        (query,) = predicate_queries(schema, [text] if name is None else {name: text}, weight)
+    return query
 
 
 def find_query(workload: Workload, name: str) -> Query:

@@ -52,8 +52,9 @@ def read_column(text: str) -> Column:
         return Column(name, holds, ordered=True, values=last - first + 1, bins=",".join(edges))
     if values.startswith("bins:"):
         edges = [part.strip() for part in values.removeprefix("bins:").split(",")]
-        return Column(name, f"{{ binned = [{', '.join(_edge(e, text) for e in edges)}] }}",
-                      ordered=True)  # fmt: skip
+        return Column(
+            name, f"{{ binned = [{', '.join(_edge(e, text) for e in edges)}] }}", ordered=True
+        )
     labels = [part.strip() for part in values.split(",")]
     if not all(labels):
         raise StudyError(f"{text}: an empty value; write {_FORMS}")

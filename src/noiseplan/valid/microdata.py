@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan._charts import MissingExtraError
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError, StorageError
+from noiseplan.errors import MissingExtraError, PlanError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path

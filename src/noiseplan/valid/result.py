@@ -131,7 +131,8 @@ class ValidTables:
 
     def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
         """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""
-        from noiseplan._charts import error_bar_chart
+        from noiseplan.draw.error_bars import error_bar_spec
+        from noiseplan.draw.figure import write
 
         target = checked_path(path, StorageError)
         if not target.parent.is_dir():
@@ -147,7 +148,7 @@ class ValidTables:
             **{name: [*columns[name], *valid] for name in ("estimate", "lower", "upper")},
         }
         title = f"Records by {attribute}: unbiased, and valid"
-        return error_bar_chart(both, own, "kind", title, level, target)
+        return write(error_bar_spec(both, own, "kind", title, level), target)
 
     def save(
         self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None

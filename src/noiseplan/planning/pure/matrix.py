@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
@@ -37,8 +37,9 @@ def plan_matrix(
     size = design.workload.schema.size
     if size > EXPLICIT_CELLS:
         raise PlanError(
-            f"planner={planner!r} plans domains of at most {EXPLICIT_CELLS:,} cells, and the "
-            f"schema has {size:,}; use planner='auto'"
+            setting("planner", planner)
+            + f" plans domains of at most {EXPLICIT_CELLS:,} cells, and the schema has {size:,}; "
+            "use " + setting("planner", "auto")
         )
     if planner == "workload":
         matrix = _rows(design)
@@ -50,8 +51,12 @@ def plan_matrix(
                 "queries one weight"
             )
             raise PlanError(
-                f"planner='workload' measures the workload's own rows, and discrete noise needs "
-                f"{what}; use planner='auto', or noise='laplace' to simulate"
+                setting("planner", "workload")
+                + f" measures the workload's own rows, and discrete noise needs {what}; use "
+                + setting("planner", "auto")
+                + ", or "
+                + setting("noise", "laplace")
+                + " to simulate"
             )
         return made_of_matrix(design, epsilon, matrix, "workload", integer, whole=integer)
     gram = design.gram()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS as NAMED_CELLS
 from noiseplan.planning.named_plans import too_large
@@ -131,10 +131,14 @@ def _check(
             f"write {example}, and give queries that matter more a larger weight"
         )
     if neighbours == "replace":
+        half = text_of(budget.epsilon / 2)
         raise PlanError(
-            f"plans of pure DP protect against adding or removing a record; replacing one is both, "
-            f"so PureDP({text_of(budget.epsilon / 2)}) with neighbours='add-remove' protects it at "
-            f"ε = {text_of(budget.epsilon)}"
+            "plans of pure DP protect against adding or removing a record; replacing one is both, "
+            "so "
+            + remedy("pure budget", f"PureDP({half})", half)
+            + " with "
+            + setting("neighbours", "add-remove")
+            + f" protects it at ε = {text_of(budget.epsilon)}"
         )
     if laplace_strategy(planner) is None and planner not in PURE_PLANNERS:
         raise PlanError(

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import LARGEST_SCALE
 from noiseplan.planning.integers import COARSE_BITS, FEW_TYPES, FINE_BITS, round_up
@@ -54,5 +54,7 @@ def require_drawable(scales: Array) -> None:
     if largest > LARGEST_SCALE:
         raise PlanError(
             f"the plan needs Laplace noise of scale {largest:.3g}, and at most 2^48 can be drawn: "
-            f"plan fewer tables or a larger budget, or use noise='laplace' to simulate"
+            f"plan fewer tables or a larger budget, or use "
+            + setting("noise", "laplace")
+            + " to simulate"
         )

@@ -9,7 +9,7 @@ from numbers import Real
 from statistics import median
 from typing import Any, Literal
 
-from noiseplan._charts.figure import MOST_ROWS, ChartError, Spec
+from noiseplan.draw.figure import MOST_ROWS, ChartError, Spec
 
 HEIGHT = 280  # pixels along the estimates
 VISIBLE = 4.0  # pixels; a shorter half error bar hides behind its own dot

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from noiseplan.draw.html import Markup, element, joined
 from noiseplan.privacy.rounding import text_up
-from noiseplan.report.html import Markup, element, joined
 
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 76, 12, 14, 40  # room around the plot
@@ -71,9 +71,13 @@ def chart(title: str, description: str, content: str) -> Markup:
     """A picture with a name and a description for those who do not see it."""
     box = f"0 0 {WIDTH} {HEIGHT}"
     return element(
-        "svg", Markup(content),
-        class_="chart", viewBox=box, role="img", aria_label=f"{title}. {description}",
-    )  # fmt: skip
+        "svg",
+        Markup(content),
+        class_="chart",
+        viewBox=box,
+        role="img",
+        aria_label=f"{title}. {description}",
+    )
 
 
 def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> Markup:

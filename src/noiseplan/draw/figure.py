@@ -1,13 +1,14 @@
-"""What all charts share: the look, logarithmic axes, and writing the file."""
+"""What all charts share: the look, logarithmic axes, and ways to show a specification."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from noiseplan.errors import NoiseplanError
+from noiseplan.errors import MissingExtraError, NoiseplanError
 
 Spec = dict[str, Any]
 
@@ -22,13 +23,13 @@ NUMBER = ",.12~g"  # 1,200 and 0.5, never 1.2e+3
 ROW = 18  # pixels for one line of a list down the page
 MOST_ROWS = 40  # lines of such a list before a picture stops helping
 
+WIDE = 20.0  # ratio of largest to smallest above which an axis is logarithmic
+
+PLOT_EXTRA = 'charts need the plot extra; install it with: pip install "noiseplan[plot]"'
+
 
 class ChartError(NoiseplanError, ValueError):
     """What was given cannot be drawn."""
-
-
-class MissingExtraError(NoiseplanError, ImportError):
-    """An optional dependency is not installed."""
 
 
 def figure(title: str, lines: Sequence[str]) -> Spec:
@@ -53,6 +54,17 @@ def figure(title: str, lines: Sequence[str]) -> Spec:
     }
 
 
+def error_axis(low: float, high: float, least: float, title: str) -> Spec:
+    """Axis of errors from `low` to `high`: from 0, or logarithmic where they differ by much.
+
+    `least` is the smallest of them, without the lines around it.
+    """
+    if least > 0 and high / least > WIDE:
+        return {"type": "quantitative", **log_axis(low, high, most=8), "title": title}
+    axis = {"format": NUMBER, "tickCount": 6}
+    return {"type": "quantitative", "axis": axis, "title": title}
+
+
 def log_axis(low: float, high: float, *, most: int) -> Spec:
     """Logarithmic scale between round numbers, labelled at no more than about `most` of them."""
     steps = _round_numbers(low, high)
@@ -73,16 +85,14 @@ def _round_numbers(low: float, high: float) -> list[float]:
 
 
 def write(spec: Spec, path: Path) -> Path:
-    """Draw `spec` in the format that the suffix of `path` names."""
+    """Draw `spec` in the format that the suffix of `path` names: .svg, .png or .html."""
     suffix = path.suffix.lower()
     if suffix not in (".svg", ".png", ".html"):
         raise ChartError(f"cannot draw to {path.name!r}: the suffix must be .svg, .png or .html")
     try:
         import vl_convert
     except ImportError as error:
-        raise MissingExtraError(
-            'charts need the plot extra; install it with: pip install "noiseplan[plot]"'
-        ) from error
+        raise MissingExtraError(PLOT_EXTRA) from error
     if suffix == ".png":
         path.write_bytes(vl_convert.vegalite_to_png(spec, scale=2))
     elif suffix == ".svg":
@@ -91,3 +101,12 @@ def write(spec: Spec, path: Path) -> Path:
         # Bundled: the page holds the libraries it needs, so it opens without a network.
         path.write_text(vl_convert.vegalite_to_html(spec, bundle=True), encoding="utf-8")
     return path
+
+
+def in_notebook(spec: Spec) -> Any:
+    """The same as an Altair chart, which notebooks show."""
+    try:
+        import altair
+    except ImportError as error:
+        raise MissingExtraError(PLOT_EXTRA) from error
+    return altair.Chart.from_dict(json.loads(json.dumps(spec)))  # lists, where tuples stand

@@ -11,11 +11,12 @@ from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.planning.objectives import Recorded, TotalVariance
-from noiseplan.privacy import ApproxDP, Budget
-from noiseplan.privacy.rounding import text_of, text_up
+from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
+from noiseplan.texts import counted, percent_up
+from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
 if TYPE_CHECKING:
-    from noiseplan.planning.plan import Plan
+    from noiseplan.planning.plan import Plan, TableKind
 
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
@@ -33,13 +34,11 @@ def _of_others(plan: Plan) -> bool:
 
 # What is said of a plan, which is made from what is declared.
 NO_DATA = "no data was read"
-# The δ at which ε is shown, whatever was asked for.
-SHOWN_DELTA = 1e-9
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
 
-def fairness_rows(plan: Plan) -> list[dict[str, object]]:
+def fairness_rows(plan: Plan) -> list[TableKind]:
     """One row per kind of table, the largest standard error first.
 
     An objective that adds up variances favours large tables; this is where to see what it costs the
@@ -48,18 +47,24 @@ def fairness_rows(plan: Plan) -> list[dict[str, object]]:
     return _kinds(plan, np.argsort(-_mean_variances(plan), kind="stable"))
 
 
-def _shown_rows(plan: Plan) -> list[dict[str, object]]:
+def _shown_rows(plan: Plan) -> list[TableKind]:
     """The same by the digits that are shown: equal ones in the workload's order, on any machine."""
     first = np.unique(plan.design.roles.type_of_query, return_index=True)[1]
     shown = [float(f"{error:.4g}") for error in np.sqrt(_mean_variances(plan))]
     return _kinds(plan, np.lexsort((first, -np.array(shown))))
 
 
+def kind_name(kind: TableKind) -> str:
+    """The first table of a kind, and how many there are besides."""
+    others = kind["tables"] - 1
+    return f"{kind['table']} and {others:,} alike" if others else kind["table"]
+
+
 def _mean_variances(plan: Plan) -> Array:
     return np.asarray(plan.type_variances / plan.design.type_rows)
 
 
-def _kinds(plan: Plan, order: IntArray) -> list[dict[str, object]]:
+def _kinds(plan: Plan, order: IntArray) -> list[TableKind]:
     design, mean = plan.design, _mean_variances(plan)
     first = np.unique(design.roles.type_of_query, return_index=True)[1]
     return [
@@ -76,32 +81,33 @@ def _kinds(plan: Plan, order: IntArray) -> list[dict[str, object]]:
 
 
 def describe(plan: Plan) -> str:
+    """What `print(plan)` shows."""
+    return visible("\n".join([*facts(plan), "", *_table(plan)]))
+
+
+def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
+    """What is known of a plan beside its tables; `read` says what was read for it."""
     facts = [
-        ("objective", _objective(plan)),
+        ("objective", _objective(plan, read)),
         ("privacy", _privacy(plan) + _no_protection(plan)),
-        ("neighbours", _neighbours(plan)),
+        ("neighbours", neighbours_words(plan.privacy, plan.max_rows)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
         ("measures", _measures(plan)),
         ("noise", _noise(plan)),
     ]
-    rows = counted(plan.workload.rows, "row", "rows")
+    rows = counted(plan.workload.rows, "row")
     head = f"Plan for {counted(len(plan.workload), 'query', 'queries')}, {rows}"
-    lines = [head, *(f"  {name:<11} {text}" for name, text in facts), "", *_table(plan)]
-    return visible("\n".join(lines))
+    return [head, *(f"  {name:<11} {text}" for name, text in facts)]
 
 
-def counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
-
-
-def _objective(plan: Plan) -> str:
+def _objective(plan: Plan, read: str) -> str:
     if plan.noise == "given":
         return "none: the measurements were made elsewhere"
     if _of_others(plan):
         return str(plan.objective)
     planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
-    return f"{_aim(plan)}; {planned}{NO_DATA}"
+    return f"{_aim(plan)}; {planned}{read}"
 
 
 def _aim(plan: Plan) -> str:
@@ -116,23 +122,9 @@ def _aim(plan: Plan) -> str:
 
 
 def _privacy(plan: Plan) -> str:
-    g = plan.privacy
-    if not math.isfinite(g.pcost):
-        return "not known here: the measurements were made elsewhere"
-    if g.pure_epsilon is not None:
-        return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
-    gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
-    epsilon = text_up(g.epsilon(SHOWN_DELTA), 4)
-    spent = f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = 1e-9"
-    asked = asked_for(plan.budget)
+    asked = "" if plan.privacy.pure_epsilon is not None else asked_for(plan.budget)
+    spent = cost_words(plan.privacy)
     return f"{asked}:\n{BELOW}{spent}" if asked else spent
-
-
-def asked_for(budget: Budget | None) -> str:
-    """The budget in its own currency, where what is shown besides is in others."""
-    if not isinstance(budget, ApproxDP) or budget.delta == SHOWN_DELTA:
-        return ""
-    return f"within ε = {text_of(budget.epsilon)} at δ = {text_of(budget.delta)}, as asked"
 
 
 def _no_protection(plan: Plan) -> str:
@@ -140,31 +132,21 @@ def _no_protection(plan: Plan) -> str:
     g = plan.privacy
     if not math.isfinite(g.pcost):
         return ""
-    epsilon = g.epsilon(1e-9) if g.pure_epsilon is None else g.pure_epsilon
+    epsilon = g.epsilon(SHOWN_DELTA) if g.pure_epsilon is None else g.pure_epsilon
     return "; this protects nobody" if epsilon > NO_PROTECTION else ""
 
 
 def _noise(plan: Plan) -> str:
     if plan.noise == "given":
         return "as stated by the maker of the measurements"
-    if plan.noise == "gaussian":
-        return "floating-point Gaussian, for simulation; releases say so"
-    if plan.noise == "laplace":
-        return "floating-point Laplace, for simulation; releases say so"
+    if plan.noise in FLOATING:
+        return FLOATING[plan.noise]
     if plan.noise == "combined":
         return "that of several measurements, put together"
     loss = 100 * max(plan.rounding_loss, 0.0)
     if plan.noise == "discrete Laplace":
         return f"exact discrete Laplace on integers; costs {loss:.1g}% of variance"
     return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.1g}% of variance"
-
-
-def _neighbours(plan: Plan) -> str:
-    if plan.privacy.neighbours == "replace":
-        return "differ by replacing one record; the total is public and exact"
-    if plan.max_rows > 1:
-        return f"differ by all records of one person, at most {plan.max_rows}"
-    return "differ by adding or removing one record"
 
 
 def _error(plan: Plan) -> str:
@@ -211,21 +193,9 @@ def _within(efficiency: float) -> str:
     return f"within {percent_up(1 / efficiency - 1)}% of {best}"
 
 
-def percent_up(share: float) -> str:
-    """A share as a percentage of a few digits, rounded up: what is claimed as proved must be.
-
-    Examples
-    --------
-    >>> percent_up(0.0101), percent_up(0.00123), percent_up(1e-7), percent_up(0.0)
-    ('1.1', '0.123', '0.001', '0.000')
-    """
-    digits = 1 if share >= 0.01 else 3
-    return f"{max(0.0, math.ceil(100 * share * 10**digits - 1e-9)) / 10**digits:.{digits}f}"
-
-
 def _measures(plan: Plan) -> str:
     seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
-    from noiseplan.strategies.catalogue import asked_by
+    from noiseplan.strategies.catalogue import asked_by  # charts start without it
 
     chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
@@ -247,8 +217,7 @@ def _table(plan: Plan) -> list[str]:
     half, hidden = SHOWN_KINDS // 2, len(rows) - SHOWN_KINDS
     shown = rows if hidden <= 1 else rows[:half] + rows[-half:]
     names = [
-        _shortened(visible_name(str(r["table"])), 40) + " and alike" * (r["tables"] != 1)
-        for r in shown
+        _shortened(visible_name(r["table"]), 40) + " and alike" * (r["tables"] != 1) for r in shown
     ]
     width = max(len("table"), *map(len, names))
     columns = ("tables", "rows each", "std. error", "largest")

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from noiseplan.comparing.comparison import Comparison, Contender, privacy_text
-from noiseplan.comparing.error_figures import Figure
+import math
+from typing import TYPE_CHECKING
+
 from noiseplan.escaping import visible
+from noiseplan.privacy.people import unit_text
+from noiseplan.privacy.rounding import text_up
+from noiseplan.texts import counted
+
+if TYPE_CHECKING:
+    from noiseplan.comparing.comparison import Comparison, Contender
+    from noiseplan.comparing.error_figures import Figure
 
 # Plans whose errors are fewer Monte Carlo standard errors apart are not told apart, and those that
 # differ by less than this share are as good as each other.
@@ -45,8 +53,20 @@ def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
         bias,
         f"{each.planned:.2g} s",
         "" if each.run is None else f"{each.run:.2g} s",
-        privacy_text(each),
+        _privacy(each),
     )
+
+
+def _privacy(each: Contender) -> str:
+    """What is promised, in a few words."""
+    privacy = each.privacy
+    unit = unit_text(each.max_rows)
+    whom = f", for {unit}" if unit else ""
+    if not math.isfinite(privacy.pcost):
+        return "not known"
+    if privacy.pure_epsilon is not None:
+        return f"ε = {text_up(privacy.pure_epsilon, 4)}{whom}"
+    return f"ρ = {text_up(privacy.rho, 4)}{whom}"
 
 
 def _two_digits(value: float) -> str:
@@ -55,11 +75,9 @@ def _two_digits(value: float) -> str:
 
 
 def _head(comparison: Comparison) -> list[str]:
-    plans, queries = len(comparison.contenders), len(comparison.workload)
-    lines = [
-        f"Comparison of {plans} plan{'s' * (plans != 1)} over {queries:,} "
-        f"{'query' if queries == 1 else 'queries'}, {comparison.workload.rows:,} rows"
-    ]
+    plans = counted(len(comparison.contenders), "plan")
+    queries = counted(len(comparison.workload), "query", "queries")
+    lines = [f"Comparison of {plans} over {queries}, {comparison.workload.rows:,} rows"]
     if comparison.size is not None:
         lines.append(
             f"  example data: {comparison.records:,} records, taken to be public; root mean square "

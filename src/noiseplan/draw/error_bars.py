@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from noiseplan._charts.cells import HEIGHT, Layout, extent, lay_out, place_cells, read_cells
-from noiseplan._charts.figure import NUMBER, PALETTE, ROW, Spec, figure, log_axis
+import numpy as np
+
+from noiseplan.draw.chart_layout import HEIGHT, Layout, extent, lay_out, place_cells, read_cells
+from noiseplan.draw.figure import (
+    NUMBER,
+    PALETTE,
+    ROW,
+    ChartError,
+    Spec,
+    figure,
+    in_notebook,
+    log_axis,
+)
+from noiseplan.queries import Query
+
+if TYPE_CHECKING:
+    from noiseplan.release.release import Release
 
 # Sizes in pixels.
 PANEL = 600  # width of a chart that fills the page
@@ -26,7 +41,31 @@ def error_bar_spec(
     *,
     unit: str = "records",
 ) -> Spec:
-    """Vega-Lite specification of :func:`noiseplan._charts.error_bar_chart`."""
+    """A released table, every estimate with its interval, as a Vega-Lite specification.
+
+    Where the intervals are too short to see beside the estimates, a second panel shows each as a
+    percentage of its estimate.
+
+    Parameters
+    ----------
+    frame_columns
+        Columns of a tidy table: ``x``, ``colour``, ``estimate``, ``lower`` and ``upper``.
+    x
+        The column whose values are laid out along the chart.
+    colour
+        The column told apart by colour, or by panels where there are many cells; or None.
+    title
+        What the table is, in words.
+    level
+        Level of the intervals, e.g. 0.95.
+    unit
+        What is counted.
+
+    Raises
+    ------
+    ChartError
+        If a column is missing, a cell appears twice, there is no cell, or a number is not finite.
+    """
     every = read_cells(frame_columns, x, colour)
     layout = lay_out(every)
     cells = place_cells(every, layout)
@@ -47,6 +86,28 @@ def error_bar_spec(
         ],
         "spacing": 16,
     }
+
+
+def table_chart(release: Release, *attributes: str, level: float = 0.95) -> Any:
+    """A released table of one or two attributes with its intervals, as an Altair chart.
+
+    The first attribute is laid out along the chart, the second told apart by colour.
+    """
+    if not 1 <= len(attributes) <= 2:
+        found = f"{len(attributes)} attributes" if attributes else "none"
+        raise ChartError(
+            f"a chart has one or two attributes, as in plot('age', 'sex'); found {found}. Larger "
+            f"tables: release.table({', '.join(map(repr, attributes)) or '...'})"
+        )
+    answer = release.answer(Query(release.plan.workload.schema, list(attributes)), level=level)
+    columns = {
+        name: values.tolist() if isinstance(values, np.ndarray) else list(values)
+        for name, values in answer.columns().items()
+    }
+    shown = [f"{name} (attribute)" if name not in columns else name for name in attributes]
+    colour = shown[1] if len(shown) == 2 else None
+    title = " by ".join(attributes)
+    return in_notebook(error_bar_spec(columns, shown[0], colour, title, level))
 
 
 def _estimates(layout: Layout, cells: Sequence[Spec], x: str, unit: str) -> Spec:

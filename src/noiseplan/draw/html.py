@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
 
 from noiseplan.escaping import visible
 
@@ -22,14 +19,14 @@ class Markup:
         return self.text
 
 
-def _escaped(value: object) -> str:
+def escaped(value: object) -> str:
     """A text of others: neither a tag, nor a mark that turns the direction of what follows."""
     return escape(visible(str(value)))
 
 
 def text(value: object) -> str:
     """Anything as HTML: escaped, unless it is markup already."""
-    return str(value) if isinstance(value, Markup) else _escaped(value)
+    return str(value) if isinstance(value, Markup) else escaped(value)
 
 
 def element(tag: str, *children: object, **attributes: object) -> Markup:
@@ -41,8 +38,7 @@ def element(tag: str, *children: object, **attributes: object) -> Markup:
     <p class="note">a &lt; b</p>
     """
     written = "".join(
-        f" {name.rstrip('_').replace('_', '-')}"
-        + ("" if value is True else f'="{_escaped(value)}"')
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escaped(value)}"')
         for name, value in attributes.items()
         if value is not None and value is not False
     )
@@ -74,12 +70,14 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[objec
     """A table that scrolls by itself where it is too wide; the first column names the row."""
     head = joined(
         element(
-            "th", "" if column.hidden else column.name, scope="col",
+            "th",
+            "" if column.hidden else column.name,
+            scope="col",
             class_=column.kind,
             aria_label=column.name if column.hidden else None,
         )
         for column in columns
-    )  # fmt: skip
+    )
     body = joined(_row(columns, row) for row in rows)
     inner = element(
         "table",
@@ -98,34 +96,3 @@ def _row(columns: Sequence[Column], row: Sequence[object]) -> Markup:
         else:
             cells.append(element("td", cell, class_=column.kind))
     return element("tr", joined(cells))
-
-
-def page(title: str, body: Markup) -> str:
-    """The whole page: style and script inside, and a policy that lets nothing in or out."""
-    style, script = (_resource(name) for name in ("page.css", "page.js"))
-    policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}; base-uri 'none'; form-action 'none'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{_escaped(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-<a class="skip" href="#main">Skip to the content</a>
-{body}
-<script>{script}</script>
-</body>
-</html>
-"""
-
-
-def _resource(name: str) -> str:
-    return (files(__package__) / name).read_text(encoding="utf-8")
-
-
-def _hash(content: str) -> str:
-    return f"sha256-{b64encode(sha256(content.encode()).digest()).decode()}"

@@ -8,10 +8,36 @@ from dataclasses import dataclass
 import numpy as np
 
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.guarantee import SHOWN_DELTAS
+from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS
 from noiseplan.privacy.rounding import text_up
 
 FALSE_ALARMS = 0.05
+# Noise that protects nobody.
+FLOATING = {
+    law: f"floating-point {law.capitalize()}, for simulation; releases say so"
+    for law in ("gaussian", "laplace")
+}
+
+
+def cost_words(guarantee: Guarantee) -> str:
+    """What is spent, on one line: in the currency of the noise, and in those it implies."""
+    g = guarantee
+    if not math.isfinite(g.pcost):
+        return "not known here: the measurements were made elsewhere"
+    if g.pure_epsilon is not None:
+        return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
+    gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
+    epsilon = text_up(g.epsilon(SHOWN_DELTA), 4)
+    return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = {text_up(SHOWN_DELTA)}"
+
+
+def neighbours_words(guarantee: Guarantee, max_rows: int) -> str:
+    """What one may change without much being seen of it."""
+    if guarantee.neighbours == "replace":
+        return "differ by replacing one record; the total is public and exact"
+    if max_rows > 1:
+        return f"differ by all records of one person, at most {max_rows}"
+    return "differ by adding or removing one record"
 
 
 @dataclass(frozen=True)
@@ -97,11 +123,12 @@ def currencies(guarantee: Guarantee) -> list[Currency]:
     else:
         found.append(
             Currency(
-                "Gaussian DP", "not stated",
+                "Gaussian DP",
+                "not stated",
                 f"no zCDP bound implies one; continuous noise of the same ρ has "
                 f"μ = {text_up(guarantee.mu)}",
             )
-        )  # fmt: skip
+        )
     for delta in SHOWN_DELTAS:
         epsilon = text_up(guarantee.epsilon(delta))
         found.append(

@@ -8,6 +8,8 @@ from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.privacy import PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
+from noiseplan.texts import counted
+from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
 if TYPE_CHECKING:
     from noiseplan.aware.plan import AwarePlan
@@ -23,8 +25,8 @@ def describe(plan: AwarePlan) -> str:
     lines = [
         f"Data-aware plan for {what_is_asked(plan)}",
         f"  cells        {cells:,} of {visible_name(' × '.join(line.asked))}{along}",
-        f"  privacy      {privacy_words(plan)}",
-        f"  neighbours   {_neighbours(plan)}",
+        f"  privacy      {cost_words(plan.privacy)}",
+        f"  neighbours   {neighbours_words(plan.privacy, plan.max_rows)}",
         f"  first        buckets of {lengths}, at most {longest:,} cells, drawn by the exponential "
         f"mechanism at ε = {text_up(spending.selector.epsilon)}",
         f"  second       their totals, planned for the workload within {_amount(spending.second)}",
@@ -46,8 +48,8 @@ def describe(plan: AwarePlan) -> str:
 
 def what_is_asked(plan: AwarePlan) -> str:
     """How many queries, and how many rows."""
-    queries = len(plan.workload)
-    return f"{queries:,} quer{'y' if queries == 1 else 'ies'}, {plan.workload.rows:,} rows"
+    queries = counted(len(plan.workload), "query", "queries")
+    return f"{queries}, {plan.workload.rows:,} rows"
 
 
 def _amount(budget: PureDP | zCDP) -> str:
@@ -56,24 +58,9 @@ def _amount(budget: PureDP | zCDP) -> str:
     return f"ρ = {text_up(budget.rho)}"
 
 
-def privacy_words(plan: AwarePlan) -> str:
-    """The cost in the currency of its budget and as zCDP."""
-    privacy = plan.privacy
-    if privacy.pure_epsilon is not None:
-        return f"ε = {text_up(privacy.pure_epsilon)} (pure DP), ρ = {text_up(privacy.rho)} (zCDP)"
-    return f"ρ = {text_up(privacy.rho)} (zCDP), ε = {text_up(privacy.epsilon(1e-9), 4)} at δ = 1e-9"
-
-
-def _neighbours(plan: AwarePlan) -> str:
-    if plan.max_rows > 1:
-        return f"differ by all records of one person, at most {plan.max_rows}"
-    return "differ by adding or removing one record"
-
-
 def _noise(plan: AwarePlan) -> str:
     return {
         "discrete Laplace": "exact discrete Laplace",
         "discrete": "exact discrete Gaussian, accounted by zCDP",
-        "laplace": "floating-point Laplace, for simulation; releases say so",
-        "gaussian": "floating-point Gaussian, for simulation; releases say so",
+        **FLOATING,
     }[plan.noise]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from noiseplan.escaping import visible_name
+from noiseplan.words.plan import kind_name
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import TableKind
 
 MOST_BARS: Final = 24
 WIDEST: Final = 100  # columns, where the terminal has more
@@ -17,14 +21,14 @@ NARROWEST: Final = 8  # columns of a bar
 EIGHTHS: Final = "▏▎▍▌▋▊▉"
 
 
-def draw_errors(console: Console, rows: Sequence[dict[str, Any]], rmse: float) -> None:
+def draw_errors(console: Console, rows: Sequence[TableKind], rmse: float) -> None:
     """One bar per kind of table, the largest standard error first.
 
     The middle is left out where there are many; tables worse than the average are told apart.
     """
     half, hidden = MOST_BARS // 2, len(rows) - MOST_BARS
     shown = list(rows) if hidden <= 1 else [*rows[:half], *rows[-half:]]
-    names = [_name(row) for row in shown]
+    names = [visible_name(kind_name(row)) for row in shown]
     cells = [(f"{row['rows']:,}", f"{row['std_error']:.4g}") for row in shown]
     width = min(console.width, WIDEST)
     between = f"… {hidden:,} kinds between …" if hidden > 1 else ""
@@ -46,11 +50,6 @@ def draw_errors(console: Console, rows: Sequence[dict[str, Any]], rmse: float) -
         drawn = Text(bar(share, room, ascii_only=console.options.ascii_only), style=style)
         table.add_row(Text(name), *texts, drawn)
     console.print(table)
-
-
-def _name(row: dict[str, Any]) -> str:
-    alike = f" and {row['tables'] - 1:,} alike" if row["tables"] > 1 else ""
-    return f"{visible_name(row['table'])}{alike}"
 
 
 def bar(share: float, width: int, ascii_only: bool) -> str:

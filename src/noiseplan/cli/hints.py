@@ -1,0 +1,70 @@
+"""Remedies in the words of the command line: the library names calls, and here there are commands.
+
+A message carries its remedies as data (`noiseplan.errors.Message`). Python shows the call; here it
+is the command, or the line of a study file, that does the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from noiseplan.errors import Message
+
+# Kind of remedy → what it is called here; its values fill the braces.
+WORDS: Final = {
+    # ledgers
+    "open dataset": "noiseplan ledger open LEDGER {0!r} --zcdp RHO",
+    "change budget": "noiseplan ledger change LEDGER {0!r} --zcdp RHO --reason WHY",
+    "bound rows": ("noiseplan ledger change LEDGER {0!r} --zcdp RHO --reason WHY --max-rows ROWS"),
+    "state reason": "noiseplan ledger change … --reason WHY",
+    "create ledger": "noiseplan ledger init LEDGER",
+    "try again": "Try again",
+    "list entries": "noiseplan ledger show LEDGER",
+    "show head": "noiseplan ledger verify LEDGER",
+    "budget that fits": "[budget] zcdp = {0} in the study fits",
+    "plan with rows": "Write [people] max_rows = {0} in the study",
+    "plan with neighbours": 'Write [plan] neighbours = "{0}" in the study',
+    "state zCDP": "state the budget in zCDP: --zcdp RHO",
+    # studies
+    "allow outside": "--allow-outside",
+    "declare other": "{{ categorical = [...], other = {0} }}",
+    "declare clip": "{{ binned = [...], clip = true }}",
+    "declare ordinal": "{{ ordinal = [...] }}",
+    "declare binned": "{{ binned = [...] }}",
+    "other factor": "leave out its factor",
+    "name query": 'name = "…"',
+    "setting": '[plan] {0} = "{1}"',
+    "zCDP budget": "[budget] zcdp = {0}",
+    "pure budget": "[budget] pure_dp = {0}",
+    "targets or worst": '[targets], or [plan] objective = "worst"',
+    "total": '[plan] objective = "total"',
+    "least budget": "at least [budget] zcdp = {0}",
+    # data and releases
+    "show details": "ask: --details",
+    "choose tables": "[output] tables = […] in the study, or none: tables = []",
+    "other files": "Convert other files to one of these.",
+    "give example": "noiseplan compare STUDY EXAMPLE",
+    "name person": '[people] person = "id" in the study',
+    "seed or ledger": "leave out --seed to publish, or [ledger] to test",
+}
+
+
+def in_command_line(error: Exception) -> str:
+    """What an error says here.
+
+    Examples
+    --------
+    >>> from noiseplan.errors import PlanError, setting
+    >>> error = PlanError("no plan is that large; use " + setting("planner", "auto"))
+    >>> str(error)
+    "no plan is that large; use planner='auto'"
+    >>> in_command_line(error)
+    'no plan is that large; use [plan] planner = "auto"'
+    """
+    message = error.args[0] if error.args else ""
+    if not isinstance(message, Message):
+        return str(error)
+    return "".join(
+        piece if isinstance(piece, str) else WORDS[piece.kind].format(*piece.values)
+        for piece in message.pieces
+    )

@@ -1,0 +1,1 @@
+"""What is printed for people, from facts: plans, what privacy promises, comparisons."""

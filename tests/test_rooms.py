@@ -54,17 +54,13 @@ EXEMPT = {"__init__", "__main__", "_doors"}
 
 KNOWN: set[tuple[str, str]] = {
     ("comparing.comparison", "report"),
-    ("planning.planner", "aware"),
     ("storage.folder", "aware"),
 }
 KNOWN_CYCLES: set[str] = {
     "aware.keeping",
-    "aware.mechanism",
     "aware.plan",
     "aware.planner",
     "aware.release",
-    "aware.second",
-    "aware.settings",
     "choosing.choice",
     "choosing.confidence_region",
     "choosing.look",
@@ -79,14 +75,6 @@ KNOWN_CYCLES: set[str] = {
     "local.server.aggregator_file",
     "local.server.simulation",
     "local.strategies.additive",
-    "planning.named_plans",
-    "planning.person_plans",
-    "planning.plan",
-    "planning.planner",
-    "planning.profile",
-    "planning.pure.matrix",
-    "planning.pure.named",
-    "planning.pure.planner",
     "queries.families",
     "queries.workload",
     "storage.folder",

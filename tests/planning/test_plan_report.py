@@ -37,6 +37,7 @@ Plan for 4 queries, 17 rows
   neighbours  differ by adding or removing one record
   error       RMSE 1.441 over all rows; largest standard error 1.797
   optimality  proved: no linear Gaussian mechanism has a lower total variance at this privacy
+  considered  residual (taken); optimal: not tried for plain tables
   measures    10 noisy numbers on 5 subsets of attributes; 80 bytes, about 0.01 s to draw
   noise       floating-point Gaussian, for simulation; releases say so
 

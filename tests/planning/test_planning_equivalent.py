@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,13 @@ from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.cells import Classes, MergedValues
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.planning.finish import finish
+from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.plan import Plan
-from noiseplan.planning.smaller_domain import at_least, better_equivalent, equivalent_plan, smaller
+from noiseplan.planning.planner import over_classes
+from noiseplan.planning.planners import automatic, optimal
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.smaller_domain import at_least, carried, merged_values, smaller
 from noiseplan.planning.workload_types import prepare
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 
@@ -26,11 +30,11 @@ repeatable = settings(max_examples=40, deadline=None, derandomize=True)
 BUDGET = nz.zCDP(0.5)
 
 
-def reduced(workload: nz.Workload, planner: str = "optimal", **how: Any) -> Plan:
+def reduced(workload: nz.Workload, **how: Any) -> Plan:
     """The plan over the equivalent domain, whatever the size of the schema."""
-    again = partial(nz.plan, **{"budget": BUDGET, "noise": "gaussian", **how})
-    objective = how.get("objective") or nz.TotalVariance()
-    return equivalent_plan(prepare(workload), planner, objective, again, False)
+    asked = {"budget": BUDGET, "noise": "gaussian", "planner": "optimal", **how}
+    problem = Problem(workload, **asked)
+    return finish(problem, over_classes(problem, optimal, EXPLICIT_CELLS))
 
 
 def classes_by_hand(workload: nz.Workload) -> list[int]:
@@ -90,7 +94,8 @@ def test_queries_and_counts_meet_on_the_smaller_domain(workload: nz.Workload, se
         return np.array([counts.sum(axis=axes) for axes in out])
 
     for ordered in (False, True):
-        found = smaller(prepare(workload), 10_000, ordered)
+        design = prepare(workload)
+        found = carried(design, merged_values(design)) if ordered else smaller(design, 10_000)
         assert not isinstance(found, str)
         assert isinstance(found.cells, MergedValues if ordered else Classes)
         every = np.arange(len(found.cells.inner))[None, :]
@@ -249,7 +254,7 @@ def test_plain_tables_stay_as_they_are() -> None:
     workload = nz.Workload.marginals(SCHEMA, k=1)
     plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
     assert not isinstance(plan.mechanism, ReducedMechanism)
-    assert better_equivalent(plan.design, plan, nz.plan) is None
+    assert automatic._classes(Problem(workload, BUDGET)) == "not tried for plain tables"
 
 
 @repeatable

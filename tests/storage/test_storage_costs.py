@@ -13,7 +13,7 @@ import noiseplan as nz
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.planning import named_plans
+from noiseplan.planning.planners import named
 from noiseplan.privacy import Guarantee
 from noiseplan.storage.mechanisms import read_mechanism, write_mechanism
 
@@ -39,7 +39,7 @@ KINDS = {
 
 def release_of(kind: str, max_rows: int, monkeypatch: pytest.MonkeyPatch) -> nz.Release:
     schema, budget, planner, noise = KINDS[kind]
-    monkeypatch.setattr(named_plans, "WRITTEN_OUT", 100)
+    monkeypatch.setattr(named, "WRITTEN_OUT", 100)
     workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}, name="q")])
     plan = nz.plan(workload, budget=budget, planner=planner, noise=noise, max_rows=max_rows)
     return plan.release(FRAME, seed=1, **({"person": "id"} if max_rows > 1 else {}))

@@ -20,6 +20,7 @@ from noiseplan.aware.storeys import BucketPlan, Storey
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.noise import is_simulation
+from noiseplan.planning.problem import Problem
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
 from noiseplan.storage.certificate import FORMAT, privacy_json
@@ -59,10 +60,9 @@ def read_release(
     kind, values = saved["budget"]
     budget: Budget = _BUDGETS[kind](*(float(value) for value in values))
     settings = Dawa(**saved["settings"])
-    plan = plan_aware(
-        workload, budget, None, None, settings, "add-remove", str(saved["noise"]),
-        int(saved["max_rows"]),
-    )  # fmt: skip
+    noise, max_rows = str(saved["noise"]), int(saved["max_rows"])
+    problem = Problem(workload, budget, planner=settings, noise=noise, max_rows=max_rows)
+    plan = plan_aware(problem)
     if plan_hash(plan) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     brand, recorded = content["noise"], content["ledger"]

@@ -15,6 +15,7 @@ from noiseplan.privacy import ApproxDP, Budget
 from noiseplan.privacy.rounding import text_of, text_up
 
 if TYPE_CHECKING:
+    from noiseplan.planning.candidate import Considered
     from noiseplan.planning.plan import Plan
 
 SHOWN_KINDS = 12
@@ -82,6 +83,7 @@ def describe(plan: Plan) -> str:
         ("neighbours", _neighbours(plan)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
+        *([("considered", _considered(plan.considered))] if plan.considered else []),
         ("measures", _measures(plan)),
         ("noise", _noise(plan)),
     ]
@@ -193,6 +195,18 @@ def _optimality(plan: Plan) -> str:
     aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
     figures = f"total variance {plan.total_variance:.6g}, lower bound {plan.lower_bound:.6g}"
     return f"{aside}{figures}\n{BELOW}{_within(plan.efficiency)}"
+
+
+def _considered(planners: Considered) -> str:
+    """The planner that was taken, and why others were not.
+
+    Examples
+    --------
+    >>> _considered((("residual", "taken"), ("optimal", "not tried, 2,816 cells")))
+    'residual (taken); optimal: not tried, 2,816 cells'
+    """
+    (name, reason), *others = planners
+    return "; ".join([f"{name} ({reason})", *(f"{other}: {why}" for other, why in others)])
 
 
 def _certified(plan: Plan) -> str:

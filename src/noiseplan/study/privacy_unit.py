@@ -20,6 +20,6 @@ class People:
 
     def check(self, neighbours: Neighbours) -> None:
         """Refuse what has no proof: replacing a person who has several records."""
-        from noiseplan.planning.person_plans import check_people
+        from noiseplan.planning.problem import check_people
 
         check_people(self.max_rows, neighbours)

@@ -100,7 +100,7 @@ def read_settings(node: Node | None) -> Settings:
     """How to plan; everything has a default."""
     if node is None:
         return Settings()
-    from noiseplan.planning.planner import NOISES
+    from noiseplan.planning.problem import NOISES
 
     allowed = ("objective", "planner", "neighbours", "noise", "weighting")
     keys = node.table(allowed, '[plan] with objective = "worst"')
@@ -119,12 +119,10 @@ def read_settings(node: Node | None) -> Settings:
 
 def _planner(node: Node) -> str:
     """A planner's name; of some strategies, with a number, as in "hierarchical-4"."""
-    from noiseplan.planning.planner import PLANNERS
-    from noiseplan.planning.pure.named import laplace_strategy
-    from noiseplan.planning.pure.planner import PURE_PLANNERS
-    from noiseplan.strategies.catalogue import named_strategy
+    from noiseplan.planning.planner import PLANNERS, PURE_PLANNERS
+    from noiseplan.strategies.catalogue import PURE_STRATEGIES, asked_by
 
-    if named_strategy(node.value) or laplace_strategy(node.value):
+    if asked_by(node.value) or asked_by(node.value, PURE_STRATEGIES):
         return str(node.value)
     return node.choice((*dict.fromkeys((*PLANNERS, *PURE_PLANNERS)), "dawa"))
 

@@ -17,7 +17,6 @@ from noiseplan.mechanisms.cells import Classes, MergedValues
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.finish import finish
-from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import over_classes
 from noiseplan.planning.planners import automatic, optimal
@@ -34,7 +33,7 @@ def reduced(workload: nz.Workload, **how: Any) -> Plan:
     """The plan over the equivalent domain, whatever the size of the schema."""
     asked = {"budget": BUDGET, "noise": "gaussian", "planner": "optimal", **how}
     problem = Problem(workload, **asked)
-    return finish(problem, over_classes(problem, optimal, EXPLICIT_CELLS))
+    return finish(problem, over_classes(problem, optimal.PLANNER))
 
 
 def classes_by_hand(workload: nz.Workload) -> list[int]:
@@ -76,7 +75,7 @@ def workloads(draw: st.DrawFn) -> nz.Workload:
 @repeatable
 @given(workloads())
 def test_classes_are_those_of_equal_columns(workload: nz.Workload) -> None:
-    found = smaller(prepare(workload), 10_000)
+    found = smaller(Problem(workload), 10_000)
     assert not isinstance(found, str)
     assert isinstance(found.cells, Classes)
     assert found.cells.of_cells().tolist() == classes_by_hand(workload)
@@ -95,7 +94,11 @@ def test_queries_and_counts_meet_on_the_smaller_domain(workload: nz.Workload, se
 
     for ordered in (False, True):
         design = prepare(workload)
-        found = carried(design, merged_values(design)) if ordered else smaller(design, 10_000)
+        found = (
+            carried(design, merged_values(design))
+            if ordered
+            else smaller(Problem(workload), 10_000)
+        )
         assert not isinstance(found, str)
         assert isinstance(found.cells, MergedValues if ordered else Classes)
         every = np.arange(len(found.cells.inner))[None, :]
@@ -112,7 +115,7 @@ def test_queries_and_counts_meet_on_the_smaller_domain(workload: nz.Workload, se
 def test_scaled_columns_of_products_are_one() -> None:
     schema = nz.Schema.from_sizes({"a": 2, "b": 2})
     query = nz.Query(schema, {"a": nz.Custom([[1, 2]]), "b": nz.Custom([[1, 2]])})
-    found = smaller(prepare(nz.Workload([query])), 100)
+    found = smaller(Problem(nz.Workload([query])), 100)
     assert not isinstance(found, str)
     assert found.cells.of_cells().tolist() == [0, 1, 1, 2]
 
@@ -123,7 +126,7 @@ def test_the_example_of_the_dissertation() -> None:
     rows = [[1] * 8, [1] * 4 + [0] * 4, [0, 1, 0, 1, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0, 0, 0],
             [0, 0, 0, 0, 1, 1, -1, -1]]  # fmt: skip
     workload = nz.Workload([nz.Query(schema, ["year", "sex"], matrix=rows)])
-    found = smaller(prepare(workload), 100)
+    found = smaller(Problem(workload), 100)
     assert not isinstance(found, str)
     assert found.cells.of_cells().tolist() == [0, 1, 0, 1, 2, 2, 3, 3]
     assert reduced(workload).total_variance == pytest.approx(8.651232, rel=1e-6)

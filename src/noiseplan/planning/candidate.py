@@ -1,7 +1,8 @@
-"""What a planner proposes: a mechanism, its price, its errors, and how good it is known to be."""
+"""Planners, and what they propose: a mechanism, its price, its errors, how good it is."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.planning.certificates import Optimality
+from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee
@@ -30,6 +32,19 @@ class Candidate:
     optimality: Optimality
     loss: float = 0.0
     considered: Considered = ()
+
+
+@dataclass(frozen=True)
+class Planner:
+    """A way to plan: what it is called, what it proposes, and why it cannot plan a problem.
+
+    Over more than `most_cells` it is given the classes of cells that queries tell apart.
+    """
+
+    names: tuple[str, ...]
+    solve: Callable[[Problem], Candidate]
+    refuses: Callable[[Problem], str | None] = lambda problem: None
+    most_cells: int | None = None
 
 
 def require_answers(design: Design, mechanism: Mechanism) -> None:

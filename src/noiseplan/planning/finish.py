@@ -18,22 +18,13 @@ LAPLACE_NOISES = {"discrete": "discrete Laplace", "laplace": "laplace"}
 def finish(problem: Problem, candidate: Candidate) -> Plan:
     """The plan; refused if it costs more than the budget or leaves a query without an answer."""
     require_sound(problem, candidate)
-    priorities = problem.priorities
-    return Plan(
-        workload=problem.workload,
-        mechanism=candidate.mechanism,
-        privacy=candidate.privacy,
-        objective=problem.goal,
-        planner=candidate.name,
-        noise=LAPLACE_NOISES[problem.noise] if problem.laplace else problem.noise,
-        rounding_loss=candidate.loss,
-        targets=None if priorities is None else 1.0 / priorities,
-        figures=candidate.figures,
-        optimality=candidate.optimality,
-        seconds=time.perf_counter() - problem.started,
-        max_rows=int(problem.max_rows),
+    noise = LAPLACE_NOISES[problem.noise] if problem.laplace else problem.noise
+    made = finish_stated(candidate, problem.goal, noise, int(problem.max_rows))
+    return replace(
+        made,
+        targets=None if problem.priorities is None else 1.0 / problem.priorities,
         budget=problem.budget,
-        considered=candidate.considered,
+        seconds=time.perf_counter() - problem.started,
     )
 
 
@@ -49,7 +40,7 @@ def require_sound(problem: Problem, candidate: Candidate) -> None:
 def finish_stated(
     candidate: Candidate, objective: Objective, noise: str, max_rows: int = 1
 ) -> Plan:
-    """A plan of what was measured, or is measured by other plans: nothing was chosen for it."""
+    """A plan of what is measured, with no budget to keep: made of other plans, or elsewhere."""
     return Plan(
         workload=candidate.figures.design.workload,
         mechanism=candidate.mechanism,
@@ -63,22 +54,5 @@ def finish_stated(
         optimality=candidate.optimality,
         seconds=0.0,
         max_rows=max_rows,
-    )
-
-
-def finish_extended(plan: Plan, candidate: Candidate, objective: Objective) -> Plan:
-    """The plan with more that is measured, at no higher price."""
-    if candidate.privacy.pcost > plan.privacy.pcost:  # fail closed
-        raise PlanError("an extended plan would cost more: this is a bug")
-    require_answers(candidate.figures.design, candidate.mechanism)
-    return replace(
-        plan,
-        workload=candidate.figures.design.workload,
-        mechanism=candidate.mechanism,
-        objective=objective,
-        planner=candidate.name,
-        targets=None,
-        figures=candidate.figures,
-        optimality=candidate.optimality,
-        considered=(),
+        considered=candidate.considered,
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from noiseplan._doors import through
 from noiseplan.errors import PlanError
-from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.plan import Plan
@@ -21,7 +21,8 @@ from noiseplan.planning.planners import (
     table_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.planning.reductions import Persons, SmallerDomain, Targets
+from noiseplan.planning.reductions import Persons, Targets
+from noiseplan.planning.smaller_domain import smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Workload
@@ -37,26 +38,10 @@ ASKED: Final = "asked for"
 LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 
 
-class Planner(Protocol):
-    """A way to plan; its modules are in `noiseplan.planning.planners`."""
-
-    def takes(self, problem: Problem) -> bool:
-        """Whether it is the one that is asked for."""
-
-    def refuses(self, problem: Problem) -> str | None:
-        """Why it cannot plan this, if it cannot."""
-
-    def most_cells(self, problem: Problem) -> int | None:
-        """Over how many cells it plans at most; over more it is given classes of cells."""
-
-    def solve(self, problem: Problem) -> Candidate:
-        """What it proposes."""
-
-
-GAUSSIAN: Final[tuple[Planner, ...]] = (automatic, residual_family, optimal, named)
-LAPLACE: Final[tuple[Planner, ...]] = (automatic, table_plans, laplace_matrix, named)
-PLANNERS: Final = ("auto", *residual_family.NAMES, *optimal.NAMES, *STRATEGIES)
-PURE_PLANNERS: Final = ("auto", *table_plans.NAMES, *laplace_matrix.NAMES, *PURE_STRATEGIES)
+GAUSSIAN: Final = (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER)
+LAPLACE: Final = (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER)
+PLANNERS: Final = (*(name for planner in GAUSSIAN for name in planner.names), *STRATEGIES)
+PURE_PLANNERS: Final = (*(name for planner in LAPLACE for name in planner.names), *PURE_STRATEGIES)
 
 
 def plan(
@@ -134,17 +119,17 @@ def solve(problem: Problem) -> Candidate:
         _check_pure(problem)
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
-    most = planner.most_cells(problem)
-    if most is not None and problem.size > most:
-        candidate = over_classes(problem, planner, most)
+    if planner.most_cells is not None and problem.size > planner.most_cells:
+        candidate = over_classes(problem, planner)
     else:
         candidate = planner.solve(problem)
     return replace(candidate, considered=candidate.considered or ((problem.name, ASKED),))
 
 
-def over_classes(problem: Problem, planner: Planner, most: int) -> Candidate:
-    """The same over the classes of cells that queries tell apart, at most so many."""
-    found = SmallerDomain.of(problem, most)
+def over_classes(problem: Problem, planner: Planner) -> Candidate:
+    """The same over the classes of cells that queries tell apart."""
+    most = planner.most_cells or problem.size
+    found = smaller(problem, most)
     if isinstance(found, str):
         raise PlanError(
             f"planner={problem.planner!r} plans domains of at most {most:,} cells, and {found}; "
@@ -163,8 +148,10 @@ def _require(refusal: str | None) -> None:
 
 
 def _asked_for(problem: Problem) -> Planner:
+    if problem.strategy is not None:
+        return named.PLANNER if problem.factors is None else named.PRODUCT
     for planner in LAPLACE if problem.laplace else GAUSSIAN:
-        if planner.takes(problem):
+        if problem.planner in planner.names:
             return planner
     if problem.laplace:
         raise PlanError(

@@ -25,7 +25,7 @@ from noiseplan.optimize.cost_profiles import Spare, compared, profile_of
 from noiseplan.planning.bounds import workload_gram
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.finish import finish_extended
+from noiseplan.planning.finish import finish_stated
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.workload_errors import RowFigures
@@ -148,5 +148,6 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     figures = RowFigures(prepare(workload), richer)
     known = Unstated(workload, record_price(plan.privacy, plan.max_rows))
     objective = Recorded(f"{plan.objective}, then further queries at no further cost")
-    more = Candidate(EXTENDED, richer, plan.privacy, figures, known)
-    return finish_extended(plan, more, objective)
+    more = Candidate(EXTENDED, richer, plan.privacy, figures, known, plan.rounding_loss)
+    made = finish_stated(more, objective, plan.noise, plan.max_rows)
+    return replace(made, budget=plan.budget, loaded=plan.loaded, seconds=plan.seconds)

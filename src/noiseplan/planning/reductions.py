@@ -1,5 +1,5 @@
-"""Problems as other problems: of one record instead of a person, of queries with targets, of the
-smallest domain on which the same can be asked. What is found for those is a candidate for these.
+"""Problems as other problems: of one record instead of a person, of the queries with targets, of a
+smaller domain (`smaller_domain`). What is found for those is a candidate for these.
 """
 
 from __future__ import annotations
@@ -12,14 +12,8 @@ from typing import Protocol
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
-from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.candidate import Candidate
-from noiseplan.planning.objectives import ConvexLoss
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.planning.smaller_domain import Smaller, smaller
-from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Budget, PureDP, zCDP
 from noiseplan.privacy.people import person_price, record_cost
 from noiseplan.privacy.rounding import product_down
@@ -106,42 +100,3 @@ def _checked_target(name: str, target: object) -> float:
     if not (np.isfinite(value) and value > 0):
         raise PlanError(f"the target of {name!r} is a positive finite variance, found {value}")
     return value
-
-
-@dataclass(frozen=True, eq=False)
-class SmallerDomain:
-    """The classes of cells that queries tell apart, in the place of the cells."""
-
-    design: Design
-    found: Smaller
-
-    @classmethod
-    def of(cls, problem: Problem, most: int) -> SmallerDomain | str:
-        """That of at most `most` cells, or why there is none."""
-        apart = isinstance(problem.goal, ConvexLoss)  # which sees every query on its own
-        found = smaller(problem.design, most, apart)
-        return found if isinstance(found, str) else cls(problem.design, found)
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return self.found.cells.inner.size
-
-    def forward(self, problem: Problem) -> Problem:
-        """The same queries of classes."""
-        targets = None if problem.targets is None else 1.0 / self.found.priorities
-        return replace(problem, workload=self.found.workload, targets=targets)
-
-    def back(self, candidate: Candidate) -> Candidate:
-        """The mechanism that counts classes, and measures those."""
-        mechanism = ReducedMechanism(self.found.cells, candidate.mechanism)
-        return replace(candidate, mechanism=mechanism, figures=RowFigures(self.design, mechanism))
-
-    def written_out(self, candidate: Candidate) -> Candidate:
-        """What is found for classes as rows over all cells, which other rooms can work with."""
-        small = candidate.mechanism
-        if not isinstance(small, DenseMechanism):
-            return self.back(candidate)
-        wide = np.ascontiguousarray(small.strategy[:, self.found.cells.of_cells()])
-        whole = replace(small, schema=self.design.workload.schema, strategy=wide)
-        return replace(candidate, mechanism=whole, figures=RowFigures(self.design, whole))

@@ -8,7 +8,7 @@ same least error (dissertation, Proposition 2.1 and Theorem 3.12).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
@@ -18,6 +18,12 @@ from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.cells import Cells, Classes, MergedValues
 from noiseplan.mechanisms.columns import column_kinds, columns_at
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.objectives import ConvexLoss
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design
 from noiseplan.queries import Identity, Prefix, Query, Ranges, Workload
 
@@ -30,12 +36,32 @@ BATCH: Final = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Smaller:
+class SmallerDomain:
     """A smaller domain and the workload on it, of one query for each weight and priority."""
 
+    design: Design  # of the workload on the whole domain
     cells: Cells
     workload: Workload
     priorities: Array
+
+    def forward(self, problem: Problem) -> Problem:
+        """The same queries on the smaller domain."""
+        targets = None if problem.targets is None else 1.0 / self.priorities
+        return replace(problem, workload=self.workload, targets=targets)
+
+    def back(self, candidate: Candidate) -> Candidate:
+        """The mechanism that counts classes of cells, and measures those."""
+        mechanism = ReducedMechanism(self.cells, candidate.mechanism)
+        return replace(candidate, mechanism=mechanism, figures=RowFigures(self.design, mechanism))
+
+    def written_out(self, candidate: Candidate) -> Candidate:
+        """The same measurements as rows over all cells, which other rooms can work with."""
+        small = candidate.mechanism
+        if not isinstance(small, DenseMechanism):
+            return self.back(candidate)
+        wide = np.ascontiguousarray(small.strategy[:, self.cells.of_cells()])
+        whole = replace(small, schema=self.design.workload.schema, strategy=wide)
+        return replace(candidate, mechanism=whole, figures=RowFigures(self.design, whole))
 
 
 def at_least(design: Design) -> float:
@@ -50,11 +76,9 @@ def at_least(design: Design) -> float:
     return float(np.exp((logs[columns.attributes] * asked).sum(axis=1).max(initial=0.0))) * 0.999
 
 
-def smaller(design: Design, most: int, apart: bool = False) -> Smaller | str:
-    """The smallest equivalent domain of at most `most` cells, or why there is none.
-
-    `apart` asks for every query on its own.
-    """
+def smaller(problem: Problem, most: int) -> SmallerDomain | str:
+    """The smallest equivalent domain of at most `most` cells, or why there is none."""
+    design = problem.design
     values = merged_values(design)
     schema, grid = design.workload.schema, values.inner.size
     told = f"the schema has {schema.size:,}"
@@ -70,6 +94,7 @@ def smaller(design: Design, most: int, apart: bool = False) -> Smaller | str:
             rows = design.workload.rows * (int(classes.max()) + 1)
             if rows <= DENSE_LIMIT:
                 cells = Classes(values, classes)
+                apart = isinstance(problem.goal, ConvexLoss)  # which sees every query by itself
                 return _stacked(design, cells, apart)
     if grid <= most:
         return carried(design, values)
@@ -111,7 +136,7 @@ def _priorities(design: Design) -> Array:
     return design.roles.type_priority[design.roles.type_of_query]
 
 
-def _stacked(design: Design, cells: Classes, apart: bool) -> Smaller:
+def _stacked(design: Design, cells: Classes, apart: bool) -> SmallerDomain:
     """All rows of one weight and one priority as one query: few queries, whatever was asked."""
     pairs = np.column_stack([design.workload.columns.weights, _priorities(design)])
     kind = np.arange(len(pairs))
@@ -124,10 +149,10 @@ def _stacked(design: Design, cells: Classes, apart: bool) -> Smaller:
         Query(cells.inner, ["class"], matrix=np.concatenate(some), weight=weight, name=f"kind {i}")
         for i, (some, (weight, _)) in enumerate(zip(rows, pairs.tolist(), strict=True))
     ]
-    return Smaller(cells, Workload(queries), pairs[:, 1])
+    return SmallerDomain(design, cells, Workload(queries), pairs[:, 1])
 
 
-def carried(design: Design, cells: MergedValues) -> Smaller:
+def carried(design: Design, cells: MergedValues) -> SmallerDomain:
     """Every query on its own, with the structure of its factors."""
     queries = []
     for number, query in enumerate(design.workload):
@@ -142,4 +167,4 @@ def carried(design: Design, cells: MergedValues) -> Smaller:
                 name=f"kind {number}",
             )
         )
-    return Smaller(cells, Workload(queries), _priorities(design))
+    return SmallerDomain(design, cells, Workload(queries), _priorities(design))

@@ -15,14 +15,13 @@ from dataclasses import replace
 from typing import Final
 
 from noiseplan.errors import UnanswerableError
-from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
 from noiseplan.planning.objectives import RelativeError, TotalVariance, WorstVariance
 from noiseplan.planning.planners import laplace_matrix, optimal, residual_family, table_plans
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.reductions import SmallerDomain
-from noiseplan.planning.smaller_domain import at_least
+from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
 from noiseplan.planning.threads import one_thread
 
 TAKEN, WORSE, NOT_BETTER = "taken", "clearly worse", "not clearly better"
@@ -31,16 +30,6 @@ FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
 # Over smaller domains than this, rows over classes are written out in full.
 WRITTEN_OUT: Final = 1024
-
-
-def takes(problem: Problem) -> bool:
-    """Whether the choice is left to it."""
-    return problem.planner == "auto"
-
-
-def most_cells(problem: Problem) -> int | None:
-    """Any number."""
-    return None
 
 
 def refuses(problem: Problem) -> str | None:
@@ -113,7 +102,7 @@ def _or_classes(problem: Problem, plain: Candidate) -> Candidate:
     if problem.size <= WRITTEN_OUT:
         best = replace(found.written_out(inner), name=best.name)
     how = inner.considered[0][0] if inner.considered else "optimal"
-    name = f"{how} over {found.size:,} classes of cells"
+    name = f"{how} over {found.cells.inner.size:,} classes of cells"
     return _taken(best, name, plain.considered[0][0], WORSE)
 
 
@@ -140,10 +129,14 @@ def _classes(problem: Problem) -> SmallerDomain | str:
         return cells
     if single and rows > SMALL_PROBLEM:
         return f"not tried, {rows:,} rows"
-    found = SmallerDomain.of(problem, most)
+    found = smaller(problem, most)
     if isinstance(found, str):
         return cells
-    return f"not tried, {rows:,} rows" if single and rows + found.size > SMALL_PROBLEM else found
+    return (
+        f"not tried, {rows:,} rows"
+        if single and rows + found.cells.inner.size > SMALL_PROBLEM
+        else found
+    )
 
 
 def _loss(problem: Problem, candidate: Candidate) -> float:
@@ -153,3 +146,6 @@ def _loss(problem: Problem, candidate: Candidate) -> float:
         return candidate.privacy.pcost * figures.target_scale(1.0 / problem.priorities)
     total = isinstance(problem.goal, TotalVariance)
     return figures.total_variance if total else figures.worst_variance
+
+
+PLANNER: Final = Planner(("auto",), solve, refuses)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from noiseplan.arrays import IntArray
@@ -11,7 +13,7 @@ from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.planning.attribute_strategies import FAINT
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.candidate import Candidate, require_answers
+from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.laplace_scales import (
     epsilon_of,
@@ -28,22 +30,11 @@ from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee
 
-NAMES = ("matrix", "workload")
 BITS = 14
 # Cells are one if their columns agree to so many digits.
 TOLD_DIGITS = 14
 # How much of the budget the identity has where the rows of tables are the start.
 IDENTITY_SHARE = 0.1
-
-
-def takes(problem: Problem) -> bool:
-    """Whether it is asked for by name."""
-    return problem.planner in NAMES
-
-
-def most_cells(problem: Problem) -> int | None:
-    """Over so many cells; beyond, over the classes of cells that queries tell apart."""
-    return LAPLACE_CELLS
 
 
 def refuses(problem: Problem) -> str | None:
@@ -142,3 +133,6 @@ def _value(design: Design, epsilon: float, matrix: Array) -> float:
     scale = float(largest_norm(matrix)) / epsilon
     inverse = np.linalg.pinv(matrix, rcond=1e-10)
     return float(2 * scale**2 * np.einsum("ir,ij,jr->", inverse, workload_gram(design), inverse))
+
+
+PLANNER: Final = Planner(("matrix", "workload"), solve, refuses, LAPLACE_CELLS)

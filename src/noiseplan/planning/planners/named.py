@@ -18,7 +18,7 @@ from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.mechanisms.tables import noise_variance
 from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.candidate import Candidate, require_answers
+from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.integer_matrix import matrix_mechanism, require_variance
 from noiseplan.planning.integers import FINE_BITS, round_up
@@ -32,8 +32,9 @@ from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_up
 from noiseplan.schema import Schema
-from noiseplan.strategies.catalogue import StrategyName, strategy_matrix
+from noiseplan.strategies.catalogue import strategy_matrix
 from noiseplan.strategies.column_norms import total_error
+from noiseplan.strategies.given_rows import Strategy
 
 # Products of small domains are written out as one matrix, which other rooms can work with; not
 # where that has too many numbers, as trees over many attributes have.
@@ -43,17 +44,6 @@ MOST_NUMBERS: Final = 2**24
 # Rounding to integers tilts the rows; where they do not determine every cell, this much of L1
 # columns goes to the cells themselves, so that every query still has an answer.
 EVERY_CELL: Final = 1e-3
-
-
-def takes(problem: Problem) -> bool:
-    """Whether a known strategy is asked for, or one's own."""
-    return problem.strategy is not None
-
-
-def most_cells(problem: Problem) -> int | None:
-    """Known strategies that are no products are planned over so many cells, or as many classes."""
-    one_matrix = isinstance(problem.strategy, StrategyName) and problem.factors is None
-    return EXPLICIT_CELLS if one_matrix else None
 
 
 def refuses(problem: Problem) -> str | None:
@@ -67,7 +57,7 @@ def refuses(problem: Problem) -> str | None:
         )
     if problem.factors is not None:
         return _too_large(problem.name, problem.factors)
-    if problem.size > EXPLICIT_CELLS and most_cells(problem) is None:
+    if problem.size > EXPLICIT_CELLS and isinstance(problem.strategy, Strategy):
         return (
             f"planner={problem.name!r} plans domains of at most {EXPLICIT_CELLS:,} cells, and the "
             f"schema has {problem.size:,}; use planner='auto', or 'hierarchical' and 'wavelet', "
@@ -186,3 +176,8 @@ def _determining(strategy: Array) -> Array:
     if np.linalg.matrix_rank(strategy, tol=1e-7) == strategy.shape[1]:
         return strategy
     return np.concatenate([strategy, EVERY_CELL * np.eye(strategy.shape[1])])
+
+
+# Products are measured and solved by fast transforms, over any number of cells.
+PRODUCT: Final = Planner((), solve, refuses)
+PLANNER: Final = Planner((), solve, refuses, EXPLICIT_CELLS)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log
+from typing import Final
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.optimum import Watch, dense_optimum
 from noiseplan.optimize.sm2 import sm2
 from noiseplan.planning.bounds import workload_gram
-from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.integer_matrix import (
     CLEARLY,
@@ -65,19 +66,6 @@ SHARP_CELLS, SHARP_ROWS = 2048, 5000
 MOST_ROWS = 20_000
 # Steps of a loss that may have kinks, and never gets there.
 ROUGH_STEPS, SHARP_STEPS = 60, 300
-
-
-NAMES = EXPLICIT
-
-
-def takes(problem: Problem) -> bool:
-    """Whether it is asked for by name."""
-    return problem.planner in NAMES
-
-
-def most_cells(problem: Problem) -> int | None:
-    """Over so many cells; beyond, over the classes of cells that queries tell apart."""
-    return EXPLICIT_CELLS
 
 
 def refuses(problem: Problem) -> str | None:
@@ -307,3 +295,6 @@ def _watched(tolerance: float) -> Iterator[Watch]:
                 shown = max(reached, shown)
 
         yield watch
+
+
+PLANNER: Final = Planner(EXPLICIT, solve, refuses, EXPLICIT_CELLS)

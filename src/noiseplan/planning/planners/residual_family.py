@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.optimize.allocation import Share, spend
-from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Residual
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.neighbours import privacy_rows
@@ -35,18 +35,6 @@ from noiseplan.planning.solve import (
     solve as best_bases,
 )
 from noiseplan.planning.threads import one_thread
-
-NAMES: Final = ("residual", "residual+", "product")
-
-
-def takes(problem: Problem) -> bool:
-    """Whether it is asked for by name."""
-    return problem.planner in NAMES
-
-
-def most_cells(problem: Problem) -> int | None:
-    """Any number."""
-    return None
 
 
 def refuses(problem: Problem) -> str | None:
@@ -114,3 +102,6 @@ def _rescaled(solution: Solution, factor: float) -> Solution:
     share = solution.share
     scaled = Share(share.sigma2 / factor, share.value / factor, share.bound / factor)
     return replace(solution, share=scaled)
+
+
+PLANNER: Final = Planner(("residual", "residual+", "product"), solve, refuses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from noiseplan.planning.attribute_strategies import (
     choose_strategies,
     role_strategies,
 )
-from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.laplace_scales import epsilon_of, require_drawable, scales_within
 from noiseplan.planning.problem import Problem
@@ -39,7 +40,6 @@ MOST_SETS, WORTH_IT = 6000, 0.99
 # The share of ε that all other tables start with.
 EVERY_SHARE = 1e-3
 
-NAMES = STRATEGIES
 Keys = list[tuple[int, ...]]
 
 
@@ -75,21 +75,6 @@ class Shared:
 def _variances(design: Design, strategies: dict[int, RoleStrategy]) -> Array:
     bases = {r: s.basis for r, s in strategies.items()}
     return np.asarray(design.type_weight @ type_matrix(design, bases))
-
-
-def takes(problem: Problem) -> bool:
-    """Whether a strategy of attributes is asked for by name."""
-    return problem.planner in NAMES
-
-
-def most_cells(problem: Problem) -> int | None:
-    """Any number."""
-    return None
-
-
-def refuses(problem: Problem) -> str | None:
-    """Nothing that pure DP may ask."""
-    return None
 
 
 def solve(problem: Problem) -> Candidate:
@@ -200,3 +185,6 @@ def _view(role: RoleStrategy, halved: bool, views: dict[tuple[object, bool], Vie
     view = role.difference if by_difference else role.view
     assert view is not None
     return views.setdefault((role.basis, by_difference), view)
+
+
+PLANNER: Final = Planner(STRATEGIES, solve)

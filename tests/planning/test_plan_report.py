@@ -54,6 +54,40 @@ def test_a_plan_in_print() -> None:
     assert normalised(nz.plan(workload, budget=ONE)) == GOLDEN.splitlines()
 
 
+RANGES = nz.Workload.all_ranges(nz.Schema({"x": nz.Ordinal(range(6)), "y": nz.Ordinal(range(4))}))
+PREDICATES = nz.Workload.predicates(
+    nz.Schema.from_sizes({"age": 20, "income": 20, "region": 20}),
+    ["age < 5 and income >= 10", "age < 10 or region = 3", "income < 5 or region != 3"],
+)
+MANY = nz.Workload.marginals(
+    nz.Schema.from_sizes({"a": 20, "b": 20, "c": 3}), k=2, factors={"a": nz.Prefix()}
+)
+
+
+@pytest.mark.parametrize(
+    ("workload", "how", "said"),
+    [
+        (RANGES, {"planner": "residual+"}, "residual+ (asked for)"),
+        (
+            RANGES,
+            {"neighbours": "replace"},
+            "residual (taken); optimal: not tried for replaced records",
+        ),
+        (RANGES, {"objective": nz.RelativeError()}, "optimal (taken)"),
+        (MANY, {}, "residual (taken); optimal: not tried, 1,200 cells"),
+        (PREDICATES, {}, "optimal over 6 classes of cells (taken); residual: clearly worse"),
+        (MANY, {"budget": nz.PureDP(1.0)}, "tables (taken); matrix: not tried, 1,200 cells"),
+        (MANY, {"planner": "optimal", "max_rows": 2}, "optimal (asked for)"),
+    ],
+)
+def test_which_planners_were_considered(
+    workload: nz.Workload, how: dict[str, Any], said: str
+) -> None:
+    plan = nz.plan(workload, **{"budget": ONE, **how})
+    assert [line for line in str(plan).splitlines() if said in line] == [f"  considered  {said}"]
+    assert plan.considered[0][1] in ("taken", "asked for")
+
+
 def test_what_the_numbers_in_print_are() -> None:
     """Every figure of the report is the figure of the plan."""
     schema = small_schema()

@@ -93,12 +93,9 @@ def test_queries_and_counts_meet_on_the_smaller_domain(workload: nz.Workload, se
         return np.array([counts.sum(axis=axes) for axes in out])
 
     for ordered in (False, True):
-        design = prepare(workload)
-        found = (
-            carried(design, merged_values(design))
-            if ordered
-            else smaller(Problem(workload), 10_000)
-        )
+        problem = Problem(workload)
+        values = merged_values(problem.design)
+        found = carried(problem.design, values) if ordered else smaller(problem, 10_000)
         assert not isinstance(found, str)
         assert isinstance(found.cells, MergedValues if ordered else Classes)
         every = np.arange(len(found.cells.inner))[None, :]

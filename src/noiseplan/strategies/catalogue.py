@@ -149,8 +149,11 @@ BUILDERS: Final[dict[str, Builder]] = {
 STRATEGIES: Final = ("identity", "hierarchical", "wavelet", *list(BUILDERS)[:-1])
 PURE_STRATEGIES: Final = ("hierarchical", "privelet", *list(BUILDERS)[1:])
 NUMBERED: Final = (
-    "hierarchical", "weighted-hierarchical", "eigen-separated", "eigen-principal",
-)  # fmt: skip
+    "hierarchical",
+    "weighted-hierarchical",
+    "eigen-separated",
+    "eigen-principal",
+)
 
 
 # Planners for Laplace noise only.

@@ -39,14 +39,14 @@ def refuses(problem: Problem) -> str | None:
 
 def solve(problem: Problem) -> Candidate:
     """The best that is found."""
+    if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
+        return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
     return plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
 
 
 def _gaussian(problem: Problem) -> Candidate:
-    if isinstance(problem.goal, RelativeError):
-        return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
     solution = residual_family.planned(problem)
     reason = optimal.untried(problem)
     if reason is None:
@@ -132,11 +132,8 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     found = smaller(problem, most)
     if isinstance(found, str):
         return cells
-    return (
-        f"not tried, {rows:,} rows"
-        if single and rows + found.cells.inner.size > SMALL_PROBLEM
-        else found
-    )
+    too_many = single and rows + found.cells.inner.size > SMALL_PROBLEM
+    return f"not tried, {rows:,} rows" if too_many else found
 
 
 def _loss(problem: Problem, candidate: Candidate) -> float:

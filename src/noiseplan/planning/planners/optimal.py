@@ -110,7 +110,7 @@ def solve(problem: Problem) -> Candidate:
     few = not isinstance(problem.goal, WorstVariance) or problem.workload.rows <= SHARP_ROWS
     sharp = few and problem.size <= SHARP_CELLS
     with one_thread(problem.design):
-        search = _Search(problem, Asked(problem.design))
+        search = _Search.of(problem)
         return search.made(search.chosen(SHARP if sharp else LARGE_SHARP))
 
 
@@ -137,7 +137,7 @@ def untried(problem: Problem) -> str | None:
 
 def clearly_better(problem: Problem, value: float) -> Candidate | None:
     """The plan if it is clearly better than one of this value at the budget, or at cost one."""
-    search = _Search(problem, Asked(problem.design))
+    search = _Search.of(problem)
     rough = search.chosen(ROUGH)
     if not rough.value < WORTH_IT * value * search.unit:
         return None
@@ -162,16 +162,12 @@ class _Search:
 
     problem: Problem
     asked: Asked
+    goal: Objective  # what is to be small
+    budget: float | None  # at which cost; none: the least
 
-    @property
-    def goal(self) -> Objective:
-        """What is to be small."""
-        return self.problem.goal
-
-    @property
-    def budget(self) -> float | None:
-        """At which cost; none: the least."""
-        return self.problem.allowed
+    @classmethod
+    def of(cls, problem: Problem) -> _Search:
+        return cls(problem, Asked(problem.design), problem.goal, problem.allowed)
 
     @property
     def unit(self) -> float:

@@ -55,7 +55,6 @@ EXEMPT = {"__init__", "__main__", "_doors"}
 
 KNOWN: set[tuple[str, str]] = {
     ("mechanisms.partition.bucket_tree", "planning"),
-    ("planning.planner", "aware"),
     ("storage.folder", "aware"),
 }
 KNOWN_CYCLES: set[str] = {
@@ -63,15 +62,6 @@ KNOWN_CYCLES: set[str] = {
     "aware.plan",
     "aware.planner",
     "aware.release",
-    "planning.bucket_plan",
-    "planning.named_plans",
-    "planning.person_plans",
-    "planning.plan",
-    "planning.planner",
-    "planning.profile",
-    "planning.pure.matrix",
-    "planning.pure.named",
-    "planning.pure.planner",
     "storage.folder",
 }
 

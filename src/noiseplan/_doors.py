@@ -1,4 +1,4 @@
-"""Doors upward: methods of plans and releases that are carried out by rooms above theirs.
+"""Doors upward: methods of plans and releases that are carried out above where they are.
 
 A plan is made without knowing what a release is; `plan.release(data)` is a convenience. Each such
 method is named here, and nowhere else does a room know of one above it.
@@ -11,8 +11,11 @@ from operator import attrgetter
 from typing import Any
 
 DOORS = {
+    "plan.dawa": "noiseplan.aware.planner:plan_aware",
     "plan.release": "noiseplan.release.release:make_release",
     "plan.given": "noiseplan.choosing.continuation:Continuation.of",
+    "plan.profile": "noiseplan.planning.profile:profile",
+    "plan.free_queries": "noiseplan.planning.profile:with_free_queries",
     "plan.plot": "noiseplan.draw.error_dots:plan_chart",
     "plan.describe": "noiseplan.words.plan:describe",
     "plan.fairness": "noiseplan.words.plan:fairness_rows",

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import prod
 from typing import Any
@@ -23,8 +23,9 @@ from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.noise import Noise, NoiseSampler
 from noiseplan.noise.law import NAMED
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
-from noiseplan.planning import named_plans, planner
-from noiseplan.planning.pure import planner as pure_planner
+from noiseplan.planning import planner
+from noiseplan.planning.candidate import Planner
+from noiseplan.planning.planners import named
 from noiseplan.release.drawing import sampler_for
 
 Array = np.ndarray[Any, Any]
@@ -45,14 +46,21 @@ def limits(
     """Plan small domains as large ones are: as products, over fewer cells, buckets in storeys."""
     with ExitStack() as held:
         if written_out is not None:
-            held.enter_context(mock.patch.object(named_plans, "WRITTEN_OUT", written_out))
+            held.enter_context(mock.patch.object(named, "WRITTEN_OUT", written_out))
         if whole is not None:
-            held.enter_context(mock.patch.object(planner, "EXPLICIT_CELLS", whole))
-            held.enter_context(mock.patch.object(pure_planner, "EXPLICIT_CELLS", whole))
+            for family in ("GAUSSIAN", "LAPLACE"):
+                fewer = tuple(_over_fewer(each, whole) for each in getattr(planner, family))
+                held.enter_context(mock.patch.object(planner, family, fewer))
+            by_name = _over_fewer(named.PLANNER, whole)
+            held.enter_context(mock.patch.object(named, "PLANNER", by_name))
         if direct is not None:
             few = {"DIRECT": direct, "TOP": direct // 2, "BRANCHES": 3}
             held.enter_context(mock.patch.multiple(bucket_tree, **few))
         yield
+
+
+def _over_fewer(each: Planner, cells: int) -> Planner:
+    return each if each.most_cells is None else replace(each, most_cells=cells)
 
 
 # ------------------------------------------------------------------------------ laws by definition
@@ -135,7 +143,7 @@ def noise_names() -> set[str]:
 
 def planner_names() -> tuple[set[str], set[str]]:
     """The names that `plan` knows for Gaussian noise, and for Laplace noise."""
-    return {*planner.PLANNERS, "dawa"}, {*pure_planner.PURE_PLANNERS, "dawa"}
+    return {*planner.PLANNERS, "dawa"}, {*planner.PURE_PLANNERS, "dawa"}
 
 
 # ------------------------------------------------------------------------------ one mechanism

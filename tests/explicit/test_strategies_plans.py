@@ -17,7 +17,7 @@ from noiseplan.mechanisms.product import ProductMechanism
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_laplace_variance
-from noiseplan.planning import named_plans
+from noiseplan.planning.planners import named
 from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, asked_by
 
 Array = np.ndarray
@@ -408,7 +408,7 @@ def test_saved_plans_keep_what_looks_alike_apart(tmp_path: Path) -> None:
 
 
 def test_limits_are_where_they_are_said_to_be() -> None:
-    assert named_plans.WRITTEN_OUT == 1024
+    assert named.WRITTEN_OUT == 1024
     schema = nz.Schema.from_sizes({"a": 1024})
     small = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5), planner="identity")
     assert isinstance(small.mechanism, DenseMechanism)

@@ -27,7 +27,7 @@ from noiseplan.mechanisms.exact_residuals import (
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.integers import MOST_LOSS, round_up, to_integers
-from noiseplan.planning.solve import share_given_bases
+from noiseplan.planning.solve import Aim, share_given_bases
 from workloads import random_workload
 
 ONE = nz.zCDP(0.5)
@@ -251,14 +251,11 @@ def test_variances_are_rounded_up() -> None:
 
 
 def test_the_fewest_bits_that_do() -> None:
-    plan, total = discrete(prefix_cube()), nz.TotalVariance()
-    rows = optimise_total(plan.design)
-    solution = share_given_bases(plan.design, rows, total, 1.0, "add-remove")
-    losses = {
-        b: to_integers(plan.design, solution, total, "add-remove", 1.0, (b,)).loss
-        for b in range(4, 13)
-    }
-    chosen = to_integers(plan.design, solution, total, "add-remove", 1.0)
+    plan = discrete(prefix_cube())
+    aim = Aim(plan.design, nz.TotalVariance(), 1.0)
+    solution = share_given_bases(aim, optimise_total(plan.design))
+    losses = {b: to_integers(aim, solution, (b,)).loss for b in range(4, 13)}
+    chosen = to_integers(aim, solution)
     assert chosen.loss == losses[chosen.bits]
     assert all(losses[b] > 3e-4 for b in range(4, chosen.bits))
 

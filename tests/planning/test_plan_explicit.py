@@ -20,7 +20,7 @@ import noiseplan as nz
 from noiseplan.counting import CountTensor
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.planning import explicit
+from noiseplan.planning.planners import optimal
 
 Array = np.ndarray
 NOISES = ["gaussian", "discrete"]
@@ -198,7 +198,7 @@ def test_many_rows_are_not_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_gap_of_a_plan_that_is_not_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explicit, "SHARP", 0.3)
+    monkeypatch.setattr(optimal, "SHARP", 0.3)
     schema = nz.Schema({"a": nz.Ordinal(range(16))})
     workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix()})])
     for asked, word in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,6 +39,7 @@ Plan for 4 queries, 17 rows
   neighbours  differ by adding or removing one record
   error       RMSE 1.441 over all rows; largest standard error 1.797
   optimality  proved: no linear Gaussian mechanism has a lower total variance at this privacy
+  considered  residual (taken); optimal: not tried for plain tables
   measures    {measures}, about 0.01 s to draw
   noise       {noise}
 
@@ -69,6 +71,40 @@ def test_a_plan_in_print(noise: str) -> None:
     workload = nz.Workload.marginals(schema, k=1) + nz.Query(schema, ["age", "sex"])
     expected = GOLDEN.format(**BY_NOISE[noise]).splitlines()
     assert normalised(nz.plan(workload, budget=ONE, noise=noise)) == expected
+
+
+RANGES = nz.Workload.all_ranges(nz.Schema({"x": nz.Ordinal(range(6)), "y": nz.Ordinal(range(4))}))
+PREDICATES = nz.Workload.predicates(
+    nz.Schema.from_sizes({"age": 20, "income": 20, "region": 20}),
+    ["age < 5 and income >= 10", "age < 10 or region = 3", "income < 5 or region != 3"],
+)
+MANY = nz.Workload.marginals(
+    nz.Schema.from_sizes({"a": 20, "b": 20, "c": 3}), k=2, factors={"a": nz.Prefix()}
+)
+
+
+@pytest.mark.parametrize(
+    ("workload", "how", "said"),
+    [
+        (RANGES, {"planner": "residual+"}, "residual+ (asked for)"),
+        (
+            RANGES,
+            {"neighbours": "replace"},
+            "residual (taken); optimal: not tried for replaced records",
+        ),
+        (RANGES, {"objective": nz.RelativeError()}, "optimal (taken)"),
+        (MANY, {}, "residual (taken); optimal: not tried, 1,200 cells"),
+        (PREDICATES, {}, "optimal over 5 classes of cells (taken); residual: clearly worse"),
+        (MANY, {"budget": nz.PureDP(1.0)}, "tables (taken); matrix: not tried, 1,200 cells"),
+        (MANY, {"planner": "optimal", "max_rows": 2}, "optimal (asked for)"),
+    ],
+)
+def test_which_planners_were_considered(
+    workload: nz.Workload, how: dict[str, Any], said: str
+) -> None:
+    plan = nz.plan(workload, **{"budget": ONE, **how})
+    assert [line for line in str(plan).splitlines() if said in line] == [f"  considered  {said}"]
+    assert plan.considered[0][1] in ("taken", "asked for")
 
 
 def test_what_the_numbers_in_print_are() -> None:

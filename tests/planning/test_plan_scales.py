@@ -12,8 +12,8 @@ import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError, QueryError, UnanswerableError
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.planning.candidate import require_answers
 from noiseplan.planning.integer_matrix import integer_strategy
-from noiseplan.planning.planner import require_answers
 from noiseplan.planning.workload_types import prepare
 
 

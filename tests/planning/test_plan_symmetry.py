@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.planning import planner
+from noiseplan.planning import problem
 from noiseplan.planning.workload_types import Design, prepare
 from oracles import add_remove_cost, blue_covariance, cost_of, probe
 from workloads import random_tables, random_workload
@@ -57,7 +57,7 @@ def test_sharing_changes_nothing(number: int, monkeypatch: pytest.MonkeyPatch) -
         ]
 
     total, worst, norm = plans()
-    monkeypatch.setattr(planner, "prepare", alone)
+    monkeypatch.setattr(problem, "prepare", alone)
     one_total, one_worst, one_norm = plans()
     assert all(len(role.members) == 1 for role in one_total.design.roles.roles)
     assert total.total_variance == pytest.approx(one_total.total_variance, rel=1e-6)
@@ -68,7 +68,7 @@ def test_sharing_changes_nothing(number: int, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("number", range(2))
 def test_sharing_when_records_are_replaced(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = nz.plan(SHARED[number], budget=ONE, neighbours="replace")
-    monkeypatch.setattr(planner, "prepare", alone)
+    monkeypatch.setattr(problem, "prepare", alone)
     apart = nz.plan(SHARED[number], budget=ONE, neighbours="replace")
     assert shared.total_variance == pytest.approx(apart.total_variance, rel=1e-6)
 

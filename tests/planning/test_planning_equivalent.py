@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,19 +17,23 @@ from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.planning.finish import finish
 from noiseplan.planning.plan import Plan
-from noiseplan.planning.smaller_domain import at_least, better_equivalent, equivalent_plan, smaller
+from noiseplan.planning.planner import over_classes
+from noiseplan.planning.planners import automatic, optimal
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.smaller_domain import at_least, carried, merged_values, smaller
 from noiseplan.planning.workload_types import prepare
 
 repeatable = settings(max_examples=40, deadline=None, derandomize=True)
 BUDGET = nz.zCDP(0.5)
 
 
-def reduced(workload: nz.Workload, planner: str = "optimal", **how: Any) -> Plan:
+def reduced(workload: nz.Workload, **how: Any) -> Plan:
     """The plan over the equivalent domain, whatever the size of the schema."""
-    again = partial(nz.plan, **{"budget": BUDGET, "noise": "gaussian", **how})
-    objective = how.get("objective") or nz.TotalVariance()
-    return equivalent_plan(prepare(workload), planner, objective, again, False)
+    asked = {"budget": BUDGET, "noise": "gaussian", "planner": "optimal", **how}
+    problem = Problem(workload, **asked)
+    return finish(problem, over_classes(problem, optimal.PLANNER))
 
 
 def classes_by_hand(workload: nz.Workload) -> list[int]:
@@ -72,7 +75,7 @@ def workloads(draw: st.DrawFn) -> nz.Workload:
 @repeatable
 @given(workloads())
 def test_classes_are_those_of_equal_columns(workload: nz.Workload) -> None:
-    found = smaller(prepare(workload), 10_000)
+    found = smaller(Problem(workload), 10_000)
     assert not isinstance(found, str)
     assert isinstance(found.cells, Classes)
     assert found.cells.of_cells().tolist() == classes_by_hand(workload)
@@ -90,7 +93,9 @@ def test_queries_and_counts_meet_on_the_smaller_domain(workload: nz.Workload, se
         return np.array([counts.sum(axis=axes) for axes in out])
 
     for ordered in (False, True):
-        found = smaller(prepare(workload), 10_000, ordered)
+        problem = Problem(workload)
+        values = merged_values(problem.design)
+        found = carried(problem.design, values) if ordered else smaller(problem, 10_000)
         assert not isinstance(found, str)
         assert isinstance(found.cells, MergedValues if ordered else Classes)
         every = np.arange(len(found.cells.inner))[None, :]
@@ -107,7 +112,7 @@ def test_queries_and_counts_meet_on_the_smaller_domain(workload: nz.Workload, se
 def test_scaled_columns_of_products_are_one() -> None:
     schema = nz.Schema.from_sizes({"a": 2, "b": 2})
     query = nz.Query(schema, {"a": nz.Custom([[1, 2]]), "b": nz.Custom([[1, 2]])})
-    found = smaller(prepare(nz.Workload([query])), 100)
+    found = smaller(Problem(nz.Workload([query])), 100)
     assert not isinstance(found, str)
     assert found.cells.of_cells().tolist() == [0, 1, 1, 2]
 
@@ -118,7 +123,7 @@ def test_the_example_of_the_dissertation() -> None:
     rows = [[1] * 8, [1] * 4 + [0] * 4, [0, 1, 0, 1, 0, 0, 0, 0], [1, 0, 1, 0, 0, 0, 0, 0],
             [0, 0, 0, 0, 1, 1, -1, -1]]  # fmt: skip
     workload = nz.Workload([nz.Query(schema, ["year", "sex"], matrix=rows)])
-    found = smaller(prepare(workload), 100)
+    found = smaller(Problem(workload), 100)
     assert not isinstance(found, str)
     assert found.cells.of_cells().tolist() == [0, 1, 0, 1, 2, 2, 3, 3]
     assert reduced(workload).total_variance == pytest.approx(8.651232, rel=1e-6)
@@ -249,7 +254,7 @@ def test_plain_tables_stay_as_they_are() -> None:
     workload = nz.Workload.marginals(SCHEMA, k=1)
     plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
     assert not isinstance(plan.mechanism, ReducedMechanism)
-    assert better_equivalent(plan.design, plan, nz.plan) is None
+    assert automatic._classes(Problem(workload, BUDGET)) == "not tried for plain tables"
 
 
 @repeatable

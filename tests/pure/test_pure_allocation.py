@@ -9,9 +9,9 @@ from scipy.optimize import check_grad, minimize
 
 import noiseplan as nz
 from noiseplan.optimize.laplace_allocation import _Problem, best_spending
-from noiseplan.planning.pure.merging import merged_tables
-from noiseplan.planning.pure.strategies import role_strategies
-from noiseplan.planning.pure.tables import Shared, _merged, _variances
+from noiseplan.planning.attribute_strategies import role_strategies
+from noiseplan.planning.planners.table_plans import Shared, _merged, _variances
+from noiseplan.planning.table_merging import merged_tables
 from noiseplan.planning.workload_types import prepare
 
 

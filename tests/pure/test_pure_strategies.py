@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import check_grad
 
 from noiseplan.optimize import p_identity
-from noiseplan.planning.pure.strategies import largest_norm, to_integers
+from noiseplan.planning.laplace_scales import integer_rows, largest_norm
 from noiseplan.strategies.hierarchies import haar, tree, weigh
 from oracles import prefix, ranges
 
@@ -112,10 +112,10 @@ def test_weights_of_a_basis_are_the_convex_optimum(n: int) -> None:
 
 
 def test_integers_keep_zeros_ones_and_every_row() -> None:
-    assert np.array_equal(to_integers(0.25 * np.eye(3), 14), np.eye(3))
+    assert np.array_equal(integer_rows(0.25 * np.eye(3), 14), np.eye(3))
     rng = np.random.default_rng(0)
     strategy = np.vstack([np.diag([1e-9, 0.5, 0.5]), rng.random((2, 3)), [[0.5, 1e-9, 0.5]]])
-    rounded = to_integers(strategy, 10)
+    rounded = integer_rows(strategy, 10)
     assert np.array_equal(rounded, np.rint(rounded))
     assert rounded[0].tolist() == [1, 0, 0]  # the only row that tells the first value
     assert rounded[-1, 1] == 0  # nothing is lost with a faint entry

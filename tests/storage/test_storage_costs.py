@@ -15,7 +15,7 @@ from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.noise import Noise
-from noiseplan.planning import named_plans
+from noiseplan.planning.planners import named
 from noiseplan.privacy import Guarantee
 
 SMALL = nz.Schema({"a": nz.Ordinal(range(4)), "b": nz.Categorical(["x", "y"])})
@@ -40,7 +40,7 @@ KINDS = {
 
 def release_of(kind: str, max_rows: int, monkeypatch: pytest.MonkeyPatch) -> nz.Release:
     schema, budget, planner, noise = KINDS[kind]
-    monkeypatch.setattr(named_plans, "WRITTEN_OUT", 100)
+    monkeypatch.setattr(named, "WRITTEN_OUT", 100)
     workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}, name="q")])
     plan = nz.plan(workload, budget=budget, planner=planner, noise=noise, max_rows=max_rows)
     return plan.release(FRAME, seed=1, **({"person": "id"} if max_rows > 1 else {}))

@@ -10,7 +10,8 @@ import pytest
 import noiseplan as nz
 from noiseplan.data import cpssw8_schema, example_study
 from noiseplan.demo import BUDGET, labour_workload
-from noiseplan.planning.person_plans import person_price, record_budget
+from noiseplan.planning.reductions import record_budget
+from noiseplan.privacy.people import person_price
 from noiseplan.storage import plan_hash
 from noiseplan.study import Study, read_study
 

@@ -21,6 +21,7 @@ from noiseplan.mechanisms.partition.mechanism import AwareMeasurements
 from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.noise import Noise
 from noiseplan.planning.plan import Plan
+from noiseplan.planning.problem import Problem
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.queries import Query
 from noiseplan.release.provenance import Provenance
@@ -60,10 +61,9 @@ def read_release(
     kind, values = saved["budget"]
     budget: Budget = _BUDGETS[kind](*(float(value) for value in values))
     settings = Dawa(**saved["settings"])
-    plan = plan_aware(
-        workload, budget, None, None, settings, "add-remove", str(saved["noise"]),
-        int(saved["max_rows"]),
-    )  # fmt: skip
+    noise, max_rows = str(saved["noise"]), int(saved["max_rows"])
+    problem = Problem(workload, budget, planner=settings, noise=noise, max_rows=max_rows)
+    plan = plan_aware(problem)
     if plan_hash(plan) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     brand, recorded = content["noise"], content["ledger"]

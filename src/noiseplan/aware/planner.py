@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Final
 
 from noiseplan.aware.plan import AwarePlan
@@ -13,8 +14,10 @@ from noiseplan.mechanisms.partition.mechanism import AwareMechanism
 from noiseplan.mechanisms.partition.settings import Dawa, Spending
 from noiseplan.planning.bucket_plan import plan_buckets
 from noiseplan.planning.objectives import Objective, TotalVariance
-from noiseplan.planning.person_plans import check_people, person_price, record_budget
+from noiseplan.planning.problem import Problem, check_people
+from noiseplan.planning.reductions import record_budget
 from noiseplan.privacy import GDP, Budget, PureDP, zCDP
+from noiseplan.privacy.people import person_price
 from noiseplan.queries import Workload
 from noiseplan.schema.labels import IN_ORDER
 
@@ -28,17 +31,12 @@ NOISES: Final = {
 }
 
 
-def plan_aware(
-    workload: Workload, budget: Budget | None, targets: object, objective: Objective | None,
-    planner: object, neighbours: str, noise: str, max_rows: int,
-) -> AwarePlan:  # fmt: skip
+def plan_aware(problem: Problem) -> AwarePlan:
     """A data-aware plan of one ordered attribute, or of two along a Hilbert curve."""
-    started = time.perf_counter()
-    from noiseplan.planning.planner import _check_arguments
-
-    _check_arguments(workload, budget, targets, None, "auto", neighbours, noise)
-    settings = _settings(planner)
-    budget = _checked(budget, targets, objective, neighbours)
+    replace(problem, objective=None, max_rows=1).check()
+    settings = _settings(problem.planner)
+    budget = _checked(problem.budget, problem.targets, problem.objective, problem.neighbours)
+    workload, noise, max_rows = problem.workload, problem.noise, problem.max_rows
     check_people(max_rows, "add-remove")
     asked = _asked(workload)
     shape = tuple(workload.schema[name].size for name in asked)
@@ -68,7 +66,7 @@ def plan_aware(
         settings=settings,
         noise=NOISES[pure, noise],
         max_rows=int(max_rows),
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - problem.started,
     )
 
 

@@ -27,7 +27,7 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.residual_mechanism import make_residual
-from noiseplan.planning.solve import Solution, share_given_bases
+from noiseplan.planning.solve import Aim, Solution, share_given_bases
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design, prepare
@@ -51,8 +51,7 @@ def on_common_rows(plans: Sequence[Plan]) -> tuple[Plan, ...]:
     with one_thread(together.design):
         rows = optimise_total(together.design)
         solutions = [
-            share_given_bases(design, rows, plan.objective, _cost(plan), plan.privacy.neighbours)
-            for plan, design in zip(plans, map(together.of_plan, range(len(plans))), strict=True)
+            share_given_bases(_aim(together, k, plan), rows) for k, plan in enumerate(plans)
         ]
         bits = _bits(together, plans, solutions) if plans[0].noise == "discrete" else 0
     return tuple(
@@ -111,19 +110,21 @@ def _cost(plan: Plan) -> float:
     return record_cost(plan.privacy.pcost, plan.max_rows)
 
 
+def _aim(together: Together, k: int, plan: Plan) -> Aim:
+    """What plan k shares its noise for."""
+    return Aim(together.of_plan(k), plan.objective, _cost(plan), plan.privacy.neighbours)
+
+
 def _bits(together: Together, plans: Sequence[Plan], solutions: Sequence[Solution]) -> int:
-    designs = map(together.of_plan, range(len(plans)))
     return max(
-        to_integers(design, solution, plan.objective, plan.privacy.neighbours, _cost(plan)).bits
-        for design, plan, solution in zip(designs, plans, solutions, strict=True)
+        to_integers(_aim(together, k, plan), solution).bits
+        for k, (plan, solution) in enumerate(zip(plans, solutions, strict=True))
     )
 
 
 def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: int) -> Plan:
-    made = make_residual(
-        together.of_plan(k), solution, plan.objective, plan.privacy.neighbours, _cost(plan),
-        plan.noise, least=False, bits=(bits,),
-    )  # fmt: skip
+    aim = _aim(together, k, plan)
+    made = make_residual(aim, solution, plan.noise, least=False, bits=(bits,))
     privacy = replace(made.privacy, pcost=person_cost(made.privacy.pcost, plan.max_rows))
     if privacy.pcost > plan.privacy.pcost:  # fail closed
         raise PlanError("a plan on common rows would cost more than on its own: this is a bug")
@@ -135,7 +136,6 @@ def _planned(together: Together, k: int, plan: Plan, solution: Solution, bits: i
         privacy=privacy,
         planner="residual",
         rounding_loss=made.loss,
-        design=design,
         figures=RowFigures(design, made.mechanism),
         optimality=Stated(plan.lower_bound, proved=False),
     )

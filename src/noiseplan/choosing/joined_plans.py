@@ -19,7 +19,9 @@ from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Stated
+from noiseplan.planning.finish import finish_stated
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.symmetry import find_roles
@@ -115,21 +117,9 @@ def described(
     `span` decides what is answered, where that is not the mechanism itself.
     """
     answered = asked.answerable(span or mechanism) or _measured(mechanism)
-    return Plan(
-        workload=answered.workload,
-        mechanism=mechanism,
-        privacy=privacy,
-        objective=Recorded(origin.objective),
-        planner=origin.planner,
-        noise=origin.noise,
-        rounding_loss=0.0,
-        targets=None,
-        design=answered.design,
-        figures=RowFigures(answered.design, mechanism),
-        optimality=Stated(0.0, proved=False),
-        seconds=0.0,
-        max_rows=origin.max_rows,
-    )
+    figures = RowFigures(answered.design, mechanism)
+    made = Candidate(origin.planner, mechanism, privacy, figures, Stated(0.0, proved=False))
+    return finish_stated(made, Recorded(origin.objective), origin.noise, origin.max_rows)
 
 
 def _measured(mechanism: Mechanism) -> Union:

@@ -46,9 +46,13 @@ def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Arra
 
 
 def inverse_gradients(
-    design: Design, points: dict[int, Point], products: dict[int, Array],
-    by_residual: Array, by_mean: Array, by_joint: Array,
-) -> dict[int, Array]:  # fmt: skip
+    design: Design,
+    points: dict[int, Point],
+    products: dict[int, Array],
+    by_residual: Array,
+    by_mean: Array,
+    by_joint: Array,
+) -> dict[int, Array]:
     """The gradient with respect to each free role's T = [τ | V].
 
     R = ‖WV‖² and m = ‖Wτ‖² give 2 WᵀW T, columns weighted by ∂/∂m (first) and ∂/∂R (others).

@@ -48,12 +48,12 @@ def _with_noise(
     over = margin(len(strategy))
     sigma2 = float(round_up(np.array([sigma2 * (1 + 2 * over)]), FINE_BITS)[0])
     if integer:
-        _require_drawable(sigma2)
+        require_variance(sigma2)
     mechanism = DenseMechanism(schema, strategy, Noise("gaussian", sigma2, integer))
     return mechanism, product_up(_largest_column(strategy) / sigma2, 1 + over)
 
 
-def _require_drawable(sigma2: float) -> None:
+def require_variance(sigma2: float) -> None:
     """Refuse discrete noise that does not fit."""
     if sigma2 > LARGEST_VARIANCE:
         raise PlanError(

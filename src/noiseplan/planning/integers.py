@@ -26,11 +26,10 @@ from noiseplan.noise.discrete import LARGEST_VARIANCE
 from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.optimize.allocation import spend
 from noiseplan.optimize.integer_rounding import to_lattice
-from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.neighbours import privacy_rows
-from noiseplan.planning.objectives import Objective, PNormVariance, WorstVariance
+from noiseplan.planning.objectives import PNormVariance, WorstVariance
 from noiseplan.planning.row_terms import all_rows, worst_rows
-from noiseplan.planning.solve import Solution, group_inverses, type_matrix
+from noiseplan.planning.solve import Aim, Solution, group_inverses, role_bases, type_matrix
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy.rounding import margin
 
@@ -78,14 +77,7 @@ class IntegerPlan:
         return bool(finite.max(initial=0.0) <= LARGEST_VARIANCE and self.records >= 1)
 
 
-def to_integers(
-    design: Design,
-    solution: Solution,
-    objective: Objective,
-    neighbours: str,
-    budget: float,
-    choices: tuple[int, ...] = BITS,
-) -> IntegerPlan:
+def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -> IntegerPlan:
     """Round the bases, scale the noise to the budget, round it up; with the fewest bits that do.
 
     If none do, the plan that loses least among those whose numbers fit 64 bits.
@@ -95,7 +87,7 @@ def to_integers(
     hopeful = [bits for bits in choices if 4**bits >= HOPELESS * widest] or choices[-1:]
     for bits in hopeful if solution.rows else choices[:1]:
         try:
-            plan = _rounded(design, solution, objective, bits, neighbours, budget)
+            plan = _rounded(aim, solution, bits)
         except np.linalg.LinAlgError:  # too coarse: some rows of U fell together
             continue
         if not plan.drawable:
@@ -114,13 +106,11 @@ def to_integers(
     return best
 
 
-def _rounded(
-    design: Design, solution: Solution, objective: Objective,
-    bits: int, neighbours: str, budget: float,
-) -> IntegerPlan:  # fmt: skip
+def _rounded(aim: Aim, solution: Solution, bits: int) -> IntegerPlan:
+    design, budget = aim.design, aim.budget
     rows = {r: to_lattice(_full(u), 2.0**bits) for r, u in solution.rows.items()}
     bases = role_bases(design, rows)
-    privacy = privacy_rows(design, bases, neighbours)
+    privacy = privacy_rows(design, bases, aim.neighbours)
     terms, variances = design.terms, design.type_weight @ type_matrix(design, bases)
     planned = design.type_weight @ type_matrix(design, solution.bases)
     # U was multiplied by some number, so its noise must be too; then all of it to the budget.
@@ -137,18 +127,17 @@ def _rounded(
     measured = round_up(scaled * unit * (1 + 1e-14), digits)
     equivalent = discrete_gaussian_variance(measured) / unit
     # Variance times cost does not depend on the budget, so it can be compared; 0 if all is exact.
-    before = _value(design, objective, solution.bases, solution.sigma2) * solution.cost
-    after = _value(design, objective, bases, equivalent) * budget
+    before = _value(aim, solution.bases, solution.sigma2) * solution.cost
+    after = _value(aim, bases, equivalent) * budget
     loss = after / before - 1.0 if before > 0 else 0.0
-    return IntegerPlan(
-        rows, bases, privacy, measured, equivalent, measured / unit, loss, bits,
-        _records(design, bases, measured),
-    )  # fmt: skip
+    records = _records(design, bases, measured)
+    accounted = measured / unit
+    return IntegerPlan(rows, bases, privacy, measured, equivalent, accounted, loss, bits, records)
 
 
-def _value(design: Design, objective: Objective, bases: dict[int, Basis], sigma2: Array) -> float:
+def _value(aim: Aim, bases: dict[int, Basis], sigma2: Array) -> float:
     """What rounding is judged by: the objective, and the total for losses that are not scaled."""
-    sigma2 = _finite(sigma2)
+    design, objective, sigma2 = aim.design, aim.objective, _finite(sigma2)
     if isinstance(objective, WorstVariance):
         rows, owner = worst_rows(design, group_inverses(design, bases))
         return float(np.max(design.roles.type_priority[owner] * (rows @ sigma2)))

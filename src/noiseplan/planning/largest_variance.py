@@ -27,7 +27,7 @@ from noiseplan.planning.row_terms import (
     row_points,
     row_types,
 )
-from noiseplan.planning.workload_types import Design, joint_coefficients
+from noiseplan.planning.workload_types import Design, JointQuery, joint_coefficients
 
 POWERS = (8, 64, 500, 3000)
 STEPS_PER_POWER = 80
@@ -78,9 +78,12 @@ def worth_searching(design: Design) -> bool:
 
 
 def optimise_worst(
-    design: Design, rows: dict[int, Array], sigma2: Array, powers: tuple[float, ...] = POWERS,
+    design: Design,
+    rows: dict[int, Array],
+    sigma2: Array,
+    powers: tuple[float, ...] = POWERS,
     count_rows: bool = False,
-) -> tuple[dict[int, Array], Array]:  # fmt: skip
+) -> tuple[dict[int, Array], Array]:
     """U of every free role and σ² of every subset type, from a start that plans the total.
 
     With `count_rows` every row counts as often as it occurs (a true p-norm for a fixed p).
@@ -122,12 +125,16 @@ def _problem(design: Design, rows: dict[int, Point], power: float, count_rows: b
         often = np.log(design.roles.type_count) + np.log(repeats)
     plain = plain_types(design)
     return _Problem(
-        design, types, factors, fixed, plain_rows(design, inverses),
+        design,
+        types,
+        factors,
+        fixed,
+        plain_rows(design, inverses),
         weights[plain] + often[plain] / power,
         np.array([weights[t.number] + often[t.number] / power for t in types]),
         design.privacy_weights(design.sensitivities(dict.fromkeys(rows, 1.0))),
         power,
-    )  # fmt: skip
+    )
 
 
 def _plain_repeats(design: Design, number: int) -> float:
@@ -179,7 +186,8 @@ def _value(problem: _Problem, x: Array, chart: Chart) -> tuple[float, Array]:
 
     plain = problem.plain @ sigma2
     # A row of zeros has no variance, and no part in the norm.
-    grids = [np.maximum(_grid(problem, points, t, tables, sigma2), TINY) for t in problem.types]
+    place = _Place(design, points, tables, sigma2)
+    grids = [np.maximum(_grid(place, t), TINY) for t in problem.types]
     logs = [np.log(plain) + problem.plain_log_weight]
     logs += [np.log(g).ravel() + w for g, w in zip(grids, problem.log_weight, strict=True)]
     flat = problem.power * np.concatenate(logs)
@@ -191,13 +199,11 @@ def _value(problem: _Problem, x: Array, chart: Chart) -> tuple[float, Array]:
     by_sigma2 = problem.plain.T @ (share[: len(plain)] / plain)
     by_table = {pair: np.zeros_like(tables[pair]) for pair in problem.factors}
     by_inverse = {r: np.zeros_like(p.inverse) for r, p in points.items()}
-    start = len(plain)
+    total, start = _Slopes(by_sigma2, by_table, by_inverse), len(plain)
     for row, grid in zip(problem.types, grids, strict=True):
         slope = share[start : start + grid.size].reshape(grid.shape) / grid
         start += grid.size
-        _add_row_gradient(
-            problem, points, row, tables, sigma2, slope, by_sigma2, by_table, by_inverse
-        )
+        _add_row_gradient(place, row, slope, total)
     for pair, w in problem.factors.items():
         column = np.repeat(by_table[pair][:, 1:], split[pair].shape[1], axis=1)
         column[:, 0] = by_table[pair][:, 0]
@@ -207,50 +213,61 @@ def _value(problem: _Problem, x: Array, chart: Chart) -> tuple[float, Array]:
     return float(value), np.concatenate([by_y, chart.pull_back(points, by_inverse)])
 
 
-def _sigma2_of(row: RowType, sigma2: Array) -> Array:
-    return np.where(row.subsets >= 0, sigma2[row.subsets], 0.0)
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Where variances are looked at: bases, tables [b | a] of factors, σ² of subset types."""
+
+    design: Design
+    points: dict[int, Point]
+    tables: dict[int, Array]
+    sigma2: Array
+
+    def sigma2_of(self, row: RowType) -> Array:
+        return np.where(row.subsets >= 0, self.sigma2[row.subsets], 0.0)
+
+    def joint(self, row: RowType) -> tuple[JointQuery, list[Array]]:
+        """The dense matrix of a type, and T of its roles."""
+        joint = self.design.joints[row.joint]
+        inverses = {r: point.inverse for r, point in self.points.items()}
+        return joint, self.design.joint_inverses(joint, inverses)
 
 
-def _grid(
-    problem: _Problem,
-    points: dict[int, Point],
-    row: RowType,
-    tables: dict[int, Array],
-    sigma2: Array,
-) -> Array:
+@dataclass(frozen=True, eq=False)
+class _Slopes:
+    """Gradients that every type of row adds to."""
+
+    by_sigma2: Array
+    by_table: dict[int, Array]
+    by_inverse: dict[int, Array]
+
+
+def _grid(place: _Place, row: RowType) -> Array:
     if row.joint < 0:
-        return grid_variances([tables[p] for p in row.pairs], _sigma2_of(row, sigma2))
-    joint = problem.design.joints[row.joint]
-    inverses = problem.design.joint_inverses(joint, {r: p.inverse for r, p in points.items()})
-    squares, _ = joint_coefficients(joint, inverses)
-    return squares.reshape(len(squares), -1) @ _sigma2_of(row, sigma2)
+        return grid_variances([place.tables[p] for p in row.pairs], place.sigma2_of(row))
+    squares = joint_coefficients(*place.joint(row))[0]
+    return squares.reshape(len(squares), -1) @ place.sigma2_of(row)
 
 
-def _add_row_gradient(
-    problem: _Problem, points: dict[int, Point], row: RowType, tables: dict[int, Array], sigma2:
-    Array,
-    slope: Array, by_sigma2: Array, by_table: dict[int, Array], by_inverse: dict[int, Array],
-) -> None:  # fmt: skip
+def _add_row_gradient(place: _Place, row: RowType, slope: Array, total: _Slopes) -> None:
     """Add one type's part of the gradient with respect to σ², tables [b | a] and T."""
-    known = row.subsets >= 0
-    own = _sigma2_of(row, sigma2)
+    known, own = row.subsets >= 0, place.sigma2_of(row)
     if row.joint >= 0:
-        joint = problem.design.joints[row.joint]
-        inverses = problem.design.joint_inverses(joint, {r: p.inverse for r, p in points.items()})
+        joint, inverses = place.joint(row)
         squares, _ = joint_coefficients(joint, inverses)
-        np.add.at(by_sigma2, row.subsets[known], (slope @ squares.reshape(len(squares), -1))[known])
+        back = slope @ squares.reshape(len(squares), -1)
+        np.add.at(total.by_sigma2, row.subsets[known], back[known])
         per_row = slope.reshape(-1, *(1,) * len(inverses)) * own.reshape(1, *(2,) * len(inverses))
-        add_joint_gradient(problem.design, joint, points, per_row, by_inverse)
+        add_joint_gradient(place.design, joint, place.points, per_row, total.by_inverse)
         return
-    mine = [tables[p] for p in row.pairs]
+    mine = [place.tables[p] for p in row.pairs]
     back = kronecker_apply([t.T for t in mine], slope[..., None])[..., 0].ravel()
-    np.add.at(by_sigma2, row.subsets[known], back[known])
+    np.add.at(total.by_sigma2, row.subsets[known], back[known])
     cube = own.reshape((2,) * len(mine))
     for axis, pair in enumerate(row.pairs):
-        if pair in by_table:
+        if pair in total.by_table:
             # slope contracted with every other table leaves (rows of this axis) × (2, …, 2
             # elsewhere)
             others = [np.eye(len(t)) if i == axis else t.T for i, t in enumerate(mine)]
             left = np.moveaxis(kronecker_apply(others, slope[..., None])[..., 0], axis, 0)
             right = np.moveaxis(cube, axis, 0)
-            by_table[pair] += left.reshape(len(left), -1) @ right.reshape(2, -1).T
+            total.by_table[pair] += left.reshape(len(left), -1) @ right.reshape(2, -1).T

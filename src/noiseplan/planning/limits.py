@@ -7,6 +7,8 @@ from typing import Final
 # Domains over which a plan may be one matrix: when asked for, and when tried unasked.
 EXPLICIT_CELLS: Final = 4096
 SMALL_CELLS: Final = 256
+# With Laplace noise, when asked for.
+LAPLACE_CELLS: Final = 2048
 # Tried unasked, for other objectives than the total, only with so many rows and cells together.
 SMALL_PROBLEM: Final = 1000
 # A matrix is preferred if it has less than this share of the residual plan's objective.

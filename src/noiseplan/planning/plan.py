@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -13,6 +12,7 @@ from noiseplan._doors import through
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.noise.intervals import half_width_factor
+from noiseplan.planning.candidate import Considered
 from noiseplan.planning.certificates import Optimality
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.workload_errors import Figures
@@ -58,31 +58,35 @@ class Plan:
     noise: str
     rounding_loss: float
     targets: Array | None
-    design: Design
     figures: Figures
     optimality: Optimality
     seconds: float
     max_rows: int = 1  # records of one person that `privacy` is the price of
     budget: Budget | None = None  # what was asked for, in its own currency; not saved
     loaded: bool = False  # read from a folder, so that its noise and cost are hearsay
+    considered: Considered = ()  # planners and why each was taken or not; not saved
 
     # ------------------------------------------------------------------ errors over the workload
 
-    @cached_property
+    @property
+    def design(self) -> Design:
+        """The workload prepared for planning: its types of queries."""
+        return self.figures.design
+
+    @property
     def type_variances(self) -> Array:
         """Sum of the row variances of one query of each type."""
-        return self.figures.sums()
+        return self.figures.type_variances
 
-    @cached_property
+    @property
     def type_worst(self) -> Array:
         """Largest row variance of a query of each type."""
-        return self.figures.largest()
+        return self.figures.type_worst
 
     @property
     def total_variance(self) -> float:
         """Σ weight · variance over all rows of all queries."""
-        roles = self.design.roles
-        return float((roles.type_weight * roles.type_count) @ self.type_variances)
+        return self.figures.total_variance
 
     @property
     def rmse(self) -> float:
@@ -94,7 +98,7 @@ class Plan:
     @property
     def worst_variance(self) -> float:
         """max weight · variance over all rows of all queries."""
-        return float(np.max(self.design.roles.type_weight * self.type_worst))
+        return self.figures.worst_variance
 
     @property
     def lower_bound(self) -> float:
@@ -132,10 +136,7 @@ class Plan:
     @property
     def target_scale(self) -> float | None:
         """How far the targets are met: 1 exactly, above 1 all of them relaxed by this factor."""
-        if self.targets is None:
-            return None
-        first = np.unique(self.design.roles.type_of_query, return_index=True)[1]
-        return float(np.max(self.type_worst / self.targets[first]))
+        return None if self.targets is None else self.figures.target_scale(self.targets)
 
     # ------------------------------------------------------------------ errors of single queries
 
@@ -174,9 +175,8 @@ class Plan:
 
     def profile(self) -> Profile:
         """What a record in each cell pays, for small domains: costs, ρ, ε, and what is left."""
-        from noiseplan.planning.profile import profile
-
-        return profile(self)
+        found: Profile = through("plan.profile")(self)
+        return found
 
     def free_queries(self, queries: Query | Workload) -> Plan:
         """The plan with these queries too, at the same cost, where cells pay less than promised.
@@ -184,9 +184,8 @@ class Plan:
         Further measurements are chosen for them (least total variance) that fit below the cost.
         Answers to all queries use everything that is measured.
         """
-        from noiseplan.planning.profile import with_free_queries
-
-        return with_free_queries(self, queries)
+        richer: Plan = through("plan.free_queries")(self, queries)
+        return richer
 
     # ------------------------------------------------------------------ looking at it
 

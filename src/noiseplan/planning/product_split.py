@@ -53,8 +53,8 @@ class _Product:
         self.log_weight = np.log(design.type_weight[self.kron])
 
     def sizes(self) -> list[int]:
-        return [self.design.group_count(r) ** 2 if r in self.design.free else 1
-                for r in range(len(self.design.roles.roles))]  # fmt: skip
+        every, free = range(len(self.design.roles.roles)), self.design.free
+        return [self.design.group_count(r) ** 2 if r in free else 1 for r in every]
 
     def start(self) -> Array:
         pieces = []

@@ -23,13 +23,15 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize.cost_profiles import Spare, compared, profile_of
+from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
+from noiseplan.planning.finish import finish_stated
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import Recorded
-from noiseplan.planning.person_plans import record_price
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.people import record_price
 from noiseplan.privacy.rounding import margin
 from noiseplan.queries import Query, Workload
 
@@ -140,17 +142,12 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     if profile_of(strategy).max() > profile_of(mechanism.strategy).max():  # fail closed
         raise PlanError("free queries would raise the cost: this is a bug")
     workload = plan.workload + wanted
-    design, richer = prepare(workload), replace(mechanism, strategy=strategy)
+    richer = replace(mechanism, strategy=strategy)
     for query in wanted:
         richer.require(query)
-    return replace(
-        plan,
-        workload=workload,
-        mechanism=richer,
-        objective=Recorded(f"{plan.objective}, then further queries at no further cost"),
-        planner=EXTENDED,
-        targets=None,
-        design=design,
-        figures=RowFigures(design, richer),
-        optimality=Unstated(workload, record_price(plan.privacy, plan.max_rows)),
-    )
+    figures = RowFigures(prepare(workload), richer)
+    known = Unstated(workload, record_price(plan.privacy, plan.max_rows))
+    objective = Recorded(f"{plan.objective}, then further queries at no further cost")
+    more = Candidate(EXTENDED, richer, plan.privacy, figures, known, plan.rounding_loss)
+    made = finish_stated(more, objective, plan.noise, plan.max_rows)
+    return replace(made, budget=plan.budget, loaded=plan.loaded, seconds=plan.seconds)

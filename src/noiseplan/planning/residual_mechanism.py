@@ -6,113 +6,82 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noiseplan.errors import BudgetError, PlanError, remedy
+from noiseplan.arrays import IntArray, combination_rows
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.blocks import group_blocks
+from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.optimize.allocation import Share, spend
-from noiseplan.planning.assemble import assemble
-from noiseplan.planning.certificates import Optimality, Unstated
 from noiseplan.planning.integers import BITS, IntegerPlan, to_integers
-from noiseplan.planning.objectives import Objective
-from noiseplan.planning.solve import Solution
-from noiseplan.planning.workload_errors import Figures, ResidualFigures
+from noiseplan.planning.solve import Aim, Solution, role_bases
+from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import Design
-from noiseplan.privacy import Budget, Guarantee, Neighbours
-from noiseplan.privacy.rounding import margin, product_down, product_up
-from noiseplan.queries import Workload
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import margin, product_up
 
 # How near the least cost that meets targets is found, and in how many steps at most.
 LEAST_GAP, LEAST_STEPS = 1e-6, 60
-# Variances go as one over the cost, and their squares must be numbers too.
-LEAST_COST = 1e-120
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A mechanism with its cost, its figures and what is known of its optimality."""
+    """A residual mechanism with its cost and its figures.
 
-    mechanism: Mechanism
+    `share` is the solution's with its value as it came out, `loss` what of the objective it costs
+    to measure integers.
+    """
+
+    mechanism: ResidualMechanism
     privacy: Guarantee
-    figures: Figures
+    figures: ResidualFigures
     share: Share
-    loss: float = 0.0  # of the objective, for measuring integers
-    optimality: Optimality | None = None  # None: to be worked out when asked for
-
-    def known(self, workload: Workload) -> Optimality:
-        """What is known of how good it is."""
-        return self.optimality or Unstated(workload, self.privacy)
-
-
-def allowed_cost(budget: Budget, noise: str) -> float:
-    """The privacy cost a budget allows: by zCDP for discrete noise, exactly for continuous."""
-    cost = product_down(2.0, budget.zcdp_rho()) if noise == "discrete" else budget.gaussian_pcost()
-    if 0 < cost < LEAST_COST:
-        least = f"{LEAST_COST:g}"
-        raise BudgetError(
-            f"{budget} is so little that variances are no numbers: give "
-            + remedy("least budget", f"a budget of at least zCDP({least})", least)
-        )
-    return cost
+    loss: float = 0.0
 
 
 def make_residual(
-    design: Design,
-    solution: Solution,
-    objective: Objective,
-    neighbours: Neighbours,
-    budget: float,
-    noise: str,
-    least: bool,
-    bits: tuple[int, ...] = BITS,
+    aim: Aim, solution: Solution, noise: str, least: bool, bits: tuple[int, ...] = BITS
 ) -> Made:
     """A residual plan as a mechanism. `least`: targets must be met, whatever that costs.
 
     `bits` are the sizes of integers to try, from the smallest.
     """
     if noise == "discrete":
-        return _discrete(design, solution, objective, neighbours, budget, least, bits)
+        return _discrete(aim, solution, least, bits)
     _require_noise(solution.privacy, solution.sigma2)
     over = margin(len(solution.sigma2))
     sigma2 = solution.sigma2 * (1 + 2 * over)
     cost = product_up(spend(solution.privacy, sigma2), 1 + over)
     return Made(
-        assemble(design, solution.rows, sigma2),
-        Guarantee(cost, "gaussian", neighbours),
-        ResidualFigures(design, solution.bases, sigma2),
+        assemble(aim.design, solution.rows, sigma2),
+        Guarantee(cost, "gaussian", aim.neighbours),
+        ResidualFigures(aim.design, solution.bases, sigma2),
         solution.share,
     )
 
 
-def _discrete(
-    design: Design, solution: Solution, objective: Objective,
-    neighbours: Neighbours, budget: float, least: bool, bits: tuple[int, ...],
-) -> Made:  # fmt: skip
-    plan = to_integers(design, solution, objective, neighbours, budget, bits)
+def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) -> Made:
+    plan = to_integers(aim, solution, bits)
     if least and solution.share.value > 0:
-        plan = _least(design, solution, objective, neighbours, plan, budget)
-    figures = ResidualFigures(design, plan.bases, plan.equivalent)
+        plan = _least(aim, solution, plan)
+    figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
     _require_noise(plan.privacy, plan.sigma2)
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
-    mechanism = assemble(design, plan.rows, plan.sigma2, integer=True)
-    return Made(mechanism, Guarantee(cost, "zcdp", neighbours), figures, share, plan.loss)
+    mechanism = assemble(aim.design, plan.rows, plan.sigma2, integer=True)
+    return Made(mechanism, Guarantee(cost, "zcdp", aim.neighbours), figures, share, plan.loss)
 
 
-def _least(
-    design: Design, solution: Solution, objective: Objective,
-    neighbours: Neighbours, plan: IntegerPlan, budget: float,
-) -> IntegerPlan:  # fmt: skip
+def _least(aim: Aim, solution: Solution, plan: IntegerPlan) -> IntegerPlan:
     """The integer plan at the least cost that meets the targets.
 
     Rounding moves variances a little, and discrete noise of less than one count has less variance
     than its parameter. So the cost is searched for: variances fall with it, like 1/cost or faster.
     """
-    enough, too_little, best, cost = np.inf, 0.0, plan, budget
+    priority = aim.design.roles.type_priority
+    enough, too_little, best, cost = np.inf, 0.0, plan, aim.budget
     for _ in range(LEAST_STEPS):
-        figures = ResidualFigures(design, plan.bases, plan.equivalent)
-        reached = (
-            float(np.max(design.roles.type_priority * figures.largest())) / solution.share.value
-        )
+        figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
+        reached = float(np.max(priority * figures.largest())) / solution.share.value
         if reached <= 1:
             enough, best = cost, plan
         else:
@@ -122,7 +91,7 @@ def _least(
         cost *= max(reached, 0.5) * (1 + LEAST_GAP / 4)
         if not too_little < cost < enough:
             cost = np.sqrt(too_little * enough)
-        plan = to_integers(design, solution, objective, neighbours, cost, (best.bits,))
+        plan = to_integers(replace(aim, budget=cost), solution, (best.bits,))
     if enough == np.inf:
         raise PlanError("no integer plan was found that meets the targets: this is a bug")
     return best
@@ -132,3 +101,48 @@ def _require_noise(privacy: Array, sigma2: Array) -> None:
     """Only what no neighbour can change may be measured without noise: fail closed."""
     if (np.atleast_2d(privacy)[:, ~(sigma2 > 0)] > 0).any():
         raise PlanError("the plan would measure without noise what depends on a record: a bug")
+
+
+def assemble(
+    design: Design, rows: dict[int, Array], sigma2: Array, integer: bool = False
+) -> ResidualMechanism:
+    """The mechanism with these bases and this σ² for every subset of each type."""
+    schema = design.workload.schema
+    of_role = role_bases(design, rows, integer)
+    bases = list(dict.fromkeys(of_role.values()))
+    number = {basis: i for i, basis in enumerate(bases)}
+    roles = np.array([number[of_role[r]] for r in range(len(of_role))] + [-1])
+    sets, noise = _expand(design, sigma2)
+    basis_of = roles[design.roles.of_attribute]
+    return ResidualMechanism(schema, group_blocks(sets, noise, tuple(bases), basis_of, integer))
+
+
+def _expand(design: Design, sigma2: Array) -> tuple[list[IntArray], list[Array]]:
+    """Every attribute set of every subset type, with its σ²; arrays of equal width."""
+    terms, roles = design.terms, design.roles.roles
+    alone = np.array([role.members[0] if len(role.members) == 1 else -1 for role in roles] + [-2])
+    members = alone[terms.subset_roles]  # −2 pads, −1 where a role has several members
+    width = (terms.subset_roles >= 0).sum(axis=1)
+    simple = (members != -1).all(axis=1)
+    sets, noise = [], []
+    for k in np.unique(width[simple]):
+        chosen = np.flatnonzero(simple & (width == k))
+        sets.append(np.sort(members[chosen, :k], axis=1))
+        noise.append(sigma2[chosen])
+    for a in np.flatnonzero(~simple):
+        rows = placements(design, terms.subset_roles[a])
+        sets.append(rows)
+        noise.append(np.full(len(rows), sigma2[a]))
+    return sets, noise
+
+
+def placements(design: Design, subset: IntArray) -> IntArray:
+    """All attribute sets with these roles (with repetition, padded with −1), ascending rows."""
+    chosen, often = np.unique(subset[subset >= 0], return_counts=True)
+    groups = []
+    for role, k in zip(chosen, often, strict=True):
+        members = design.roles.roles[role].members
+        groups.append(members[combination_rows(len(members), int(k))])
+    picks = np.indices([len(g) for g in groups]).reshape(len(groups), -1)
+    parts = [g[pick] for g, pick in zip(groups, picks, strict=True)]
+    return np.sort(np.concatenate(parts, axis=1), axis=1)

@@ -1,4 +1,4 @@
-"""One planning problem: bases and noise for an objective."""
+"""Bases of attributes, and the noise of every subset, for an objective."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.optimize.allocation import (
     Share,
     share_for_loss,
@@ -18,7 +18,6 @@ from noiseplan.optimize.allocation import (
     spend,
 )
 from noiseplan.optimize.lbfgs import Smooth
-from noiseplan.planning.assemble import role_bases
 from noiseplan.planning.free_split import optimise_upright
 from noiseplan.planning.largest_variance import POWERS, optimise_worst, worth_searching
 from noiseplan.planning.neighbours import privacy_rows
@@ -31,6 +30,17 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.workload_types import Design, Moments, without_rounding
+from noiseplan.privacy import Neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """What noise is shared for: a prepared workload, an objective, a cost, and for whom."""
+
+    design: Design
+    objective: Objective
+    budget: float
+    neighbours: Neighbours = "add-remove"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +61,22 @@ class Solution:
     def cost(self) -> float:
         """The privacy cost of these σ²."""
         return spend(self.privacy, self.sigma2)
+
+
+def role_bases(design: Design, rows: dict[int, Array], integer: bool = False) -> dict[int, Basis]:
+    """The basis of each role: as planned where it is free, orthogonal where only values count."""
+    shared: dict[int, Basis] = {}
+    result = {}
+    for r, role in enumerate(design.roles.roles):
+        if r in rows:
+            result[r] = Basis.from_rows(rows[r], design.groups[r])
+        elif role.plain:
+            make = Basis.integer if integer else Basis.orthogonal
+            result[r] = shared.setdefault(role.size, make(role.size))
+        else:  # one group only: the sum is all that is ever asked
+            n = role.size
+            result[r] = MatrixBasis(np.zeros((0, n)), np.full(n, 1.0 / n), np.zeros((n, 0)))
+    return result
 
 
 def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
@@ -88,65 +114,52 @@ def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:
     return terms.matrix(terms.coefficients(moments.residual, moments.mean, moments.joint))
 
 
-def solve(
-    design: Design,
-    total_rows: dict[int, Array],
-    objective: Objective,
-    budget: float,
-    neighbours: str,
-) -> Solution:
+def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     """The best bases found for the objective, starting from those planned for the total."""
+    design, objective = aim.design, aim.objective
     starts = [total_rows]
-    if neighbours == "replace" and design.free:
+    if aim.neighbours == "replace" and design.free:
         # The total is free then, which the bases planned for adding and removing do not know.
         starts.append(optimise_upright(design))
     if isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
         fixed = isinstance(objective, PNormVariance)
         powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
-        start = share_given_bases(design, total_rows, TotalVariance(), budget, neighbours)
+        start = share_given_bases(replace(aim, objective=TotalVariance()), total_rows)
         starts.append(optimise_worst(design, total_rows, start.sigma2, powers, count_rows=fixed)[0])
-    found = [share_given_bases(design, rows, objective, budget, neighbours) for rows in starts]
+    found = [share_given_bases(aim, rows) for rows in starts]
     best = min(found, key=lambda solution: solution.share.value)
     return replace(best, total_rows=total_rows)
 
 
-def share_given_bases(
-    design: Design, rows: dict[int, Array], objective: Objective, budget: float, neighbours: str
-) -> Solution:
+def share_given_bases(aim: Aim, rows: dict[int, Array]) -> Solution:
     """The best σ² for these bases."""
-    bases = role_bases(design, rows)
-    privacy = privacy_rows(design, bases, neighbours)
-    matrix = type_matrix(design, bases)
-    total = share_for_total(privacy, matrix.T @ design.type_weight, budget)
-    if isinstance(objective, TotalVariance):
+    bases = role_bases(aim.design, rows)
+    privacy = privacy_rows(aim.design, bases, aim.neighbours)
+    matrix = type_matrix(aim.design, bases)
+    total = share_for_total(privacy, matrix.T @ aim.design.type_weight, aim.budget)
+    if isinstance(aim.objective, TotalVariance):
         share = total
-    elif isinstance(objective, WorstVariance):
-        share = _worst(design, bases, privacy, budget, np.isfinite(total.sigma2))
+    elif isinstance(aim.objective, WorstVariance):
+        share = _worst(aim, bases, privacy, np.isfinite(total.sigma2))
     else:
-        share = _smooth(design, bases, privacy, matrix, objective, budget, total)
+        share = _smooth(aim, bases, privacy, matrix, total)
     return Solution(rows, bases, privacy, share, rows)
 
 
-def _worst(
-    design: Design,
-    bases: dict[int, Basis],
-    privacy: Array,
-    budget: float,
-    needed: NDArray[np.bool_],
-) -> Share:
-    rows, owner = worst_rows(design, group_inverses(design, bases))
-    weighted = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
-    share = share_for_worst(privacy[:, needed], sp.csr_array(weighted[:, needed]), budget)
+def _worst(aim: Aim, bases: dict[int, Basis], privacy: Array, needed: NDArray[np.bool_]) -> Share:
+    rows, owner = worst_rows(aim.design, group_inverses(aim.design, bases))
+    weighted = sp.csr_array(sp.diags_array(aim.design.roles.type_priority[owner]) @ rows)
+    share = share_for_worst(privacy[:, needed], sp.csr_array(weighted[:, needed]), aim.budget)
     sigma2 = np.full(len(needed), np.inf)  # what no query needs is not measured
     sigma2[needed] = share.sigma2
     return Share(sigma2, share.value, share.bound)
 
 
 def _smooth(
-    design: Design, bases: dict[int, Basis], privacy: Array, matrix: sp.csr_array,
-    objective: Objective, budget: float, start: Share,
-) -> Share:  # fmt: skip
+    aim: Aim, bases: dict[int, Basis], privacy: Array, matrix: sp.csr_array, start: Share
+) -> Share:
     """p-norms over rows, and losses of one number per query."""
+    design, objective = aim.design, aim.objective
     measured = np.isfinite(start.sigma2) & (start.sigma2 > 0)
     if not measured.any():  # whatever is asked is public
         return start
@@ -161,7 +174,7 @@ def _smooth(
         loss = own_loss(objective)
         objective.check_convex(rows @ np.where(measured, start.sigma2, 0.0))
     rows = sp.csr_array(rows[:, measured])
-    share = share_for_loss(privacy[:, measured], rows, budget, loss, start.sigma2[measured])
+    share = share_for_loss(privacy[:, measured], rows, aim.budget, loss, start.sigma2[measured])
     sigma2 = start.sigma2.copy()
     sigma2[measured] = share.sigma2
     return Share(sigma2, share.value, share.bound)

@@ -178,10 +178,18 @@ def _roles_from_colours(
     used = np.unique(pairs[pairs >= 0])
     types = np.where(pairs[first] >= 0, np.searchsorted(used, pairs[first]), -1)
     return Roles(
-        tuple(roles), of_attribute, used // len(c.distinct), used % len(c.distinct),
-        types, type_of_query, np.bincount(type_of_query), _distinct_tables(workload, type_of_query),
-        c.weights[first], priorities[first], c.joint[first],
-    )  # fmt: skip
+        tuple(roles),
+        of_attribute,
+        used // len(c.distinct),
+        used % len(c.distinct),
+        types,
+        type_of_query,
+        np.bincount(type_of_query),
+        _distinct_tables(workload, type_of_query),
+        c.weights[first],
+        priorities[first],
+        c.joint[first],
+    )
 
 
 def _distinct_tables(workload: Workload, type_of_query: IntArray) -> IntArray:

@@ -169,8 +169,14 @@ def _terms_of_shape(
     pair = np.broadcast_to(pairs[:, None, :], measured.shape)
     log_count = np.broadcast_to(np.log(counts), allowed.shape)
     summed = np.array(often, dtype=np.int64) - measured
-    return (query[allowed], log_count[allowed], subset[allowed], pair[allowed],
-            measured[allowed], summed[allowed])  # fmt: skip
+    return (
+        query[allowed],
+        log_count[allowed],
+        subset[allowed],
+        pair[allowed],
+        measured[allowed],
+        summed[allowed],
+    )
 
 
 def _terms_of_joint(
@@ -182,8 +188,7 @@ def _terms_of_joint(
     inside = np.array(list(product((0, 1), repeat=len(role))), dtype=np.int64)
     subset = -np.sort(-np.where(inside, role, -1), axis=1)
     nothing = np.zeros((len(inside), 0), dtype=np.int64)
-    return (np.full(len(inside), number), np.zeros(len(inside)), subset,
-            nothing, nothing, nothing)  # fmt: skip
+    return (np.full(len(inside), number), np.zeros(len(inside)), subset, nothing, nothing, nothing)
 
 
 def joint_roles(roles: Roles, number: int) -> IntArray:

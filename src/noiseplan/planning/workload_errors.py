@@ -14,11 +14,14 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.row_variances import sums_and_largest
 from noiseplan.planning.row_terms import worst_rows
 from noiseplan.planning.solve import group_inverses, type_matrix
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.queries import Workload
 
 
 class Figures(ABC):
     """Variances of a plan's query types; queries of one type have the same."""
+
+    design: Design
 
     @abstractmethod
     def sums(self) -> Array:
@@ -27,6 +30,32 @@ class Figures(ABC):
     @abstractmethod
     def largest(self) -> Array:
         """Largest row variance of a query of each type."""
+
+    @cached_property
+    def type_variances(self) -> Array:
+        """`sums`, worked out once."""
+        return self.sums()
+
+    @cached_property
+    def type_worst(self) -> Array:
+        """`largest`, worked out once."""
+        return self.largest()
+
+    @property
+    def total_variance(self) -> float:
+        """Σ weight · variance over all rows of all queries."""
+        roles = self.design.roles
+        return float((roles.type_weight * roles.type_count) @ self.type_variances)
+
+    @property
+    def worst_variance(self) -> float:
+        """max weight · variance over all rows of all queries."""
+        return float(np.max(self.design.roles.type_weight * self.type_worst))
+
+    def target_scale(self, targets: Array) -> float:
+        """The largest ratio of a variance to its target."""
+        first = np.unique(self.design.roles.type_of_query, return_index=True)[1]
+        return float(np.max(self.type_worst / targets[first]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +104,29 @@ class RowFigures(Figures):
 
     def largest(self) -> Array:
         return self._both[1]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedFigures(Figures):
+    """Those of a plan that was read, whose workload is only prepared when it is asked about.
+
+    `kinds` tell queries apart that look alike, and are measured differently.
+    """
+
+    workload: Workload
+    mechanism: Mechanism
+    kinds: Array | None
+
+    @cached_property
+    def design(self) -> Design:  # type: ignore[override]  # as good as a field
+        return prepare(self.workload, self.kinds)
+
+    @cached_property
+    def _rows(self) -> RowFigures:
+        return RowFigures(self.design, self.mechanism)
+
+    def sums(self) -> Array:
+        return self._rows.sums()
+
+    def largest(self) -> Array:
+        return self._rows.largest()

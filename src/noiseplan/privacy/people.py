@@ -41,7 +41,8 @@ from fractions import Fraction
 from typing import SupportsIndex
 
 from noiseplan.errors import BudgetError
-from noiseplan.privacy.rounding import fraction_down, fraction_up
+from noiseplan.privacy.guarantee import Guarantee
+from noiseplan.privacy.rounding import fraction_down, fraction_up, quotient_up
 
 
 def person_cost(cost: float, max_rows: SupportsIndex, *, pure: bool = False) -> float:
@@ -79,6 +80,24 @@ def _factor(max_rows: SupportsIndex, pure: bool) -> int:
     if rows < 1:
         raise BudgetError(f"max_rows: a person has at least 1 record, as in max_rows=1; got {rows}")
     return rows if pure else rows * rows
+
+
+def person_price(record: Guarantee, max_rows: int) -> Guarantee:
+    """What a person pays where one record costs so much; rounded up."""
+    if record.pure_epsilon is not None:
+        epsilon = person_cost(record.pure_epsilon, max_rows, pure=True)
+        return Guarantee.pure(epsilon, record.neighbours)
+    return Guarantee(person_cost(record.pcost, max_rows), record.law, record.neighbours)
+
+
+def record_price(person: Guarantee, max_rows: int) -> Guarantee:
+    """What one record costs at most where a person with so many pays this; rounded up."""
+    if max_rows == 1 or not math.isfinite(person.pcost):
+        return person
+    if person.pure_epsilon is not None:
+        return Guarantee.pure(quotient_up(person.pure_epsilon, max_rows), person.neighbours)
+    cost = quotient_up(person.pcost, max_rows**2)
+    return Guarantee(cost, person.law, person.neighbours)
 
 
 def unit_text(max_rows: int) -> str:

@@ -26,9 +26,10 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks, subset_patterns
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Stated
+from noiseplan.planning.finish import finish_stated
 from noiseplan.planning.objectives import Recorded
-from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
@@ -102,21 +103,10 @@ def from_noisy_tables(
         mechanism, measured = _residuals(schema, even)
     else:
         mechanism, measured = _one_matrix(schema, checked)
-    design = prepare(workload)
-    plan = Plan(
-        workload=workload,
-        mechanism=mechanism,
-        privacy=privacy or Guarantee(math.inf, "zcdp"),
-        objective=Recorded("none"),
-        planner="given",
-        noise="given",
-        rounding_loss=0.0,
-        targets=None,
-        design=design,
-        figures=RowFigures(design, mechanism),
-        optimality=Stated(0.0, proved=False),
-        seconds=0.0,
-    )
+    figures = RowFigures(prepare(workload), mechanism)
+    stated = privacy or Guarantee(math.inf, "zcdp")
+    made = Candidate("given", mechanism, stated, figures, Stated(0.0, proved=False))
+    plan = finish_stated(made, Recorded("none"), "given")
     return Release(plan, measured, Provenance((ELSEWHERE,)))
 
 

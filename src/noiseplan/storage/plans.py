@@ -21,11 +21,11 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.person_plans import record_price
 from noiseplan.planning.plan import Plan
-from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_errors import LoadedFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.people import record_price
 from noiseplan.storage.files import hash_of
 from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
@@ -88,7 +88,7 @@ def read_plan(
     if bound is not None:
         optimality = Stated(bound, proved, gap)
     targets = arrays.get("targets")
-    design = prepare(workload, arrays.get("kinds") if targets is None else 1.0 / targets)
+    kinds = arrays.get("kinds") if targets is None else 1.0 / targets
     return Plan(
         workload=workload,
         mechanism=mechanism,
@@ -98,8 +98,7 @@ def read_plan(
         noise=str(content["noise"]),
         rounding_loss=float(content["rounding_loss"]),
         targets=targets,
-        design=design,
-        figures=RowFigures(design, mechanism),
+        figures=LoadedFigures(workload, mechanism, kinds),
         optimality=optimality,
         max_rows=max_rows,
         loaded=True,

@@ -152,8 +152,11 @@ BUILDERS: Final[dict[str, Builder]] = {
 STRATEGIES: Final = ("identity", "hierarchical", "wavelet", *list(BUILDERS)[:-1])
 PURE_STRATEGIES: Final = ("hierarchical", "privelet", *list(BUILDERS)[1:])
 NUMBERED: Final = (
-    "hierarchical", "weighted-hierarchical", "eigen-separated", "eigen-principal",
-)  # fmt: skip
+    "hierarchical",
+    "weighted-hierarchical",
+    "eigen-separated",
+    "eigen-principal",
+)
 
 
 # Planners for Laplace noise only.
@@ -204,9 +207,11 @@ def asked_by(planner: object, names: tuple[str, ...] = STRATEGIES) -> StrategyNa
     return None
 
 
-def named_strategy(planner: object) -> StrategyName | Strategy | None:
+def named_strategy(
+    planner: object, names: tuple[str, ...] = STRATEGIES
+) -> StrategyName | Strategy | None:
     """What a planner's name, or a strategy in its place, says is to be measured."""
-    return planner if isinstance(planner, Strategy) else asked_by(planner)
+    return planner if isinstance(planner, Strategy) else asked_by(planner, names)
 
 
 def strategy_matrix(

@@ -101,9 +101,12 @@ def _descended(root: Array, start: Array) -> Array:
     for smoothing, power in STAGES:
         problem = _Realisation(root, start.shape, smoothing * np.abs(best).max(), power)
         result = minimize(
-            problem.value, found.ravel(), jac=True, method="L-BFGS-B",
+            problem.value,
+            found.ravel(),
+            jac=True,
+            method="L-BFGS-B",
             options={"maxiter": STEPS_PER_STAGE},
-        )  # fmt: skip
+        )
         found = result.x.reshape(start.shape)
         strategy = plain.strategy(found)
         best = min(best, strategy, key=_sensitivity)

@@ -141,9 +141,7 @@ def independent(rows: Array) -> bool:
     return bool(values.min() > NOISE_FLOOR * values.max())
 
 
-def _dependent_weights(
-    rows: Array, gram: Array, loads: Array, power: int, u: Array
-) -> Weights:  # fmt: skip
+def _dependent_weights(rows: Array, gram: Array, loads: Array, power: int, u: Array) -> Weights:
     """The same for rows that say some things twice, from weights to start with."""
     prices = np.full(rows.shape[1], 1.0 / rows.shape[1])
     best, since, before = Weights(u, np.inf, 0.0, power), 0, np.inf

@@ -107,7 +107,7 @@ def read_settings(node: Node | None) -> Settings:
     """How to plan; everything has a default."""
     if node is None:
         return Settings()
-    from noiseplan.planning.planner import NOISES
+    from noiseplan.planning.problem import NOISES
 
     allowed = ("objective", "planner", "neighbours", "noise", "weighting")
     keys = node.table(allowed, '[plan] with objective = "worst"')
@@ -126,12 +126,10 @@ def read_settings(node: Node | None) -> Settings:
 
 def _planner(node: Node) -> str:
     """A planner's name; of some strategies, with a number, as in "hierarchical-4"."""
-    from noiseplan.planning.planner import PLANNERS
-    from noiseplan.planning.pure.named import laplace_strategy
-    from noiseplan.planning.pure.planner import PURE_PLANNERS
-    from noiseplan.strategies.catalogue import named_strategy
+    from noiseplan.planning.planner import PLANNERS, PURE_PLANNERS
+    from noiseplan.strategies.catalogue import PURE_STRATEGIES, asked_by
 
-    if named_strategy(node.value) or laplace_strategy(node.value):
+    if asked_by(node.value) or asked_by(node.value, PURE_STRATEGIES):
         return str(node.value)
     return node.choice((*dict.fromkeys((*PLANNERS, *PURE_PLANNERS)), "dawa"))
 
@@ -157,7 +155,7 @@ def read_people(node: Node, neighbours: Neighbours) -> People:
         node.fail(f"person is missing: the column that says whose record it is, as in {example}")
     rows = keys["max_rows"].integer("the most rows of one person", 1) if "max_rows" in keys else 1
     people = People(keys["person"].text("patient_id"), rows)
-    from noiseplan.planning.person_plans import check_people  # most studies do without
+    from noiseplan.planning.problem import check_people  # most studies do without
 
     with node.blamed():
         check_people(rows, neighbours)

@@ -16,6 +16,7 @@ from noiseplan.texts import counted, percent_up
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
 if TYPE_CHECKING:
+    from noiseplan.planning.candidate import Considered
     from noiseplan.planning.plan import Plan, TableKind
 
 SHOWN_KINDS = 12
@@ -93,6 +94,7 @@ def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
         ("neighbours", neighbours_words(plan.privacy, plan.max_rows)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
+        *([("considered", _considered(plan.considered))] if plan.considered else []),
         ("measures", _measures(plan)),
         ("noise", _noise(plan)),
     ]
@@ -175,6 +177,18 @@ def _optimality(plan: Plan) -> str:
     aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
     figures = f"total variance {plan.total_variance:.6g}, lower bound {plan.lower_bound:.6g}"
     return f"{aside}{figures}\n{BELOW}{_within(plan.efficiency)}"
+
+
+def _considered(planners: Considered) -> str:
+    """The planner that was taken, and why others were not.
+
+    Examples
+    --------
+    >>> _considered((("residual", "taken"), ("optimal", "not tried, 2,816 cells")))
+    'residual (taken); optimal: not tried, 2,816 cells'
+    """
+    (name, reason), *others = planners
+    return "; ".join([f"{name} ({reason})", *(f"{other}: {why}" for other, why in others)])
 
 
 def _certified(plan: Plan) -> str:

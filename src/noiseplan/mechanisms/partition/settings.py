@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
 from numbers import Integral, Real
-from typing import Final
+from typing import ClassVar, Final
 
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.partition.bucket_tree import part_of, storey_price, storey_within
@@ -48,6 +48,7 @@ class Dawa:
     Dawa(share=0.25, lengths='every', longest=None, second='auto', error_share=0.0)
     """
 
+    name: ClassVar[str] = "dawa"
     share: float | None = None
     lengths: Lengths = "powers"
     longest: int | None = None

@@ -2,9 +2,9 @@
 
 | objective | strategy | certificate |
 | --- | --- | --- |
-| total variance, relative error | `explicit.optimum` | nuclear norm over prices of cells |
-| worst variance, targets | `explicit.fitness` | factorisation norm over prices of rows and cells |
-| p-norms, losses of one's own | `explicit.losses` | tangents of the loss |
+| total variance, relative error | `optimize.optimum` | nuclear norm over prices of cells |
+| worst variance, targets | `optimize.fitness` | factorisation norm over prices of rows and cells |
+| p-norms, losses of one's own | `optimize.convex_losses` | tangents of the loss |
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log
+from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
+from noiseplan.errors import UnanswerableError, remedy, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.optimize.allocation import Share
 from noiseplan.optimize.convex_losses import Loss, Terms, least_loss
 from noiseplan.optimize.cost_profiles import refined_cost
 from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.optimum import Watch, dense_optimum
 from noiseplan.optimize.sm2 import sm2
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.integer_matrix import (
     CLEARLY,
@@ -49,12 +50,12 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
-from noiseplan.planning.residual_mechanism import Made
+from noiseplan.planning.problem import Problem
 from noiseplan.planning.small_workload import Asked, loss_terms
 from noiseplan.planning.solve import own_loss, p_norm
+from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.planning.workload_types import Design
-from noiseplan.privacy import Guarantee, Law, Neighbours
+from noiseplan.privacy import Guarantee
 from noiseplan.progress import progress
 
 # The relative gap asked for: by name, the same where that is large, and to see if it is worth it.
@@ -66,87 +67,89 @@ MOST_ROWS = 20_000
 ROUGH_STEPS, SHARP_STEPS = 60, 300
 
 
-def check_explicit(planner: str, objective: Objective, neighbours: Neighbours, size: int) -> None:
-    """Refuse what planners of one matrix cannot plan, before any work is done."""
-    relative = isinstance(objective, RelativeError)
-    if isinstance(objective, RelativeError):
+def refuses(problem: Problem) -> str | None:
+    """What planners of one matrix cannot plan."""
+    planner, goal, size = problem.planner, problem.goal, problem.size
+    relative = isinstance(goal, RelativeError)
+    if isinstance(goal, RelativeError):
         if planner not in ("auto", "optimal"):
-            raise PlanError(
+            return (
                 f"RelativeError() is planned by one matrix over all cells: use planner='auto' or "
                 f"planner='optimal', found {planner!r}"
             )
-        objective.check(size)
+        goal.check(size)
         if size > EXPLICIT_CELLS:
-            raise PlanError(
+            return (
                 f"RelativeError() is planned over domains of at most {EXPLICIT_CELLS:,} cells, and "
                 f"the schema has {size:,}: weight queries by hand, Query(..., weight=...)"
             )
-    if planner in FITTED and not isinstance(objective, WorstVariance):
-        raise PlanError(
-            setting("planner", planner)
+    if planner in FITTED and not isinstance(goal, WorstVariance):
+        return (
+            setting("planner", problem.name)
             + " plans targets and the worst variance: give "
             + remedy("targets or worst", "targets=..., or objective=WorstVariance()")
             + ", or use "
             + setting("planner", "optimal")
         )
-    if (relative or planner in EXPLICIT) and neighbours != "add-remove":
-        what = "RelativeError()" if relative else setting("planner", planner)
-        raise PlanError(
+    if problem.neighbours != "add-remove":
+        what = "RelativeError()" if relative else setting("planner", problem.name)
+        return (
             what
             + " plans for neighbours that add or remove a record; use "
             + setting("planner", "auto")
             + " and another objective for "
             + setting("neighbours", "replace")
         )
-
-
-def by_matrix(planner: str, objective: Objective) -> bool:
-    """Whether the plan is to be one matrix, whatever else there is."""
-    return planner in EXPLICIT or isinstance(objective, RelativeError)
-
-
-def make_explicit(
-    design: Design, objective: Objective, planner: str, budget: float | None, noise: str
-) -> Made:
-    """The plan by one matrix: within a budget, or at the least cost that meets the targets."""
-    if isinstance(objective, WorstVariance) and design.workload.rows > MOST_ROWS:
-        raise PlanError(
-            setting("planner", planner)
+    rows = problem.workload.rows
+    if isinstance(goal, WorstVariance) and rows > MOST_ROWS and size <= EXPLICIT_CELLS:
+        return (
+            setting("planner", problem.name)
             + f" looks at every row for targets and the worst variance, at most {MOST_ROWS:,}, and "
-            f"the workload has {design.workload.rows:,}; use "
+            f"the workload has {rows:,}; use "
             + setting("planner", "residual")
             + ", or "
             + remedy("total", "TotalVariance()")
         )
-    few = not isinstance(objective, WorstVariance) or design.workload.rows <= SHARP_ROWS
-    sharp = few and design.workload.schema.size <= SHARP_CELLS
-    tolerance = SHARP if sharp else LARGE_SHARP
-    problem = _Problem(Asked(design), objective, planner, budget)
-    return problem.made(problem.chosen(tolerance), noise == "discrete")
+    return None
 
 
-def better_explicit(
-    design: Design, objective: Objective, value: float, neighbours: Neighbours,
-    budget: float | None, noise: str,
-) -> Made | None:  # fmt: skip
-    """The same if it is clearly better than a residual plan of this value at this budget.
+def solve(problem: Problem) -> Candidate:
+    """The plan by one matrix: within a budget, or at the least cost that meets the targets."""
+    few = not isinstance(problem.goal, WorstVariance) or problem.workload.rows <= SHARP_ROWS
+    sharp = few and problem.size <= SHARP_CELLS
+    with one_thread(problem.design):
+        search = _Search.of(problem)
+        return search.made(search.chosen(SHARP if sharp else LARGE_SHARP))
+
+
+def untried(problem: Problem) -> str | None:
+    """Why a matrix over all cells is not tried unasked, if it is not.
 
     One split per attribute must serve all its factors; where they differ much, a matrix over the
-    whole domain does better, as long as the domain is small enough to have one. Without a budget
-    the value is that at cost one.
+    whole domain does better, as long as the domain is small enough to have one.
     """
-    size = design.workload.schema.size
-    if not design.free or size > SMALL_CELLS or neighbours != "add-remove":
+    goal, size = problem.goal, problem.size
+    if size > SMALL_CELLS:
+        return f"not tried, {size:,} cells"
+    if not problem.design.free:
+        return "not tried for plain tables"
+    if problem.neighbours != "add-remove":
+        return "not tried for replaced records"
+    if not isinstance(goal, TotalVariance):
+        single = not isinstance(goal, ConvexLoss)
+        asked = problem.workload.rows if single else len(problem.workload)
+        if asked + size > SMALL_PROBLEM:
+            return f"not tried, {asked:,} {'rows' if single else 'queries'} of {size:,} cells"
+    return None
+
+
+def clearly_better(problem: Problem, value: float) -> Candidate | None:
+    """The plan if it is clearly better than one of this value at the budget, or at cost one."""
+    search = _Search.of(problem)
+    rough = search.chosen(ROUGH)
+    if not rough.value < WORTH_IT * value * search.unit:
         return None
-    single = not isinstance(objective, TotalVariance | ConvexLoss)
-    asked = design.workload.rows if single else len(design.workload)
-    if not isinstance(objective, TotalVariance) and asked + size > SMALL_PROBLEM:
-        return None
-    problem = _Problem(Asked(design), objective, "auto", budget)
-    rough = problem.chosen(ROUGH)
-    if not rough.value < WORTH_IT * value * problem.unit:
-        return None
-    return problem.made(problem.chosen(SHARP), noise == "discrete")
+    return search.made(search.chosen(SHARP))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,25 +165,29 @@ class Chosen:
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """What is asked, what is to be small, by which planner, at which cost (none: least)."""
+class _Search:
+    """The search for one matrix."""
 
+    problem: Problem
     asked: Asked
-    objective: Objective
-    planner: str
-    budget: float | None
+    goal: Objective  # what is to be small
+    budget: float | None  # at which cost; none: the least
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Search:
+        return cls(problem, Asked(problem.design), problem.goal, problem.allowed)
 
     @property
     def unit(self) -> float:
         """What values at the budget times this are at cost one; losses stay as they are."""
-        return 1.0 if self.budget is None or isinstance(self.objective, ConvexLoss) else self.budget
+        return 1.0 if self.budget is None or isinstance(self.goal, ConvexLoss) else self.budget
 
     def chosen(self, tolerance: float) -> Chosen:
         """The strategy."""
-        if isinstance(self.objective, WorstVariance):
+        if isinstance(self.goal, WorstVariance):
             return self._fitted(tolerance)
-        if isinstance(self.objective, PNormVariance | ConvexLoss):
-            terms, count = loss_terms(self.asked, self.objective)
+        if isinstance(self.goal, PNormVariance | ConvexLoss):
+            terms, count = loss_terms(self.asked, self.goal)
             self._check_loss(terms)
             steps = ROUGH_STEPS if tolerance >= ROUGH else SHARP_STEPS
             found = least_loss(terms, self._loss(count), count, tolerance, steps)
@@ -190,16 +197,16 @@ class _Problem:
         return Chosen(best.strategy, best.value, best.bound)
 
     def _gram(self) -> Array:
-        if isinstance(self.objective, RelativeError):
-            return self.asked.gram(self.asked.relative_weights(self.objective))
+        if isinstance(self.goal, RelativeError):
+            return self.asked.gram(self.asked.relative_weights(self.goal))
         return self.asked.design.gram()
 
     def _fitted(self, tolerance: float) -> Chosen:
         """Least cost for unit variances in units of one over the priorities."""
         targets = 1.0 / self.asked.priorities
-        if self.planner == "sm2":
+        if self.problem.planner == "sm2":
             found = sm2(self.asked.written_out("planner='sm2'"), targets)
-        elif self.planner == "refined":
+        elif self.problem.planner == "refined":
             found = refined_cost(self.asked.written_out(setting("planner", "refined")), targets)
         else:
             with _watched(tolerance) as watch:
@@ -208,15 +215,15 @@ class _Problem:
 
     def _check_loss(self, terms: Terms) -> None:
         """Refuse a loss of one's own that is not convex about where the search starts."""
-        if isinstance(self.objective, ConvexLoss):
-            cells = self.asked.design.workload.schema.size
-            self.objective.check_convex(terms.variances(np.eye(cells)) / (self.budget or 1.0))
+        if isinstance(self.goal, ConvexLoss):
+            alone = terms.variances(np.eye(self.problem.size))
+            self.goal.check_convex(alone / (self.budget or 1.0))
 
     def _loss(self, count: int) -> Loss:
-        if isinstance(self.objective, PNormVariance):
-            return p_norm(self.objective.p, np.ones(count))
-        assert isinstance(self.objective, ConvexLoss)
-        own, cost = own_loss(self.objective), self.budget or 1.0
+        if isinstance(self.goal, PNormVariance):
+            return p_norm(self.goal.p, np.ones(count))
+        assert isinstance(self.goal, ConvexLoss)
+        own, cost = own_loss(self.goal), self.budget or 1.0
 
         def loss(variances: Array) -> tuple[float, Array]:
             value, slope = own(variances / cost)
@@ -227,13 +234,13 @@ class _Problem:
     def reached(self, mechanism: DenseMechanism) -> float:
         """The objective's value for what is really measured."""
         sigma = mechanism.cell_covariance()
-        if isinstance(self.objective, WorstVariance):
+        if isinstance(self.goal, WorstVariance):
             return float(self.asked.variances(sigma).max())
-        if isinstance(self.objective, PNormVariance | ConvexLoss):
-            terms, count = loss_terms(self.asked, self.objective)
+        if isinstance(self.goal, PNormVariance | ConvexLoss):
+            terms, count = loss_terms(self.asked, self.goal)
             variances = terms.variances(sigma)
-            if isinstance(self.objective, ConvexLoss):
-                return self.objective.value(variances)
+            if isinstance(self.goal, ConvexLoss):
+                return self.goal.value(variances)
             return self._loss(count)(variances)[0]
         return float((self._gram() * sigma).sum())
 
@@ -256,26 +263,25 @@ class _Problem:
             return False
         return True
 
-    def made(self, chosen: Chosen, integer: bool) -> Made:
+    def made(self, chosen: Chosen) -> Candidate:
         """The mechanism, its figures, and how near the best it is proved to be."""
-        design = self.asked.design
+        integer, workload = self.problem.integer, self.problem.workload
         mechanism, cost = self.mechanism(chosen.strategy, integer)
         if not integer and not self._answers(mechanism):  # sizes of weights that differ very much
             mechanism, cost = self.mechanism(with_every_cell(chosen.strategy), integer)
-        law: Law = "zcdp" if integer else "gaussian"
-        privacy = Guarantee(cost, law, "add-remove")
+        privacy = Guarantee(cost, self.problem.law, "add-remove")
         value = self.reached(mechanism)
-        scale = 1.0 if isinstance(self.objective, ConvexLoss) else cost
+        scale = 1.0 if isinstance(self.goal, ConvexLoss) else cost
         planned, bound = chosen.value / scale, chosen.bound / scale
         gap = max((value - bound) / abs(value or 1.0), 0.0) if chosen.bound else None
-        total = chosen.bound if isinstance(self.objective, TotalVariance) else 0.0
-        return Made(
+        total = chosen.bound if isinstance(self.goal, TotalVariance) else 0.0
+        return Candidate(
+            self.problem.name,
             mechanism,
             privacy,
-            RowFigures(design, mechanism),
-            Share(np.ones(1), value, bound),
+            RowFigures(self.asked.design, mechanism),
+            Certified(workload, privacy, gap, total or None),
             (value - planned) / abs(planned or 1.0),
-            Certified(design.workload, privacy, gap, total or None),
         )
 
 
@@ -293,3 +299,6 @@ def _watched(tolerance: float) -> Iterator[Watch]:
                 shown = max(reached, shown)
 
         yield watch
+
+
+PLANNER: Final = Planner(EXPLICIT, solve, refuses, EXPLICIT_CELLS)

@@ -1,8 +1,9 @@
-"""The plan that measures tables: strategies of attributes, tables by type, noise of each."""
+"""Plans of tables with Laplace noise: strategies of attributes, tables by type, noise of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -13,13 +14,21 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
 from noiseplan.noise import Noise
 from noiseplan.optimize.laplace_allocation import Spending, best_spending
-from noiseplan.planning.assemble import placements
-from noiseplan.planning.pure.candidates import Candidates, find_candidates
-from noiseplan.planning.pure.made import PureMade
-from noiseplan.planning.pure.merging import merged_tables
-from noiseplan.planning.pure.scales import cost_of, require_drawable, scales_within
-from noiseplan.planning.pure.strategies import RoleStrategy, choose_strategies, role_strategies
+from noiseplan.planning.attribute_strategies import (
+    STRATEGIES,
+    RoleStrategy,
+    choose_strategies,
+    role_strategies,
+)
+from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.certificates import Unstated
+from noiseplan.planning.laplace_scales import epsilon_of, require_drawable, scales_within
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.residual_mechanism import placements
 from noiseplan.planning.solve import type_matrix
+from noiseplan.planning.table_merging import merged_tables
+from noiseplan.planning.table_types import TableTypes, find_table_types
+from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
@@ -41,7 +50,7 @@ class Shared:
 
     design: Design
     strategies: dict[int, RoleStrategy]
-    candidates: Candidates
+    candidates: TableTypes
     variance: Array  # V of every residual type
 
     @classmethod
@@ -53,7 +62,7 @@ class Shared:
         larger: Keys | None = None,
     ) -> Shared:
         strategies = role_strategies(design, matrices, bits)
-        candidates = find_candidates(design, strategies, larger)
+        candidates = find_table_types(design, strategies, larger)
         return cls(design, strategies, candidates, _variances(design, strategies))
 
     @property
@@ -69,9 +78,16 @@ def _variances(design: Design, strategies: dict[int, RoleStrategy]) -> Array:
     return np.asarray(design.type_weight @ type_matrix(design, bases))
 
 
-def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> PureMade:
+def solve(problem: Problem) -> Candidate:
+    """The tables of least total variance within ε, of attributes measured as asked."""
+    with one_thread(problem.design):
+        return measuring(problem, problem.name)
+
+
+def measuring(problem: Problem, strategy: str) -> Candidate:
     """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
-    chosen = choose_strategies(design, planner)
+    design, epsilon, integer = problem.design, problem.epsilon, problem.integer
+    chosen = choose_strategies(design, strategy)
     names = sorted({name for name, _ in chosen.values()})
     matrices, larger = {r: matrix for r, (_, matrix) in chosen.items()}, None
     shared = Shared.of(design, matrices, None)
@@ -91,15 +107,14 @@ def plan_tables(design: Design, epsilon: float, planner: str, integer: bool) -> 
     with np.errstate(divide="ignore"):
         precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / spread, 0.0)
         figures = ResidualFigures(design, shared.bases, 1.0 / precision)
-    value = float(design.type_weight @ figures.sums())
-    return PureMade(
-        design,
-        _assembled(design, shared, scales, integer),
-        Guarantee.pure(cost_of(candidates.norms, candidates.tables, scales)),
-        figures,
-        value,
+    privacy = Guarantee.pure(epsilon_of(candidates.norms, candidates.tables, scales))
+    return Candidate(
         " and ".join(names) or "tables",
-        value / ideal - 1.0,
+        _assembled(design, shared, scales, integer),
+        privacy,
+        figures,
+        Unstated(problem.workload, privacy),
+        figures.total_variance / ideal - 1.0,
     )
 
 
@@ -120,14 +135,14 @@ def _merged(
     if not larger:
         return None
     shared = Shared.of(alone, own, None, larger)
-    place = {tuple(row[row >= 0].tolist()): m
-             for m, row in reversed(list(enumerate(shared.candidates.roles)))}  # fmt: skip
+    types = list(enumerate(shared.candidates.roles))
+    place = {tuple(row[row >= 0].tolist()): m for m, row in reversed(types)}
     shares = np.full(len(shared.candidates.tables), EVERY_SHARE / len(shared.candidates.tables))
     shares[[place[key] for key in larger]] += start
     return shared, shared.spend(shares / shares.sum()), own, larger
 
 
-def _bits(design: Design, candidates: Candidates, shares: Array) -> int:
+def _bits(design: Design, candidates: TableTypes, shares: Array) -> int:
     used = candidates.roles[shares > 0]
     most = int(np.isin(used, design.free).sum(axis=1).max(initial=0))
     return min(MOST_BITS, ALL_BITS // max(most, 1))
@@ -170,3 +185,6 @@ def _view(role: RoleStrategy, halved: bool, views: dict[tuple[object, bool], Vie
     view = role.difference if by_difference else role.view
     assert view is not None
     return views.setdefault((role.basis, by_difference), view)
+
+
+PLANNER: Final = Planner(STRATEGIES, solve)

@@ -11,9 +11,9 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.attribute_views import View, by_difference, by_strategy, by_value
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.optimize.p_identity import best_p_identity, strategy
-from noiseplan.planning.assemble import role_bases
+from noiseplan.planning.laplace_scales import integer_rows, largest_norm
+from noiseplan.planning.solve import role_bases
 from noiseplan.planning.workload_types import Design
-from noiseplan.privacy.rounding import sum_up
 from noiseplan.strategies.hierarchies import haar, tree, weigh
 
 STRATEGIES = ("identity", "p-identity", "tree", "wavelet")
@@ -110,7 +110,7 @@ def role_strategies(
     result = {}
     for r, role in enumerate(design.roles.roles):
         if r in matrices:
-            matrix = matrices[r] if bits is None else to_integers(matrices[r], bits)
+            matrix = matrices[r] if bits is None else integer_rows(matrices[r], bits)
             view, basis = by_strategy(matrix, design.groups[r])
             result[r] = RoleStrategy(view, basis, largest_norm(matrix))
         else:
@@ -118,42 +118,3 @@ def role_strategies(
             pair = by_difference(basis) if role.plain and role.size == 2 else None
             result[r] = RoleStrategy(by_value(role.size, basis), basis, Fraction(1), pair)
     return result
-
-
-def to_integers(matrix: Array, bits: int) -> Array:
-    """An integer multiple of about the same strategy, entries of at most `bits` bits.
-
-    A strategy that is of zeros and ones up to scale stays what it is, and no row of one value
-    becomes zero: a faint one may be all that tells this value from others.
-    """
-    largest = np.abs(matrix).max()
-    if np.isin(np.abs(matrix), (0.0, largest)).all():
-        return np.asarray(np.rint(matrix / largest))
-    rounded = np.rint(matrix / largest * 2.0**bits)
-    lost = ~rounded.any(axis=1) & (np.count_nonzero(matrix, axis=1) == 1)
-    rounded[lost] = np.sign(matrix[lost])
-    return _levelled(rounded[rounded.any(axis=1)], np.abs(matrix).sum(axis=0) / largest * 2.0**bits)
-
-
-def _levelled(rounded: Array, norms: Array) -> Array:
-    """The same with the L1 norm of each column as it should be, by its largest entry.
-
-    Rounding makes some columns longer, and the longest one is paid for by all.
-    """
-    columns = np.arange(rounded.shape[1])
-    at = np.abs(rounded).argmax(axis=0)
-    largest = rounded[at, columns]
-    changed = np.abs(largest) + np.floor(norms) - np.abs(rounded).sum(axis=0)
-    result = rounded.copy()
-    result[at, columns] = np.sign(largest) * np.maximum(changed, 1.0)
-    return result
-
-
-def largest_norm(matrix: Array) -> Fraction:
-    """max_j Σ_r |A_rj|: exact for integers, rounded up otherwise."""
-    size = np.abs(matrix)
-    if (size == np.rint(size)).all() and size.max() * len(size) < 2**53:
-        return Fraction(int(size.sum(axis=0).max()))
-    near = size.sum(axis=0)
-    close = np.flatnonzero(near >= near.max() * (1 - 1e-9))  # one of these has the largest
-    return Fraction(max(sum_up(size[:, j].tolist()) for j in close))

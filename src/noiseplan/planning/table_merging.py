@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.planning.pure.strategies import RoleStrategy
+from noiseplan.planning.attribute_strategies import RoleStrategy
 from noiseplan.planning.workload_types import Design
 
 # So many tables and attributes at most; larger tables have no more cells than this.

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.planning.pure.strategies import RoleStrategy
+from noiseplan.planning.attribute_strategies import RoleStrategy
 from noiseplan.planning.workload_types import Design
 
 # Tables larger than any that is asked for are tried where all types of tables are no more than so
@@ -25,7 +25,7 @@ MOST_NUMBERS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class TableTypes:
     """Types of tables: their attributes' roles, how many there are, their L1 norms, what they tell.
 
     `told[a, m] · Σ over tables of type m of 1/v` is the precision of a residual of type a from all
@@ -45,14 +45,14 @@ class Candidates:
         return np.array([float(n * q) for n, q in zip(self.tables, self.norms, strict=True)])
 
 
-def find_candidates(
+def find_table_types(
     design: Design,
     strategies: dict[int, RoleStrategy],
     larger: Iterable[tuple[int, ...]] | None = None,
-) -> Candidates:
+) -> TableTypes:
     """Every set of attributes that is needed, and larger ones: as given, or while they are few."""
-    needed = {tuple(sorted(row[row >= 0].tolist())): a
-              for a, row in enumerate(design.terms.subset_roles)}  # fmt: skip
+    sets = design.terms.subset_roles
+    needed = {tuple(sorted(row[row >= 0].tolist())): a for a, row in enumerate(sets)}
     halved = {r for r, s in strategies.items() if s.difference is not None}
     if larger is None:
         larger = _larger(design, strategies, needed)
@@ -65,7 +65,7 @@ def find_candidates(
     rows, columns, values = map(np.array, zip(*entries, strict=True))
     slots = max((len(key) for key, _ in chosen), default=0)
     padded = [[*key, *[-1] * (slots - len(key))] for key, _ in chosen]
-    return Candidates(
+    return TableTypes(
         np.array(padded, dtype=np.int64).reshape(len(chosen), slots),
         np.array([difference for _, difference in chosen]),
         tuple(_count(design, key) for key, _ in chosen),

@@ -1,0 +1,11 @@
+"""Planners: each says which problems are its own, what it refuses, and proposes a candidate.
+
+| planner | noise | names |
+| --- | --- | --- |
+| `automatic` | both | auto |
+| `residual_family` | Gaussian | residual, residual+, product |
+| `optimal` | Gaussian | optimal, refined, sm2 |
+| `table_plans` | Laplace | identity, p-identity, tree, wavelet |
+| `laplace_matrix` | Laplace | matrix, workload |
+| `named` | both | known strategies, and one's own |
+"""

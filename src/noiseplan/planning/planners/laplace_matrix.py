@@ -1,0 +1,143 @@
+"""One strategy over all cells with Laplace noise, where no product of strategies fits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import setting
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.tables import TablesMechanism
+from noiseplan.noise import Noise
+from noiseplan.optimize.p_identity import best_p_identity, strategy
+from noiseplan.planning.attribute_strategies import FAINT
+from noiseplan.planning.candidate import Candidate, Planner, require_answers
+from noiseplan.planning.certificates import Unstated
+from noiseplan.planning.laplace_scales import (
+    epsilon_of,
+    integer_rows,
+    largest_norm,
+    require_drawable,
+    scales_within,
+)
+from noiseplan.planning.limits import LAPLACE_CELLS
+from noiseplan.planning.planners import table_plans
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import Design
+from noiseplan.privacy import Guarantee
+
+BITS = 14
+# Cells are one if their columns agree to so many digits.
+TOLD_DIGITS = 14
+# How much of the budget the identity has where the rows of tables are the start.
+IDENTITY_SHARE = 0.1
+
+
+def refuses(problem: Problem) -> str | None:
+    """Rows of the workload that are no integers, where integers are measured."""
+    if problem.planner != "workload" or not problem.integer or problem.size > LAPLACE_CELLS:
+        return None
+    matrix = _rows(problem.design)
+    if (matrix == np.rint(matrix)).all():
+        return None
+    what = (
+        "whole numbers in them"
+        if np.ptp(problem.workload.columns.weights) == 0
+        else "whole numbers; times the roots of their weights they are not: give all "
+        "queries one weight"
+    )
+    return (
+        setting("planner", "workload")
+        + f" measures the workload's own rows, and discrete noise needs {what}; use "
+        + setting("planner", "auto")
+        + ", or "
+        + setting("noise", "laplace")
+        + " to simulate"
+    )
+
+
+def solve(problem: Problem) -> Candidate:
+    """The workload's own rows, or the best p-identity strategy over the domain."""
+    with one_thread(problem.design):
+        if problem.planner == "workload":
+            rows = _rows(problem.design)
+            return measured_rows(problem, rows, "workload", whole=problem.integer)
+        return p_identity(problem, table_plans.measuring(problem, "auto"))
+
+
+def p_identity(problem: Problem, tables: Candidate) -> Candidate:
+    """The best p-identity strategy found; the rows of a plan of tables are one place to start."""
+    gram = problem.design.gram()
+    cells, groups = _told_apart(gram)
+    _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
+    matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
+    return measured_rows(problem, matrix, "p-identity over all cells")
+
+
+def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
+    """The first of the cells that no query tells apart from each other, and the group of each."""
+    scale = np.sqrt(np.maximum(np.diagonal(gram), 1e-300))
+    # Of its own size: what a light query tells apart must not vanish beside a heavy one.
+    unit = np.column_stack([gram / scale / scale[:, None], scale / scale.max()])
+    rounded = np.round(unit, TOLD_DIGITS) + 0.0
+    first, kind = np.unique(rounded, axis=0, return_index=True, return_inverse=True)[1:]
+    return first, kind.reshape(-1)
+
+
+def _extra(tables: Candidate, groups: IntArray) -> Array | None:
+    """The rows of a plan of tables over groups of cells, in units of a faint identity."""
+    if not isinstance(tables.mechanism, TablesMechanism):
+        return None
+    rows = tables.mechanism.dense_rows()[:, np.unique(groups, return_index=True)[1]]
+    several = np.abs(rows[np.count_nonzero(rows, axis=1) > 1])
+    if not 0 < len(several) <= rows.shape[1]:
+        return None
+    weights = several / (several.sum(axis=0).max() * IDENTITY_SHARE)
+    return np.asarray(weights)
+
+
+def _rows(design: Design) -> Array:
+    """Every row of the workload, times the root of its weight where weights differ."""
+    weights = design.workload.columns.weights
+    even = np.ptp(weights) == 0
+    roots = np.ones(len(weights)) if even else np.sqrt(weights)
+    return np.vstack([q.dense() * root for q, root in zip(design.workload, roots, strict=True)])
+
+
+def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = False) -> Candidate:
+    """The mechanism that measures these rows, with its exact cost.
+
+    For integer noise the rows are rounded to integers first, unless they are `whole` already.
+    """
+    design, epsilon, integer = problem.design, problem.epsilon, problem.integer
+    matrix = matrix[np.abs(matrix).any(axis=1)]
+    ideal = _value(design, epsilon, matrix)
+    if integer and not whole:
+        matrix = integer_rows(matrix, BITS)
+    norm = largest_norm(matrix)
+    scales = scales_within([norm], [1], np.ones(1), epsilon)
+    if integer:
+        require_drawable(scales)
+    noise = Noise("laplace", scales, integer)
+    mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
+    require_answers(design, mechanism)
+    figures = RowFigures(design, mechanism)
+    privacy = Guarantee.pure(epsilon_of([norm], [1], scales))
+    loss = figures.total_variance / ideal - 1.0
+    known = Unstated(problem.workload, privacy)
+    return Candidate(name, mechanism, privacy, figures, known, loss)
+
+
+def _value(design: Design, epsilon: float, matrix: Array) -> float:
+    """Σ weight · variance with continuous noise, before anything is rounded."""
+    scale = float(largest_norm(matrix)) / epsilon
+    inverse = np.linalg.pinv(matrix, rcond=1e-10)
+    return float(2 * scale**2 * np.einsum("ir,ij,jr->", inverse, design.gram(), inverse))
+
+
+PLANNER: Final = Planner(("matrix", "workload"), solve, refuses, LAPLACE_CELLS)

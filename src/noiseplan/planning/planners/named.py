@@ -1,0 +1,173 @@
+"""Plans that measure a strategy by name, or one that a user brings, with either noise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from noiseplan.errors import setting
+from noiseplan.matrices import Transform, kronecker_dense
+from noiseplan.matrices.base import Array
+from noiseplan.matrices.transforms import PROFILE_VALUES
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.product import Factor, ProductMechanism
+from noiseplan.noise import Noise
+from noiseplan.planning.candidate import Candidate, Planner, require_answers
+from noiseplan.planning.certificates import Unstated
+from noiseplan.planning.integer_matrix import matrix_mechanism, require_variance
+from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.planning.laplace_scales import epsilon_of, require_drawable, scales_within
+from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.planners.laplace_matrix import measured_rows
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import fraction_up
+from noiseplan.schema import Schema
+from noiseplan.strategies.catalogue import strategy_matrix
+from noiseplan.strategies.column_norms import total_error
+from noiseplan.strategies.given_rows import Strategy
+
+# Products of small domains are written out as one matrix, which other rooms can work with; not
+# where that has too many numbers, as trees over many attributes have.
+WRITTEN_OUT, WRITTEN_NUMBERS = 1024, 2**22
+# Numbers that a product may measure: 128 MB of them.
+MOST_NUMBERS: Final = 2**24
+# Rounding to integers tilts the rows; where they do not determine every cell, this much of L1
+# columns goes to the cells themselves, so that every query still has an answer.
+EVERY_CELL: Final = 1e-3
+
+
+def refuses(problem: Problem) -> str | None:
+    """What a strategy that is not optimised cannot do, and what is too large."""
+    plain = isinstance(problem.goal, TotalVariance) and problem.neighbours == "add-remove"
+    if problem.budget is None or not plain:
+        return (
+            setting("planner", problem.name)
+            + " plans the total variance under a budget, for neighbours that add or remove a "
+            "record; use "
+            + setting("planner", "auto")
+            + " or 'optimal' for other objectives, targets and neighbours"
+        )
+    if problem.factors is not None:
+        return _too_large(problem.name, problem.factors)
+    if problem.size > EXPLICIT_CELLS and isinstance(problem.strategy, Strategy):
+        return (
+            setting("planner", problem.name)
+            + f" plans domains of at most {EXPLICIT_CELLS:,} cells, and the schema has "
+            f"{problem.size:,}; use "
+            + setting("planner", "auto")
+            + ", or 'hierarchical' and 'wavelet', which need no matrix over all cells"
+        )
+    return None
+
+
+def _too_large(name: str, factors: tuple[Factor, ...]) -> str | None:
+    numbers = prod(factor.shape[0] for factor in factors)
+    if numbers > MOST_NUMBERS:
+        return (
+            setting("planner", name)
+            + f" would measure {numbers:,} numbers, and at most {MOST_NUMBERS:,} are measured of a "
+            "whole domain; use " + setting("planner", "auto") + ", which measures tables"
+        )
+    longest = max((f.shape[1] for f in factors if isinstance(f, Transform)), default=0)
+    if longest > PROFILE_VALUES:
+        return (
+            setting("planner", name)
+            + f" takes attributes of at most {PROFILE_VALUES:,} values, and one has {longest:,}; "
+            "use " + setting("planner", "auto")
+        )
+    return None
+
+
+def solve(problem: Problem) -> Candidate:
+    """The plan that measures this strategy, scaled to the budget."""
+    with one_thread(problem.design):
+        if problem.factors is not None:
+            return _product(problem, problem.factors)
+        gram, schema = problem.design.gram(), problem.workload.schema
+        assert problem.strategy is not None  # as `takes` says
+        rows = strategy_matrix(problem.strategy, schema, gram, problem.norm)
+        if problem.laplace:
+            tilted = problem.integer and not _whole(rows)
+            return measured_rows(problem, _determining(rows) if tilted else rows, problem.name)
+        return _gaussian_rows(problem, rows, gram)
+
+
+def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
+    allowed = problem.allowed
+    assert allowed is not None  # there is a budget
+    mechanism, cost = matrix_mechanism(problem.workload.schema, rows, allowed, problem.integer)
+    require_answers(problem.design, mechanism)
+    figures = RowFigures(problem.design, mechanism)
+    loss = figures.total_variance / (total_error(rows, gram) / allowed) - 1
+    privacy = Guarantee(cost, problem.law)
+    known = Unstated(problem.workload, privacy)
+    return Candidate(problem.name, mechanism, privacy, figures, known, loss)
+
+
+def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
+    """A product: entries are integers already, and a record touches so many of them by one each."""
+    touched = prod(f.touched if isinstance(f, Transform) else 1 for f in factors)
+    noise, privacy = (_laplace if problem.laplace else _gaussian)(problem, touched)
+    mechanism = _product_mechanism(problem.workload.schema, factors, noise)
+    figures, known = RowFigures(problem.design, mechanism), Unstated(problem.workload, privacy)
+    if problem.laplace:
+        loss = float(noise.variance[0]) / (2 * float(touched) ** 2 / problem.epsilon**2) - 1.0
+    else:
+        loss = float(noise.variance[0]) * (problem.allowed or 0.0) / touched - 1
+    return Candidate(problem.name, mechanism, privacy, figures, known, loss)
+
+
+def _gaussian(problem: Problem, touched: int) -> tuple[Noise, Guarantee]:
+    """σ² with touched/σ² within what is allowed: the quotient rounded up, and a hair more."""
+    allowed = problem.allowed
+    assert allowed is not None  # there is a budget
+    sigma2 = float(round_up(np.array([touched / allowed * (1 + 1e-14)]), FINE_BITS)[0])
+    if problem.integer:
+        require_variance(sigma2)
+    cost = fraction_up(Fraction(touched) / Fraction(sigma2))
+    return Noise("gaussian", sigma2, problem.integer), Guarantee(cost, problem.law)
+
+
+def _laplace(problem: Problem, touched: int) -> tuple[Noise, Guarantee]:
+    """The scale with touched/b within ε."""
+    norm = Fraction(touched)
+    scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
+    if problem.integer:
+        require_drawable(scales)
+    privacy = Guarantee.pure(epsilon_of([norm], [1], scales))
+    return Noise("laplace", scales, problem.integer), privacy
+
+
+def _product_mechanism(schema: Schema, factors: tuple[Factor, ...], noise: Noise) -> Mechanism:
+    """As one matrix where the domain is small, by transforms beyond."""
+    numbers = prod(factor.shape[0] for factor in factors)
+    if schema.size <= WRITTEN_OUT and numbers * schema.size <= WRITTEN_NUMBERS:
+        rows = kronecker_dense([factor.dense() for factor in factors])
+        return DenseMechanism(schema, rows, noise)
+    return ProductMechanism(schema, factors, noise)
+
+
+def _whole(strategy: Array) -> bool:
+    """Whether all entries are 0 or of one size: then integers are no rounding."""
+    size = np.abs(strategy)
+    return bool(np.isin(size, (0.0, size.max())).all())
+
+
+def _determining(strategy: Array) -> Array:
+    """The same with a little of every cell, where rows do not determine all cells."""
+    if np.linalg.matrix_rank(strategy, tol=1e-7) == strategy.shape[1]:
+        return strategy
+    return np.concatenate([strategy, EVERY_CELL * np.eye(strategy.shape[1])])
+
+
+# Products are measured and solved by fast transforms, over any number of cells.
+PRODUCT: Final = Planner((), solve, refuses)
+PLANNER: Final = Planner((), solve, refuses, EXPLICIT_CELLS)

@@ -1,0 +1,111 @@
+"""Plans of the residual family: bases of attributes, and noise for every set of them.
+
+| name | bases | noise |
+| --- | --- | --- |
+| `residual` | every split free | the best for them |
+| `residual+` | τ = 1/n | the best for them |
+| `product` | of the best product strategy | that of the product |
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from noiseplan.errors import remedy
+from noiseplan.optimize.allocation import Share, spend
+from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.certificates import Residual
+from noiseplan.planning.free_split import optimise_total, optimise_upright
+from noiseplan.planning.neighbours import privacy_rows
+from noiseplan.planning.objectives import RelativeError, TotalVariance
+from noiseplan.planning.planners import optimal
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.product_split import optimise_product
+from noiseplan.planning.residual_mechanism import make_residual
+from noiseplan.planning.solve import (
+    Aim,
+    Solution,
+    role_bases,
+    share_given_bases,
+    type_matrix,
+)
+from noiseplan.planning.solve import (
+    solve as best_bases,
+)
+from noiseplan.planning.threads import one_thread
+
+_PRODUCT = remedy("setting", 'planner="product"', "planner", "product")
+_AUTO = remedy("setting", 'planner="auto"', "planner", "auto")
+
+
+def refuses(problem: Problem) -> str | None:
+    """Relative errors; for products, other objectives and matrices over several attributes."""
+    if isinstance(problem.goal, RelativeError):
+        return optimal.refuses(problem)
+    if problem.planner != "product":
+        return None
+    if not isinstance(problem.goal, TotalVariance):
+        return _PRODUCT + " plans the total variance only; use " + _AUTO
+    if problem.design.joints:
+        return _PRODUCT + " takes no dense-matrix queries; use " + _AUTO
+    return None
+
+
+def solve(problem: Problem) -> Candidate:
+    """The plan of least cost or error in the family."""
+    with one_thread(problem.design):
+        return made(problem, planned(problem))
+
+
+def planned(problem: Problem) -> Solution:
+    """Bases and noise at the budget, or at cost one: everything scales with it."""
+    aim = Aim(problem.design, problem.goal, problem.allowed or 1.0, problem.neighbours)
+    if problem.planner == "residual+":
+        return share_given_bases(aim, optimise_upright(problem.design))
+    if problem.planner == "product":
+        return _product(aim)
+    return best_bases(aim, optimise_total(problem.design))
+
+
+def made(problem: Problem, solution: Solution) -> Candidate:
+    """The mechanism; without a budget, at the least cost that meets the targets."""
+    allowed = problem.allowed
+    if allowed is None:
+        allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
+        solution = _rescaled(solution, allowed)
+    aim = Aim(problem.design, problem.goal, allowed, problem.neighbours)
+    found = make_residual(aim, solution, problem.noise, least=problem.allowed is None)
+    known = Residual(
+        problem.design,
+        found.share,
+        solution.total_rows,
+        found.privacy,
+        problem.name,
+        problem.targets is not None,
+    )
+    return Candidate(problem.name, found.mechanism, found.privacy, found.figures, known, found.loss)
+
+
+def _product(aim: Aim) -> Solution:
+    design = aim.design
+    rows, sigma2 = optimise_product(design)
+    bases = role_bases(design, rows)
+    privacy = privacy_rows(design, bases, aim.neighbours)
+    if aim.neighbours == "replace":
+        sigma2 = np.where((design.terms.subset_roles < 0).all(axis=1), 0.0, sigma2)
+    sigma2 = sigma2 * (spend(privacy, sigma2) / aim.budget)
+    value = float(design.type_weight @ (type_matrix(design, bases) @ sigma2))
+    return Solution(rows, bases, privacy, Share(sigma2, value, 0.0), rows)
+
+
+def _rescaled(solution: Solution, factor: float) -> Solution:
+    """The same plan at `factor` times the privacy cost, so at 1/factor of every variance."""
+    share = solution.share
+    scaled = Share(share.sigma2 / factor, share.value / factor, share.bound / factor)
+    return replace(solution, share=scaled)
+
+
+PLANNER: Final = Planner(("residual", "residual+", "product"), solve, refuses)

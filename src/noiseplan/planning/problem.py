@@ -1,0 +1,206 @@
+"""What is to be planned: the arguments of `plan`, checked, and what planners ask of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from noiseplan.errors import BudgetError, PlanError, remedy, setting
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.product import Factor
+from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
+from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.privacy import Budget, Law, Neighbours, PureDP
+from noiseplan.privacy.rounding import product_down
+from noiseplan.queries import Workload
+from noiseplan.strategies.catalogue import (
+    PURE_STRATEGIES,
+    STRATEGIES,
+    StrategyName,
+    named_strategy,
+    product_factors,
+)
+from noiseplan.strategies.column_norms import Norm
+from noiseplan.strategies.given_rows import Strategy
+
+if TYPE_CHECKING:
+    from noiseplan.mechanisms.partition.settings import Dawa
+
+NOISES: Final = ("discrete", "gaussian", "laplace")
+# Variances go as one over the cost, and their squares must be numbers too.
+LEAST_COST: Final = 1e-120
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A workload, what may be spent or must be reached, what is to be small, and by which planner.
+
+    Targets are as given at first; an array of one variance for each query once they are read
+    (`reductions.Targets`).
+    """
+
+    workload: Workload
+    budget: Budget | None = None
+    targets: Mapping[str, float] | float | Array | None = None
+    objective: Objective | None = None
+    planner: str | Strategy | Dawa = "auto"
+    neighbours: Neighbours = "add-remove"
+    noise: str = "discrete"
+    max_rows: int = 1
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def goal(self) -> Objective:
+        """What is to be small: the objective, or the largest ratio of a variance to its target."""
+        if self.targets is not None:
+            return WorstVariance()
+        return self.objective or TotalVariance()
+
+    @property
+    def name(self) -> str:
+        """What the planner that was asked for is called."""
+        return str(getattr(self.planner, "name", self.planner))
+
+    @property
+    def laplace(self) -> bool:
+        """Whether noise is Laplace: all that pure DP can be had with."""
+        return isinstance(self.budget, PureDP) and self.noise != "gaussian"
+
+    @property
+    def integer(self) -> bool:
+        """Whether integers are measured, with exact discrete noise."""
+        return self.noise == "discrete"
+
+    @property
+    def law(self) -> Law:
+        """What Gaussian noise is accounted by."""
+        return "zcdp" if self.integer else "gaussian"
+
+    @property
+    def norm(self) -> Norm:
+        """The norm of columns that the noise is scaled to."""
+        return "L1" if self.laplace else "L2"
+
+    @property
+    def size(self) -> int:
+        """Cells of the whole domain."""
+        return self.workload.schema.size
+
+    @cached_property
+    def priorities(self) -> Array | None:
+        """1/target of each query, where there are targets."""
+        return None if self.targets is None else 1.0 / np.asarray(self.targets)
+
+    @cached_property
+    def strategy(self) -> StrategyName | Strategy | None:
+        """The known strategy that is asked for, or the user's own."""
+        return named_strategy(self.planner, PURE_STRATEGIES if self.laplace else STRATEGIES)
+
+    @cached_property
+    def factors(self) -> tuple[Factor, ...] | None:
+        """The factors of that strategy, one for each attribute, where it is a product."""
+        if not isinstance(self.strategy, StrategyName):
+            return None
+        return product_factors(self.strategy, self.workload.schema)
+
+    @cached_property
+    def allowed(self) -> float | None:
+        """The privacy cost that the budget allows Gaussian noise; None without a budget."""
+        return None if self.budget is None else allowed_cost(self.budget, self.noise)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """ε of pure DP."""
+        assert isinstance(self.budget, PureDP)
+        return self.budget.epsilon
+
+    @cached_property
+    def design(self) -> Design:
+        """The workload prepared: attributes that look alike are one where nothing tells them apart.
+
+        A strategy may treat them differently, and a loss of one's own sees every query by itself.
+        """
+        apart = isinstance(self.goal, ConvexLoss)
+        if self.strategy is not None:
+            by_classes = self.factors is None and self.size > EXPLICIT_CELLS
+            apart |= self.laplace or not by_classes
+        return prepare(self.workload, self.priorities, share=not apart)
+
+    def check(self) -> None:
+        """Refuse arguments that are none, whatever the planner."""
+        if hasattr(self.planner, "shape"):
+            raise PlanError(
+                f"a planner is a name or a Strategy, found {type(self.planner).__name__}: write "
+                f"planner=Strategy(rows) to measure rows of your own"
+            )
+        if not isinstance(self.workload, Workload):
+            raise PlanError(
+                f"plan() starts with a Workload, found {type(self.workload).__name__}; write "
+                f"plan(Workload([query, …]), …)"
+            )
+        if self.budget is None and self.targets is None:
+            raise PlanError(
+                "say how much privacy to spend (budget=zCDP(0.5)) or what to reach (targets={...})"
+            )
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise BudgetError(
+                f"a budget is zCDP(rho), GDP(mu), ApproxDP(epsilon, delta) or PureDP(epsilon), "
+                f"found {self.budget!r}"
+            )
+        if self.objective is not None and not isinstance(self.objective, Objective):
+            raise PlanError(
+                f"an objective is TotalVariance(), WorstVariance(), PNormVariance(p), "
+                f"ConvexLoss(f) or RelativeError(), "
+                f"found {self.objective!r}"
+            )
+        if self.targets is not None and self.objective is not None:
+            raise PlanError("targets are an objective of their own: give one or the other")
+        if self.neighbours not in ("add-remove", "replace"):
+            raise PlanError(f"neighbours are 'add-remove' or 'replace', found {self.neighbours!r}")
+        if self.noise not in NOISES:
+            raise PlanError(
+                f"noise is 'discrete' or 'gaussian' (for simulation), found {self.noise!r}"
+            )
+        if self.noise == "laplace" and not isinstance(self.budget, PureDP):
+            raise PlanError(
+                setting("noise", "laplace")
+                + " goes with a budget of pure DP, as in "
+                + remedy("pure budget", "PureDP(1.0)", "1.0")
+                + f", found {self.budget!r}; leave out noise=, or use "
+                + setting("noise", "gaussian")
+                + " to simulate"
+            )
+        check_people(self.max_rows, self.neighbours)
+
+
+def check_people(max_rows: object, neighbours: Neighbours) -> None:
+    """Refuse what makes no sense, and what has no proof: replacing several records."""
+    if isinstance(max_rows, bool) or not isinstance(max_rows, int | np.integer) or max_rows < 1:
+        raise PlanError(
+            f"max_rows is how many records one person may have, as in 3; found {max_rows!r}"
+        )
+    if max_rows > 1 and neighbours == "replace":
+        raise PlanError(
+            "max_rows above 1 goes with "
+            + remedy("setting", 'neighbours="add-remove"', "neighbours", "add-remove")
+            + ": when a person is replaced, the number of records may change, which would "
+            "have to be public"
+        )
+
+
+def allowed_cost(budget: Budget, noise: str) -> float:
+    """The privacy cost a budget allows: by zCDP for discrete noise, exactly for continuous."""
+    cost = product_down(2.0, budget.zcdp_rho()) if noise == "discrete" else budget.gaussian_pcost()
+    if 0 < cost < LEAST_COST:
+        least = f"{LEAST_COST:g}"
+        raise BudgetError(
+            f"{budget} is so little that variances are no numbers: give "
+            + remedy("least budget", f"a budget of at least zCDP({least})", least)
+        )
+    return cost

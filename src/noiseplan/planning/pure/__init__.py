@@ -1,1 +1,0 @@
-"""Plans of pure differential privacy: what to measure, and with how much Laplace noise."""

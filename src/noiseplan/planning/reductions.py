@@ -1,0 +1,102 @@
+"""Problems as other problems: of one record instead of a person, of the queries with targets, of a
+smaller domain (`smaller_domain`). What is found for those is a candidate for these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Protocol
+
+import numpy as np
+
+from noiseplan.errors import BudgetError, PlanError
+from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.problem import Problem, allowed_cost
+from noiseplan.privacy import Budget, PureDP, zCDP
+from noiseplan.privacy.people import person_price, record_cost
+from noiseplan.privacy.rounding import product_down
+
+
+class Reduction(Protocol):
+    """A problem turned into another, and the way back."""
+
+    def forward(self, problem: Problem) -> Problem:
+        """The problem to solve instead."""
+
+    def back(self, candidate: Candidate) -> Candidate:
+        """What was found for it, for the problem as it was."""
+
+
+@dataclass(frozen=True)
+class Persons:
+    """People who have several records: planned for one record, priced for a person.
+
+    A plan is priced for one record. Where a person may have up to k, it is planned with what one
+    record may then cost, and priced k² times that, or k times for pure DP
+    (`noiseplan.privacy.people` has the proof).
+    """
+
+    max_rows: int
+
+    def forward(self, problem: Problem) -> Problem:
+        """The same for one record."""
+        budget = record_budget(problem.budget, self.max_rows, problem.noise)
+        return replace(problem, budget=budget, max_rows=1)
+
+    def back(self, candidate: Candidate) -> Candidate:
+        """The same at the price of a person."""
+        return replace(candidate, privacy=person_price(candidate.privacy, self.max_rows))
+
+
+def record_budget(budget: Budget | None, max_rows: int, noise: str) -> Budget | None:
+    """What one record may cost, so that a person is within the budget; rounded down."""
+    if budget is None or max_rows == 1:
+        return budget
+    if isinstance(budget, PureDP):
+        return PureDP(record_cost(budget.epsilon, max_rows, pure=True))
+    record = record_cost(allowed_cost(budget, noise), max_rows)
+    if record <= 0:
+        raise BudgetError(f"{budget} leaves nothing for one of {max_rows} records")
+    return zCDP(product_down(record, 0.5))  # the cost is 2ρ for both kinds of noise
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The queries that have a target, and the target of each.
+
+    Queries without one are not planned for; they may still be answered if they lie in the span.
+    """
+
+    def forward(self, problem: Problem) -> Problem:
+        """The problem of those queries alone."""
+        workload, targets = problem.workload, problem.targets
+        if not isinstance(targets, Mapping):
+            one = _checked_target("all queries", targets)
+            return replace(problem, targets=np.full(len(workload), one))
+        if not targets:
+            raise PlanError("targets is empty: name at least one query, e.g. targets={'age': 25.0}")
+        chosen = {workload.position(name): _checked_target(name, t) for name, t in targets.items()}
+        positions = sorted(chosen)
+        each = np.array([chosen[i] for i in positions])
+        return replace(problem, workload=workload.subset(positions), targets=each)
+
+    def back(self, candidate: Candidate) -> Candidate:
+        """As it is."""
+        return candidate
+
+
+def _checked_target(name: str, target: object) -> float:
+    if isinstance(target, Iterable) and not isinstance(target, str):
+        raise PlanError(
+            f"the target of {name!r} is one variance for all of its rows, found several; to give "
+            f"each row its own, make it a query with a name, Query(schema, matrix=[row], "
+            f"name='row 0'), and write targets={{'row 0': 4.0, …}}"
+        )
+    if isinstance(target, bool) or not isinstance(target, (Real, np.number)):
+        raise PlanError(f"the target of {name!r} is a variance, found {target!r}")
+    value = float(target)
+    if not (np.isfinite(value) and value > 0):
+        raise PlanError(f"the target of {name!r} is a positive finite variance, found {value}")
+    return value

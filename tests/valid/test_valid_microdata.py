@@ -17,7 +17,7 @@ import pytest
 import noiseplan as nz
 from noiseplan._charts import MissingExtraError
 from noiseplan.errors import PlanError, StorageError
-from noiseplan.valid.fidelity import fidelity
+from noiseplan.valid.microdata import fidelity
 from noiseplan.valid.refining import refine
 from noiseplan.valid.unbiased_tables import Unbiased
 

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_oracles import brute_variances, gram_of, sorted_projection, tightest_epsilon, workload
+from local_oracles import (
+    brute_variances,
+    gram_of,
+    sorted_projection,
+    svd_bound,
+    tightest_epsilon,
+    workload,
+)
 
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.search.descent import Descent, descend, random_start
@@ -19,7 +26,6 @@ from noiseplan.local.search.variance_bounds import (
     lower_bound,
     row_variance,
     spread_bound,
-    svd_bound,
 )
 from noiseplan.local.strategies.base import TableStrategy, check_strategy
 

@@ -6,13 +6,21 @@ from math import exp, log, sinh
 
 import numpy as np
 import pytest
-from local_oracles import brute_variances, gram_of, one, rappor_table, subset_table, workload
+from local_oracles import (
+    brute_variances,
+    gram_of,
+    one,
+    rappor_table,
+    subset_table,
+    svd_bound,
+    workload,
+)
 
 import noiseplan as nz
 from noiseplan.local.search.descent import random_start
 from noiseplan.local.search.objective import slope
 from noiseplan.local.search.projection import project
-from noiseplan.local.search.variance_bounds import row_variance, spread_bound, svd_bound
+from noiseplan.local.search.variance_bounds import row_variance, spread_bound
 from noiseplan.local.server.consistency import fit_counts
 from noiseplan.local.strategies import classical
 from noiseplan.local.strategies.base import TableStrategy

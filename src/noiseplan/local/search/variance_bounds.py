@@ -107,14 +107,6 @@ def _centred(gram: Array, prior: Array) -> tuple[Array, float]:
     return scaled - both - both.T + mean * np.outer(root, root), mean
 
 
-def svd_bound(gram: Array, prior: Array, epsilon: float) -> float:
-    """The bound of the paper on Σ π_u t_u: ‖W Diag(√π)‖_*²/e^ε − Σ π_u ‖W e_u‖²."""
-    root = np.sqrt(prior)
-    values = np.linalg.eigvalsh(gram * np.outer(root, root))
-    nuclear = float(np.sqrt(np.maximum(values, 0.0)).sum())
-    return nuclear**2 / exp(epsilon) - float(prior @ np.diagonal(gram))
-
-
 def lower_bound(
     gram: Array, prior: Array, epsilon: float, cells: int | None = None, steps: int = 30
 ) -> LowerBound:

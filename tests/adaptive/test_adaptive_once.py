@@ -138,7 +138,7 @@ def test_files_are_read_once(choice: nz.choosing.Choice, tmp_path: Path) -> None
 
 
 def test_readers_are_read_once(ledger: nz.Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noiseplan.counting.streams._KEPT_BYTES", 1)
+    monkeypatch.setattr("noiseplan.counting.records._KEPT_BYTES", 1)
     schema = nz.Schema.from_sizes({"a": 4, "b": 3})
     table = pl.DataFrame({"a": [0, 1, 2, 3] * 50, "b": [0, 1, 2, 2] * 50})
     plans = [

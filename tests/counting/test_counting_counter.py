@@ -16,23 +16,23 @@ from noiseplan.counting import (
     Countable,
     CountTensor,
     Records,
-    compiled,
     count_tables,
     counter,
-    covering,
+    kernel_numba,
+    merged_tables,
 )
 from noiseplan.counting.counter import Counter
 from noiseplan.counting.merged_tables import Containers, Members, cells, maximal
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
-KERNELS = ["numpy"] + (["numba"] if compiled.installed() else [])
+KERNELS = ["numpy"] + (["numba"] if kernel_numba.installed() else [])
 
 
 @pytest.fixture(params=KERNELS)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each way of counting in turn, however little there is to count."""
-    monkeypatch.setattr(compiled, "enabled", request.param == "numba")
+    monkeypatch.setattr(kernel_numba, "enabled", request.param == "numba")
     monkeypatch.setattr(counter, "_WORTH_STARTING", 0)
     monkeypatch.setattr(counter, "_WORTH_CALLING", 0)
     return str(request.param)
@@ -84,21 +84,21 @@ def test_the_smallest_container_is_found(tables: list[Members], wanted: frozense
 @given(families, st.integers(0, 10**6))
 def test_a_cover_contains_every_table_and_stays_small(tables: list[Members], records: int) -> None:
     shape = (2, 1, 30, 5, 60, 7)
-    cover = covering.covering(maximal(tables, shape), shape, records)
+    cover = merged_tables.covering(maximal(tables, shape), shape, records)
     for table in tables:
         assert any(set(table) <= set(group) for group in cover)
     largest = max([cells(table, shape) for table in tables], default=1)
-    limit = max(largest, min(covering._LARGEST, records // covering._RECORDS_PER_CELL))
+    limit = max(largest, min(merged_tables._LARGEST, records // merged_tables._RECORDS_PER_CELL))
     assert all(cells(group, shape) <= limit for group in cover)
     assert len(cover) <= len(maximal(tables, shape))
 
 
 def test_a_cover_spares_passes() -> None:
     pairs = list(combinations(range(8), 2))
-    assert covering.covering(pairs, (4,) * 8, records=10**7) == [tuple(range(8))]
+    assert merged_tables.covering(pairs, (4,) * 8, records=10**7) == [tuple(range(8))]
     triples = list(combinations(range(14), 3))
     adult = (85, 9, 100, 16, 7, 15, 6, 5, 2, 100, 100, 99, 42, 2)
-    assert len(covering.covering(triples, adult, records=10**7)) < len(triples) / 2
+    assert len(merged_tables.covering(triples, adult, records=10**7)) < len(triples) / 2
 
 
 @settings(deadline=None, max_examples=40)
@@ -114,7 +114,7 @@ def test_blocks_of_any_length_are_counted(
     schema = schema_of(*sizes)
     codes = random_codes(sizes, sum(lengths), seed=len(tables))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "enabled", way == "numba")
+        patch.setattr(kernel_numba, "enabled", way == "numba")
         patch.setattr(counter, "_WORTH_STARTING", 0)
         patch.setattr(counter, "_WORTH_CALLING", 0)
         patch.setattr(counter, "_GATHERED", 37)
@@ -165,7 +165,7 @@ def test_the_compiled_function_says_what_it_does() -> None:
     members, widths = np.array([[1, 0], [0, 1]]), np.array([1, 2])
     counts = np.zeros(16, dtype=np.uint32)
     columns = np.ascontiguousarray(codes.T).astype(np.uint8)
-    compiled.count(columns, sizes, members, widths, np.array([0, 4, 16]), counts)
+    kernel_numba.count(columns, sizes, members, widths, np.array([0, 4, 16]), counts)
     assert counts[:4].tolist() == brute_force(codes, (3, 4), (1,)).tolist()
     assert counts[4:].reshape(3, 4).tolist() == brute_force(codes, (3, 4), (0, 1)).tolist()
 

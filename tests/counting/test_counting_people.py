@@ -22,7 +22,7 @@ import pytest
 from numpy.typing import NDArray
 
 import noiseplan as nz
-from noiseplan.counting import CountTensor, Records, count_tables, open_source, streams
+from noiseplan.counting import CountTensor, Records, count_tables, open_source, records
 from noiseplan.counting.database import stream_from_relation
 from noiseplan.counting.person_cap import PersonCap
 from noiseplan.errors import DataError, PlanError
@@ -112,7 +112,7 @@ def test_a_person_counts_at_most_the_cap_and_every_subset_is_alike_likely(
 def test_every_pass_chooses_the_same_records(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(records, "_KEPT_BYTES", 0)
     source = open_source(SOURCES[kind](tmp_path), SCHEMA, person="id", cap=CAP)
     first, second = (source.marginals(np.array([[0, 1, 2]])) for _ in range(2))
     np.testing.assert_array_equal(first, second)

@@ -18,7 +18,7 @@ import pyarrow.dataset
 import pytest
 from numpy.typing import NDArray
 
-from noiseplan.counting import CountTensor, Records, open_source, streams
+from noiseplan.counting import CountTensor, Records, open_source, records
 from noiseplan.errors import DataError, DataRefused
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
 
@@ -254,7 +254,7 @@ def test_every_column_at_fault_is_named(tmp_path: Path) -> None:
 def test_many_records_are_not_kept(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "_KEPT_BYTES", 100)
+    monkeypatch.setattr(records, "_KEPT_BYTES", 100)
     source = open_source(SOURCES[kind][1](COLUMNS, tmp_path), SCHEMA)
     codes = expected_codes(COLUMNS)
     expected = np.bincount(codes[:, 0], minlength=6).tolist()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import noiseplan as nz
 from noiseplan.errors import QueryError
-from noiseplan.queries.permuted_factor import Permuted
+from noiseplan.queries.factors import Permuted
 
 repeatable = settings(max_examples=50, deadline=None, derandomize=True)
 

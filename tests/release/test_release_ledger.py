@@ -115,9 +115,9 @@ def test_a_reader_that_can_be_read_once_is_released(
     """Tables beyond memory are counted in several passes: here there is only one."""
     import pyarrow as pa
 
-    from noiseplan.counting import count_tables, streams
+    from noiseplan.counting import count_tables, records
 
-    monkeypatch.setattr(streams, "_KEPT_BYTES", 0)
+    monkeypatch.setattr(records, "_KEPT_BYTES", 0)
     monkeypatch.setitem(count_tables.__kwdefaults__, "held", 4)
     schema = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3})
     reader = pa.table({name: [0, 1, 1, 2] for name in "abc"}).to_reader(max_chunksize=2)

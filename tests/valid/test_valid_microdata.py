@@ -16,7 +16,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import MissingExtraError, PlanError, StorageError
-from noiseplan.valid.fidelity import fidelity
+from noiseplan.valid.microdata import fidelity
 from noiseplan.valid.refining import refine
 from noiseplan.valid.unbiased_tables import Unbiased
 

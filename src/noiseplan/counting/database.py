@@ -19,7 +19,7 @@ from noiseplan.counting.expressions import Column, literal, quoted
 from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.person_cap import PersonCap, Sieve
 from noiseplan.counting.persons import check_kind, with_person
-from noiseplan.counting.streams import Block, Stream
+from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
 from noiseplan.engine import engine
 from noiseplan.errors import DataError, remedy

@@ -15,8 +15,7 @@ from noiseplan.counting.encode import Encoded, Refusals, check_columns, encode_b
 from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import array_of_persons, joined_persons, texts_of_persons
 from noiseplan.counting.projectable import Countable
-from noiseplan.counting.records import Records
-from noiseplan.counting.streams import Block, Stream, gathered
+from noiseplan.counting.records import Block, Records, Stream, gathered
 from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Schema

@@ -29,9 +29,9 @@ from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import joined_persons
 from noiseplan.counting.projectable import Countable
+from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
-from noiseplan.counting.streams import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
 from noiseplan.errors import NoiseplanError
 from noiseplan.schema import Binned, Label, Schema

@@ -195,7 +195,7 @@ class Spare:
         extra = self.measuring(rows.T @ rows)
         return np.concatenate([self.strategy, extra]) if len(extra) else self.strategy
 
-    def measuring(self, gram: Array, tolerance: float = 1e-6) -> Array:
+    def measuring(self, gram: Array) -> Array:
         """The free rows that serve queries with this Gram matrix best, by themselves.
 
         Cells without room are left alone: what of a query lies on them is answered from the
@@ -206,7 +206,7 @@ class Spare:
         if not part.any():
             return np.zeros((0, len(gram)))
         lengths = np.sqrt(self.room[open_cells])
-        found = dense_optimum(part / np.outer(lengths, lengths), tolerance)
+        found = dense_optimum(part / np.outer(lengths, lengths))
         extra = np.zeros((len(found.strategy), len(gram)))
         extra[:, open_cells] = found.strategy * lengths
         return extra

@@ -19,7 +19,7 @@ from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Identity, Prefix, Ranges, Total, Workload
-from noiseplan.queries.permuted_factor import Permuted
+from noiseplan.queries.factors import Permuted
 
 
 @dataclass(frozen=True, eq=False)

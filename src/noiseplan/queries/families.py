@@ -19,8 +19,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
-from noiseplan.queries.factors import Custom, Factor, Prefix, Ranges
-from noiseplan.queries.permuted_factor import Permuted
+from noiseplan.queries.factors import Custom, Factor, Permuted, Prefix, Ranges
 from noiseplan.queries.predicates import predicate_queries
 from noiseplan.queries.query import Query
 from noiseplan.schema import Schema

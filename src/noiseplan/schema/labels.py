@@ -145,7 +145,7 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def shortened(labels: Sequence[Label], shown: int = _SHOWN) -> str:
+def shortened(labels: Sequence[Label]) -> str:
     """Write a list of labels, the middle left out where it is long.
 
     Examples
@@ -155,9 +155,9 @@ def shortened(labels: Sequence[Label], shown: int = _SHOWN) -> str:
     >>> shortened(range(100))
     '0, 1, 2, …, 99'
     """
-    if len(labels) <= shown:
+    if len(labels) <= _SHOWN:
         return ", ".join(map(repr, labels))
-    return ", ".join([*map(repr, labels[: shown // 2]), "…", repr(labels[-1])])
+    return ", ".join([*map(repr, labels[: _SHOWN // 2]), "…", repr(labels[-1])])
 
 
 def label_to_json(label: Label) -> object:

@@ -17,7 +17,6 @@ Li, "Optimizing linear queries under differential privacy" (2013), Section 3.5.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ from noiseplan.matrices.base import Array, Matrix
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
 from noiseplan.valid.solve_tables import checked_total
-from noiseplan.valid.unbiased_tables import require_release
+from noiseplan.valid.unbiased_tables import Columns, require_release, valid_beside
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
@@ -85,18 +84,11 @@ class ValidAnswers:
 
     def columns(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
-    ) -> dict[str, list[Hashable] | Array]:
+    ) -> Columns:
         """The rows, valid, and the unbiased estimate, std_error, lower, upper."""
         asked = self.release.plan.query(query)
         answer = self.release.answer(asked, level=level, simultaneous=simultaneous)
-        columns = answer.columns()
-        numbers = ("estimate", "std_error", "lower", "upper")
-        cells = {
-            "valid (attribute)" if name == "valid" else name: columns[name]
-            for name in columns
-            if name not in numbers
-        }
-        return cells | {"valid": self.answer(asked)} | {name: columns[name] for name in numbers}
+        return valid_beside(self.answer(asked), answer.columns())
 
     def __repr__(self) -> str:
         return f"ValidAnswers({self.method}, {self.counts.size:,} cells)"

@@ -28,10 +28,9 @@ from noiseplan.paths import checked_path
 from noiseplan.release.answer import tidy_frame
 from noiseplan.storage.table_files import write_csv
 from noiseplan.valid.family import Set, TableFamily
-from noiseplan.valid.fidelity import TableFidelity, fidelity
 from noiseplan.valid.refining import refine
 from noiseplan.valid.solve_tables import checked_total
-from noiseplan.valid.unbiased_tables import Unbiased
+from noiseplan.valid.unbiased_tables import Unbiased, deviations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +44,19 @@ LARGEST_MODEL = 25_000_000
 SMALL_MODEL = 2_500_000
 STEPS = 1_000
 SUFFIXES = (".parquet", ".csv")
+
+
+@dataclass(frozen=True)
+class TableFidelity:
+    """One table of the records against its unbiased estimate.
+
+    Deviations are in standard errors of the estimate. The mean size of noise alone is 0.8.
+    """
+
+    names: tuple[str, ...]
+    cells: int
+    mean: float
+    largest: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -250,6 +262,26 @@ def _sampled(model: Any, source: Unbiased, rows: int, seed: int | None) -> dict[
             np.random.set_state(state)  # noqa: NPY002
     columns, names = data.to_dict(), source.schema.names
     return {i: np.asarray(columns[name]).astype(np.int64) for i, name in enumerate(names)}
+
+
+def fidelity(
+    source: Unbiased,
+    codes: Mapping[int, NDArray[np.integer]],
+    sets: Iterable[Set],
+    records: float,
+) -> list[TableFidelity]:
+    """Every table of the records, blown up to `records` of them, against the released one."""
+    found = []
+    rows = len(next(iter(codes.values())))
+    for one in sets:
+        shape = tuple(source.schema.shape[i] for i in one)
+        where = np.ravel_multi_index([codes[i] for i in one], shape) if one else None
+        counts = np.array([rows]) if where is None else np.bincount(where, minlength=prod(shape))
+        table = np.asarray(counts.reshape(shape) * (records / rows), dtype=np.float64)
+        apart = deviations(table, source.estimate(one), source.variance(one))
+        names = tuple(source.schema.names[i] for i in one)
+        found.append(TableFidelity(names, apart.size, float(apart.mean()), float(apart.max())))
+    return found
 
 
 # --------------------------------------------------------------------------- the file

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError, StorageError
 from noiseplan.escaping import visible
@@ -19,9 +18,7 @@ from noiseplan.queries import Query
 from noiseplan.release.answer import tidy_frame
 from noiseplan.schema import Schema
 from noiseplan.valid.family import Set, margin
-from noiseplan.valid.unbiased_tables import Unbiased
-
-Table = NDArray[np.float64] | NDArray[np.int64]
+from noiseplan.valid.unbiased_tables import Columns, Table, Unbiased, valid_beside
 
 
 @dataclass(frozen=True)
@@ -115,19 +112,11 @@ class ValidTables:
         """
         return tidy_frame(self.columns(*attributes, level=level), frame or self._origin)
 
-    def columns(self, *attributes: str, level: float = 0.95) -> dict[str, list[Hashable] | Array]:
+    def columns(self, *attributes: str, level: float = 0.95) -> Columns:
         """The columns of `table`."""
         values = self.values(*attributes).ravel()
         answer = self.source.answer(self.source.numbers(attributes), level)
-        columns = answer.columns(attributes)
-        numbers = ("estimate", "std_error", "lower", "upper")
-        cells = {
-            "valid (attribute)" if name == "valid" else name: columns[name]
-            for name in columns
-            if name not in numbers
-        }
-        valid: dict[str, list[Hashable] | Array] = {"valid": values}  # type: ignore[dict-item]
-        return cells | valid | {name: columns[name] for name in numbers}
+        return valid_beside(values, answer.columns(attributes))
 
     def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
         """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""

@@ -16,10 +16,10 @@ from noiseplan.progress import progress
 from noiseplan.schema import Schema
 from noiseplan.valid.even_population import Anchor, Mask, make_anchor
 from noiseplan.valid.family import Set, TableFamily, centred, margin
-from noiseplan.valid.result import Changes, Table, ValidTables
+from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, NearestTables, maximise
-from noiseplan.valid.unbiased_tables import Unbiased
+from noiseplan.valid.unbiased_tables import Table, Unbiased, deviations
 from noiseplan.valid.whole_numbers import whole_tables
 
 if TYPE_CHECKING:
@@ -271,9 +271,8 @@ def _changes(
     moves, largest = 0.0, 0.0
     where: Set = ()
     for one, table in found.items():
-        estimate, error = source.estimate(one), np.sqrt(source.variance(one))
-        gap = np.abs(table - estimate)
-        move = np.divide(gap, error, out=np.zeros_like(gap), where=error > 0)
+        estimate = source.estimate(one)
+        move = deviations(table, estimate, source.variance(one))
         cells += table.size
         negative += int((estimate < 0).sum())
         moves += float(move.sum())

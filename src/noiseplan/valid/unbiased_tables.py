@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError, UnanswerableError
 from noiseplan.matrices.base import Array
@@ -25,6 +28,28 @@ def require_release(made: object, call: str) -> None:
             f"{call} takes a release of a plan, found {type(made).__name__}: "
             f"{call}(plan.release(data))"
         )
+
+
+Table = NDArray[np.float64] | NDArray[np.int64]
+Columns = dict[str, list[Hashable] | Array]
+
+
+def valid_beside(valid: Table, columns: Columns) -> Columns:
+    """The columns of an unbiased answer, with valid numbers between its cells and its figures."""
+    figures = ("estimate", "std_error", "lower", "upper")
+    cells: Columns = {
+        "valid (attribute)" if name == "valid" else name: columns[name]
+        for name in columns
+        if name not in figures
+    }
+    beside: Columns = {"valid": valid}  # type: ignore[dict-item]
+    return cells | beside | {name: columns[name] for name in figures}
+
+
+def deviations(table: Table, estimate: Array, variance: Array) -> Array:
+    """How far each cell is from its unbiased estimate, in standard errors of that."""
+    gap, error = np.abs(table - estimate), np.sqrt(variance)
+    return np.asarray(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0))
 
 
 @dataclass(frozen=True, eq=False)

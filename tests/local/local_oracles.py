@@ -135,11 +135,3 @@ def tightest_epsilon(chances: Array) -> float:
     if (low <= 0).any():
         return float("inf")
     return log(float((high / low).max()))
-
-
-def svd_bound(gram: Array, prior: Array, epsilon: float) -> float:
-    """The bound of the paper on Σ π_u t_u: ‖W Diag(√π)‖_*²/e^ε − Σ π_u ‖W e_u‖²."""
-    root = np.sqrt(prior)
-    values = np.linalg.eigvalsh(gram * np.outer(root, root))
-    nuclear = float(np.sqrt(np.maximum(values, 0.0)).sum())
-    return nuclear**2 / exp(epsilon) - float(prior @ np.diagonal(gram))

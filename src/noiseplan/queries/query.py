@@ -14,7 +14,14 @@ import numpy as np
 
 from noiseplan.errors import QueryError
 from noiseplan.escaping import unwritable
-from noiseplan.matrices import DenseMatrix, KroneckerMatrix, Matrix, SummedMatrix, TotalMatrix
+from noiseplan.matrices import (
+    DenseMatrix,
+    KroneckerMatrix,
+    Matrix,
+    SummedMatrix,
+    TotalMatrix,
+    kronecker_apply,
+)
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
 from noiseplan.schema import Schema
@@ -154,7 +161,11 @@ class Query:
         if counts.ndim == len(self.schema):
             names = self.schema.names
             counts = counts.sum(axis=tuple(i for i, n in enumerate(names) if n not in self.factors))
-        return self.matrix.matmul(np.asarray(counts, dtype=np.float64).ravel())
+        table = np.asarray(counts, dtype=np.float64)
+        if self.joint is not None:
+            return np.asarray(self.joint @ table.reshape(-1))
+        # As it lies in memory: a copy in another order would add up to other last digits.
+        return kronecker_apply(self.matrices(), table[..., None]).reshape(-1)
 
     def row_labels(self) -> dict[str, list[Hashable]]:
         """Of each attribute, the label of every row (in row order)."""

@@ -55,15 +55,8 @@ EXEMPT = {"__init__", "__main__", "_doors"}
 
 KNOWN: set[tuple[str, str]] = {
     ("mechanisms.partition.bucket_tree", "planning"),
-    ("storage.folder", "aware"),
 }
-KNOWN_CYCLES: set[str] = {
-    "aware.keeping",
-    "aware.plan",
-    "aware.planner",
-    "aware.release",
-    "storage.folder",
-}
+KNOWN_CYCLES: set[str] = set()
 
 
 @cache

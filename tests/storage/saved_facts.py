@@ -67,10 +67,10 @@ def asked(call: Callable[[], Any]) -> Any:
     """What is answered, or refused in which words; some things some kinds do not have at all."""
     try:
         return plain(call())
-    except AttributeError as missing:
-        return {"refused": str(missing)} if str(missing).startswith("no ") else NOT_THERE
     except NoiseplanError as refused:
         return {"refused": f"{type(refused).__name__}: {refused}"}
+    except AttributeError as missing:
+        return {"refused": str(missing)} if str(missing).startswith("no ") else NOT_THERE
 
 
 def array_hash(arrays: Iterable[np.ndarray]) -> str:

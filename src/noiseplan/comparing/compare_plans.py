@@ -109,7 +109,7 @@ def compare(
 
 def _unknown(plan: Any, after: After | None) -> bool:
     """Whether errors are not known without data."""
-    return after is not None or not isinstance(plan, Plan)
+    return after is not None or not isinstance(plan, Plan) or plan.data_aware
 
 
 def _entries(plans: object) -> dict[str, tuple[Any, After | None]]:

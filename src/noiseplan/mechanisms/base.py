@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,44 +30,23 @@ class Measurements:
     values: tuple[NDArray[np.number], ...]
 
 
-class Measuring(ABC):
-    """What a release needs: the tables to count, the numbers to measure, and what that costs."""
+class Errors(NamedTuple):
+    """The errors of an answer's rows: the standard error of the noise, and of a bias if any."""
 
-    # Whether every record's numbers can be told beforehand, and so its cost found by experiment.
-    probed: ClassVar[bool] = True
-
-    @property
-    @abstractmethod
-    def sets(self) -> list[IntArray]:
-        """The sets of attributes that measuring counts by, as it will ask for them."""
-
-    @property
-    def steps(self) -> int:
-        """In how many steps measuring reports its progress."""
-        return 1
-
-    @abstractmethod
-    def measure(
-        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
-    ) -> Measurements:
-        """`marginals(sets)` gives counts (sets, n_1, …, n_k); `sample(shape, noise)` draws."""
-
-    @abstractmethod
-    def require(self, query: Query) -> None:
-        """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
-
-    @abstractmethod
-    def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
-        """What measuring costs a person with up to `max_rows` records, rounded up."""
+    noise: Array
+    bias: Array | None = None  # estimated; None where answers are unbiased
+    approximate: bool = False  # of most rows even the noise is read between others
 
 
-class Mechanism(Measuring):
+class Mechanism(ABC):
     """Measure once; then answer queries with their exact errors, from the measurements alone.
 
     Abstract here is what every mechanism says for itself; the rest follows from it, and is said
     otherwise only where a mechanism knows a faster way.
     """
 
+    # Whether the data choose what is measured: then nobody knows its errors before.
+    data_aware: ClassVar[bool] = False
     # The name it is saved under; a class without one is not saved.
     kind: ClassVar[str] = ""
     # What queries have in common that are measured alike: the roles their attributes play, a type
@@ -93,8 +72,20 @@ class Mechanism(Measuring):
 
     @property
     def sets(self) -> list[IntArray]:
-        """All attributes together, unless a mechanism measures less."""
+        """The sets of attributes that measuring counts by, as it will ask for them: all together,
+        unless a mechanism measures less."""
         return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
+
+    @property
+    def steps(self) -> int:
+        """In how many steps measuring reports its progress."""
+        return 1
+
+    @abstractmethod
+    def measure(
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
+    ) -> Measurements:
+        """`marginals(sets)` gives counts (sets, n_1, …, n_k); `sample(shape, noise)` draws."""
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -125,6 +116,7 @@ class Mechanism(Measuring):
     # ------------------------------------------------------------------ privacy
 
     def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
+        """What measuring costs a person with up to `max_rows` records, rounded up."""
         return for_person([self], neighbours, max_rows)
 
     @abstractmethod
@@ -151,6 +143,10 @@ class Mechanism(Measuring):
     # ------------------------------------------------------------------ answering
 
     @abstractmethod
+    def require(self, query: Query) -> None:
+        """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
+
+    @abstractmethod
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         """What answers a query from these measurements: unbiased estimates of every row."""
 
@@ -175,6 +171,10 @@ class Mechanism(Measuring):
     @abstractmethod
     def covariance(self, query: Query, other: Query) -> Array:
         """The exact covariance of every row of one query with every row of another."""
+
+    def errors(self, measured: Measurements, query: Query) -> Errors:
+        """The errors of the answer that follows from these measurements."""
+        return Errors(np.sqrt(self.variance(query)))
 
     def alike_queries(self, workload: Workload) -> list[IntArray]:
         """Queries with the same factors on attributes measured by the same rows."""

@@ -24,7 +24,7 @@ from noiseplan.privacy.people import person_cost
 from noiseplan.privacy.rounding import margin, product_up
 
 if TYPE_CHECKING:
-    from noiseplan.mechanisms.base import Measuring, Mechanism
+    from noiseplan.mechanisms.base import Mechanism
     from noiseplan.noise.law import Noise
 
 # Domains over which different mechanisms are added up cell by cell.
@@ -32,14 +32,14 @@ CELL_BY_CELL: Final = 1024
 
 
 def cost_of(
-    mechanisms: Sequence[Measuring], neighbours: Neighbours, max_rows: int = 1
+    mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows: int = 1
 ) -> Guarantee:
     """What measuring all of these costs a person with up to `max_rows` records, rounded up."""
     if len(mechanisms) == 1:
         return mechanisms[0].cost(neighbours, max_rows)
-    if not all(mechanism.probed for mechanism in mechanisms):
+    if any(mechanism.data_aware for mechanism in mechanisms):
         raise PlanError("what depends on the data has no known cost together with anything else")
-    return for_person(mechanisms, neighbours, max_rows)  # type: ignore[arg-type]
+    return for_person(mechanisms, neighbours, max_rows)
 
 
 def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows: int) -> Guarantee:

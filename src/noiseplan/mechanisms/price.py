@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms.base import Measuring
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.probing import can_probe, probed_cost
 from noiseplan.privacy import Guarantee
@@ -38,10 +38,10 @@ class Paid:
     it may cost more, for other records than those that paid most for the first.
     """
 
-    mechanisms: tuple[Measuring, ...] = ()
+    mechanisms: tuple[Mechanism, ...] = ()
     price: Fraction = Fraction(0)
 
-    def and_for(self, mechanism: Measuring, price: Guarantee) -> Paid:
+    def and_for(self, mechanism: Mechanism, price: Guarantee) -> Paid:
         """After this mechanism was measured too, at this price."""
         return Paid((*self.mechanisms, mechanism), self.price + _amount(price))
 
@@ -50,7 +50,7 @@ NOTHING: Final = Paid()
 
 
 def require_price(
-    mechanism: Measuring, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
+    mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
 ) -> None:
     """Refuse to measure for less than it costs: fail closed.
 

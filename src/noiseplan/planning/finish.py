@@ -34,7 +34,7 @@ def require_sound(problem: Problem, candidate: Candidate) -> None:
         raise PlanError(
             f"the plan would cost {candidate.privacy.pcost}, above {problem.budget}: this is a bug"
         )
-    require_answers(candidate.figures.design, candidate.mechanism)
+    require_answers(candidate.figures, candidate.mechanism)
 
 
 def finish_stated(
@@ -42,7 +42,7 @@ def finish_stated(
 ) -> Plan:
     """A plan of what is measured, with no budget to keep: made of other plans, or elsewhere."""
     return Plan(
-        workload=candidate.figures.design.workload,
+        workload=candidate.figures.workload,
         mechanism=candidate.mechanism,
         privacy=candidate.privacy,
         objective=objective,

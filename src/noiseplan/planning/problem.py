@@ -6,12 +6,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError, remedy, setting
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.mechanisms.product import Factor
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
@@ -28,9 +29,6 @@ from noiseplan.strategies.catalogue import (
 )
 from noiseplan.strategies.column_norms import Norm
 from noiseplan.strategies.given_rows import Strategy
-
-if TYPE_CHECKING:
-    from noiseplan.mechanisms.partition.settings import Dawa
 
 NOISES: Final = ("discrete", "gaussian", "laplace")
 # Variances go as one over the cost, and their squares must be numbers too.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import QueryError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
@@ -21,8 +21,21 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 
+def refuse_biased(made: object) -> None:
+    """Refuse a data-aware release: what is made valid here is unbiased."""
+    plan = getattr(made, "plan", None)
+    if getattr(plan, "data_aware", False):
+        raise PlanError(
+            "a data-aware release is not made valid, and no records are made up from it: its "
+            "answers come from one line of cells, release.counts, and agree already; "
+            "numpy.maximum(release.counts, 0) has no negative cells. Release tables by a plan that "
+            "looks at no data for release.valid()"
+        )
+
+
 def require_release(made: object, call: str) -> None:
     """Refuse what answers nothing, and what has no plan whose queries could be made valid."""
+    refuse_biased(made)
     if not hasattr(made, "answer") or not hasattr(made, "measurements"):
         raise QueryError(
             f"{call} takes a release of a plan, found {type(made).__name__}: "
@@ -61,6 +74,7 @@ class Unbiased:
 
     @classmethod
     def of(cls, made: Release | Aggregator, schema: Schema | None = None) -> Unbiased:
+        refuse_biased(made)
         if not hasattr(made, "answer"):
             raise QueryError(
                 f"valid tables are made of a release or of an aggregator of local reports, found "

@@ -125,8 +125,8 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
         require_drawable(scales)
     noise = Noise("laplace", scales, integer)
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
-    require_answers(design, mechanism)
     figures = RowFigures(design, mechanism)
+    require_answers(figures, mechanism)
     privacy = Guarantee.pure(epsilon_of([norm], [1], scales))
     loss = figures.total_variance / ideal - 1.0
     known = Unstated(problem.workload, privacy)

@@ -104,8 +104,8 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     allowed = problem.allowed
     assert allowed is not None  # there is a budget
     mechanism, cost = matrix_mechanism(problem.workload.schema, rows, allowed, problem.integer)
-    require_answers(problem.design, mechanism)
     figures = RowFigures(problem.design, mechanism)
+    require_answers(figures, mechanism)
     loss = figures.total_variance / (total_error(rows, gram) / allowed) - 1
     privacy = Guarantee(cost, problem.law)
     known = Unstated(problem.workload, privacy)

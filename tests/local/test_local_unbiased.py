@@ -112,9 +112,20 @@ def test_what_cannot_be_answered_is_not_planned() -> None:
     assert types_of(apart).count == 9
     with pytest.raises(PlanError, match="cannot answer 'b' of the workload itself"):
         nz.local.plan(apart, 1.0)
-    rows = [[1, 1, 0], [1e-8, 0, 0]]
-    with pytest.raises(PlanError, match="of the workload itself"):
-        nz.local.plan(nz.Query(nz.Schema.from_sizes({"v": 3}), ["v"], matrix=rows), 1.0)
+
+
+def test_rows_of_very_different_sizes_are_answered_without_bias_or_refused() -> None:
+    schema = nz.Schema.from_sizes({"v": 3})
+    for small in (1e-4, 1e-8, 1e-12):
+        rows = np.array([[1, 1, 0], [small, 0, 0]])
+        query = nz.Query(schema, ["v"], matrix=rows)
+        try:
+            strategy = nz.local.plan(query, 1.0).strategy
+        except PlanError as refused:
+            assert "of the workload itself" in str(refused)
+            continue
+        expected = strategy.coefficients(rows) @ strategy.shapes.T @ strategy.chances
+        assert (np.abs(expected - rows).max(axis=1) <= 1e-6 * rows.max(axis=1)).all()
 
 
 def test_cells_of_several_queries_are_merged_as_their_rows_say() -> None:

@@ -54,7 +54,6 @@ BESIDE = {
 EXEMPT = {"__init__", "__main__", "_doors"}
 
 KNOWN: set[tuple[str, str]] = {
-    ("mechanisms.partition.bucket_tree", "planning"),
     ("storage.folder", "aware"),
 }
 KNOWN_CYCLES: set[str] = {

@@ -10,7 +10,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
-from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.noise.sizes import FINE_BITS, size_above
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.schema import Schema
 
@@ -46,7 +46,7 @@ def _with_noise(
     schema: Schema, strategy: Array, sigma2: float, integer: bool
 ) -> tuple[DenseMechanism, float]:
     over = margin(len(strategy))
-    sigma2 = float(round_up(np.array([sigma2 * (1 + 2 * over)]), FINE_BITS)[0])
+    sigma2 = size_above(sigma2 * (1 + 2 * over))
     if integer:
         require_variance(sigma2)
     mechanism = DenseMechanism(schema, strategy, Noise("gaussian", sigma2, integer))

@@ -10,7 +10,7 @@ import numpy as np
 from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import LARGEST_SCALE
-from noiseplan.planning.integers import COARSE_BITS, FEW_TYPES, FINE_BITS, round_up
+from noiseplan.noise.sizes import sizes_above
 from noiseplan.privacy.rounding import fraction_up, sum_up
 
 
@@ -25,9 +25,8 @@ def scales_within(
     with np.errstate(divide="ignore"):
         prices = np.array([float(n * q) for n, q in zip(counts, norms, strict=True)])
         wanted = prices / (shares * epsilon)
-    digits = FINE_BITS if len(wanted) <= FEW_TYPES else COARSE_BITS
     for extra in (0.0, 1e-15, 1e-14, 1e-12, 1e-9):  # rounding of shares and quotients
-        scales = round_up(wanted * (1 + extra), digits)
+        scales = sizes_above(wanted * (1 + extra))
         if epsilon_of(norms, counts, scales) <= epsilon:
             return scales
     raise PlanError(f"no noise scales were found within ε = {epsilon}: this is a bug")

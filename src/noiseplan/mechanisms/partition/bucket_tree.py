@@ -26,7 +26,7 @@ from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.price import require_price
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
-from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.noise.sizes import size_above
 from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import fraction_up, product_down
 from noiseplan.queries import Identity, Query
@@ -208,9 +208,9 @@ def storey_within(part: PureDP | zCDP, noise: str) -> Noise:
     laplace = isinstance(part, PureDP)
     cost = part.epsilon if isinstance(part, PureDP) else 2 * part.rho
     # 1/size ≤ cost exactly, for a size of few bits
-    size = float(round_up(np.array([1 / cost]), FINE_BITS)[0])
+    size = size_above(1 / cost)
     if 1 / Fraction(size) > Fraction(cost):
-        size = float(round_up(np.array([(1 + 1e-12) / cost]), FINE_BITS)[0])
+        size = size_above((1 + 1e-12) / cost)
     if noise == "discrete" and size > (LARGEST_SCALE if laplace else LARGEST_VARIANCE):
         raise PlanError(
             f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "

@@ -16,10 +16,10 @@ from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
+from noiseplan.noise.sizes import size_above
 from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.integer_matrix import matrix_mechanism, require_variance
-from noiseplan.planning.integers import FINE_BITS, round_up
 from noiseplan.planning.laplace_scales import epsilon_of, require_drawable, scales_within
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import TotalVariance
@@ -129,7 +129,7 @@ def _gaussian(problem: Problem, touched: int) -> tuple[Noise, Guarantee]:
     """σ² with touched/σ² within what is allowed: the quotient rounded up, and a hair more."""
     allowed = problem.allowed
     assert allowed is not None  # there is a budget
-    sigma2 = float(round_up(np.array([touched / allowed * (1 + 1e-14)]), FINE_BITS)[0])
+    sigma2 = size_above(touched / allowed * (1 + 1e-14))
     if problem.integer:
         require_variance(sigma2)
     cost = fraction_up(Fraction(touched) / Fraction(sigma2))

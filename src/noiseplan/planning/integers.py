@@ -22,7 +22,7 @@ from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.exact_residuals import LARGEST
-from noiseplan.noise.discrete import LARGEST_VARIANCE
+from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.noise.sizes import sizes_above
 from noiseplan.optimize.allocation import spend
@@ -71,8 +71,8 @@ class IntegerPlan:
     @property
     def drawable(self) -> bool:
         """Whether such noise can be drawn, and a record be counted in 64 bits."""
-        finite = self.sigma2[np.isfinite(self.sigma2)]
-        return bool(finite.max(initial=0.0) <= LARGEST_VARIANCE and self.records >= 1)
+        measured = Noise("gaussian", self.sigma2[np.isfinite(self.sigma2)], exact=True)
+        return measured.drawable and self.records >= 1
 
 
 def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -> IntegerPlan:

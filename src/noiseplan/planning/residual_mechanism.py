@@ -39,13 +39,13 @@ class Made:
 
 
 def make_residual(
-    aim: Aim, solution: Solution, noise: str, least: bool, bits: tuple[int, ...] = BITS
+    aim: Aim, solution: Solution, integer: bool, least: bool, bits: tuple[int, ...] = BITS
 ) -> Made:
     """A residual plan as a mechanism. `least`: targets must be met, whatever that costs.
 
     `bits` are the sizes of integers to try, from the smallest.
     """
-    if noise == "discrete":
+    if integer:
         return _discrete(aim, solution, least, bits)
     _require_noise(solution.privacy, solution.sigma2)
     over = margin(len(solution.sigma2))

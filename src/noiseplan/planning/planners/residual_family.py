@@ -77,7 +77,7 @@ def made(problem: Problem, solution: Solution) -> Candidate:
         allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
         solution = _rescaled(solution, allowed)
     aim = Aim(problem.design, problem.goal, allowed, problem.neighbours)
-    found = make_residual(aim, solution, problem.noise, least=problem.allowed is None)
+    found = make_residual(aim, solution, problem.integer, least=problem.allowed is None)
     known = Residual(
         problem.design,
         found.share,

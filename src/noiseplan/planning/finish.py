@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.price import require_formula
 from noiseplan.planning.candidate import Candidate, require_answers
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.plan import Plan
@@ -13,8 +14,12 @@ from noiseplan.planning.problem import Problem
 
 
 def finish(problem: Problem, candidate: Candidate) -> Plan:
-    """The plan; refused if it costs more than the budget or leaves a query without an answer."""
+    """The plan; refused if it costs more than the budget or leaves a query without an answer.
+
+    What it costs is worked out once more from what is measured, whatever the planner says.
+    """
     require_sound(problem, candidate)
+    require_formula(candidate.mechanism, candidate.privacy, int(problem.max_rows))
     made = finish_stated(candidate, problem.goal, problem.drawn.name, int(problem.max_rows))
     return replace(
         made,

@@ -15,7 +15,7 @@ from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
-from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.noise.sizes import size_above
 from noiseplan.schema import Schema
 
 EXPLICIT_CELLS: Final = 1024
@@ -85,7 +85,7 @@ def _integer_rows(cost: Array, room: Array | None = None) -> tuple[Array, float]
         # The largest share of a direction of C that is measured: with so much noise, all of it.
         grown = float(np.linalg.eigvalsh(symmetric(inverse @ (root.T @ root) @ inverse))[-1])
         rows = root @ basis
-    return rows, float(round_up(np.array([grown * (1 + 1e-12)]), FINE_BITS)[0])
+    return rows, size_above(grown * (1 + 1e-12))
 
 
 def _symmetric_root(values: Array, vectors: Array) -> Array:

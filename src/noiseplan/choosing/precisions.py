@@ -29,7 +29,7 @@ from noiseplan.mechanisms.blocks import Block, Blocks, group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
-from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.noise.sizes import round_up
 
 # A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
 OUTWARD = 1 + 4 * np.finfo(float).eps
@@ -118,7 +118,7 @@ def still_needed(target: Array, have: Array, integer: bool) -> Array:
         missing = target * (have / (have - target)) * OUTWARD
     missing = np.where(np.isinf(have), target, missing)
     if integer:
-        missing = round_up(missing, FINE_BITS)
+        missing = round_up(missing)
         missing = np.where(missing > LARGEST_VARIANCE, np.inf, missing)
     return np.where(have <= target, np.inf, missing)
 

@@ -25,7 +25,6 @@ from noiseplan.privacy.rounding import margin, product_up
 
 if TYPE_CHECKING:
     from noiseplan.mechanisms.base import Mechanism
-    from noiseplan.noise.law import Noise
 
 # Domains over which different mechanisms are added up cell by cell.
 CELL_BY_CELL: Final = 1024
@@ -100,8 +99,16 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
     return product_up(float(largest), 1 + margin(sum(m.numbers for m in mechanisms)))
 
 
-def column_cost(largest: float, noise: Noise, numbers: int, neighbours: Neighbours) -> float:
-    """‖a‖_p^p/size of the largest column; of a difference of two at most 2^p times that."""
+def column_cost(
+    mechanism: Mechanism, largest: float, numbers: int, neighbours: Neighbours
+) -> float:
+    """‖a‖_p^p/size of the largest column; of a difference of two at most 2^p times that.
+
+    Where squares add up, cost matrices of small domains say it exactly.
+    """
+    noise = mechanism.noise
+    if noise.power == 2 and mechanism.schema.size <= CELL_BY_CELL:
+        return cell_by_cell([mechanism], neighbours)
     record = product_up(largest / noise.one, 1 + margin(numbers))
     return record if neighbours == "add-remove" else 2**noise.power * record
 

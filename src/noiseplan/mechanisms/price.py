@@ -63,16 +63,23 @@ def require_price(
     before
         What that price is only the rest of, if it is.
     """
+    require_formula(mechanism, stated, max_rows, before)
     mechanisms = (*before.mechanisms, mechanism)
-    price = before.price + _amount(stated)
-    cost = cost_of(mechanisms, stated.neighbours, max_rows)
-    laplace = cost.pure_epsilon is not None
-    if laplace != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
-        raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
-    _require(_amount(cost), price)
     if can_probe(mechanisms):
         record = probed_cost(mechanisms, stated.neighbours)
-        _require(Fraction(person_cost(record, max_rows, pure=laplace)), price)
+        person = person_cost(record, max_rows, pure=stated.pure_epsilon is not None)
+        _require(Fraction(person), before.price + _amount(stated))
+
+
+def require_formula(
+    mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
+) -> None:
+    """The same by the mechanism's own formula alone: for plans, which measure nothing yet."""
+    cost = cost_of((*before.mechanisms, mechanism), stated.neighbours, max_rows)
+    pure = cost.pure_epsilon is not None
+    if pure != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
+        raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
+    _require(_amount(cost), before.price + _amount(stated))
 
 
 def _amount(guarantee: Guarantee) -> Fraction:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,9 @@ from noiseplan.privacy import Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
+# Cells of domains whose cost matrix is written down.
+COST_CELLS: Final = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class ResidualMechanism(Mechanism):
@@ -66,7 +69,7 @@ class ResidualMechanism(Mechanism):
         return self.blocks.noise
 
     def floating(self) -> Mechanism:
-        return replace(self, blocks=self.blocks.with_noise(Noise.floating, exact=False))
+        return replace(self, blocks=self.blocks.with_noise(Noise.floating))
 
     # ------------------------------------------------------------------ privacy
 
@@ -95,20 +98,20 @@ class ResidualMechanism(Mechanism):
         """
 
         def parameters(noise: Noise) -> Noise:
-            return replace(noise, size=discrete_gaussian_parameter(noise.size))
+            return noise.of_size(discrete_gaussian_parameter(noise.size))
 
-        return replace(self, blocks=self.blocks.with_noise(parameters, self.blocks.exact))
+        return replace(self, blocks=self.blocks.with_noise(parameters))
 
-    def cost_matrix(self, limit: int = 4096) -> Array:
+    def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, domain × domain, for small domains.
 
         A subset measured exactly (σ² = 0, the total when one record may replace another) is left
         out: it does not depend on whose record is replaced.
         """
         size = self.schema.size
-        if size > limit:
+        if size > COST_CELLS:
             raise PlanError(
-                f"the cost matrix of a domain of {size:,} cells: the limit is {limit:,}"
+                f"the cost matrix of a domain of {size:,} cells: the limit is {COST_CELLS:,}"
             )
         cost = np.zeros((size, size))
         for block in self.blocks:
@@ -148,16 +151,12 @@ class ResidualMechanism(Mechanism):
     # ------------------------------------------------------------------ measuring
 
     def measure(
-        self,
-        marginals: Marginals,
-        sample: Sampler,
-        progress: Progress = lambda done: None,
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:
         """Count, transform and add noise, block by block in batches."""
         values = []
         for block in self.blocks:
-            kind = np.int64 if self.blocks.exact else np.float64
-            noisy: NDArray[np.number] = np.empty((*block.shape, len(block)), kind)
+            noisy: NDArray[np.number] = np.empty((*block.shape, len(block)), block.noise.dtype)
             rows = [basis.measure for basis in block.bases]
             cells = prod(max(basis.size, basis.rows) for basis in block.bases)
             for part in batches(len(block), cells, BATCH_CELLS):
@@ -226,18 +225,14 @@ class ResidualMechanism(Mechanism):
         self, measured: Measurements, workload: Workload
     ) -> Iterator[tuple[IntArray, Array]]:
         """A workload's answers in batches of equal shape: positions, and estimates, batch last."""
-        columns = workload.columns
-        bases = np.append(self.blocks.basis_of, -1)[columns.attributes]
-        _, kind = unique_rows(np.column_stack([bases, columns.factors, columns.joint]))
-        order = np.argsort(kind, kind="stable")
-        for group in np.split(order, np.cumsum(np.bincount(kind))[:-1]):
+        for group in self.alike_queries(workload):
             query = workload.query(int(group[0]))
             for part in batches(len(group), query.rows, BATCH_CELLS):
                 chosen = group[part]
                 if query.joint is not None:
                     yield chosen, self.answer(measured, query)[:, None]
                 else:
-                    sets = columns.attributes[chosen, : len(query.attributes)]
+                    sets = attribute_sets(workload, query, chosen)
                     yield chosen, self.answers(measured, query, sets)
 
     # ------------------------------------------------------------------ errors

@@ -6,20 +6,21 @@ import time
 from dataclasses import replace
 
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.price import require_formula
 from noiseplan.planning.candidate import Candidate, require_answers
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.problem import Problem
 
-# How the noise of a plan of pure DP is called in it: discrete by default.
-LAPLACE_NOISES = {"discrete": "discrete Laplace", "laplace": "laplace"}
-
 
 def finish(problem: Problem, candidate: Candidate) -> Plan:
-    """The plan; refused if it costs more than the budget or leaves a query without an answer."""
+    """The plan; refused if it costs more than the budget or leaves a query without an answer.
+
+    What it costs is worked out once more from what is measured, whatever the planner says.
+    """
     require_sound(problem, candidate)
-    noise = LAPLACE_NOISES[problem.noise] if problem.laplace else problem.noise
-    made = finish_stated(candidate, problem.goal, noise, int(problem.max_rows))
+    require_formula(candidate.mechanism, candidate.privacy, int(problem.max_rows))
+    made = finish_stated(candidate, problem.goal, problem.drawn.name, int(problem.max_rows))
     return replace(
         made,
         targets=None if problem.priorities is None else 1.0 / problem.priorities,

@@ -17,7 +17,6 @@ from noiseplan.local.search.portfolio import (
     Task,
     best_strategy,
     named_classical,
-    rounded,
 )
 from noiseplan.local.search.variance_bounds import lower_bound
 from noiseplan.local.server.reconstruction import Part, Reconstruction
@@ -147,7 +146,7 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
         chosen = None if mechanism == "auto" else CLASSICAL[mechanism](task, **options)
     except TypeError as error:
         raise PlanError(f"mechanism {mechanism!r} takes other options: {error}") from None
-    return best_strategy(task) if chosen is None else Found(rounded(chosen))
+    return best_strategy(task) if chosen is None else Found(chosen.rounded())
 
 
 def refuse(mechanism: str, **unused: Any) -> None:

@@ -131,6 +131,11 @@ def high_chance(size: int, types: int, epsilon: float) -> int:
     return WHOLE * weight // (e.denominator * (types - size) + weight)
 
 
+def high_chances(sizes: Table, types: int, epsilon: float) -> Table:
+    """The same for each of several sizes."""
+    return np.array([high_chance(k, types, epsilon) for k in sizes.tolist()], dtype=np.int64)
+
+
 def high_epsilon(high: int, size: int, types: int) -> float:
     """ε of such a chance: the log of (h/k) ÷ ((2⁶² − h)/(n − k)), rounded up."""
     if size in (0, types):  # one shape, whatever the type

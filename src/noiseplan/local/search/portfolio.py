@@ -174,12 +174,7 @@ def best_strategy(task: Task) -> Found:
     # Of equals the first: a table or shifts, whose reports are shorter than subsets.
     best = next(f for f, value in zip(found, values, strict=True) if value <= min(values) * EQUAL)
     bounds = [f.bound for f in found if f.bound is not None]
-    return Found(rounded(best.strategy), max(bounds, default=None))
-
-
-def rounded(strategy: Strategy) -> Strategy:
-    """What will really be drawn from, so that figures are those of the integers."""
-    return strategy.rounded() if isinstance(strategy, TableStrategy) else strategy
+    return Found(best.strategy.rounded(), max(bounds, default=None))
 
 
 def _shifted(task: Task) -> Iterator[Found]:

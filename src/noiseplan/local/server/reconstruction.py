@@ -16,11 +16,15 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.device.counting_randomizers import SplitRandomizer
+from noiseplan.local.device.integer_chances import rounded_shares
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.server.consistency import Consistent, fit_counts, nearest_counts
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.local.user_types import Types, cells_within, reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
+from noiseplan.schema import Schema
 
 # A variance below this share of the second moment is rounding: of the total, say, which is public.
 VARIANCE_ROUNDING = 1e-13
@@ -39,6 +43,17 @@ class Part:
     @property
     def names(self) -> tuple[str, ...]:
         return self.types.schema.names
+
+    def randomizer(self) -> Randomizer:
+        """What devices draw reports on this table from, at most at the strategy's ε."""
+        cells = self.types.kind if self.types.merged else None
+        made = self.strategy.randomizer(self.types.schema, cells)
+        if not made.epsilon <= self.strategy.epsilon:
+            raise PlanError(
+                f"the integer table has ε = {made.epsilon!r}, above {self.strategy.epsilon!r}: a "
+                f"defect; nothing may be drawn from it"
+            )
+        return made
 
     def holds(self, query: Query) -> bool:
         return set(query.attributes) <= set(self.names)
@@ -79,6 +94,14 @@ class Reconstruction:
     parts: tuple[Part, ...]
     split: bool  # whether devices draw the table they report on, be it among one
     _known: dict[Query, Array] = field(default_factory=dict, repr=False)  # weights asked for before
+
+    def randomizer(self, schema: Schema) -> Randomizer:
+        """What devices draw from: the table, or all tables with their shares as integers."""
+        tables = tuple(part.randomizer() for part in self.parts)
+        if not self.split:
+            return tables[0]
+        shares = rounded_shares(np.array([part.share for part in self.parts]))
+        return SplitRandomizer(schema, None, tables, shares)  # type: ignore[arg-type]
 
     @property
     def tally_shape(self) -> tuple[int, ...]:

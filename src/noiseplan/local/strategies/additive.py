@@ -25,13 +25,15 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.local.device.noisy_sums import largest_distance
+from noiseplan.local.device.noisy_sums import SumRandomizer, largest_distance
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.p_identity import best_p_identity
 from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.rounding import fraction_up
+from noiseplan.schema import Schema
 
 # The largest entry of a strategy becomes this integer: rounding is then far below the noise.
 GRID = 1 << 24
@@ -106,6 +108,9 @@ class AdditiveStrategy(Strategy):
 
     def evidence(self, tally: IntArray) -> Array:
         return np.asarray(tally @ self.rows.astype(np.float64) / self.noise_variance)
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        return SumRandomizer(schema, cells, self.rows, self.law, self.scale, self.delta)
 
 
 def additive_strategy(

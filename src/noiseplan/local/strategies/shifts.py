@@ -40,8 +40,12 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import UnanswerableError
+from noiseplan.local.device.counting_randomizers import ShiftRandomizer
+from noiseplan.local.device.integer_chances import high_chances, rounded_shares
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import EIGENVALUE_FLOOR, OUTSIDE, Strategy
 from noiseplan.matrices.base import Array
+from noiseplan.schema import Schema
 
 Spectrum = NDArray[np.complex128]
 Bits = NDArray[np.bool_]
@@ -218,6 +222,11 @@ class ShiftStrategy(Strategy):
         # Σ y_{r,s} a_r(u − s): a convolution of each pattern with its tally.
         spectra = (self.group.transform(tally.astype(np.float64)) * self._spectra).sum(axis=0)
         return np.asarray(self.group.back(spectra[None, :])[0])
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        high = high_chances(self.patterns.sum(axis=1), self.types, self.epsilon)
+        shares = rounded_shares(self.chances)
+        return ShiftRandomizer(schema, cells, self.group.shape, self.patterns, shares, high)
 
     def table(self) -> Array:
         """Q explicitly, outputs × types: for small domains and for tests."""

@@ -27,8 +27,11 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.device.counting_randomizers import TableRandomizer
 from noiseplan.local.device.integer_chances import WHOLE, rounded_table
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.matrices.base import Array
+from noiseplan.schema import Schema
 
 # Eigenvalues of the information matrix below this share of the largest are rounding.
 EIGENVALUE_FLOOR = 1e-11
@@ -82,6 +85,14 @@ class Strategy(ABC):
     @abstractmethod
     def evidence(self, tally: IntArray) -> Array:
         """Σ a_o over all reports counted, n numbers: all that unbiased answers need."""
+
+    @abstractmethod
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        """The integers that devices draw from, within `epsilon`; `cells` as in `Randomizer`."""
+
+    def rounded(self) -> Strategy:
+        """The chances of those integers, where figures can tell them from these."""
+        return self
 
     @cached_property
     def _inverse(self) -> Array:
@@ -137,9 +148,12 @@ class TableStrategy(Strategy):
         check_strategy(self.chances, self.epsilon)
 
     def rounded(self) -> TableStrategy:
-        """The strategy that devices will really draw from."""
         table = rounded_table(self.chances, self.epsilon)
         return replace(self, chances=table / WHOLE, table=table)
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        table = rounded_table(self.chances, self.epsilon) if self.table is None else self.table
+        return TableRandomizer(schema, cells, table)
 
     @classmethod
     def of(

@@ -28,8 +28,12 @@ from typing import final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.local.device.counting_randomizers import SubsetRandomizer
+from noiseplan.local.device.integer_chances import high_chances, rounded_shares
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
+from noiseplan.schema import Schema
 
 # Sizes with a smaller chance than this are left out of RAPPOR's mixture.
 NEVER = 1e-18
@@ -151,6 +155,12 @@ class SubsetStrategy(Strategy):
         weights = self.count / self.row_sums
         inside = (weights * (exp(self.epsilon) - 1)) @ tally[:, 1:]
         return np.asarray(float(weights @ tally[:, 0]) + inside)
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        sizes = np.array(self.sizes, dtype=np.int64)
+        high = high_chances(sizes, self.count, self.epsilon)
+        shares = rounded_shares(self.chances)
+        return SubsetRandomizer(schema, cells, self.count, sizes, shares, high)
 
 
 def mean_powers(n: int, k: int, ratio: float, powers: Sequence[int]) -> float:

@@ -129,8 +129,9 @@ def plan(
             _check_answers(workload, types, found.strategy, mechanism)
         proved = max(found.bound or 0.0, 0.0)
         if mechanism != DELTA[0]:  # without a δ alone
-            bound = lower_bound(types.gram, weights, epsilon, cells if prior is None else None)
-            proved = max(bound.worst if worst else bound.average, proved)
+            equal = cells if prior is None else None
+            bound = lower_bound(types.gram, weights, epsilon, worst=worst, cells=equal)
+            proved = max(bound, proved)
         made = Reconstruction((Part(types, found.strategy),), split=False)
         took = time.perf_counter() - started
     return LocalPlan(workload, made, epsilon, worst, (weights,), proved, took)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.randomizer import LARGEST_TABLE, Randomizer, Reports, Stored
+from noiseplan.local.device.randomizer import LARGEST_TABLE, Parts, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
@@ -114,15 +114,9 @@ class SumRandomizer(Randomizer):
         name = type(self).__name__
         return f"{name}(ε = {text_up(self.epsilon)}{beside}, plan {self.hash[:12]})"
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"rows": self.rows}
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "law": self.law,
-            "scale": [str(self.scale.numerator), str(self.scale.denominator)],
-            "delta": self.delta,
-        }
+    def _parts(self) -> Parts:
+        scale = [str(self.scale.numerator), str(self.scale.denominator)]
+        return {"law": self.law, "scale": scale, "delta": self.delta}, {"rows": self.rows}
 
     @classmethod
     def _rebuilt(cls, stored: Stored) -> SumRandomizer:

@@ -14,7 +14,7 @@ from math import inf
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, first_of
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.device.counting_randomizers import SplitRandomizer
 from noiseplan.local.device.integer_chances import rounded_shares
@@ -81,7 +81,7 @@ class Part:
         """WᵀW of a query, unweighted, over the types of the table."""
         types = self.types
         small = types_of(Workload([reduced_query(query, types.schema)]))
-        first = np.unique(types.kind, return_index=True)[1]
+        first = first_of(types.kind)
         cells = cells_within(types.schema.shape, [n in small.schema for n in types.schema.names])
         where = small.kind[cells[first]]
         return small.gram[np.ix_(where, where)] / query.weight
@@ -201,8 +201,8 @@ class Reconstruction:
         added: dict[int, Array] = {}
         for j, part, alpha in used:
             rows = self._asked(part, query)[0]
-            coefficients = part.strategy.coefficients(rows)
-            second = part.strategy.moments(coefficients, coefficients) * (alpha**2 / part.share)
+            second = part.strategy.moments(part.strategy.coefficients(rows))
+            second *= alpha**2 / part.share
             added[j] = second - rows**2 if not added else second
             if len(used) == 1:
                 added[j] = np.where(added[j] > VARIANCE_ROUNDING * second, added[j], 0.0)

@@ -30,7 +30,7 @@ from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.optimize.p_identity import best_p_identity
+from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.rounding import fraction_up
 from noiseplan.schema import Schema
@@ -84,18 +84,14 @@ class AdditiveStrategy(Strategy):
         return 2 * exp(-rate) / expm1(-rate) ** 2
 
     @cached_property
-    def _information(self) -> Array:
+    def information(self) -> Array:
         rows = self.rows.astype(np.float64)
         return rows.T @ rows / self.noise_variance
 
-    def information(self) -> Array:
-        return self._information
-
-    def moments(self, left: Array, right: Array) -> Array:
-        answers = self.applied(left), self.applied(right)
-        noise = np.einsum("ij,ij->i", answers[0], right)
-        result: Array = noise[:, None] + answers[0] * answers[1]
-        return result
+    def moments(self, rows: Array) -> Array:
+        answers = self.applied(rows)
+        noise = np.einsum("ij,ij->i", answers, rows)
+        return np.asarray(noise[:, None] + answers**2)
 
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         answers = self.applied(left), self.applied(right)
@@ -126,7 +122,8 @@ def additive_strategy(
             f"workload asks for nothing but their number, which is public: leave mechanism out"
         )
     laplace = mechanism == "matrix l1"
-    weights = p_identity(gram) if laplace else dense_optimum(gram).strategy
+    # Every type and some weighted sums of types, or the best rows of all for Gaussian noise.
+    weights = strategy(best_p_identity(gram)[1]) if laplace else dense_optimum(gram).strategy
     rows = np.round(weights * (GRID / np.abs(weights).max())).astype(np.int64)
     if laplace:
         scale = Fraction(largest_distance(rows, 1)) / Fraction(epsilon)
@@ -136,10 +133,3 @@ def additive_strategy(
     scale = Fraction(fraction_up(scale))  # more noise, never less
     law = "laplace" if laplace else "gaussian"
     return AdditiveStrategy(rows, scale, law, epsilon, 0.0 if laplace else delta, mechanism)
-
-
-def p_identity(gram: Array) -> Array:
-    """Every type, and some weighted sums of types: the best such strategy for Laplace noise."""
-    _, sums = best_p_identity(gram)
-    strategy: Array = np.vstack([np.eye(len(gram)), sums]) / (1 + sums.sum(axis=0))
-    return strategy

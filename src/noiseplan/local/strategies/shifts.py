@@ -29,7 +29,7 @@ designs", for the use of designs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import exp, prod
@@ -127,7 +127,6 @@ class ShiftStrategy(Strategy):
     chances: Array
     epsilon: float
     name: str = "shifted patterns"
-    prior: None = field(default=None, init=False)
 
     @property
     def types(self) -> int:
@@ -167,6 +166,7 @@ class ShiftStrategy(Strategy):
     def tells_all_apart(self) -> bool:
         return bool((self._inverted > 0).all())
 
+    @cached_property
     def information(self) -> Array:
         kernel = self.group.back(self.eigenvalues.astype(complex)[None, :])[0]
         return np.asarray(kernel[self.group.differences])
@@ -184,12 +184,11 @@ class ShiftStrategy(Strategy):
             )
         return found
 
-    def moments(self, left: Array, right: Array) -> Array:
-        result = np.zeros(left.shape)
-        for one, other, total in zip(left, right, result, strict=True):
+    def moments(self, rows: Array) -> Array:
+        result = np.zeros(rows.shape)
+        for row, total in zip(rows, result, strict=True):
             # c·a_{r,s} for all shifts s at once is a correlation; Q then spreads it back.
-            scores = self._scores(one) * self._scores(other)
-            spread = self.group.transform(scores) * self._spectra
+            spread = self.group.transform(self._scores(row) ** 2) * self._spectra
             total[:] = self.group.back((self.chances @ spread)[None, :])[0] / self.types
         return result
 

@@ -70,13 +70,14 @@ class Strategy(ABC):
     def tally_shape(self) -> tuple[int, ...]:
         """Shape of the integer array in which reports are counted."""
 
+    @property
     @abstractmethod
     def information(self) -> Array:
         """X = QᵀDiag(Qπ)⁻¹Q, n × n."""
 
     @abstractmethod
-    def moments(self, left: Array, right: Array) -> Array:
-        """Σ_o Q[o, u] (l·a_o)(r·a_o) for each pair of rows l of `left`, r of `right`: k × n."""
+    def moments(self, rows: Array) -> Array:
+        """Σ_o Q[o, u] (c·a_o)² for each of k rows c: k × n."""
 
     @abstractmethod
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
@@ -97,7 +98,7 @@ class Strategy(ABC):
     @cached_property
     def _inverse(self) -> Array:
         """X⁺."""
-        values, vectors = np.linalg.eigh(self.information())
+        values, vectors = np.linalg.eigh(self.information)
         kept = values > EIGENVALUE_FLOOR * values[-1]
         inverse: Array = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         return inverse
@@ -105,7 +106,7 @@ class Strategy(ABC):
     @property
     def tells_all_apart(self) -> bool:
         """Whether X has full rank, so that x̃ estimates every type."""
-        return int(np.linalg.matrix_rank(self.information(), hermitian=True)) == self.types
+        return int(np.linalg.matrix_rank(self.information, hermitian=True)) == self.types
 
     def coefficients(self, rows: Array) -> Array:
         """C = W X⁺, refused where W lies outside the row space of the strategy."""
@@ -116,7 +117,7 @@ class Strategy(ABC):
 
     def applied(self, rows: Array) -> Array:
         """C X."""
-        product: Array = rows @ self.information()
+        product: Array = rows @ self.information
         return product
 
     def estimate(self, tally: IntArray) -> Array:
@@ -129,7 +130,7 @@ class Strategy(ABC):
         values, vectors = np.linalg.eigh(gram)
         kept = values > EIGENVALUE_FLOOR * values[-1]
         rows = self.coefficients(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
-        total: Array = self.moments(rows, rows).sum(axis=0)
+        total: Array = self.moments(rows).sum(axis=0)
         return total
 
 
@@ -182,7 +183,7 @@ class TableStrategy(Strategy):
         return self.chances / (self.chances @ self.prior)[:, None]
 
     @cached_property
-    def _information(self) -> Array:
+    def information(self) -> Array:
         product: Array = self.chances.T @ self.shapes
         return (product + product.T) / 2
 
@@ -252,12 +253,8 @@ class TableStrategy(Strategy):
         estimate: Array = between + self.prior * float(self.prior @ evidence)
         return estimate
 
-    def information(self) -> Array:
-        return self._information
-
-    def moments(self, left: Array, right: Array) -> Array:
-        product: Array = ((left @ self.shapes.T) * (right @ self.shapes.T)) @ self.chances
-        return product
+    def moments(self, rows: Array) -> Array:
+        return np.asarray((rows @ self.shapes.T) ** 2 @ self.chances)
 
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         expected = self.chances @ counts

@@ -101,17 +101,15 @@ class SubsetStrategy(Strategy):
     def tells_all_apart(self) -> bool:
         return True
 
+    @cached_property
     def information(self) -> Array:
         alpha, beta = self._levels
         return alpha * np.eye(self.count) + beta
 
-    def moments(self, left: Array, right: Array) -> Array:
-        both = left * right
-        sums = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
-        crossed = left * (sums[1] - right) + right * (sums[0] - left)
-        return self._third_moments(
-            both, both.sum(axis=1, keepdims=True), crossed, sums[0] * sums[1]
-        )
+    def moments(self, rows: Array) -> Array:
+        squares, sums = rows**2, rows.sum(axis=1, keepdims=True)
+        crossed = 2 * (rows * (sums - rows))
+        return self._third_moments(squares, squares.sum(axis=1, keepdims=True), crossed, sums**2)
 
     def total_moments(self, gram: Array) -> Array:
         # M = X⁻¹GX⁻¹ with X⁻¹ = (I − c 11ᵀ)/α, through row sums of G only.

@@ -89,7 +89,7 @@ def test_shifts(shape: tuple[int, ...]) -> None:
     table = strategy.table()
     assert table.sum(axis=0) == pytest.approx(np.ones(group.size))
     assert tightest_epsilon(table) <= 1 + 1e-12
-    tally = rng.integers(0, 50, strategy.tally_shape)
+    tally = rng.integers(0, 50, patterns.shape)
     agree(strategy, TableStrategy.of(table, 1.0), tally, tally.ravel())
 
 

@@ -186,8 +186,8 @@ class LocalPlan:
 
     def aggregator(self) -> Aggregator:
         """An empty collection of reports."""
-        tally = np.zeros(self.reconstruction.tally_shape, dtype=np.int64)
-        return Aggregator(self.randomizer(), self.reconstruction, tally)
+        made = self.randomizer()
+        return Aggregator(made, self.reconstruction, made.tally(made.no_reports))
 
     def simulate(
         self, counts: Any = None, *, records: Any = None, seed: int | None = None

@@ -277,6 +277,7 @@ class SubsetRandomizer(Randomizer):
         return np.isin(reports.sum(axis=1), self.sizes)
 
     def tally(self, reports: Reports) -> IntArray:
+        """Per size: how many reports, then how many that hold each type."""
         size = reports.sum(axis=1)
         counted = np.zeros((len(self.sizes), self.count + 1), dtype=np.int64)
         for row, k in enumerate(self.sizes):

@@ -17,7 +17,7 @@ from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy import zcdp_epsilon
-from noiseplan.privacy.rounding import fraction_up, text_up
+from noiseplan.privacy.rounding import fraction_up
 
 # Noise beyond so many scales or deviations does not happen (e⁻⁶⁴); a report with it is refused.
 REACH = 64
@@ -108,11 +108,6 @@ class SumRandomizer(Randomizer):
         if max(map(abs, sums)) >= 2**63:
             raise ReportError("the sums of these reports do not fit 64 bits: count fewer at a time")
         return np.asarray(sums.astype(np.int64))
-
-    def __repr__(self) -> str:
-        beside = f", δ = {self.delta:g}" if self.delta else ""
-        name = type(self).__name__
-        return f"{name}(ε = {text_up(self.epsilon)}{beside}, plan {self.hash[:12]})"
 
     def _parts(self) -> Parts:
         scale = [str(self.scale.numerator), str(self.scale.denominator)]

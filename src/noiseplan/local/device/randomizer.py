@@ -310,4 +310,6 @@ class Randomizer(ABC):
         return path
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(ε = {text_up(self.epsilon)}, plan {self.hash[:12]})"
+        delta = getattr(self, "delta", 0.0)
+        cost = f"ε = {text_up(self.epsilon)}" + (f", δ = {delta:g}" if delta else "")
+        return f"{type(self).__name__}({cost}, plan {self.hash[:12]})"

@@ -368,8 +368,9 @@ def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
         parts.append(Part(types, _behind(table, float(about["epsilon"]), prior), share))
     made = Reconstruction(tuple(parts), split)
     tally = arrays["tally"].astype(np.int64)
-    if tally.shape != made.tally_shape:
-        raise StorageError(f"reports are counted in shape {tally.shape}, not {made.tally_shape}")
+    shape = randomizer.tally(randomizer.no_reports).shape
+    if tally.shape != shape:
+        raise StorageError(f"reports are counted in shape {tally.shape}, not {shape}")
     users = int(facts["users"])
     if users < 0 or (randomizer.kind != "sums" and (tally < 0).any()):
         raise StorageError("reports are counted by numbers of at least 0")

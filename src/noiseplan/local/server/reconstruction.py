@@ -104,13 +104,6 @@ class Reconstruction:
         return SplitRandomizer(schema, None, tables, shares)  # type: ignore[arg-type]
 
     @property
-    def tally_shape(self) -> tuple[int, ...]:
-        """Shape of the array in which reports are counted."""
-        if not self.split:
-            return self.parts[0].strategy.tally_shape
-        return (sum(part.strategy.outputs for part in self.parts),)
-
-    @property
     def tells_all_apart(self) -> bool:
         """Whether reports tell how many users there are of every type of each table."""
         return all(part.strategy.tells_all_apart for part in self.parts)
@@ -119,9 +112,7 @@ class Reconstruction:
         """The counts of each table."""
         if not self.split:
             return [tally]
-        pieces = np.split(tally, np.cumsum([part.strategy.outputs for part in self.parts])[:-1])
-        shapes = [part.strategy.tally_shape for part in self.parts]
-        return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        return np.split(tally, np.cumsum([part.strategy.outputs for part in self.parts])[:-1])
 
     def weights(self, query: Query) -> Array:
         """α: how much each table counts for the answer."""

@@ -71,10 +71,6 @@ class AdditiveStrategy(Strategy):
         """Integers have no largest one; as many as 64 bits each can hold."""
         return 1 << (64 * len(self.rows))
 
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        return (len(self.rows),)
-
     @cached_property
     def noise_variance(self) -> float:
         """s² of one number."""

@@ -136,10 +136,6 @@ class ShiftStrategy(Strategy):
     def outputs(self) -> int:
         return self.patterns.size
 
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        return self.patterns.shape
-
     @cached_property
     def rows(self) -> Array:
         """a of the unshifted patterns: n p_r / σ_r."""
@@ -219,7 +215,8 @@ class ShiftStrategy(Strategy):
 
     def evidence(self, tally: IntArray) -> Array:
         # Σ y_{r,s} a_r(u − s): a convolution of each pattern with its tally.
-        spectra = (self.group.transform(tally.astype(np.float64)) * self._spectra).sum(axis=0)
+        counted = tally.reshape(self.patterns.shape).astype(np.float64)
+        spectra = (self.group.transform(counted) * self._spectra).sum(axis=0)
         return np.asarray(self.group.back(spectra[None, :])[0])
 
     def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
@@ -274,14 +271,9 @@ def _powers_of_a_generator(prime: int, degree: int, group: Group) -> IntArray:
     """g⁰, g¹, … of an element g that generates all but zero, as numbers of the group's elements.
 
     Elements are polynomials over the prime field; g is x modulo the first polynomial for which its
-    powers run through all of them, or for degree one the first primitive root.
+    powers run through all of them, which for degree one is the first primitive root.
     """
     count = prime**degree - 1
-    if degree == 1:
-        for g in range(1, prime):
-            residues = [pow(g, j, prime) for j in range(count)]
-            if len(set(residues)) == count:
-                return np.array(residues, dtype=np.int64)
     for low in product(range(prime), repeat=degree):
         digits = tuple(_powers_of_x(prime, np.array(low), count).T[::-1])
         numbers = np.asarray(np.ravel_multi_index(digits, group.shape))

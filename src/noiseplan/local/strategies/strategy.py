@@ -67,11 +67,6 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def tally_shape(self) -> tuple[int, ...]:
-        """Shape of the integer array in which reports are counted."""
-
-    @property
-    @abstractmethod
     def information(self) -> Array:
         """X = QᵀDiag(Qπ)⁻¹Q, n × n."""
 
@@ -85,7 +80,10 @@ class Strategy(ABC):
 
     @abstractmethod
     def evidence(self, tally: IntArray) -> Array:
-        """Σ a_o over all reports counted, n numbers: all that unbiased answers need."""
+        """Σ a_o over all reports counted, n numbers: all that unbiased answers need.
+
+        They are counted as the randomizer's `tally` does.
+        """
 
     @abstractmethod
     def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
@@ -172,10 +170,6 @@ class TableStrategy(Strategy):
     @property
     def outputs(self) -> int:
         return int(self.chances.shape[0])
-
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        return (self.outputs,)
 
     @cached_property
     def shapes(self) -> Array:

@@ -68,11 +68,6 @@ class SubsetStrategy(Strategy):
     def outputs(self) -> int:
         return sum(comb(self.count, k) for k in self.sizes)
 
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        """Per size: how many reports, then how many that hold each type."""
-        return len(self.sizes), self.count + 1
-
     @cached_property
     def row_sums(self) -> Array:
         """σ_k = k e + n − k of the row shape of each size."""

@@ -53,7 +53,7 @@ BESIDE = {
 # The front of the house, and the fluent methods that open doors to rooms above.
 EXEMPT = {"__init__", "__main__", "_doors"}
 
-KNOWN: set[tuple[str, str]] = {}
+KNOWN: set[tuple[str, str]] = set()
 KNOWN_CYCLES: set[str] = set()
 
 

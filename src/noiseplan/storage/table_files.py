@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noiseplan.arrays import plain_columns
 from noiseplan.engine import engine
 from noiseplan.errors import StorageError, remedy
 from noiseplan.escaping import write_csv_rows
@@ -63,7 +64,7 @@ def table_stems(queries: Sequence[Query]) -> list[str]:
 def write_csv(path: Path, columns: Columns) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         write_csv_rows(file, [columns])
-        write_csv_rows(file, zip(*(_plain(values) for values in columns.values()), strict=True))
+        write_csv_rows(file, zip(*plain_columns(columns).values(), strict=True))
 
 
 def write_parquet(path: Path, columns: Columns, connection: duckdb.DuckDBPyConnection) -> None:
@@ -93,10 +94,6 @@ def _told_apart(names: Sequence[str]) -> list[str]:
             chosen, number = f"{name} ({number})", number + 1
         found[chosen.casefold()] = chosen
     return list(found.values())[::-1]
-
-
-def _plain(values: Sequence[Hashable] | Array) -> list[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
 def _array(values: Sequence[Hashable] | Array) -> Any:

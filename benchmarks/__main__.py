@@ -20,6 +20,7 @@ from benchmarks import (
     counting,
     default,
     explicit_group,
+    house,
     importing,
     ledger,
     local_group,
@@ -69,6 +70,7 @@ GROUPS: Final = {
     "attacks": Group("Attacks on privacy, budgets and data", attacks.tables),
     "cli": Group("The command line", cli.tables),
     "import": Group("Importing", importing.tables),
+    "house": Group("The house: rooms, lines and ways", house.tables),
 }
 
 

@@ -26,7 +26,7 @@ import pytest
 import noiseplan
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 # A reason is part of the mark: <!-- not run: needs a cluster -->
@@ -142,6 +142,18 @@ def test_the_page_for_reviewers_names_tests_that_exist() -> None:
     for row in rows:
         if row.startswith("| ") and "guarded by" not in row and "---" not in row:
             assert "`tests/" in row, row
+
+
+FILE = re.compile(r"`([\w./-]+(?:\.(?:py|txt|toml|svg)|/))`")
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md"])
+def test_the_pages_for_developers_name_files_that_exist(name: str) -> None:
+    named = set(FILE.findall((ROOT / name).read_text(encoding="utf-8")))
+    assert len(named) > 10
+    places = (ROOT, ROOT / "src", ROOT / "src" / "noiseplan")
+    for path in named - {"cli/NAME.py"}:
+        assert any((place / path).exists() for place in places), f"{name} names {path}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,168 @@
+"""From counts to residuals: no last digit is lost, whatever the sizes; and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noiseplan.errors import DataError, PlanError
+from noiseplan.matrices import (
+    CentringMatrix,
+    HaarMatrix,
+    IdentityMatrix,
+    Matrix,
+    PrefixMatrix,
+    TreeMatrix,
+)
+from noiseplan.mechanisms.exact_residuals import (
+    EXACT,
+    LARGEST,
+    batch_last,
+    integer_residuals,
+    largest_entry,
+    noisy_residuals,
+    require_whole,
+    with_noise,
+)
+from noiseplan.noise import Noise
+
+Array = np.ndarray[Any, Any]
+Rows = list[Array | Matrix]
+
+
+def whole(u: Array | Matrix) -> list[list[int]]:
+    values = u.dense() if isinstance(u, Matrix) else np.asarray(u)
+    return [[int(v) for v in row] for row in values]
+
+
+def by_hand(rows: Rows, counts: Array) -> Array:
+    """(⊗U_i) x in Python's integers, entry by entry, the batch last."""
+    exact = np.array([int(v) for v in counts.ravel()], dtype=object).reshape(counts.shape)
+    for axis, u in enumerate(rows, 1):
+        moved = np.moveaxis(exact, axis, 0)
+        summed = [sum(v * part for v, part in zip(row, moved, strict=True)) for row in whole(u)]
+        exact = np.moveaxis(np.array(summed, dtype=object).reshape(-1, *moved.shape[1:]), 0, axis)
+    return np.moveaxis(exact, 0, -1)
+
+
+def rows_of(kind: str, size: int, rng: np.random.Generator) -> Array | Matrix:
+    if kind == "dense":
+        return rng.integers(-3, 4, (rng.integers(1, 4), size)).astype(float)
+    made = {"identity": IdentityMatrix, "centring": CentringMatrix, "haar": HaarMatrix}
+    return TreeMatrix(size, 2) if kind == "tree" else made[kind](size)
+
+
+KINDS = ("dense", "identity", "centring", "haar", "tree")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(2, 5)), max_size=3),
+    st.sampled_from([10, 2**30, 2**50, 2**56]),
+    st.integers(0, 10**6),
+)
+def test_every_digit_is_right(axes: list[tuple[str, int]], largest: int, seed: int) -> None:
+    """Below 2⁵³ in doubles, below 2⁶² in 64 bits, beyond in Python's integers: the same numbers."""
+    rng = np.random.default_rng(seed)
+    rows: Rows = [rows_of(kind, size, rng) for kind, size in axes]
+    shape = (2, *(size for _, size in axes))
+    counts = rng.integers(0, largest, shape) // int(np.prod(shape[1:]))
+    found = integer_residuals(rows, counts)
+    expected = by_hand(rows, counts)
+    assert found.shape == expected.shape
+    assert [int(v) for v in found.ravel()] == expected.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("people", "kind"), [(100, np.int64), (EXACT // 4, np.int64), (LARGEST // 2, np.object_)]
+)
+def test_python_integers_only_where_they_are_needed(people: int, kind: type) -> None:
+    counts = np.array([[people, 1, 0]])
+    found = integer_residuals([np.array([[5.0, -1, 0], [2, 2, 2]])], counts)
+    assert found.dtype == kind
+    assert found[:, 0].tolist() == [5 * people - 1, 2 * people + 2]
+
+
+def test_the_largest_entry_bounds_what_one_record_changes() -> None:
+    rows: Rows = [np.array([[1.0, -7.0]]), CentringMatrix(4), TreeMatrix(3, 2), IdentityMatrix(5)]
+    dense = [u.dense() if isinstance(u, Matrix) else u for u in rows]
+    assert largest_entry(rows) >= np.prod([np.abs(u).max() for u in dense])
+    assert largest_entry([np.array([[1.0, -7.0]])]) == 7
+    assert largest_entry([]) == 1
+    assert largest_entry([np.zeros((0, 3))]) == 0
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.array([[1.0, 0.5]]),
+        np.array([[1.0, np.nan]]),
+        np.array([[np.inf, 1.0]]),
+        CentringMatrix(2, 0.5),
+        PrefixMatrix(2),  # whole, but not known to be
+    ],
+)
+def test_rows_that_are_not_whole_are_refused(rows: Array | Matrix) -> None:
+    for refused in (
+        lambda: require_whole([rows]),
+        lambda: integer_residuals([rows], np.ones((1, 2))),
+    ):
+        with pytest.raises(PlanError, match="whole numbers"):
+            refused()
+    require_whole([np.array([[1.0, -2.0]]), IdentityMatrix(2), HaarMatrix(2), CentringMatrix(2)])
+
+
+def test_counts_that_are_not_of_records_are_refused() -> None:
+    rows: Rows = [np.eye(2)]
+    assert integer_residuals(rows, np.array([[1.0, 2.0]])).tolist() == [[1], [2]]
+    with pytest.raises(DataError, match="whole numbers of records"):
+        integer_residuals(rows, np.array([[1.0, 2.5]]))
+    for too_many in ([[2**62, 0]], [[2**61, 2**61]]):
+        with pytest.raises(DataError, match="64 bits"):
+            integer_residuals(rows, np.array(too_many))
+    with pytest.raises(DataError):
+        integer_residuals(rows, np.array([[np.nan, 1.0]]))
+
+
+def test_noise_is_added_exactly_and_rounded_only_beyond_64_bits() -> None:
+    exact, noise = np.array([2**60 + 1]), np.array([-3])
+    assert with_noise(exact, noise).tolist() == [2**60 - 2]
+    huge = np.array([2**62, 5], dtype=object)
+    fits = with_noise(huge, np.array([1, -6]))
+    assert fits.dtype == np.int64 and fits.tolist() == [2**62 + 1, -1]
+    beyond = with_noise(np.array([2**63, 5], dtype=object), np.array([0, -6]))
+    assert beyond.dtype == np.float64 and beyond.tolist() == [2.0**63, -1.0]
+    edge = with_noise(np.array([2**63, -(2**63) - 1], dtype=object), np.array([-1, 1]))
+    assert edge.dtype == np.int64 and edge.tolist() == [2**63 - 1, -(2**63)]
+
+
+@given(st.integers(1, 4), st.integers(0, 10**6))
+def test_noise_of_each_set_goes_to_its_own_numbers(sets: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows: Rows = [rng.integers(-2, 3, (2, 3)).astype(float), IdentityMatrix(2)]
+    counts = rng.integers(0, 9, (sets, 3, 2))
+    asked: list[tuple[tuple[int, ...], Noise]] = []
+
+    def sample(shape: tuple[int, ...], noise: Noise) -> Array:
+        asked.append((shape, noise))
+        kind = np.int64 if noise.exact else np.float64
+        return np.broadcast_to(1000 * np.arange(1, sets + 1), shape).astype(kind)
+
+    for exact in (True, False):
+        noise = Noise("gaussian", np.arange(1.0, sets + 1), exact)
+        found = noisy_residuals(rows, counts, noise, sample)
+        assert found.dtype == (np.int64 if exact else np.float64)
+        expected = by_hand(rows, counts).astype(float) + 1000 * np.arange(1, sets + 1)
+        np.testing.assert_allclose(found.astype(float), expected, rtol=1e-12)
+        assert asked[-1] == ((2, 2, sets), noise)
+
+
+def test_the_batch_goes_last() -> None:
+    counts = np.arange(24).reshape(2, 3, 4)
+    moved = batch_last(counts)
+    assert moved.shape == (3, 4, 2) and moved.flags.c_contiguous
+    np.testing.assert_array_equal(moved, np.moveaxis(counts, 0, -1))
+    assert batch_last(np.array([7, 8])).tolist() == [7.0, 8.0]

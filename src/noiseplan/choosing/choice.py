@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from threading import Lock
-from typing import Any, NoReturn, Unpack
+from typing import NoReturn, Unpack
 
 from noiseplan.choosing.circumstances import Circumstances
 from noiseplan.choosing.common_and_rest import ByMatrices, ByPrecisions, Family, family_for
@@ -26,7 +26,9 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answers
 from noiseplan.release.release import Release, ReleaseOptions
+from noiseplan.schema import Schema
 
 _CLAIMING = Lock()
 
@@ -199,7 +201,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Look:
+class Look(Answers):
     """What the plans have in common, measured; one of them may follow, once.
 
     It answers like any release. Stopping here costs the look and no more.
@@ -231,15 +233,14 @@ class Look:
         """What was spent so far."""
         return self.plan.privacy
 
-    def table(
-        self,
-        *attributes: str,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        frame: str | None = None,
-    ) -> Any:
-        """A table as a tidy frame; see `Release.table`."""
-        return self.release.table(*attributes, level=level, simultaneous=simultaneous, frame=frame)
+    @property
+    def schema(self) -> Schema:
+        """The attributes that may be asked about."""
+        return self.release.schema
+
+    @property
+    def origin(self) -> str:
+        return self.release.origin
 
     def answer(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +14,10 @@ from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
-from noiseplan.release.answer import tidy_frame
+from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
 from noiseplan.valid.family import Set, margin
-from noiseplan.valid.unbiased_tables import Columns, Table, Unbiased, valid_beside
+from noiseplan.valid.unbiased_tables import Table, Unbiased, valid_beside
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Changes:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ValidTables:
+class ValidTables(Tables):
     """Tables that could be true: no count negative, and any two agree on what they share.
 
     They are nearer to the truth than the unbiased tables wherever tables are sparse, and biased:
@@ -59,7 +58,12 @@ class ValidTables:
 
     @property
     def schema(self) -> Schema:
+        """The attributes that may be asked about."""
         return self.source.schema
+
+    @property
+    def origin(self) -> str:
+        return self.source.origin
 
     @property
     def total(self) -> float:
@@ -95,7 +99,7 @@ class ValidTables:
 
         A query of the workload may be given by its name.
         """
-        plan = getattr(self.source.made, "plan", None)
+        plan = self.source.plan
         asked = query if plan is None else plan.query(query)
         if not isinstance(asked, Query):
             raise QueryError(
@@ -105,17 +109,17 @@ class ValidTables:
         table = np.asarray(self.values(*asked.attributes), dtype=np.float64)
         return asked.apply(table)
 
-    def table(self, *attributes: str, level: float = 0.95, frame: str | None = None) -> Any:
-        """A tidy frame: the cells, valid, and the unbiased estimate, std_error, lower, upper.
+    def columns(self, *attributes: str, level: float = 0.95, simultaneous: bool = False) -> Columns:
+        """The cells, valid, and the unbiased estimate, std_error, lower, upper.
 
         The interval is that of the unbiased estimate, and covers noise only.
         """
-        return tidy_frame(self.columns(*attributes, level=level), frame or self._origin)
-
-    def columns(self, *attributes: str, level: float = 0.95) -> Columns:
-        """The columns of `table`."""
         values = self.values(*attributes).ravel()
-        answer = self.source.answer(self.source.numbers(attributes), level)
+        answer = self.source.made.answer(
+            self.source.query(self.source.numbers(attributes)),
+            level=level,
+            simultaneous=simultaneous,
+        )
         return valid_beside(values, answer.columns(attributes))
 
     def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
@@ -146,10 +150,6 @@ class ValidTables:
         from noiseplan.valid.valid_files import save_tables
 
         save_tables(self, folder, self.names if tables is None else tables)
-
-    @property
-    def _origin(self) -> str:
-        return getattr(self.source.made, "origin", "")
 
     def __repr__(self) -> str:
         kind = "whole numbers" if self.integers else "numbers"

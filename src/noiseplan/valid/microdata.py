@@ -198,7 +198,7 @@ def _require_tractable(mbi: Any, source: Unbiased, sets: Sequence[Set]) -> None:
     cells, clique = model_cells(mbi, source, sets)
     if cells <= LARGEST_MODEL:
         return
-    fitting = [[source.schema.names[i] for i in one] for one in telling_tables(source)]
+    fitting = [list(source.names(one)) for one in telling_tables(source)]
     shown = ", ".join(map(str, fitting[:6])) + (", …" if len(fitting) > 6 else "")
     raise PlanError(
         f"a model of these {len(sets):,} tables needs {cells:,} cells ({' × '.join(clique)} become "
@@ -289,8 +289,8 @@ def fidelity(
         counts = np.array([rows]) if where is None else np.bincount(where, minlength=prod(shape))
         table = np.asarray(counts.reshape(shape) * (records / rows), dtype=np.float64)
         apart = deviations(table, source.estimate(one), source.variance(one))
-        names = tuple(source.schema.names[i] for i in one)
-        found.append(TableFidelity(names, apart.size, float(apart.mean()), float(apart.max())))
+        told = apart.size, float(apart.mean()), float(apart.max())
+        found.append(TableFidelity(source.names(one), *told))
     return found
 
 

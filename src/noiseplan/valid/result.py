@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
+from noiseplan.engine import engine
 from noiseplan.errors import QueryError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
@@ -16,6 +17,8 @@ from noiseplan.paths import checked_path
 from noiseplan.queries import Query
 from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
+from noiseplan.storage.files import whole_folder, write_json
+from noiseplan.storage.table_files import MOST_TABLES, table_stems, write_csv, write_parquet
 from noiseplan.valid.family import Set, margin
 from noiseplan.valid.unbiased_tables import Table, Unbiased, valid_beside
 
@@ -74,7 +77,7 @@ class ValidTables(Tables):
     def names(self) -> list[tuple[str, ...]]:
         """The attributes of every table, the smallest first."""
         order = sorted(self.tables, key=lambda s: (len(s), s))
-        return [tuple(self.schema.names[i] for i in one) for one in order]
+        return [self.source.names(one) for one in order]
 
     def values(self, *attributes: str) -> Table:
         """A table as an array, one axis per attribute in the order they are named."""
@@ -147,9 +150,37 @@ class ValidTables(Tables):
         self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None
     ) -> None:
         """Write the tables, or some, to a new folder as CSV and Parquet."""
-        from noiseplan.valid.valid_files import save_tables
+        target = checked_path(folder, StorageError)
+        named = self.names if tables is None else tables
+        chosen = [(one,) if isinstance(one, str) else tuple(one) for one in named]
+        if target.exists():
+            raise StorageError(
+                f"{str(folder)!r} is there already and was left alone; choose a new name"
+            )
+        if len(chosen) > MOST_TABLES:
+            raise StorageError(
+                f"{len(chosen):,} tables are too many files, above the limit of {MOST_TABLES:,}; "
+                f"choose some: save(folder, tables=[('age', 'sex'), …])"
+            )
+        with whole_folder(target) as part:
+            self._write(part, chosen)
 
-        save_tables(self, folder, self.names if tables is None else tables)
+    def _write(self, folder: Path, chosen: list[tuple[str, ...]]) -> None:
+        titles = [" × ".join(names) or "total" for names in chosen]
+        stems = table_stems(titles)
+        with engine() as connection:
+            for stem, names in zip(stems, chosen, strict=True):
+                columns = self.columns(*names)
+                write_csv(folder / f"{stem}.csv", columns)
+                write_parquet(folder / f"{stem}.parquet", columns, connection)
+        write_csv(folder / "index.csv", {"file": stems, "table": titles})
+        told = {
+            "integers": self.integers,
+            "biased": True,
+            "total": self.total,
+            "public": [list(self.source.names(one)) for one in self.public],
+        }
+        write_json(folder / "changes.json", asdict(self.changes) | told)
 
     def __repr__(self) -> str:
         kind = "whole numbers" if self.integers else "numbers"
@@ -166,8 +197,7 @@ class ValidTables(Tables):
             f"  agree       {self._agreement()}",
         ]
         if self.public:
-            named = ["total" if not s else " × ".join(self._called(s)) for s in self.public]
-            lines.append(f"  public      {', '.join(named)}")
+            lines.append(f"  public      {', '.join(map(self.source.title, self.public))}")
         if told.evened >= 5e-5:
             lines.append(f"  evened out  {told.evened:.2%} of all records")
         if self.integers:
@@ -183,6 +213,3 @@ class ValidTables(Tables):
                 f"margins by at most {told.apart * max(self.total, 1.0):,.0f}"
             )
         return f"on every common margin, to {max(told.apart, 1e-16):.0e} of all records"
-
-    def _called(self, one: Set) -> list[str]:
-        return [self.schema.names[i] for i in one]

@@ -78,9 +78,17 @@ class Unbiased:
         """The library the data came in."""
         return self.made.origin if isinstance(self.made, Release) else ""
 
+    def names(self, one: Set) -> tuple[str, ...]:
+        """Attributes by their names."""
+        return tuple(self.schema.names[i] for i in one)
+
+    def title(self, one: Set) -> str:
+        """What a table is called."""
+        return " × ".join(self.names(one)) or "total"
+
     def query(self, one: Set) -> Query:
         """The plain table on some attributes, by their numbers."""
-        return Query(self.schema, [self.schema.names[i] for i in one])
+        return Query(self.schema, self.names(one))
 
     def estimate(self, one: Set) -> Array:
         """The unbiased table, one axis per attribute."""

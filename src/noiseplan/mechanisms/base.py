@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import StorageError
+from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
 from noiseplan.noise.law import Noise, Sampler
@@ -21,6 +21,11 @@ from noiseplan.schema import Schema
 
 Marginals = Callable[[IntArray], NDArray[np.number]]
 Progress = Callable[[int], None]
+
+NOT_COMPARED = (
+    "one of the plans is neither a matrix nor of the residual family, and has nothing to be "
+    "compared by: plan it with planner='auto' or planner='optimal'"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +192,27 @@ class Mechanism(ABC):
     def noise_alike(self, workload: Workload, group: IntArray) -> IntArray:
         """A number for each of some queries alike: those that share it have the same variances."""
         return np.arange(len(group))
+
+    def answered_alike(self, workload: Workload, group: IntArray) -> IntArray:
+        """A number for each of some queries alike: those that share it are answered all or none.
+
+        Below zero: none is.
+        """
+        return np.zeros(len(group), dtype=np.int64)
+
+    # ------------------------------------------------------------------ written out
+
+    def unit_rows(self) -> Array:
+        """Every measured row over the standard deviation of its noise, rows × domain."""
+        raise PlanError(NOT_COMPARED)
+
+    def unit_values(self, measured: Measurements) -> Array:
+        """The measured numbers in the order and the units of `unit_rows`."""
+        raise PlanError(NOT_COMPARED)
+
+    def measured_queries(self, most: int) -> list[Query]:
+        """What is measured, as queries; at most so many."""
+        raise PlanError(NOT_COMPARED)
 
     def as_stated(self) -> Mechanism:
         """As it is priced where its sizes are the variances of discrete noise, not parameters."""

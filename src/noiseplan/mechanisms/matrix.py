@@ -108,6 +108,16 @@ class DenseMechanism(Mechanism):
             )
         return self.noise.variance * two.matmul(one.matmul(self._fit.spread).T).T
 
+    def unit_rows(self) -> Array:
+        return np.asarray(self.strategy / np.sqrt(self.noise.one))
+
+    def unit_values(self, measured: Measurements) -> Array:
+        return np.asarray(measured.values[0] / np.sqrt(self.noise.one))
+
+    def measured_queries(self, most: int) -> list[Query]:
+        rows = self.strategy / np.abs(self.strategy).max()
+        return [Query(self.schema, list(self.schema.names), matrix=rows, name="what is measured")]
+
     def parts(self) -> tuple[Json, Arrays]:
         return {"kind": self.kind, **self.noise.parts()}, {"strategy": self.strategy}
 

@@ -44,7 +44,7 @@ from noiseplan.mechanisms.span import require
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.moments import discrete_gaussian_parameter
 from noiseplan.privacy import Neighbours
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Identity, Query, Workload
 from noiseplan.schema import Schema
 
 # Cells of domains whose cost matrix is written down.
@@ -269,6 +269,45 @@ class ResidualMechanism(Mechanism):
         inside = noise_inside(self, attribute_sets(workload, query, group))
         return np.unique(inside, axis=1, return_inverse=True)[1].ravel()
 
+    def answered_alike(self, workload: Workload, group: IntArray) -> IntArray:
+        query = workload.query(int(group[0]))
+        sets = attribute_sets(workload, query, group)
+        kind = np.full(len(group), -1)
+        if (self.blocks.basis_of[sets[0]] < 0).any():
+            return kind
+        possible = np.ones(len(group), dtype=bool)
+        if query.joint is None and all(
+            isinstance(factor, Identity) and self.schema[name].size > 1
+            for name, factor in query.factors.items()
+        ):  # nothing less than the residual of all attributes will do
+            possible = np.isfinite(self.blocks.variance(sets))
+        if possible.any():
+            measured = np.isfinite(noise_inside(self, sets[possible]))
+            kind[possible] = unique_rows(measured.T.astype(np.int64))[1]
+        return kind
+
+    # ------------------------------------------------------------------ written out
+
+    def unit_rows(self) -> Array:
+        shape, parts = self.schema.shape, []
+        for block in self.blocks:
+            for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
+                own = {int(a): _dense(b.measure) for a, b in zip(row, block.bases, strict=True)}
+                pieces = [own.get(i, np.ones((1, n))) for i, n in enumerate(shape)]
+                parts.append(kronecker_dense(pieces) / np.sqrt(sigma2))
+        return np.concatenate([np.zeros((0, prod(shape))), *parts])
+
+    def unit_values(self, measured: Measurements) -> Array:
+        parts = [
+            (np.moveaxis(values, -1, 0).reshape(len(block), -1).T / np.sqrt(block.sigma2)).T.ravel()
+            for block, values in zip(self.blocks, measured.values, strict=True)
+        ]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def measured_queries(self, most: int) -> list[Query]:
+        sets = [row for some in reversed(self.sets) for row in some.tolist()][:most]
+        return [Query(self.schema, [self.schema.names[i] for i in row]) for row in sets]
+
     # ------------------------------------------------------------------ saving
 
     def parts(self) -> tuple[Json, Arrays]:
@@ -324,6 +363,10 @@ class ResidualMechanism(Mechanism):
 
     def _set(self, names: Sequence[str]) -> IntArray:
         return np.array([[self.schema.index(n) for n in names]], dtype=np.int64)
+
+
+def _dense(rows: Array | Matrix) -> Array:
+    return rows if isinstance(rows, np.ndarray) else rows.dense()
 
 
 def _take_last(values: NDArray[np.number], place: IntArray) -> NDArray[np.number]:

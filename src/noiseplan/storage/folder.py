@@ -65,7 +65,7 @@ def rehearse_saving(folder: str | os.PathLike[str], tables: Sequence[Query]) -> 
     target = checked_path(folder, StorageError)
     _require_new(target)
     require_few(tables)
-    longest = max(table_stems(tables), key=len, default="")
+    longest = max(table_stems([query.name for query in tables]), key=len, default="")
     names = [f"tables/{longest}.parquet", "tables/index.csv"] if tables else []
     rehearse(target, [*NEEDED, SUMS, "certificate.txt", *names])
 

@@ -34,7 +34,8 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
     folder.mkdir()
     index: list[tuple[str, str, int]] = []
     with progress("writing tables", len(queries)) as advance, engine() as connection:
-        for stem, query in zip(table_stems(queries), queries, strict=True):
+        stems = table_stems([query.name for query in queries])
+        for stem, query in zip(stems, queries, strict=True):
             columns = release.answer(query).columns()
             write_csv(folder / f"{stem}.csv", columns)
             write_parquet(folder / f"{stem}.parquet", columns, connection)
@@ -55,10 +56,10 @@ def require_few(queries: Sequence[Query]) -> None:
         )
 
 
-def table_stems(queries: Sequence[Query]) -> list[str]:
+def table_stems(titles: Sequence[str]) -> list[str]:
     """The names of the files of some tables, without their endings: numbered, so all differ."""
-    digits = len(str(len(queries)))
-    return [f"{n:0{digits}d}-{file_name(query.name)}" for n, query in enumerate(queries, 1)]
+    digits = len(str(len(titles)))
+    return [f"{n:0{digits}d}-{file_name(title)}" for n, title in enumerate(titles, 1)]
 
 
 def write_csv(path: Path, columns: Columns) -> None:

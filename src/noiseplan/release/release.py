@@ -13,7 +13,6 @@ from noiseplan._doors import through
 from noiseplan.arrays import IntArray
 from noiseplan.counting import count_tables
 from noiseplan.counting.person_cap import ChosenRecords
-from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements
@@ -23,6 +22,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answers
 from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.release.provenance import Provenance
 from noiseplan.schema import Schema
@@ -37,7 +37,7 @@ __all__ = ["Release", "ReleaseOptions", "make_release"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release:
+class Release(Answers):
     """Everything published: noisy measurements, and answers computed from them alone.
 
     All answers are linear in the same measurements, so they agree with each other: tables add up,
@@ -93,27 +93,6 @@ class Release:
             bias_error=errors.bias,
             approximate=errors.approximate,
         )
-
-    def table(
-        self,
-        *attributes: str,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        frame: str | None = None,
-    ) -> Any:
-        """The table of some attributes as a tidy frame: the cells, estimate, std_error, lower,
-        upper.
-
-        Columns and rows follow the order in which the attributes are named. `frame` chooses
-        "pandas", "polars" or "pyarrow"; by default the library the data came in.
-        """
-        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
-            raise QueryError(
-                f"table() takes names one by one: table({', '.join(map(repr, attributes[0]))})"
-            )
-        query = Query(self.schema, list(attributes))
-        answer = self.answer(query, level=level, simultaneous=simultaneous)
-        return answer.frame(frame, order=attributes)
 
     def variance(self, query: Query | str) -> Array:
         """The exact variance of every row."""

@@ -46,6 +46,7 @@ def count_tables(
     Examples
     --------
     >>> from noiseplan.counting import open_source
+    >>> from noiseplan.schema import Schema
     >>> schema = Schema.from_sizes({"a": 2, "b": 3})
     >>> source = open_source({"a": [0, 1, 1], "b": [2, 0, 0]}, schema)
     >>> counted = count_tables(source, [[[0], ], [[0, 1]]])

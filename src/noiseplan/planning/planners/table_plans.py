@@ -23,7 +23,7 @@ from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.noise_within import drawable, epsilon_of, scales_within
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.residual_mechanism import placements
+from noiseplan.planning.residual_mechanism import numbered, placements
 from noiseplan.planning.table_merging import merged_tables
 from noiseplan.planning.table_types import TableTypes, find_table_types, variances
 from noiseplan.planning.threads import one_thread
@@ -112,9 +112,7 @@ def _bits(types: TableTypes, shares: Array) -> int:
 
 def _assembled(types: TableTypes, noise: Noise) -> TablesMechanism:
     design, strategies, scales = types.design, types.strategies, noise.size
-    bases = list(dict.fromkeys(s.basis for s in strategies.values()))
-    number = {basis: i for i, basis in enumerate(bases)}
-    of_role = np.array([number[strategies[r].basis] for r in range(len(strategies))] + [-1])
+    bases, of_role = numbered(bases_of(strategies))
     role_of = design.roles.of_attribute
     views: dict[tuple[object, bool], View] = {}
     grouped: dict[tuple[View, ...], list[tuple[Array, Array]]] = {}
@@ -138,7 +136,7 @@ def _assembled(types: TableTypes, noise: Noise) -> TablesMechanism:
         for own, parts in grouped.items()
     ]
     schema = design.workload.schema
-    return TablesMechanism(schema, tuple(blocks), tuple(bases), of_role[role_of])
+    return TablesMechanism(schema, tuple(blocks), bases, of_role[role_of])
 
 
 def _view(role: RoleStrategy, halved: bool, views: dict[tuple[object, bool], View]) -> View:

@@ -20,8 +20,8 @@ from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.strategy_integers import strategy_behind
 from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
-from noiseplan.paths import checked_path
-from noiseplan.storage.files import canonical, hash_of, read_arrays, to_disk, write_arrays
+from noiseplan.paths import checked_path, to_disk
+from noiseplan.storage.files import canonical, hash_of, read_arrays, write_arrays
 
 FORMAT = "noiseplan local aggregator 1"
 HASH = "sha256"  # of everything else in the file

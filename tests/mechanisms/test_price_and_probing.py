@@ -195,3 +195,14 @@ def test_gaussian_and_laplace_noise_are_not_added_up() -> None:
     paid = NOTHING.and_for(gaussian, gaussian.cost("add-remove"))
     with pytest.raises(PlanError, match="not added up"):
         require_price(laplace, laplace.cost("add-remove"), before=paid)
+
+
+def test_without_an_experiment_the_formula_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over domains too large to measure every record, the computed cost alone refuses."""
+    monkeypatch.setattr(probing, "PROBED_CELLS", 0)
+    mechanism = dense(np.eye(6))
+    fair = mechanism.cost("add-remove")
+    assert not can_probe([mechanism])
+    require_price(mechanism, fair)
+    with pytest.raises(PlanError, match="lower privacy cost"):
+        require_price(mechanism, replace(fair, pcost=fair.pcost / 2))

@@ -311,7 +311,7 @@ def _line(workload: nz.Workload) -> LineWorkload:
 def _published(workload: nz.Workload, counts: Counts, epsilon: float, seed: int) -> Array:
     rng = np.random.default_rng([seed, 7])
     edges = published_partition(counts, 0.25 * epsilon, 0.75 * epsilon, rng)
-    buckets = plan_buckets(_line(workload), edges, nz.PureDP(0.75 * epsilon), "laplace")
+    buckets = plan_buckets(nz.plan, _line(workload), edges, nz.PureDP(0.75 * epsilon), "laplace")
     values = buckets.measure(counts, SimulationSampler("laplace", seed))
     return expand(buckets.estimate(values), edges)
 
@@ -319,7 +319,7 @@ def _published(workload: nz.Workload, counts: Counts, epsilon: float, seed: int)
 def _blind(workload: nz.Workload, ends: NDArray[np.int64]) -> float:
     """The expected error at ε = 1 of measuring every cell by storeys, which look at no data."""
     edges = np.arange(CELLS + 1)
-    buckets = plan_buckets(_line(workload), edges, nz.PureDP(1.0), "laplace")
+    buckets = plan_buckets(nz.plan, _line(workload), edges, nz.PureDP(1.0), "laplace")
     cells = np.arange(CELLS)
     rows = ((ends[:300, :1] <= cells) & (cells < ends[:300, 1:])).astype(float)
     variance = np.einsum("ij,ji->i", rows, buckets.covariance_times(rows.T))

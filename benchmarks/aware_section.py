@@ -113,7 +113,7 @@ def noise_of(name: str, edges: Edges, epsilon: float, second: str) -> float:
     """The mean squared noise of the intervals, by the second step's name."""
     seen = on_buckets(name, edges)
     if second == "own":
-        buckets = plan_buckets(line_of(name), edges, nz.PureDP(epsilon), "laplace")
+        buckets = plan_buckets(nz.plan, line_of(name), edges, nz.PureDP(epsilon), "laplace")
         return float(np.einsum("rb,br->", seen, buckets.covariance_times(seen.T)) / len(seen))
     if second == "plain":
         return float(2 / epsilon**2 * (seen**2).sum() / len(seen))

@@ -53,17 +53,8 @@ BESIDE = {
 # The front of the house, and the fluent methods that open doors to rooms above.
 EXEMPT = {"__init__", "__main__", "_doors"}
 
-KNOWN: set[tuple[str, str]] = {
-    ("mechanisms.partition.bucket_tree", "planning"),
-    ("storage.folder", "aware"),
-}
-KNOWN_CYCLES: set[str] = {
-    "aware.keeping",
-    "aware.plan",
-    "aware.planner",
-    "aware.release",
-    "storage.folder",
-}
+KNOWN: set[tuple[str, str]] = set()
+KNOWN_CYCLES: set[str] = set()
 
 
 @cache

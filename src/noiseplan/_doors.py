@@ -11,7 +11,6 @@ from operator import attrgetter
 from typing import Any
 
 DOORS = {
-    "plan.dawa": "noiseplan.aware.planner:plan_aware",
     "plan.release": "noiseplan.release.release:make_release",
     "plan.given": "noiseplan.choosing.continuation:Continuation.of",
     "plan.profile": "noiseplan.planning.profile:profile",
@@ -19,7 +18,8 @@ DOORS = {
     "plan.plot": "noiseplan.draw.error_dots:plan_chart",
     "plan.describe": "noiseplan.words.plan:describe",
     "plan.fairness": "noiseplan.words.plan:fairness_rows",
-    "plan.hash": "noiseplan.storage.plans:plan_hash",
+    "plan.hash": "noiseplan.storage.folder:plan_hash",
+    "release.describe": "noiseplan.words.release:describe",
     "release.valid": "noiseplan.valid.solve_tables:valid_tables",
     "release.microdata": "noiseplan.valid.microdata:make_microdata",
     "release.plot": "noiseplan.draw.error_bars:table_chart",

@@ -1,8 +1,8 @@
-"""Small helpers on integer arrays: sets of attributes are rows of numbers here."""
+"""Small helpers on arrays, most of integers: sets of attributes are rows of numbers here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
 from math import comb
 from typing import Any
@@ -17,6 +17,14 @@ Arrays = dict[str, NDArray[Any]]
 
 # Keys stay below this, so that a product of two numbers checked against it never overflows.
 _LARGEST_KEY = 2**62
+
+
+def plain_columns(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Columns as lists of Python's own values, whatever arrays or sequences they come in."""
+    return {
+        name: values.tolist() if isinstance(values, np.ndarray) else list(values)
+        for name, values in columns.items()
+    }
 
 
 def combination_rows(items: int, size: int) -> IntArray:

@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 import noiseplan as nz
+from noiseplan.arrays import plain_columns
 from noiseplan.console import say
 from noiseplan.counting import Projectable, open_source
 from noiseplan.data import cpssw8_path, cpssw8_schema
@@ -198,7 +199,7 @@ def draw(release: nz.Release, out: Path, kind: str) -> list[str]:
 def _draw_table(release: nz.Release, attribute: str, path: Path) -> Path:
     query = nz.Query(release.plan.workload.schema, ["gender", attribute])
     answer = release.answer(query, level=LEVEL)
-    columns = {name: list(values) for name, values in answer.columns().items()}
+    columns = plain_columns(answer.columns())
     title = f"Workers in the survey, by {TABLES_DRAWN[attribute]} and gender"
     spec = error_bar_spec(columns, attribute, "gender", title, LEVEL, unit="workers")
     return write(spec, path)

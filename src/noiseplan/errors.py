@@ -89,6 +89,20 @@ class PlanError(NoiseplanError, ValueError):
     """No plan can be made from what was asked."""
 
 
+class DependsOnData(PlanError, AttributeError):
+    """Asked of a plan what only the data know: also an attribute that is not there."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            'the error of planner="dawa" depends on the data, so it is not known. '
+            "release.answer(query).estimated_error estimates it from a release; "
+            "nz.compare([plan, …], example_data) simulates it before, on public data"
+        )
+
+    def __reduce__(self) -> tuple[type[DependsOnData], tuple[()]]:
+        return DependsOnData, ()
+
+
 class DataError(NoiseplanError, ValueError):
     """The data do not fit the declared schema. Nothing was released and nothing was spent."""
 

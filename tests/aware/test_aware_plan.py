@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.aware.plan import AwarePlan
-from noiseplan.aware.release import AwareRelease
 from noiseplan.errors import (
     BudgetError,
     NoiseplanError,
@@ -21,6 +19,7 @@ from noiseplan.errors import (
     StorageError,
     UnanswerableError,
 )
+from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.buckets import rows_in_line
 from noiseplan.mechanisms.partition.settings import Dawa
 
@@ -38,9 +37,9 @@ def counts(seed: int = 0) -> np.ndarray:
     return table
 
 
-def made(budget: object = None, planner: object = "dawa", **options: object) -> AwarePlan:
+def made(budget: object = None, planner: object = "dawa", **options: object) -> nz.Plan:
     plan = nz.plan(PREFIX, budget=budget or nz.PureDP(1.0), planner=planner, **options)  # type: ignore[arg-type]
-    assert isinstance(plan, AwarePlan)
+    assert isinstance(plan, nz.Plan) and plan.data_aware
     return plan
 
 
@@ -54,7 +53,7 @@ def test_parts_add_up_to_no_more_than_the_budget(epsilon: float, share: float, g
     spending = made(nz.PureDP(epsilon), settings_of).mechanism.spending
     parts = [spending.selector.epsilon, spending.second.epsilon]  # type: ignore[union-attr]
     if spending.gauge is not None:
-        parts.append(spending.gauge.privacy.pure_epsilon or 0.0)
+        parts.append(storey_price(spending.gauge).pure_epsilon or 0.0)
     assert sum(map(Fraction, parts)) <= Fraction(epsilon)
     assert sum(parts) > 0.99 * epsilon
     assert spending.privacy.within(nz.PureDP(epsilon))
@@ -62,7 +61,7 @@ def test_parts_add_up_to_no_more_than_the_budget(epsilon: float, share: float, g
     zcdp = made(nz.zCDP(rho), settings_of, noise="discrete").mechanism.spending
     bound = Fraction(zcdp.selector.epsilon) ** 2 / 8 + Fraction(zcdp.second.rho)  # type: ignore[union-attr]
     if zcdp.gauge is not None:
-        bound += 1 / (2 * Fraction(zcdp.gauge.size))
+        bound += 1 / (2 * Fraction(zcdp.gauge.one))
     assert bound <= Fraction(rho)
     assert bound > Fraction(rho) * Fraction(99, 100)
 
@@ -182,8 +181,8 @@ def test_errors_by_rows_and_by_forms_agree() -> None:
     release = made().release(nz_counts(counts()), seed=5)
     query = PREFIX[0]
     rows = np.arange(CELLS)
-    found = release.answering.errors(query)
-    each = release.answering._errors_of(
+    found = release.measurements.estimates.errors(query)
+    each = release.measurements.estimates._errors_of(
         rows_in_line(query, ("v",), release.plan.mechanism.line.order, rows)
     )
     assert np.allclose(found, each, rtol=1e-6, atol=1e-6)
@@ -297,7 +296,7 @@ def test_a_saved_release_answers_as_before(tmp_path: Path, budget: object) -> No
     )
     release.save(tmp_path / "out")
     again = nz.load(tmp_path / "out")
-    assert isinstance(again, AwareRelease)
+    assert isinstance(again, nz.Release)
     one, other = release.answer("prefix"), again.answer("prefix")
     assert np.allclose(one.estimate, other.estimate, rtol=1e-9)
     assert np.allclose(one.estimated_error, other.estimated_error, rtol=1e-6)
@@ -344,8 +343,8 @@ def test_words() -> None:
     release = plan.release(nz_counts(counts()), seed=5)
     assert "buckets of 128 cells" in str(release)
     assert "estimated errors" in str(release.answer("prefix"))
-    assert repr(plan).startswith("AwarePlan(")
-    assert repr(release).startswith("AwareRelease(")
+    assert repr(plan).startswith("Plan(1 query, data-aware, ρ")
+    assert repr(release).startswith("Release(1 query; ")
     gauss = str(made(nz.zCDP(0.1), Dawa(error_share=0.1), noise="discrete"))
     assert "discrete Gaussian" in gauss
     assert "gauge" in gauss

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.aware.release import AwareRelease
 from noiseplan.counting import CountTensor
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import RangesMatrix
@@ -94,7 +93,9 @@ def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = nz.plan(workload, budget=nz.PureDP(1.0), planner=planner, noise="discrete")
     edges, counts = np.array([0, 4, 8]), np.array([9, 0, 0, 3, 5, 5, 6, 1])
     monkeypatch.setattr(Selector, "draw", lambda *_: edges)
-    own = plan_buckets(plan.mechanism.line, edges, plan.mechanism.spending.second, "discrete")
+    own = plan_buckets(
+        nz.plan, plan.mechanism.line, edges, plan.mechanism.spending.second, "discrete"
+    )
     plan = replace(plan, mechanism=replace(plan.mechanism, plan_buckets=lambda *_: own))
     runs = 300
     gauged = np.array(
@@ -111,7 +112,7 @@ def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------------- errors
 
 
-def dense_noise(release: AwareRelease, rows: np.ndarray) -> np.ndarray:
+def dense_noise(release: nz.Release, rows: np.ndarray) -> np.ndarray:
     """Standard errors of rows over the cells of the table, by dense algebra alone."""
     measured, order = release.measurements.buckets, release.plan.mechanism.line.order
     widths = np.diff(measured.edges)
@@ -123,18 +124,18 @@ def dense_noise(release: AwareRelease, rows: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def plane() -> AwareRelease:
+def plane() -> nz.Release:
     schema = nz.Schema({"x": nz.Ordinal(range(24)), "y": nz.Ordinal(range(30))})
     workload = nz.Workload([nz.Query(schema, {"x": nz.Prefix(), "y": nz.Prefix()}, name="all")])
     table = np.random.default_rng(0).poisson(2, (24, 30))
     table[3:9, 4:12] += 40
     plan = nz.plan(workload, budget=nz.PureDP(2.0), planner="dawa")
     made = plan.release(CountTensor(schema, table), seed=2)
-    assert isinstance(made, AwareRelease)
+    assert isinstance(made, nz.Release)
     return made
 
 
-def test_noise_of_two_attributes_is_exact_in_every_row(plane: AwareRelease) -> None:
+def test_noise_of_two_attributes_is_exact_in_every_row(plane: nz.Release) -> None:
     query = plane.plan.workload[0]
     assert query.rows > estimates.SAMPLED
     answer = plane.answer(query)
@@ -143,7 +144,7 @@ def test_noise_of_two_attributes_is_exact_in_every_row(plane: AwareRelease) -> N
     assert "exact noise" in answer.text(3)
 
 
-def test_noise_of_own_matrices_is_exact_in_every_row(plane: AwareRelease) -> None:
+def test_noise_of_own_matrices_is_exact_in_every_row(plane: nz.Release) -> None:
     rows = (np.random.default_rng(1).random((600, 720)) < 0.1).astype(float)
     answer = plane.answer(nz.Query(plane.schema, ["x", "y"], matrix=rows))
     np.testing.assert_allclose(answer.noise_error, dense_noise(plane, rows), rtol=1e-6)
@@ -165,7 +166,7 @@ def test_noise_of_long_lines_is_exact_in_every_row(factor: nz.Identity | nz.Pref
 
 
 def test_what_is_too_large_is_called_approximate(
-    plane: AwareRelease, monkeypatch: pytest.MonkeyPatch
+    plane: nz.Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(estimates, "EVERY_ROW", 1000)
     answer = plane.answer("all")
@@ -176,7 +177,7 @@ def test_what_is_too_large_is_called_approximate(
     np.testing.assert_allclose(answer.noise_error[rows], exact[rows], rtol=1e-6)
 
 
-def test_errors_are_not_called_standard_errors(plane: AwareRelease) -> None:
+def test_errors_are_not_called_standard_errors(plane: nz.Release) -> None:
     with pytest.raises(AttributeError, match=r"\.estimated_error"):
         _ = plane.answer("all").std_error
 
@@ -252,7 +253,7 @@ def test_too_many_candidates_are_refused() -> None:
     with pytest.raises(PlanError, match="longest=228"):
         nz.plan(workload, budget=nz.PureDP(1.0), planner=Dawa(lengths="every"))
     short = Dawa(lengths="every", longest=228)
-    assert nz.plan(workload, budget=nz.PureDP(1.0), planner=short).settings == short
+    assert nz.plan(workload, budget=nz.PureDP(1.0), planner=short).mechanism.settings == short
 
 
 @pytest.mark.parametrize("budget", [nz.PureDP(1.0), nz.zCDP(0.5)])
@@ -308,7 +309,7 @@ def test_numbers_of_any_kind_are_kept_as_plain_ones(tmp_path: Path) -> None:
     assert [type(v) for v in (odd.share, odd.longest, odd.error_share)] == [float, int, float]
     plan = nz.plan(PREFIX, budget=nz.PureDP(1.0), planner=odd)
     plan.release(EVEN, seed=1).save(tmp_path / "out")
-    assert nz.load(tmp_path / "out").plan.settings == odd  # type: ignore[attr-defined]
+    assert nz.load(tmp_path / "out").plan.mechanism.settings == odd  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,9 @@ def test_many_buckets_stay_within_the_budget(budget: nz.PureDP | nz.zCDP) -> Non
     schema = nz.Schema({"v": nz.Ordinal(range(cells))})
     workload = nz.Workload([nz.Query(schema, {"v": nz.Prefix()})])
     edges = np.arange(cells + 1)
-    made = plan_buckets(LineWorkload(workload, ("v",), edges[:-1]), edges, budget, "discrete")
+    made = plan_buckets(
+        nz.plan, LineWorkload(workload, ("v",), edges[:-1]), edges, budget, "discrete"
+    )
     assert len(made.storeys) == 1
     assert made.privacy.within(budget)
     spent = made.privacy.pure_epsilon or made.privacy.rho

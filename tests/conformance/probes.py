@@ -15,8 +15,7 @@ from unittest import mock
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.aware.release import AwareRelease
-from noiseplan.mechanisms.base import Measurements, Measuring, Mechanism
+from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.partition import bucket_tree
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
@@ -299,7 +298,7 @@ class Probe:
 # ------------------------------------------------------------------------------ data-aware plans
 
 
-def bucket_noise(release: AwareRelease, queries: Sequence[nz.Query]) -> list[Array]:
+def bucket_noise(release: nz.Release, queries: Sequence[nz.Query]) -> list[Array]:
     """Variances of the noise of every row, given the buckets: one unit of noise at a time."""
     law, exact = NOISES[release.plan.noise]
     buckets = release.measurements.buckets
@@ -358,14 +357,10 @@ def parts_of(plan: Any, release: Any = None) -> set[type]:
 def measuring_classes() -> set[type]:
     """Every class of the package's mechanisms that measures, found by walking its modules."""
     found = set()
-    for room in ("noiseplan.mechanisms", "noiseplan.aware"):
+    for room in ("noiseplan.mechanisms",):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             for each in vars(importlib.import_module(module.name)).values():
                 own = isinstance(each, type) and each.__module__ == module.name
-                if (
-                    own
-                    and callable(getattr(each, "measure", None))
-                    and each not in (Mechanism, Measuring)
-                ):
+                if own and callable(getattr(each, "measure", None)) and each is not Mechanism:
                     found.add(each)
     return found

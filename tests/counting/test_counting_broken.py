@@ -289,7 +289,7 @@ def test_a_quote_that_is_not_closed_quotes_no_records(tmp_path: Path) -> None:
     for details in (False, True):
         with pytest.raises(DataRefused, match="line break within a name") as caught:
             open_source(tmp_path / "d.csv", schema, details=details)
-        assert "21" not in str(caught.value)
+        assert "21" not in str(caught.value).replace(str(tmp_path), "")
 
 
 def test_a_compressed_file_that_was_cut_is_refused_as_data(tmp_path: Path) -> None:

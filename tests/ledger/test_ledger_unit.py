@@ -14,7 +14,7 @@ from ledger_helpers import discrete, rows
 
 from noiseplan.errors import BudgetError
 from noiseplan.ledger import AlreadyFollowed, Balance, BudgetExceeded, Ledger, LedgerError
-from noiseplan.ledger.events import Reserved, read_act
+from noiseplan.ledger.events import Reserved, act_json, read_act
 from noiseplan.privacy import zCDP
 
 OLD = "visits (one person, at most 3 records)"
@@ -254,9 +254,9 @@ class TestFollowing:
 @pytest.mark.parametrize("wrong", [0, -3, 1.0, True, "2", None])
 def test_rows_with_a_wrong_unit_are_not_read(wrong: object) -> None:
     act = Reserved("census", discrete(0.1), "", "", 2)
-    assert read_act(act.json()) == act
+    assert read_act(act_json(act)) == act
     with pytest.raises(ValueError, match="max_rows is"):
-        read_act({**act.json(), "max_rows": wrong})
+        read_act({**act_json(act), "max_rows": wrong})
 
 
 def test_a_balance_without_entries_has_no_unit_yet(folder: Path) -> None:

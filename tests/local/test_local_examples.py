@@ -45,7 +45,7 @@ def test_randomized_response() -> None:
     chances = classical.randomized_response(3, LN3)
     assert 5 * chances == pytest.approx(np.array([[3, 1, 1], [1, 3, 1], [1, 1, 3]]))
     strategy = TableStrategy.of(chances, LN3)
-    x = strategy.information() / 3  # the paper's D holds row sums
+    x = strategy.information / 3  # the paper's D holds row sums
     assert 25 * x == pytest.approx(np.array([[11, 7, 7], [7, 11, 7], [7, 7, 11]]))
     v = strategy.coefficients(np.eye(3)) @ strategy.shapes.T
     assert v == pytest.approx(np.array([[2, -0.5, -0.5], [-0.5, 2, -0.5], [-0.5, -0.5, 2]]))

@@ -58,7 +58,7 @@ def explicit(plan: nz.local.LocalPlan) -> np.ndarray:
 
 def answering_rows(plan: nz.local.LocalPlan, query: nz.Query) -> np.ndarray:
     """V of a query by probing the estimate with single reports."""
-    outputs = plan.reconstruction.tally_shape[0]
+    outputs = len(plan.aggregator().tally)
     units = np.eye(outputs, dtype=np.int64)
     return np.array([plan.reconstruction.estimate(query, unit, 1) for unit in units]).T
 

@@ -112,9 +112,17 @@ def test_what_cannot_be_answered_is_not_planned() -> None:
     assert types_of(apart).count == 9
     with pytest.raises(PlanError, match="cannot answer 'b' of the workload itself"):
         nz.local.plan(apart, 1.0)
-    rows = [[1, 1, 0], [1e-8, 0, 0]]
-    with pytest.raises(PlanError, match="of the workload itself"):
-        nz.local.plan(nz.Query(nz.Schema.from_sizes({"v": 3}), ["v"], matrix=rows), 1.0)
+
+
+@pytest.mark.parametrize("small", [1e-8, 1e-12])
+def test_rows_of_different_sizes_are_answered(small: float) -> None:
+    """Cells that only a tiny row tells apart are types of their own, and it is answered too."""
+    query = nz.Query(nz.Schema.from_sizes({"v": 3}), ["v"], matrix=[[1, 1, 0], [small, 0, 0]])
+    plan = nz.local.plan(query, 1.0)
+    assert plan.types.count == 3
+    expected = plan.strategy.chances @ np.array([5.0, 6.0, 7.0])
+    found = plan.reconstruction.estimate(query, expected, 18)
+    assert found == pytest.approx([11.0, 5 * small], rel=1e-6, abs=0)
 
 
 def test_cells_of_several_queries_are_merged_as_their_rows_say() -> None:

@@ -24,9 +24,10 @@ from noiseplan.mechanisms.exact_residuals import (
     integer_residuals,
     largest_entry,
 )
+from noiseplan.noise.sizes import round_up
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.integers import MOST_LOSS, round_up, to_integers
+from noiseplan.planning.integers import MOST_LOSS, to_integers
 from noiseplan.planning.solve import Aim, share_given_bases
 from workloads import random_workload
 

@@ -11,9 +11,9 @@ import pytest
 import noiseplan as nz
 from noiseplan.errors import BudgetError, PlanError, QueryError, UnanswerableError
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.optimize.integer_rounding import integer_strategy
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.candidate import require_answers
-from noiseplan.planning.integer_matrix import integer_strategy
 from noiseplan.planning.workload_types import prepare
 
 

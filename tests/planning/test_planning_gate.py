@@ -30,6 +30,15 @@ def test_a_candidate_that_costs_too_much_is_refused(budget: nz.Budget) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=["zCDP", "pure"])
+def test_a_candidate_that_costs_more_than_it_says_is_refused(budget: nz.Budget) -> None:
+    """Its price fits the budget; what it measures does not have that price."""
+    problem = Problem(WORKLOAD, budget)
+    dear = solve(Problem(WORKLOAD, type(budget)(2.0)))
+    with pytest.raises(PlanError, match="lower privacy cost than its noise has"):
+        finish(problem, replace(dear, privacy=solve(problem).privacy))
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=["zCDP", "pure"])
 def test_a_candidate_that_does_not_answer_is_refused(budget: nz.Budget) -> None:
     problem = Problem(WORKLOAD, budget)
     of_one = solve(Problem(nz.Workload([nz.Query(SCHEMA, ["a"])]), budget, planner="identity"))

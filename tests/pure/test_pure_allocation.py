@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from scipy.optimize import check_grad, minimize
 
 import noiseplan as nz
-from noiseplan.optimize.laplace_allocation import _Problem, best_spending
+from noiseplan.optimize.laplace_allocation import _Sharing, best_spending
 from noiseplan.planning.attribute_strategies import role_strategies
 from noiseplan.planning.planners.table_plans import Shared, _merged, _variances
 from noiseplan.planning.table_merging import merged_tables
@@ -23,7 +23,7 @@ def marginals(sizes: list[int], k: int) -> nz.Workload:
 def test_gradient() -> None:
     rng = np.random.default_rng(0)
     told = sp.csr_array(rng.random((5, 8)) * (rng.random((5, 8)) < 0.7) + 0.01)
-    problem = _Problem(rng.random(5), told, rng.uniform(1, 4, 8))
+    problem = _Sharing(rng.random(5), told, rng.uniform(1, 4, 8))
     y = rng.normal(size=8)
     assert check_grad(lambda x: problem.smooth(x)[0], lambda x: problem.smooth(x)[1], y) < 1e-5
 

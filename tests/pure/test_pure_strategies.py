@@ -8,7 +8,8 @@ import pytest
 from scipy.optimize import check_grad
 
 from noiseplan.optimize import p_identity
-from noiseplan.planning.laplace_scales import integer_rows, largest_norm
+from noiseplan.optimize.integer_rounding import integer_rows
+from noiseplan.planning.noise_within import largest_norm
 from noiseplan.strategies.hierarchies import haar, tree, weigh
 from oracles import prefix, ranges
 

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 import noiseplan as nz
 from noiseplan.errors import DataError
 from noiseplan.valid import ValidTables
-from noiseplan.valid.feasible import inner_point
+from noiseplan.valid.even_population import inner_point
 from noiseplan.valid.whole_numbers import whole_near, whole_two_way
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 3, "c": 3})

@@ -11,22 +11,24 @@ from threading import Lock
 from typing import Any, NoReturn, Unpack
 
 from noiseplan.choosing.circumstances import Circumstances
-from noiseplan.choosing.common_and_rest import ByMatrices, ByPrecisions, Family, family_for
+from noiseplan.choosing.common_and_rest import family_for
 from noiseplan.choosing.common_rows import on_common_rows
 from noiseplan.choosing.continuation import completed
+from noiseplan.choosing.family import Family
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.rules import Recommendation, Rule, recommended
 from noiseplan.errors import PlanError
 from noiseplan.ledger import AlreadyFollowed
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answers
 from noiseplan.release.release import Release, ReleaseOptions
+from noiseplan.schema import Schema
 
 _CLAIMING = Lock()
 
@@ -75,7 +77,7 @@ class Choice:
 
     plans: tuple[Plan, ...]
     common: Plan
-    family: Family
+    family: Family[Any]
     sequential: bool
     originals: tuple[Plan, ...]  # as they were given, where they were planned anew
 
@@ -85,7 +87,7 @@ class Choice:
         plans: Sequence[Plan],
         sequential: bool,
         originals: Sequence[Plan] | None = None,
-        family: Family | None = None,
+        family: Family[Any] | None = None,
     ) -> Choice:
         mechanisms = [plan.mechanism for plan in plans]
         integer = plans[0].noise == "discrete"
@@ -96,7 +98,7 @@ class Choice:
                 "the plans have nothing in common: whatever is looked at first would be wasted on "
                 "some of them. Choose between them without data, or plan queries that overlap"
             )
-        if isinstance(family, ByMatrices):  # refused here, not after the look was paid for
+        if not family.nested:  # refused here, not after the look was paid for
             for mechanism in mechanisms:
                 family.rest(mechanism, common)
         asked = Union.of(plans)
@@ -110,7 +112,7 @@ class Choice:
             f"what {len(plans)} plans have in common, {' to '.join(ends)} of their privacy cost"
         )
         origin = Origin("common", f"none: {shared}", plans[0].noise, plans[0].max_rows)
-        span = _span(family, mechanisms, sequential)
+        span = family.span(mechanisms, sequential)
         plan = described(asked, common, privacy, origin, span)
         return cls(tuple(plans), plan, family, sequential, tuple(originals or plans))
 
@@ -150,7 +152,7 @@ class Choice:
         gone = self.number(plan)
         if len(self.plans) < 3:
             raise PlanError("two plans are left: take one of them, look.choose(plan)")
-        if not isinstance(self.family, ByPrecisions) and not (self.sequential and gone == 0):
+        if not self.family.nested and not (self.sequential and gone == 0):
             raise PlanError(
                 "plans without common rows can be passed over from the first to the last, and only "
                 "if that was said beforehand: adaptive([...], sequential=True)"
@@ -199,7 +201,7 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Look:
+class Look(Answers):
     """What the plans have in common, measured; one of them may follow, once.
 
     It answers like any release. Stopping here costs the look and no more.
@@ -231,15 +233,14 @@ class Look:
         """What was spent so far."""
         return self.plan.privacy
 
-    def table(
-        self,
-        *attributes: str,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        frame: str | None = None,
-    ) -> Any:
-        """A table as a tidy frame; see `Release.table`."""
-        return self.release.table(*attributes, level=level, simultaneous=simultaneous, frame=frame)
+    @property
+    def schema(self) -> Schema:
+        """The attributes that may be asked about."""
+        return self.release.schema
+
+    @property
+    def origin(self) -> str:
+        return self.release.origin
 
     def answer(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
@@ -377,17 +378,6 @@ def remaining(total: Guarantee, paid: Guarantee) -> Guarantee:
     """
     left = Fraction(total.pcost) - Fraction(paid.pcost)
     return Guarantee(max(0.0, fraction_down(left)), total.law, total.neighbours)
-
-
-def _span(family: Family, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism | None:
-    """What decides which queries the look answers, if not its own mechanism.
-
-    Integer rows of explicit matrices may measure every direction, most of them hardly; the same
-    mechanism in floating point does not.
-    """
-    if isinstance(family, ByMatrices) and family.integer:
-        return ByMatrices(integer=False).common(mechanisms, sequential)
-    return None
 
 
 def _percent(share: float) -> str:

@@ -1,29 +1,23 @@
-"""Two ways to find what mechanisms have in common: by precisions, or by explicit matrices.
-
-Both answer the same three questions: what is common to some mechanisms, what is left of one after
-another was measured, and what one would have measured, from the parts that were.
-"""
+"""What mechanisms over a small domain have in common, by matrices; and which way to take."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from noiseplan.choosing import precisions
+from noiseplan.choosing.family import SAME, Family
 from noiseplan.choosing.integer_cost_matrix import (
     EXPLICIT_CELLS,
     NEGLIGIBLE,
     carry,
     cost_of,
     rest_cost,
-    scaled_rows,
-    scaled_values,
 )
 from noiseplan.choosing.loewner import common_of_costs, pseudo_inverse, symmetric
+from noiseplan.choosing.precisions import ByPrecisions, SharedBases
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
@@ -31,91 +25,21 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 
-# Variances that agree to this are the same; beyond, the release states its own.
-SAME: Final = 1e-9
 # The common cost matrix is taken this share smaller; noise of the rest may grow by so much for it.
 HAIR: Final = 1e-11
 MOST_OVER: Final = 1 + 1e-4
 # By so much where nothing else is possible: the release then states the variances it really has.
 LAST_OVER: Final = 1.25
 
-Part = tuple[Mechanism, Measurements]
-
-
-class Family(ABC):
-    """How mechanisms are compared, split and put together."""
-
-    @abstractmethod
-    def common(self, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism:
-        """What all mechanisms tell; `sequential`: so that leaving out the first tells more."""
-
-    @abstractmethod
-    def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
-        """What is still to be measured of `target` after `have`; None if that is nothing."""
-
-    @abstractmethod
-    def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
-        """What `have` tells of `target`, as `rest` needs it; nothing is measured of it."""
-
-    @abstractmethod
-    def covers(self, target: Mechanism, united: Mechanism) -> bool:
-        """Whether mechanisms that recreate the target tell nothing beside it."""
-
-    @abstractmethod
-    def together(self, parts: Sequence[Mechanism]) -> Mechanism:
-        """All that the parts tell, as one mechanism with the variances it really has."""
-
-    @abstractmethod
-    def recreated(
-        self, target: Mechanism, parts: Sequence[Part]
-    ) -> tuple[Measurements, Mechanism | None]:
-        """What `target` would have measured, from the parts; and, where its law is not the
-        target's to many digits, the mechanism that states it."""
-
 
 @dataclass(frozen=True)
-class ByPrecisions(Family):
-    """Residual mechanisms with the same rows: precisions, at any scale (`precisions`)."""
-
-    def common(self, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism:
-        return precisions.common_precisions(_residual(mechanisms))
-
-    def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
-        found = precisions.rest_of_precisions(*_residual([target, have]))
-        return found if found.numbers else None
-
-    def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
-        return precisions.common_precisions(_residual([target, have]))
-
-    def covers(self, target: Mechanism, united: Mechanism) -> bool:
-        return target.numbers == united.numbers
-
-    def together(self, parts: Sequence[Mechanism]) -> Mechanism:
-        return precisions.united_precisions(_residual(parts))
-
-    def recreated(
-        self, target: Mechanism, parts: Sequence[Part]
-    ) -> tuple[Measurements, Mechanism | None]:
-        (own,) = _residual([target])
-        mechanisms = _residual([mechanism for mechanism, _ in parts])
-        numbers = [measured for _, measured in parts]
-        measured, really = precisions.put_together(own, list(zip(mechanisms, numbers, strict=True)))
-        return measured, None if precisions.same_variances(own, really, SAME) else really
-
-
-def _residual(mechanisms: Sequence[Mechanism]) -> list[ResidualMechanism]:
-    found = [m for m in mechanisms if isinstance(m, ResidualMechanism)]
-    assert len(found) == len(mechanisms)  # families are chosen so
-    return found
-
-
-@dataclass(frozen=True)
-class ByMatrices(Family):
+class ByMatrices(Family[Mechanism]):
     """Any mechanisms over a small domain, by their cost matrices (`loewner`)."""
 
+    nested = False
     integer: bool
 
-    def common(self, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism:
+    def common(self, mechanisms: Sequence[Mechanism], sequential: bool = False) -> Mechanism:
         schema = mechanisms[0].schema
         costs = [cost_of(mechanism) for mechanism in mechanisms]
         if not sequential or len(costs) == 2:
@@ -124,6 +48,11 @@ class ByMatrices(Family):
         for cost in reversed(costs[:-1]):
             link = carry(schema, _below([cost, cost_of(link)]), self.integer)
         return link
+
+    def span(self, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism | None:
+        """Integer rows may measure every direction, most of them hardly; the same mechanism in
+        floating point does not."""
+        return ByMatrices(integer=False).common(mechanisms, sequential) if self.integer else None
 
     def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
         wanted, paid = cost_of(target), cost_of(have)
@@ -144,25 +73,25 @@ class ByMatrices(Family):
         raise PlanError("what was measured costs more than the plan that should contain it: a bug")
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
-        return ByMatrices(integer=False).common([target, have], sequential=False)
+        return ByMatrices(integer=False).common([target, have])
 
     def covers(self, target: Mechanism, united: Mechanism) -> bool:
         return True  # whatever they told beside it would show in their cost matrix
 
     def together(self, parts: Sequence[Mechanism]) -> Mechanism:
-        rows = np.concatenate([scaled_rows(part) for part in parts])
+        rows = np.concatenate([part.unit_rows() for part in parts])
         return DenseMechanism(parts[0].schema, rows)
 
     def recreated(
-        self, target: Mechanism, parts: Sequence[Part]
+        self, target: Mechanism, parts: Sequence[tuple[Mechanism, Measurements]]
     ) -> tuple[Measurements, Mechanism | None]:
         really = self.together([mechanism for mechanism, _ in parts])
-        values = np.concatenate([scaled_values(*part) for part in parts])
+        values = np.concatenate([part.unit_values(measured) for part, measured in parts])
         wanted, cost = cost_of(target), cost_of(really)
         if np.abs(wanted - cost).max() > SAME * np.abs(wanted).max():
             return Measurements((values,)), really
         # Least squares, and the target's own rows of it: unbiased in the target's row space.
-        estimate = pseudo_inverse(wanted) @ (scaled_rows(really).T @ values)
+        estimate = pseudo_inverse(wanted) @ (really.unit_rows().T @ values)
         return _measured_exactly(target, estimate), None
 
 
@@ -205,13 +134,13 @@ def _measured_exactly(mechanism: Mechanism, counts: Array) -> Measurements:
     return mechanism.floating().measure(marginals, lambda shape, noise: np.zeros(shape))
 
 
-def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family:
+def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
     residual = [m for m in mechanisms if isinstance(m, ResidualMechanism)]
     different = "one of the plans is one matrix over the whole domain"
     if len(residual) == len(mechanisms):
         try:
-            precisions.SharedBases.of(residual)
+            SharedBases.of(residual)
         except PlanError as error:
             different = str(error)
         else:
@@ -227,9 +156,6 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
             f"{different}, and {limit}. Plan them on common rows: adaptive([...], "
             f"common_rows=True), which changes their errors a little"
         )
-    if not all(isinstance(m, DenseMechanism | ResidualMechanism) for m in mechanisms):
-        raise PlanError(
-            "one of the plans is neither a matrix nor of the residual family, and has nothing to "
-            "be compared by: plan it with planner='auto' or planner='optimal'"
-        )
+    for mechanism in mechanisms:
+        mechanism.unit_rows()  # refused by those that have none
     return ByMatrices(integer)

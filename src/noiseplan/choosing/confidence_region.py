@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noiseplan.choosing.integer_cost_matrix import cost_of, scaled_rows, scaled_values
+from noiseplan.choosing.integer_cost_matrix import cost_of
 from noiseplan.choosing.loewner import positive_part
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -35,8 +35,7 @@ class Region:
             raise PlanError(f"the level of a region is between 0 and 1, found {level}")
         mechanism = look.plan.mechanism
         cost = cost_of(mechanism)
-        rows = scaled_rows(mechanism)
-        values = scaled_values(mechanism, look.measurements)
+        rows, values = mechanism.unit_rows(), mechanism.unit_values(look.measurements)
         _, basis = positive_part(cost)
         ones = np.ones(len(cost))
         if np.abs(ones - basis @ (basis.T @ ones)).max() > 1e-7:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import Any, Unpack
 
-from noiseplan.choosing.common_and_rest import Family, family_for
+from noiseplan.choosing.common_and_rest import family_for
+from noiseplan.choosing.family import Family
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError
@@ -24,7 +25,7 @@ from noiseplan.release.release import Release, ReleaseOptions, make_release
 COMBINED = "combined"
 
 
-def completed(family: Family, target: Plan, parts: Sequence[Release]) -> Release:
+def completed(family: Family[Any], target: Plan, parts: Sequence[Release]) -> Release:
     """The target's release, from releases of parts that amount to it, with the brands and records
     of all."""
     numbers = [(part.plan.mechanism, part.measurements) for part in parts]
@@ -45,7 +46,7 @@ class Continuation:
     plan: Plan
     earlier: Release
     rest: Plan | None
-    family: Family
+    family: Family[Any]
 
     @classmethod
     def of(cls, plan: Plan, earlier: object) -> Continuation:

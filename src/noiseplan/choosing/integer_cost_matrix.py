@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Final
 
 import numpy as np
 
 from noiseplan.choosing.loewner import RANK, positive_part, root_rows, symmetric
 from noiseplan.errors import PlanError
-from noiseplan.matrices import kronecker_dense
-from noiseplan.matrices.base import Array, Matrix
-from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
-from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.noise.sizes import size_above
 from noiseplan.schema import Schema
 
 EXPLICIT_CELLS: Final = 1024
@@ -85,7 +82,7 @@ def _integer_rows(cost: Array, room: Array | None = None) -> tuple[Array, float]
         # The largest share of a direction of C that is measured: with so much noise, all of it.
         grown = float(np.linalg.eigvalsh(symmetric(inverse @ (root.T @ root) @ inverse))[-1])
         rows = root @ basis
-    return rows, float(round_up(np.array([grown * (1 + 1e-12)]), FINE_BITS)[0])
+    return rows, size_above(grown * (1 + 1e-12))
 
 
 def _symmetric_root(values: Array, vectors: Array) -> Array:
@@ -113,9 +110,6 @@ def _integer_basis(vectors: Array) -> Array | None:
     return None
 
 
-# ---------------------------------------------------------------------- rows and their numbers
-
-
 def cost_of(mechanism: Mechanism) -> Array:
     """BᵀΣ⁻¹B over the domain; raises `PlanError` where that is too large to write down."""
     size = mechanism.schema.size
@@ -124,33 +118,3 @@ def cost_of(mechanism: Mechanism) -> Array:
             f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
         )
     return symmetric(mechanism.cost_matrix())
-
-
-def scaled_rows(mechanism: Mechanism) -> Array:
-    """Every measured row over the standard deviation of its noise, rows × domain."""
-    if isinstance(mechanism, DenseMechanism):
-        return np.asarray(mechanism.strategy / np.sqrt(mechanism.noise.one))
-    assert isinstance(mechanism, ResidualMechanism)
-    shape, parts = mechanism.schema.shape, []
-    for block in mechanism.blocks:
-        for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
-            own = {int(a): _dense(b.measure) for a, b in zip(row, block.bases, strict=True)}
-            pieces = [own.get(i, np.ones((1, n))) for i, n in enumerate(shape)]
-            parts.append(kronecker_dense(pieces) / np.sqrt(sigma2))
-    return np.concatenate([np.zeros((0, prod(shape))), *parts])
-
-
-def _dense(rows: Array | Matrix) -> Array:
-    return rows if isinstance(rows, np.ndarray) else rows.dense()
-
-
-def scaled_values(mechanism: Mechanism, measured: Measurements) -> Array:
-    """The measured numbers in the order and the units of `scaled_rows`."""
-    if isinstance(mechanism, DenseMechanism):
-        return np.asarray(measured.values[0] / np.sqrt(mechanism.noise.one))
-    assert isinstance(mechanism, ResidualMechanism)
-    parts = [
-        (np.moveaxis(values, -1, 0).reshape(len(block), -1).T / np.sqrt(block.sigma2)).T.ravel()
-        for block, values in zip(mechanism.blocks, measured.values, strict=True)
-    ]
-    return np.concatenate([np.zeros(0), *parts])

@@ -17,8 +17,6 @@ from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import cost_of
-from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Stated
 from noiseplan.planning.finish import finish_stated
@@ -28,7 +26,7 @@ from noiseplan.planning.symmetry import find_roles
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Workload
 from noiseplan.queries.columns import QueryColumns, joined, merged
 
 # So many measured tables are listed where none of the plans' own queries can be answered.
@@ -124,15 +122,7 @@ def described(
 
 def _measured(mechanism: Mechanism) -> Union:
     """The tables that a mechanism measures, where it answers no query that was asked."""
-    schema = mechanism.schema
-    if isinstance(mechanism, ResidualMechanism):
-        sets = [row for some in reversed(mechanism.sets) for row in some.tolist()][:LISTED]
-        tables = [Query(schema, [schema.names[i] for i in row]) for row in sets]
-    else:
-        assert isinstance(mechanism, DenseMechanism)
-        rows = mechanism.strategy / np.abs(mechanism.strategy).max()
-        tables = [Query(schema, list(schema.names), matrix=rows, name="what is measured")]
-    listed = Workload(tables)
+    listed = Workload(mechanism.measured_queries(LISTED))
     keep = answered(mechanism, listed)
     if not keep.any():
         raise PlanError("the plans have nothing in common that answers a query")

@@ -15,12 +15,13 @@ plans' has the same diagonal as it, and a semidefinite difference with a zero di
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.choosing.family import SAME, Family
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
@@ -29,7 +30,7 @@ from noiseplan.mechanisms.blocks import Block, Blocks, group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
-from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.noise.sizes import round_up
 
 # A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
 OUTWARD = 1 + 4 * np.finfo(float).eps
@@ -85,31 +86,75 @@ def _same_rows(one: Basis, other: Basis) -> bool:
     return np.array_equal(one.measure, other.measure)
 
 
-def common_precisions(mechanisms: Sequence[ResidualMechanism]) -> ResidualMechanism:
-    """What all mechanisms measure, with the least of their precisions."""
-    shared = SharedBases.of(mechanisms)
-    fewest = min(mechanisms, key=lambda m: len(m.blocks))
-    sets, noise = [], []
-    for block in fewest.blocks:
-        sets.append(block.sets)
-        noise.append(np.max([Places.of(m, block.sets).sigma2 for m in mechanisms], axis=0))
-    integer = all(m.noise.exact for m in mechanisms)
-    return shared.mechanism(fewest, sets, noise, integer)
+@dataclass(frozen=True)
+class ByPrecisions(Family[ResidualMechanism]):
+    """Residual mechanisms with the same rows."""
 
+    nested = True
 
-def rest_of_precisions(target: ResidualMechanism, have: ResidualMechanism) -> ResidualMechanism:
-    """What is still to be measured for `target` when `have` was: the differences of precisions.
+    def common(
+        self, mechanisms: Sequence[ResidualMechanism], sequential: bool = False
+    ) -> ResidualMechanism:
+        shared = SharedBases.of(mechanisms)
+        fewest = min(mechanisms, key=lambda m: len(m.blocks))
+        sets, noise = [], []
+        for block in fewest.blocks:
+            sets.append(block.sets)
+            noise.append(np.max([Places.of(m, block.sets).sigma2 for m in mechanisms], axis=0))
+        integer = all(m.noise.exact for m in mechanisms)
+        return shared.mechanism(fewest, sets, noise, integer)
 
-    Where `have` is the more precise one nothing is. Variances are rounded up, so that the
-    precisions of both together never exceed the target's.
-    """
-    shared = SharedBases.of([target, have])
-    sets = [block.sets for block in target.blocks]
-    noise = [
-        still_needed(block.sigma2, Places.of(have, block.sets).sigma2, target.noise.exact)
-        for block in target.blocks
-    ]
-    return shared.mechanism(target, sets, noise, target.noise.exact)
+    def rest(self, target: ResidualMechanism, have: ResidualMechanism) -> ResidualMechanism | None:
+        """The differences of precisions.
+
+        Where `have` is the more precise one nothing is left. Variances are rounded up, so that the
+        precisions of both together never exceed the target's.
+        """
+        shared = SharedBases.of([target, have])
+        sets = [block.sets for block in target.blocks]
+        noise = [
+            still_needed(block.sigma2, Places.of(have, block.sets).sigma2, target.noise.exact)
+            for block in target.blocks
+        ]
+        found = shared.mechanism(target, sets, noise, target.noise.exact)
+        return found if found.numbers else None
+
+    def shared(self, target: ResidualMechanism, have: ResidualMechanism) -> ResidualMechanism:
+        return self.common([target, have])
+
+    def covers(self, target: ResidualMechanism, united: ResidualMechanism) -> bool:
+        return target.numbers == united.numbers
+
+    def together(self, parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
+        shared = SharedBases.of(parts)
+        sets = [block.sets for part in parts for block in part.blocks]
+        united = shared.mechanism(parts[0], *_distinct(sets), integer=False)
+        blocks = []
+        for block in united.blocks:
+            variance = weights_and_variance([Places.of(part, block.sets) for part in parts])[1]
+            blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
+        made = Blocks(tuple(blocks), shared.bases, shared.basis_of)
+        return ResidualMechanism(united.schema, made)
+
+    def recreated(
+        self, target: ResidualMechanism, parts: Sequence[tuple[ResidualMechanism, Measurements]]
+    ) -> tuple[Measurements, ResidualMechanism | None]:
+        """Its variances are the target's up to the rounding of the parts' noise and, below σ² = 4,
+        that of discrete laws."""
+        values: list[NDArray[np.number]] = []
+        blocks, same = [], True
+        for block in target.blocks:
+            places = [Places.of(mechanism, block.sets) for mechanism, _ in parts]
+            weights, variance = weights_and_variance(places)
+            numbers = np.zeros((*block.shape, len(block)))
+            for weight, where, (_, measured) in zip(weights, places, parts, strict=True):
+                for found, mine, place in where.groups():
+                    numbers[..., mine] += weight[mine] * measured.values[found][..., place]
+            values.append(numbers)
+            blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
+            same = same and np.allclose(block.variance, blocks[-1].variance, rtol=SAME, atol=0.0)
+        really = Blocks(tuple(blocks), target.blocks.bases, target.blocks.basis_of)
+        return Measurements(tuple(values)), None if same else replace(target, blocks=really)
 
 
 def still_needed(target: Array, have: Array, integer: bool) -> Array:
@@ -118,21 +163,9 @@ def still_needed(target: Array, have: Array, integer: bool) -> Array:
         missing = target * (have / (have - target)) * OUTWARD
     missing = np.where(np.isinf(have), target, missing)
     if integer:
-        missing = round_up(missing, FINE_BITS)
+        missing = round_up(missing)
         missing = np.where(missing > LARGEST_VARIANCE, np.inf, missing)
     return np.where(have <= target, np.inf, missing)
-
-
-def united_precisions(parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
-    """Everything that some part measures, with the variance that all of them together have."""
-    shared = SharedBases.of(parts)
-    sets = [block.sets for part in parts for block in part.blocks]
-    united = shared.mechanism(parts[0], *_distinct(sets), integer=False)
-    blocks = []
-    for block in united.blocks:
-        variance = weights_and_variance([Places.of(part, block.sets) for part in parts])[1]
-        blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
-    return ResidualMechanism(united.schema, Blocks(tuple(blocks), shared.bases, shared.basis_of))
 
 
 def _distinct(sets: list[IntArray]) -> tuple[list[IntArray], list[Array]]:
@@ -177,17 +210,17 @@ class Places:
     @property
     def sigma2(self) -> Array:
         """The parameter σ² of each set, infinite where it is not measured."""
-        result = np.full(len(self.number), np.inf)
-        for found, mine, place in self.groups():
-            result[mine] = self.blocks.blocks[found].sigma2[place]
-        return result
+        return self._of_sets([block.sigma2 for block in self.blocks])
 
     @property
     def variance(self) -> Array:
         """The variance of the noise on each set; that of discrete laws is below σ²."""
+        return self._of_sets([block.variance for block in self.blocks])
+
+    def _of_sets(self, sizes: list[Array]) -> Array:
         result = np.full(len(self.number), np.inf)
         for found, mine, place in self.groups():
-            result[mine] = self.blocks.blocks[found].variance[place]
+            result[mine] = sizes[found][place]
         return result
 
 
@@ -210,34 +243,3 @@ def weights_and_variance(parts: Sequence[Places]) -> tuple[Array, Array]:
     variance = np.array([part.variance for part in parts])
     spread = weights**2 * np.where(weights > 0, variance, 0.0)
     return weights, spread.sum(axis=0)
-
-
-def put_together(
-    target: ResidualMechanism, parts: Sequence[tuple[ResidualMechanism, Measurements]]
-) -> tuple[Measurements, ResidualMechanism]:
-    """The numbers that `target` would have measured, from those that the parts did.
-
-    Returns them with the mechanism that states the variances they really have: the target's, up to
-    the rounding of the parts' noise and, below σ² = 4, that of discrete laws.
-    """
-    values: list[NDArray[np.number]] = []
-    blocks = []
-    for block in target.blocks:
-        places = [Places.of(mechanism, block.sets) for mechanism, _ in parts]
-        weights, variance = weights_and_variance(places)
-        numbers = np.zeros((*block.shape, len(block)))
-        for weight, where, (_, measured) in zip(weights, places, parts, strict=True):
-            for found, mine, place in where.groups():
-                numbers[..., mine] += weight[mine] * measured.values[found][..., place]
-        values.append(numbers)
-        blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
-    really = Blocks(tuple(blocks), target.blocks.bases, target.blocks.basis_of)
-    return Measurements(tuple(values)), ResidualMechanism(target.schema, really)
-
-
-def same_variances(one: ResidualMechanism, other: ResidualMechanism, tolerance: float) -> bool:
-    """Whether two mechanisms with the same blocks have the same noise."""
-    return all(
-        np.allclose(a.variance, b.variance, rtol=tolerance, atol=0.0)
-        for a, b in zip(one.blocks, other.blocks, strict=True)
-    )

@@ -8,14 +8,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.mechanisms.residual_errors import attribute_sets, noise_inside
 from noiseplan.mechanisms.row_variances import variance_batches
-from noiseplan.queries import Identity, Query, Workload
+from noiseplan.queries import Query, Workload
 from noiseplan.release.release import Release
 
 LIMIT = 50_000_000
@@ -54,30 +52,11 @@ def answered(mechanism: Mechanism, workload: Workload) -> NDArray[np.bool_]:
     """
     result = np.zeros(len(workload), dtype=bool)
     for group in mechanism.alike_queries(workload):
-        query = workload.query(int(group[0]))
-        kind = np.zeros(len(group), dtype=np.int64)
-        if isinstance(mechanism, ResidualMechanism):
-            sets = attribute_sets(workload, query, group)
-            if (mechanism.blocks.basis_of[sets[0]] < 0).any():
-                continue
-            if _asks_every_cell(query):  # nothing less than the residual of all attributes will do
-                whole = np.isfinite(mechanism.blocks.variance(sets))
-                group, sets, kind = group[whole], sets[whole], kind[whole]
-            if len(group):
-                measured = np.isfinite(noise_inside(mechanism, sets))
-                kind = unique_rows(measured.T.astype(np.int64))[1]
+        kind = mechanism.answered_alike(workload, group)
         for number in range(int(kind.max(initial=-1)) + 1):
             mine = group[kind == number]
             result[mine] = _answers(mechanism, workload.query(int(mine[0])))
     return result
-
-
-def _asks_every_cell(query: Query) -> bool:
-    if query.joint is not None:
-        return False
-    names, factors = query.attributes, query.factors.values()
-    sizes = (query.schema[name].size for name in names)
-    return all(isinstance(f, Identity) and n > 1 for f, n in zip(factors, sizes, strict=True))
 
 
 def require_all(mechanism: Mechanism, workload: Workload) -> None:

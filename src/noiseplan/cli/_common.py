@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,13 +59,6 @@ def calm_threads(schema: Schema) -> Iterator[None]:
         yield
 
 
-def is_aware(plan: object) -> bool:
-    """Whether a plan's buckets are chosen from the data, so that its errors are estimates."""
-    from noiseplan.aware.plan import AwarePlan
-
-    return isinstance(plan, AwarePlan)
-
-
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """Everything that is printed about a plan, for programs."""
     from noiseplan.storage.certificate import privacy_json
@@ -77,7 +70,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "noise": plan.noise,
         "privacy": privacy_json(plan.privacy, plan.max_rows),
     }
-    if is_aware(plan):
+    if plan.data_aware:
         return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
     bound = plan.lower_bound
     return common | {
@@ -92,6 +85,11 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "memory": plan.memory,
         "tables": plan.fairness(),
     }
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Columns as one object per row, for programs."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def quoted(text: str) -> str:

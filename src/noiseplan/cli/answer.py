@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from noiseplan.arrays import plain_columns
 from noiseplan.cli._common import (
     CONTEXT,
     json_option,
     open_release,
     quoted,
     release_argument,
+    rows_of,
 )
 from noiseplan.console import print_json, say
 from noiseplan.errors import NoiseplanError, QueryError
@@ -34,14 +36,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True, help="All rows, not the first 20.")
 @json_option
 def command(
-    folder: Path,
-    question: str | None,
-    where: str | None,
-    level: float,
-    simultaneous: bool,
-    as_csv: bool,
-    everything: bool,
-    as_json: bool,
+    folder: Path, question: str | None, where: str | None, everything: bool, **how: Any
 ) -> None:
     """Ask RELEASE, a folder, a QUESTION. Nothing is spent, and no data is needed.
 
@@ -62,6 +57,7 @@ def command(
         raise click.UsageError("give a QUESTION or a condition, --where, not both")
     if question is None and where is None:
         raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
+    as_csv, as_json = how.pop("as_csv"), how.pop("as_json")
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
     release = open_release(folder)
@@ -70,7 +66,7 @@ def command(
         query = predicate_query(workload.schema, where)
     else:
         query = _asked(question or "", workload)
-    answer = release.answer(query, level=level, simultaneous=simultaneous)
+    answer = release.answer(query, **how)  # level and kind of the intervals
     if as_json:
         print_json(answer_json(answer))
     elif as_csv:
@@ -97,30 +93,21 @@ def _asked(question: str, workload: Workload) -> Query:
         ) from None
 
 
-def _columns(answer: Answer) -> dict[str, list[Any]]:
-    return {
-        name: getattr(v, "tolist", lambda v=v: list(v))() for name, v in answer.columns().items()
-    }
-
-
 def answer_json(answer: Answer) -> dict[str, Any]:
     """An answer for programs: one object per row."""
-    columns = _columns(answer)
     return {
         "query": answer.query.name,
         "level": answer.level,
         "intervals": "simultaneous" if answer.simultaneous else "pointwise",
         "covers": answer.covers,
         **({"warning": answer.brand} if answer.brand else {}),
-        "rows": [
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        ],
+        "rows": rows_of(plain_columns(answer.columns())),
     }
 
 
 def answer_csv(answer: Answer) -> str:
     """An answer for spreadsheets."""
-    columns = _columns(answer)
+    columns = plain_columns(answer.columns())
     text = io.StringIO()
     write_csv_rows(text, [columns, *zip(*columns.values(), strict=True)], line_end="\n")
     return text.getvalue()

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
+from noiseplan.cli._common import (
+    CONTEXT,
+    calm_threads,
+    json_option,
+    outside_option,
+    rows_of,
+    study_argument,
+)
 from noiseplan.console import print_json, say
 from noiseplan.study import Study, read_study
 
@@ -39,14 +46,7 @@ if TYPE_CHECKING:
 @outside_option
 @json_option
 def command(
-    study: Path,
-    example: str | None,
-    planners: tuple[str, ...],
-    runs: int,
-    seed: int,
-    chart: Path | None,
-    allow_outside: bool,
-    as_json: bool,
+    study: Path, chart: Path | None, allow_outside: bool, as_json: bool, **how: Any
 ) -> None:
     """Compare the errors of several planners for STUDY. Spends nothing.
 
@@ -56,11 +56,11 @@ def command(
     """
     read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema):
-        found = compared(read, example, planners, runs, seed)
+        found = compared(read, **how)
         text = str(found)
     drawn = None if chart is None else found.chart(chart)
     if as_json:
-        print_json({"study": str(study), "runs": runs, "plans": plain_rows(found)})
+        print_json({"study": str(study), "runs": how["runs"], "plans": plain_rows(found)})
         return
     say(text)
     if drawn is not None:
@@ -83,12 +83,10 @@ def compared(
 
 def plain_rows(found: Comparison) -> list[dict[str, Any]]:
     """One row per plan; what is not there is null."""
-    columns = found.columns()
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return [
         {
             name: None if value != value or value == float("inf") else value
             for name, value in row.items()
         }
-        for row in rows
+        for row in rows_of(found.columns())
     ]

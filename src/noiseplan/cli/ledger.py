@@ -18,6 +18,7 @@ from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
 from noiseplan.privacy.rounding import text_up
 
 SHOWN: Final = 10
+BUDGETS: Final = "budget: --zcdp RHO, --gdp MU or --approx-dp EPSILON DELTA"
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 path_argument = click.argument("path", metavar="LEDGER", type=click.Path(path_type=Path))
@@ -49,20 +50,15 @@ def budget_options(function: Command) -> Command:
     return function
 
 
-def chosen_budget(
-    zcdp: float | None, gdp: float | None, approx_dp: tuple[float, float] | None
-) -> Budget:
-    """The one budget that was given."""
-    given: list[Budget] = []
-    if zcdp is not None:
-        given.append(zCDP(zcdp))
-    if gdp is not None:
-        given.append(GDP(gdp))
-    if approx_dp is not None:
-        given.append(ApproxDP(*approx_dp))
+def the_one(asked: str, options: dict[str, Any]) -> Budget:
+    """The one budget, or cost, that was given by an option."""
+    given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1:
-        raise click.UsageError("give one budget: --zcdp RHO, --gdp MU or --approx-dp EPSILON DELTA")
-    return given[0]
+        raise click.UsageError(f"give one {asked}")
+    ((name, value),) = given.items()
+    if name == "approx_dp":
+        return ApproxDP(*value)
+    return zCDP(value) if name == "zcdp" else GDP(value)
 
 
 @command.command()
@@ -102,9 +98,8 @@ def open_(
     **budget: Any,
 ) -> None:
     """Give DATASET its budget, for all releases together and for ever."""
-    chosen = chosen_budget(**budget)
     opened = Ledger(path).open_dataset(
-        dataset, chosen, neighbours=neighbours, note=note, max_rows=max_rows
+        dataset, the_one(BUDGETS, budget), neighbours=neighbours, note=note, max_rows=max_rows
     )
     print_balance(opened, as_json)
 
@@ -120,7 +115,7 @@ def change(
     path: Path, dataset: str, reason: str, max_rows: int | None, as_json: bool, **budget: Any
 ) -> None:
     """Change the budget of DATASET, on record."""
-    chosen = chosen_budget(**budget)
+    chosen = the_one(BUDGETS, budget)
     changed = Ledger(path).change_budget(dataset, chosen, reason=reason, max_rows=max_rows)
     print_balance(changed, as_json)
 
@@ -140,21 +135,12 @@ def change(
 )
 @json_option
 def spend(
-    path: Path,
-    dataset: str,
-    zcdp: float | None,
-    gdp: float | None,
-    purpose: str,
-    max_rows: int,
-    as_json: bool,
+    path: Path, dataset: str, purpose: str, max_rows: int, as_json: bool, **costs: Any
 ) -> None:
     """Charge DATASET for a release made by other means. Do it before the noise is drawn."""
-    if (zcdp is None) == (gdp is None):
-        raise click.UsageError("give one cost: --zcdp RHO or --gdp MU")
+    given = the_one("cost: --zcdp RHO or --gdp MU", costs)
     ledger = Ledger(path)
-    neighbours = ledger.balance(dataset).neighbours
-    budget = GDP(gdp) if zcdp is None else zCDP(zcdp)  # type: ignore[arg-type]
-    cost = Guarantee.of_budget(budget, neighbours)
+    cost = Guarantee.of_budget(given, ledger.balance(dataset).neighbours)
     entry = ledger.spend(dataset, cost, purpose=purpose, max_rows=max_rows)
     if as_json:
         say_json(json.dumps(entry_json(entry)))

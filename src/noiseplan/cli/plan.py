@@ -10,7 +10,6 @@ import click
 from noiseplan.cli._common import (
     CONTEXT,
     calm_threads,
-    is_aware,
     json_option,
     outside_option,
     plan_figures,
@@ -48,7 +47,7 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
 
     if read.title:
         say(read.title, bold=True)
-    wide = 13 if is_aware(plan) else 12
+    wide = 13 if plan.data_aware else 12
     say(facts)
     if read.code_lists:
         names = ", ".join(shown_list(path, study.parent) for path in read.code_lists)
@@ -57,7 +56,7 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
         rows = read.people.max_rows
         counted = "one record counts" if rows == 1 else f"at most {rows} records count"
         say(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a person")
-    if is_aware(plan):
+    if plan.data_aware:
         say(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
         return
     say()
@@ -68,7 +67,7 @@ def stated(plan: Plan, lists: bool) -> str:
     """What is printed of a plan but its tables, which are drawn; `lists`: code lists were read."""
     from noiseplan.words.plan import NO_DATA, facts
 
-    if is_aware(plan):
+    if plan.data_aware:
         return str(plan)
     return "\n".join(facts(plan, "nothing was read but its code lists" if lists else NO_DATA))
 

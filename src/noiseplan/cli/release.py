@@ -47,13 +47,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 )
 @json_option
 def command(
-    study: Path,
-    data: str,
-    output: Path | None,
-    seed: int | None,
-    allow_outside: bool,
-    details: bool,
-    as_json: bool,
+    study: Path, data: str, output: Path | None, allow_outside: bool, as_json: bool, **how: Any
 ) -> None:
     """Count DATA, add noise, and write the tables of STUDY. Spends the budget once.
 
@@ -73,7 +67,7 @@ def command(
     with stopped_by_signals():
         made: Release | None = None
         try:
-            made = read.release(plan, data, seed, details=details)
+            made = read.release(plan, data, **how)  # seed and details
             made.save(folder, tables=tables)
         except KeyboardInterrupt:
             say(interrupted(read, made, folder), err=True)

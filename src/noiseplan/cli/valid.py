@@ -9,7 +9,6 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    is_aware,
     json_option,
     open_release,
     release_argument,
@@ -41,7 +40,7 @@ def command(
     estimates and their intervals are written beside them. Nothing is spent.
     """
     release = open_release(folder)
-    if is_aware(release.plan):
+    if release.plan.data_aware:
         raise QueryError(
             f"{str(folder)!r} is a data-aware release: its answers agree already, and they are not "
             f"made non-negative; noiseplan answer prints them with their estimated errors"

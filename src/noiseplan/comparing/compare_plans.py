@@ -10,6 +10,7 @@ import numpy as np
 from noiseplan.comparing.comparison import Comparison, Contender
 from noiseplan.comparing.error_figures import exact_errors
 from noiseplan.comparing.simulating import Example, simulated_errors
+from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError, remedy
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Workload
@@ -109,7 +110,7 @@ def compare(
 
 def _unknown(plan: Any, after: After | None) -> bool:
     """Whether errors are not known without data."""
-    return after is not None or not isinstance(plan, Plan)
+    return after is not None or not isinstance(plan, Plan) or plan.data_aware
 
 
 def _entries(plans: object) -> dict[str, tuple[Any, After | None]]:
@@ -186,8 +187,6 @@ def _check_numbers(runs: object, seed: object) -> None:
 
 
 def _require_person(name: str, plan: Any, example: Example) -> None:
-    from noiseplan.counting import Projectable
-
     rows = getattr(plan, "max_rows", 1)
     if rows > 1 and example.person is None and not isinstance(example.data, Projectable):
         raise PlanError(

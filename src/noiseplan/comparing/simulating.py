@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.aware.release import AwareRelease
 from noiseplan.comparing.error_figures import Errors, Gathered
 from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.errors import PlanError
@@ -117,8 +116,6 @@ def estimates(release: Any, query: Query) -> Array:
     """The estimates alone, without the errors that come with them."""
     if isinstance(release, Release):
         return release.plan.mechanism.answer(release.measurements, query)
-    if isinstance(release, AwareRelease):
-        return release.answering.estimate(query)
     ask = getattr(release, "answer", None)
     if ask is None:
         raise PlanError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Generator
+from ctypes import byref
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -23,58 +24,36 @@ _pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
-class _ArrowSchema(ctypes.Structure):
-    pass
+# A pointer to a struct is its address here, and what is behind it is looked at where it is needed.
+_MEMBERS: Final[dict[str, Any]] = {
+    "text": ctypes.c_char_p,
+    "number": ctypes.c_int64,
+    "address": ctypes.c_void_p,
+    "addresses": ctypes.POINTER(ctypes.c_void_p),
+    "end": ctypes.CFUNCTYPE(None, ctypes.c_void_p),
+    "fill": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p),
+    "tell": ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p),
+}
 
 
-class _ArrowArray(ctypes.Structure):
-    pass
+def _struct(members: str) -> Any:
+    """A struct of these members, each written as name:kind."""
+    named = (member.split(":") for member in members.split())
+    fields = [(name, _MEMBERS[kind]) for name, kind in named]
+    return type("Struct", (ctypes.Structure,), {"_fields_": fields})
 
 
-class _ArrowStream(ctypes.Structure):
-    pass
-
-
-def _function(result: Any, *arguments: Any) -> Any:
-    return ctypes.CFUNCTYPE(result, *arguments)
-
-
-_ArrowSchema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_void_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(_ArrowSchema))),
-    ("dictionary", ctypes.POINTER(_ArrowSchema)),
-    ("release", _function(None, ctypes.POINTER(_ArrowSchema))),
-    ("private_data", ctypes.c_void_p),
-]
-_ArrowArray._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(_ArrowArray))),
-    ("dictionary", ctypes.POINTER(_ArrowArray)),
-    ("release", _function(None, ctypes.POINTER(_ArrowArray))),
-    ("private_data", ctypes.c_void_p),
-]
-_ArrowStream._fields_ = [
-    (
-        "get_schema",
-        _function(ctypes.c_int, ctypes.POINTER(_ArrowStream), ctypes.POINTER(_ArrowSchema)),
-    ),
-    (
-        "get_next",
-        _function(ctypes.c_int, ctypes.POINTER(_ArrowStream), ctypes.POINTER(_ArrowArray)),
-    ),
-    ("get_last_error", _function(ctypes.c_char_p, ctypes.POINTER(_ArrowStream))),
-    ("release", _function(None, ctypes.POINTER(_ArrowStream))),
-    ("private_data", ctypes.c_void_p),
-]
+_ArrowSchema = _struct(
+    "format:text name:text metadata:address flags:number n_children:number children:addresses "
+    "dictionary:address release:end private_data:address"
+)
+_ArrowArray = _struct(
+    "length:number null_count:number offset:number n_buffers:number n_children:number "
+    "buffers:addresses children:addresses dictionary:address release:end private_data:address"
+)
+_ArrowStream = _struct(
+    "get_schema:fill get_next:fill get_last_error:tell release:end private_data:address"
+)
 
 
 def code_batches(exported: Any, source: str) -> Generator[Codes, None, None]:
@@ -93,32 +72,33 @@ def code_batches(exported: Any, source: str) -> Generator[Codes, None, None]:
         kinds = _column_kinds(stream, source)
         while True:
             batch = _ArrowArray()
-            _check(stream, stream.get_next(stream, batch), source)
+            _check(stream, stream.get_next(byref(stream), byref(batch)), source)
             if not batch.release:
                 return
             try:
                 yield [_column(batch, n, kind) for n, kind in enumerate(kinds)]
             finally:
-                batch.release(batch)
+                batch.release(byref(batch))
     finally:
         # The capsule would do this too, but only when it is collected: until then the connection
         # is busy with the stream.
         if stream.release:
-            stream.release(stream)
+            stream.release(byref(stream))
 
 
 def _column_kinds(stream: Any, source: str) -> list[Any]:
     schema = _ArrowSchema()
-    _check(stream, stream.get_schema(stream, schema), source)
+    _check(stream, stream.get_schema(byref(stream), byref(schema)), source)
     try:
-        children = [schema.children[n].contents for n in range(schema.n_children)]
+        found = schema.children[: schema.n_children]
+        children = map(_ArrowSchema.from_address, found)
         return [_KINDS[child.format] for child in children]
     finally:
-        schema.release(schema)
+        schema.release(byref(schema))
 
 
 def _column(batch: Any, place: int, kind: Any) -> NDArray[np.unsignedinteger]:
-    column = batch.children[place].contents
+    column = _ArrowArray.from_address(batch.children[place])
     if column.null_count > 0 or (column.null_count < 0 and column.buffers[0]):
         raise AssertionError("codes have no nulls")
     if not batch.length:
@@ -131,7 +111,7 @@ def _column(batch: Any, place: int, kind: Any) -> NDArray[np.unsignedinteger]:
 
 def _check(stream: Any, status: int, source: str) -> None:
     if status:
-        reason = stream.get_last_error(stream) or b"no reason was given"
+        reason = stream.get_last_error(byref(stream)) or b"no reason was given"
         written = reason.decode("utf-8", "replace")
         raise refused(
             UNREADABLE,

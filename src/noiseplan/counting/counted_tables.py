@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike
 
 from noiseplan.counting.counter import Sums
 from noiseplan.counting.merged_tables import Members, cells, maximal
-from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.counting.projectable import Countable, Counts, Projectable, checked_sets
 from noiseplan.counting.records import Records
 from noiseplan.counting.telling import reading
-from noiseplan.schema import Schema
 
 # Cells held at a time, 256 MiB of counts. Where more are wanted the data are passed over again.
 _HELD: Final = 1 << 25
@@ -48,6 +46,7 @@ def count_tables(
     Examples
     --------
     >>> from noiseplan.counting import open_source
+    >>> from noiseplan.schema import Schema
     >>> schema = Schema.from_sizes({"a": 2, "b": 3})
     >>> source = open_source({"a": [0, 1, 1], "b": [2, 0, 0]}, schema)
     >>> counted = count_tables(source, [[[0], ], [[0, 1]]])
@@ -82,29 +81,12 @@ class Tables:
     _current: int = -1
 
     def __post_init__(self) -> None:
+        source = self.source
+        self.schema, self.origin = source.schema, source.origin
+        self.max_rows, self.choice = source.max_rows, source.choice
         self._sums = Sums({}, self.schema.shape)
         pairs = [(members, n) for n, some in enumerate(self.stretches) for members in some]
         self._stretch_of = dict(reversed(pairs))
-
-    @property
-    def schema(self) -> Schema:
-        """The attributes that can be counted."""
-        return self.source.schema
-
-    @property
-    def origin(self) -> str:
-        """The library of the frame the data came from."""
-        return self.source.origin
-
-    @property
-    def max_rows(self) -> int:
-        """The most records of one person."""
-        return self.source.max_rows
-
-    @property
-    def choice(self) -> ChosenRecords | None:
-        """Stands for the choice among the records of each person, if there was one."""
-        return self.source.choice
 
     def __repr__(self) -> str:
         return f"Tables({', '.join(self.schema.names)})"  # no count: it would be private

@@ -6,7 +6,7 @@ import glob
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
@@ -55,18 +55,15 @@ def stream_from_file(
     wanted = [*schema.names, *([people.column] if people is not None else [])]
     header = read_header(name, wanted) if spelled else None
 
-    def read(connection: DuckDBPyConnection) -> DuckDBPyRelation:
-        if spelled:
-            return _read_text(connection, name, header)
-        return connection.read_parquet(name, union_by_name=True)
-
-    def blocks() -> Iterator[Block]:
+    @contextmanager
+    def opened() -> Iterator[DuckDBPyRelation]:
         with engine() as connection, _refusals(name):
-            yield from _blocks(lambda: read(connection), schema, people, spelled, name)
+            if spelled:
+                yield _read_text(connection, name, header)
+            else:
+                yield connection.read_parquet(name, union_by_name=True)
 
-    with engine() as connection, _refusals(name):
-        _check_columns(read(connection), schema, people, spelled)
-    return Stream(schema, blocks, max_rows=PersonCap.most(people))
+    return _stream(opened, name, schema, people, spelled)
 
 
 def files_of(path: str | os.PathLike[str]) -> list[Path]:
@@ -90,13 +87,30 @@ def stream_from_relation(
 ) -> Stream:
     """Open a relation; it is run on its own connection."""
 
-    def blocks() -> Iterator[Block]:
+    @contextmanager
+    def opened() -> Iterator[DuckDBPyRelation]:
         with _refusals("the relation"):
-            yield from _blocks(lambda: relation, schema, people, False, "the relation")
+            yield relation
 
-    with _refusals("the relation"):
-        _check_columns(relation, schema, people)
-    return Stream(schema, blocks, max_rows=PersonCap.most(people))
+    return _stream(opened, "the relation", schema, people)
+
+
+def _stream(
+    opened: Callable[[], AbstractContextManager[DuckDBPyRelation]],
+    source: str,
+    schema: Schema,
+    people: PersonCap | None,
+    spelled: bool = False,
+) -> Stream:
+    """A relation that is opened for every pass, its columns checked now."""
+
+    def blocks() -> Iterator[Block]:
+        with opened() as relation:
+            yield from _blocks(relation, source, schema, people, spelled)
+
+    with opened() as relation:
+        _check_columns(relation, schema, people, spelled)
+    return Stream(schema, blocks)
 
 
 @contextmanager
@@ -158,7 +172,7 @@ def _read_text(
 
 
 def _check_columns(
-    relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None, spelled: bool = False
+    relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None, spelled: bool
 ) -> None:
     if spelled and not set(schema.names) & set(relation.columns):
         raise refused(
@@ -169,9 +183,8 @@ def _check_columns(
             f"{', '.join(map(repr, schema.names))}; it must be a header. It reads "
             f"{', '.join(map(repr, relation.columns))}.",
         )
-    check_columns(schema, relation.columns, maybe_records=spelled)
+    check_columns(schema, relation.columns, people, maybe_records=spelled)
     if people is not None:
-        people.check_column(relation.columns)
         check_kind(people.column, _types(relation)[people.column])
 
 
@@ -180,14 +193,13 @@ def _types(relation: DuckDBPyRelation) -> dict[str, str]:
 
 
 def _blocks(
-    read: Callable[[], DuckDBPyRelation],
+    relation: DuckDBPyRelation,
+    source: str,
     schema: Schema,
     people: PersonCap | None,
     spelled: bool,
-    source: str,
 ) -> Iterator[Block]:
     """Stream the codes; values without one are counted to the end, and then looked up."""
-    relation = read()
     types = _types(relation)
     columns = [Column(name, schema[name], types[name], spelled) for name in schema.names]
     codes = [column.codes() for column in columns]
@@ -210,7 +222,7 @@ def _blocks(
                 yield block
     for column in columns if details_are_shown() else ():
         if column.name in refusals.unexplained:
-            without_code = read().filter(f"{column.codes()} = {column.refused}")
+            without_code = relation.filter(f"{column.codes()} = {column.refused}")
             rows = without_code.project(column.quoted).limit(SEARCHED).fetchall()
             refusals.note(column.name, 0, [value for (value,) in rows])
     refusals.raise_any()

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.counter import code_dtype
+from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.telling import UNDECLARED, UNREADABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Schema
@@ -128,8 +129,14 @@ def encode_all(schema: Schema, columns: Mapping[str, Encoded]) -> list[NDArray[A
     return block
 
 
-def check_columns(schema: Schema, found: Iterable[object], *, maybe_records: bool = False) -> None:
-    """Refuse data without the columns of the schema; further columns are ignored.
+def check_columns(
+    schema: Schema,
+    found: Iterable[object],
+    people: PersonCap | None = None,
+    *,
+    maybe_records: bool = False,
+) -> list[str]:
+    """The columns to read: those of the schema and of persons; refuses data that lack one of them.
 
     `maybe_records`: what was found may be no names but a record, as the first line of a file
     without a header is. Then only names that are wanted, or near those, are shown.
@@ -151,6 +158,14 @@ def check_columns(schema: Schema, found: Iterable[object], *, maybe_records: boo
         shown = ", ".join(repr(name) for name in listed if name not in hidden)
         telling = f"{lack} {shown or 'none of them'}, and {len(hidden)} others. {remedy}"
         raise refused(UNREADABLE, telling, whole)
+    if people is None:
+        return list(schema.names)
+    if people.column not in listed:
+        raise DataError(
+            f"the data lack the person column {people.column!r}; they have "
+            f"{', '.join(repr(str(name)) for name in listed) or 'none'}."
+        )
+    return list(dict.fromkeys([*schema.names, people.column]))
 
 
 def is_missing(value: object) -> bool:

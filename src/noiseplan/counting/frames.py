@@ -16,7 +16,7 @@ from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import array_of_persons, joined_persons, texts_of_persons
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block, Records, Stream, gathered
-from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused
+from noiseplan.counting.telling import NO_RECORDS, cause, refused, unreadable
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Schema
 
@@ -41,7 +41,7 @@ def source_from_frame(data: object, schema: Schema, people: PersonCap | None) ->
         if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
             return None
         found = frame.collect_schema().names()
-        chosen = frame.select(_columns(schema, people, found))
+        chosen = frame.select(check_columns(schema, found, people))
         origin = str(frame.implementation).lower()
         origin = origin if origin in _ORIGINS else ""
         if isinstance(chosen, nw.LazyFrame):
@@ -52,9 +52,7 @@ def source_from_frame(data: object, schema: Schema, people: PersonCap | None) ->
             chosen = chosen.collect()
         return _source(schema, people, lambda: [chosen.to_native()], origin, whole=True)
     except NarwhalsError as error:  # two columns of one name, say
-        raise refused(
-            UNREADABLE, "cannot read the frame.", f"cannot read the frame: {error}"
-        ) from cause(error)
+        raise unreadable("cannot read the frame", error) from cause(error)
 
 
 def source_from_batches(data: object, schema: Schema, people: PersonCap | None) -> Countable | None:
@@ -62,21 +60,12 @@ def source_from_batches(data: object, schema: Schema, people: PersonCap | None) 
     arrow: Any = sys.modules.get("pyarrow")
     dataset: Any = sys.modules.get("pyarrow.dataset")
     if dataset is not None and isinstance(data, dataset.Dataset):
-        columns = _columns(schema, people, data.schema.names)
+        columns = check_columns(schema, data.schema.names, people)
         return _source(schema, people, lambda: data.to_batches(columns=columns), "pyarrow")
     if arrow is not None and isinstance(data, arrow.RecordBatchReader):
-        _columns(schema, people, data.schema.names)
+        check_columns(schema, data.schema.names, people)
         return _source(schema, people, _once(data), "pyarrow", once=True)
     return None
-
-
-def _columns(schema: Schema, people: PersonCap | None, found: list[str]) -> list[str]:
-    """Return the columns to read, or refuse data that lack one of them."""
-    check_columns(schema, found)
-    if people is None:
-        return list(schema.names)
-    people.check_column(found)
-    return list(dict.fromkeys([*schema.names, people.column]))
 
 
 def _once(reader: Iterable[Any]) -> Callable[[], Iterator[Any]]:
@@ -133,7 +122,7 @@ def _source(
     columns = gathered(schema, blocks())
     if people is not None:
         columns = chosen_among(columns, joined_persons(persons, people.column), people)
-    return Records(schema, columns, origin, PersonCap.most(people))
+    return Records(schema, columns, origin)
 
 
 def encoded_columns(batch: object, schema: Schema) -> dict[str, Encoded]:

@@ -17,7 +17,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Final, TextIO, final
 
-from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused
+from noiseplan.counting.telling import NO_RECORDS, UNREADABLE, cause, refused, unreadable
 from noiseplan.engine import engine
 from noiseplan.errors import DataError
 from noiseplan.escaping import from_cell
@@ -139,9 +139,7 @@ def _start_by_engine(file: str) -> str:
             lines = connection.execute(query, [glob.escape(file)]).fetchall()
     except duckdb.Error as error:
         reason = str(error).split("Possible ")[0].strip()
-        raise refused(
-            UNREADABLE, f"cannot read {file}.", f"cannot read {file}: {reason}"
-        ) from cause(error)
+        raise unreadable(f"cannot read {file}", reason) from cause(error)
     return "\n".join(line or "" for (line,) in lines).removeprefix("\ufeff")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
@@ -32,8 +32,7 @@ from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
-from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
-from noiseplan.errors import NoiseplanError
+from noiseplan.counting.telling import details_are_shown, reading
 from noiseplan.schema import Binned, Label, Schema
 
 _PERSON: Final = "person"
@@ -47,9 +46,7 @@ def is_ibis_table(data: object) -> bool:
 
 def source_from_ibis(table: Any, schema: Schema, people: PersonCap | None = None) -> Countable:
     """Open an Ibis table by the way that suits its database."""
-    check_columns(schema, table.columns)
-    if people is not None:
-        people.check_column(list(table.columns))
+    check_columns(schema, table.columns, people)
     ibis: Any = sys.modules["ibis"]
     database = table.get_backend()
     if database.name in ("duckdb", "pyspark"):
@@ -96,7 +93,7 @@ class IbisSource(Countable):
 
     def bounded(self, people: PersonCap) -> Stream:
         """The same with at most so many records of each person, the same ones at every reading."""
-        return Stream(self.schema, partial(self._chosen, people), max_rows=people.cap)
+        return Stream(self.schema, partial(self._chosen, people))
 
     def _chosen(self, people: PersonCap) -> Iterator[Block]:
         """Read codes and persons in one statement, and choose; the codes are narrow, and few."""
@@ -137,15 +134,8 @@ class IbisSource(Countable):
             for n in range(len(wanted))
         ]
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except NoiseplanError:
-            raise
-        except Exception as error:  # whatever the database's own library raises
-            message = f"{self._table.get_backend().name} could not count the table"
-            raise refused(UNREADABLE, f"{message}.", f"{message}: {error}") from cause(error)
+    def _reading(self) -> AbstractContextManager[None]:
+        return reading(fault=f"{self._table.get_backend().name} could not count the table")
 
     def _refuse(self, notes: dict[int, int]) -> None:
         refusals = Refusals(self.schema)

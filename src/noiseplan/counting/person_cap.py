@@ -85,19 +85,6 @@ class PersonCap:
             raise DataError(f"person: {column!r} is no name of a column; try {call}.")
         return PersonCap(column, rows) if key is None else PersonCap(column, rows, key)
 
-    @staticmethod
-    def most(people: PersonCap | None) -> int:
-        """The most records of one person: the cap, or the one that everybody has."""
-        return 1 if people is None else people.cap
-
-    def check_column(self, found: list[str]) -> None:
-        """Refuse data without the column of persons."""
-        if self.column not in found:
-            raise DataError(
-                f"the data lack the person column {self.column!r}; they have "
-                f"{', '.join(map(repr, found)) or 'none'}."
-            )
-
     def with_choice(self, coded: DuckDBPyRelation) -> DuckDBPyRelation:
         """Turn the column `person` of a relation of codes into `choice`: what becomes of each."""
         codes = [name for name in coded.columns if name != "person"]

@@ -63,11 +63,10 @@ _NUMBER: Final = (
 )
 _PARTS: Final = "^([+-]?)([0-9]*)(?:[.]([0-9]*))?(?:e([+-]?[0-9]+))?$"
 _NAMES: Final = "['sign', 'whole', 'part', 'power']"
-_NOBODY: Final = (
-    "", "nan", "-nan", "na", "n/a", "<na>", "nat", "none", "null", "(null)", "nil",
-    "#n/a", "#na", "n.a.", "\\n", ".", "?", "-", "--",
-    "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity",
-)  # fmt: skip
+_NOBODY: Final = (  # and nothing at all
+    "nan -nan na n/a <na> nat none null (null) nil #n/a #na n.a. \\n . ? - -- "
+    "inf +inf -inf infinity +infinity -infinity"
+)
 
 
 def check_kind(column: str, kind: str) -> None:
@@ -139,7 +138,7 @@ def _canonical(step: DuckDBPyRelation, others: str) -> DuckDBPyRelation:
     )
     most = _EXACT["DOUBLE"]
     sign = "CASE WHEN n.sign = '-' THEN '-' ELSE '' END || figures"
-    nobody = ", ".join(map(literal, _NOBODY))
+    nobody = ", ".join(map(literal, ["", *_NOBODY.split()]))
     return step.project(
         f"{others}, CASE WHEN written IN ({nobody}) THEN NULL "
         f"WHEN n IS NULL THEN written "

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -25,7 +23,6 @@ _KEPT_BYTES: Final = 1 << 25
 
 
 @final
-@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Records(Countable):
     """A table of codes, one column for each attribute of the schema.
 
@@ -38,8 +35,6 @@ class Records(Countable):
         smallest type are not copied.
     origin
         The library of the frame the records came from.
-    max_rows
-        The most records of one person.
 
     Examples
     --------
@@ -48,14 +43,7 @@ class Records(Countable):
     [[[0, 0, 1], [2, 0, 0]]]
     """
 
-    schema: Schema
-    columns: tuple[NDArray[np.unsignedinteger], ...]
-    origin: str
-    max_rows: int
-
-    def __init__(
-        self, schema: Schema, columns: Sequence[ArrayLike], origin: str = "", max_rows: int = 1
-    ) -> None:
+    def __init__(self, schema: Schema, columns: Sequence[ArrayLike], origin: str = "") -> None:
         if len(columns) != len(schema):
             raise DataError(
                 f"Records: got {len(columns)} columns for {len(schema)} attributes; give one for "
@@ -70,15 +58,9 @@ class Records(Countable):
                 "Records: columns must have one length.",
                 f"Records: columns must have one length, got {lengths}.",
             )
-        object.__setattr__(self, "schema", schema)
-        object.__setattr__(self, "columns", narrow)
-        object.__setattr__(self, "origin", origin)
-        object.__setattr__(self, "max_rows", max_rows)
-
-    @cached_property
-    def rows(self) -> int:
+        self.schema, self.columns, self.origin = schema, narrow, origin
+        self.rows = len(narrow[0])
         """The number of records: as confidential as any other count."""
-        return len(self.columns[0])
 
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:
         """Count the records by each of these sets of attributes; see :class:`Countable`."""
@@ -121,8 +103,6 @@ class Stream(Countable):
         schema, at the latest at its end.
     origin
         The library of the frame the records came from.
-    max_rows
-        The most records of one person.
     once
         Whether `blocks` can be called a single time only.
 
@@ -137,10 +117,9 @@ class Stream(Countable):
         schema: Schema,
         blocks: Callable[[], Iterator[Block]],
         origin: str = "",
-        max_rows: int = 1,
         once: bool = False,
     ) -> None:
-        self.schema, self.origin, self.max_rows, self.once = schema, origin, max_rows, once
+        self.schema, self.origin, self.once = schema, origin, once
         self._blocks = blocks
         self._records: Records | None = None
         self._few = True
@@ -168,8 +147,7 @@ class Stream(Countable):
             else:
                 kept.clear()
         if self._few:
-            columns = gathered(self.schema, kept)
-            self._records = Records(self.schema, columns, self.origin, self.max_rows)
+            self._records = Records(self.schema, gathered(self.schema, kept), self.origin)
 
 
 def gathered(schema: Schema, blocks: Iterable[Block]) -> list[NDArray[np.unsignedinteger]]:

@@ -101,10 +101,10 @@ def open_source(
     people = PersonCap.declared(person, cap, key)
     with reading(details):
         source = _opened(data, schema, people)
-    if details and isinstance(source, Countable):
-        object.__setattr__(source, "details", True)  # some sources are frozen
-    if people is not None:
-        object.__setattr__(source, "choice", ChosenRecords.by(people))  # some sources are frozen
+    if isinstance(source, Countable):
+        source.details = source.details or bool(details)
+        if people is not None:
+            source.max_rows, source.choice = people.cap, ChosenRecords.by(people)
     return source
 
 
@@ -149,11 +149,7 @@ def _refuse_people(people: PersonCap | None, what: str) -> None:
 
 
 def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: PersonCap | None) -> Records:
-    check_columns(schema, data)
-    names = list(schema.names)
-    if people is not None:
-        people.check_column(list(map(str, data)))
-        names = list(dict.fromkeys([*names, people.column]))
+    names = check_columns(schema, data, people)
     arrays = {name: _as_column(name, data[name]) for name in names}
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
@@ -167,7 +163,7 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: PersonCap | N
     if people is not None:
         persons = array_of_persons(arrays[people.column], people.column)
         columns = chosen_among(columns, persons, people)
-    return Records(schema, columns, max_rows=PersonCap.most(people))
+    return Records(schema, columns)
 
 
 def _as_column(name: str, values: Any) -> NDArray[Any]:

@@ -23,7 +23,7 @@ from noiseplan.counting.person_cap import CHOSEN, NOBODY, ROUNDED, PersonCap, Si
 from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.sparse_counts import Parcel
-from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
+from noiseplan.counting.telling import details_are_shown, reading
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -62,13 +62,11 @@ class SparkSource(Countable):
     """
 
     def __init__(self, frame: DataFrame, schema: Schema, people: PersonCap | None = None) -> None:
-        check_columns(schema, frame.columns)
+        check_columns(schema, frame.columns, people)
         if people is not None:
-            people.check_column(frame.columns)
             kind = dict(frame.dtypes)[people.column]
             check_kind(people.column, "VARCHAR" if _TEXT.match(kind) else kind.upper())
-        self.schema, self.origin, self.max_rows = schema, "", PersonCap.most(people)
-        self._people = people
+        self.schema, self.origin, self._people = schema, "", people
         self._frame = _selected(frame, schema, people)
 
     def count(self, tables: Sequence[Members]) -> list[NDArray[np.int64]]:
@@ -100,14 +98,10 @@ class SparkSource(Countable):
 
 
 def _run(grouped: Any) -> dict[str, NDArray[np.int64]]:
-    from pyspark.errors import PySparkException
     from pyspark.sql import functions
 
-    try:
+    with reading(fault="Spark could not count the DataFrame"):
         table = grouped.agg(functions.sum("records").alias("records")).toArrow()
-    except PySparkException as error:
-        message = "Spark could not count the DataFrame"
-        raise refused(UNREADABLE, f"{message}.", f"{message}: {error}") from cause(error)
     return {name: table[name].to_numpy() for name in ("place", "cell", "records")}
 
 

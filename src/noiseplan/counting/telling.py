@@ -43,8 +43,11 @@ def showing(details: bool) -> Iterator[None]:
 
 
 @contextmanager
-def reading(details: bool = False) -> Iterator[None]:
-    """Around all that reads records: whatever an engine says of them is a detail, too."""
+def reading(details: bool = False, fault: str = "") -> Iterator[None]:
+    """Around all that reads records: whatever an engine says of them is a detail, too.
+
+    `fault` is what is said of a failure, by default that the data cannot be read.
+    """
     with showing(details):
         try:
             yield
@@ -53,12 +56,8 @@ def reading(details: bool = False) -> Iterator[None]:
         except Exception as error:
             if was_interrupted(error):
                 raise KeyboardInterrupt from None
-            kind = type(error).__name__
-            raise refused(
-                UNREADABLE,
-                f"the data cannot be read ({kind}).",
-                f"the data cannot be read ({kind}): {error}",
-            ) from cause(error)
+            said = fault or f"the data cannot be read ({type(error).__name__})"
+            raise unreadable(said, error) from cause(error)
 
 
 def was_interrupted(error: BaseException) -> bool:
@@ -97,6 +96,11 @@ details=True.)
     if details_are_shown():
         return DataRefused(detailed + f" {SHOWN}", kind, detailed=True)
     return DataRefused(message + " " + ASK, kind)
+
+
+def unreadable(fault: str, reason: object) -> DataRefused:
+    """The refusal of data that an engine could not read, for a reason that quotes them."""
+    return refused(UNREADABLE, f"{fault}.", f"{fault}: {reason}")
 
 
 def cause(error: BaseException) -> BaseException | None:

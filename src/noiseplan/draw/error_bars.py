@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from noiseplan.arrays import plain_columns
 from noiseplan.draw.chart_layout import HEIGHT, Layout, extent, lay_out, place_cells, read_cells
 from noiseplan.draw.figure import (
     NUMBER,
@@ -100,10 +99,7 @@ def table_chart(release: Release, *attributes: str, level: float = 0.95) -> Any:
             f"tables: release.table({', '.join(map(repr, attributes)) or '...'})"
         )
     answer = release.answer(Query(release.plan.workload.schema, list(attributes)), level=level)
-    columns = {
-        name: values.tolist() if isinstance(values, np.ndarray) else list(values)
-        for name, values in answer.columns().items()
-    }
+    columns = plain_columns(answer.columns())
     shown = [f"{name} (attribute)" if name not in columns else name for name in attributes]
     colour = shown[1] if len(shown) == 2 else None
     title = " by ".join(attributes)

@@ -12,7 +12,7 @@ from typing import Final, final
 
 from noiseplan.errors import remedy
 from noiseplan.ledger.errors import LedgerError
-from noiseplan.ledger.events import Act, Fields, Json, Started, read_act
+from noiseplan.ledger.events import Act, Fields, Json, Started, act_json, read_act
 
 NOTHING: Final = "0" * 64  # the "hash" before the first row
 
@@ -88,7 +88,7 @@ class Record:
     def json(self) -> Json:
         """The row as plain JSON, without its own hash."""
         own = {"position": self.position, "previous": self.previous}
-        return {**own, "time": self.time, "by": self.by, **self.act.json()}
+        return {**own, "time": self.time, "by": self.by, **act_json(self.act)}
 
     @cached_property
     def text(self) -> str:
@@ -149,7 +149,12 @@ def _parsed(text: str) -> Record:
     if not isinstance(content, dict):
         raise ValueError("it is not a JSON object")
     own = Fields({name: content.pop(name, None) for name in ("position", "previous", "time", "by")})
-    time = own.text("time")
+    time = own.take("time", str)
     datetime.fromisoformat(time)
     act = read_act(content)
-    return Record(own.integer("position"), own.text("previous"), time, own.text("by"), act)
+    position, previous, by = (
+        own.take("position", int),
+        own.take("previous", str),
+        own.take("by", str),
+    )
+    return Record(position, previous, time, by, act)

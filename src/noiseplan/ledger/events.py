@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, TypeVar, cast, final
+from typing import Any, ClassVar, Final, Literal, TypeVar, cast, final, get_args, get_type_hints
 
 from noiseplan.ledger.balance import Limits
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
@@ -28,11 +28,9 @@ CURRENCIES: Final[dict[str, type[zCDP] | type[GDP] | type[ApproxDP]]] = {
 class Started:
     """The ledger was made. Its random identity makes every ledger's hashes its own."""
 
+    kind: ClassVar = "ledger"
     identity: str
     software: str
-
-    def json(self) -> Json:
-        return {"kind": "ledger", "format": FORMAT, **asdict(self)}
 
 
 @final
@@ -43,6 +41,7 @@ class Opened:
     `max_rows` is the most records that one person has in the data, where that was declared.
     """
 
+    kind: ClassVar = "dataset"
     dataset: str
     budget: Budget
     limits: Limits
@@ -50,25 +49,18 @@ class Opened:
     note: str
     max_rows: int | None = None
 
-    def json(self) -> Json:
-        own = {"kind": "dataset", **asdict(self), "budget": budget_json(self.budget)}
-        return _without_nothing(own, "max_rows")
-
 
 @final
 @dataclass(frozen=True)
 class Changed:
     """A dataset's budget was replaced, or the records of a person bounded, for a stated reason."""
 
+    kind: ClassVar = "budget"
     dataset: str
     budget: Budget
     limits: Limits
     reason: str
     max_rows: int | None = None
-
-    def json(self) -> Json:
-        own = {"kind": "budget", **asdict(self), "budget": budget_json(self.budget)}
-        return _without_nothing(own, "max_rows")
 
 
 @final
@@ -81,6 +73,7 @@ class Reserved:
     is the entry that this one completes at the price of the difference, if it does.
     """
 
+    kind: ClassVar = "reserved"
     dataset: str
     guarantee: Guarantee
     purpose: str
@@ -96,20 +89,6 @@ class Reserved:
         said = re.search(r"\(one person, at most ([0-9]{1,18}) records\)$", self.purpose)
         return int(said[1]) if said else 1
 
-    def json(self) -> Json:
-        own = {
-            "kind": "reserved",
-            "dataset": self.dataset,
-            "pcost": self.guarantee.pcost,
-            "law": self.guarantee.law,
-            "neighbours": self.guarantee.neighbours,
-            "purpose": self.purpose,
-            "plan_hash": self.plan_hash,
-            "max_rows": self.max_rows,
-            "follows": self.follows,
-        }
-        return _without_nothing(own, "max_rows", "follows")
-
 
 @final
 @dataclass(frozen=True)
@@ -121,10 +100,6 @@ class Settled:
     outcome: Outcome
     note: str
 
-    def json(self) -> Json:
-        own = {"dataset": self.dataset, "entry": self.entry, "note": self.note}
-        return {"kind": self.outcome, **own}
-
 
 @final
 @dataclass(frozen=True)
@@ -135,22 +110,34 @@ class Refused:
     that, too.
     """
 
+    kind: ClassVar = "refused"
     dataset: str
     refusal: str
     details: bool
     purpose: str
     plan_hash: str
 
-    def json(self) -> Json:
-        return {"kind": "refused", **asdict(self)}
-
 
 Act = Started | Opened | Changed | Reserved | Settled | Refused
 
 
-def _without_nothing(content: Json, *names: str) -> Json:
-    """Fields that came later are left out where they say nothing, as in rows from before them."""
-    return {k: v for k, v in content.items() if k not in names or v is not None}
+def act_json(act: Act) -> Json:
+    """An act as plain JSON: its kind, and its fields in their order.
+
+    Fields that came later are left out where they say nothing, as in rows from before them.
+    """
+    content: Json = {"kind": act.outcome if isinstance(act, Settled) else act.kind}
+    if isinstance(act, Started):
+        content["format"] = FORMAT
+    for name in FIELDS[type(act)]:
+        value = getattr(act, name)
+        if isinstance(value, Guarantee):
+            content |= {name: getattr(value, name) for name in ("pcost", "law", "neighbours")}
+        elif isinstance(value, Budget):
+            content[name] = budget_json(value)
+        elif value is not None:
+            content[name] = asdict(value) if isinstance(value, Limits) else value
+    return content
 
 
 def budget_json(budget: Budget) -> Json:
@@ -167,10 +154,14 @@ def read_act(content: Json) -> Act:
         For an unknown kind, a field too many or too few, a wrong type, a number out of range.
     """
     fields = Fields(content)
-    kind = fields.text("kind")
-    if kind not in READERS:
+    kind = fields.take("kind", str)
+    if kind not in ACTS:
         raise ValueError(f"unknown kind {kind!r}")
-    act = READERS[kind](fields)
+    if kind == "ledger" and (version := fields.take("format", int)) != FORMAT:
+        raise ValueError(f"format {version}, not {FORMAT}")
+    make = ACTS[kind]
+    found = {name: READERS[hint](fields, name) for name, hint in FIELDS[make].items()}
+    act: Act = make(**found, **({"outcome": kind} if make is Settled else {}))
     fields.end()
     return act
 
@@ -182,26 +173,23 @@ class Fields:
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._left = dict(content)
 
-    def text(self, name: str) -> str:
-        return self._take(name, str)
-
-    def integer(self, name: str) -> int:
-        return self._take(name, int)
-
-    def flag(self, name: str) -> bool:
-        return self._take(name, bool)
+    def take(self, name: str, kind: type[Value]) -> Value:
+        value = self._left.pop(name, None)
+        if type(value) is not kind:  # exactly: True is no integer here and 1 no float
+            raise ValueError(f"{name} is {value!r}, not a {kind.__name__}")
+        return value
 
     def whole_if_there(self, name: str) -> int | None:
         """A whole number from 1 upwards, or None where the field is not there."""
         if name not in self._left:
             return None
-        value = self.integer(name)
+        value = self.take(name, int)
         if value < 1:
             raise ValueError(f"{name} is {value!r}, not a number from 1 upwards")
         return value
 
     def number(self, name: str) -> float:
-        value = self._take(name, float)
+        value = self.take(name, float)
         if not 0 <= value <= sys.float_info.max:
             raise ValueError(f"{name} is {value!r}, not a number from 0 upwards")
         return value
@@ -216,90 +204,55 @@ class Fields:
         """All that is left, as numbers."""
         return {name: self.number(name) for name in list(self._left)}
 
-    def inner(self, name: str) -> Fields:
-        return Fields(self._take(name, dict))
+    def neighbours(self, name: str) -> Neighbours:
+        neighbours = cast(Neighbours, self.take(name, str))
+        Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
+        return neighbours
+
+    def guarantee(self, _: str) -> Guarantee:
+        """A cost, whose parts are fields of their own."""
+        law, neighbours = self.take("law", str), self.take("neighbours", str)
+        cost = self.number("pcost")
+        return Guarantee(cost, cast(Law, law), cast(Neighbours, neighbours))
+
+    def budget(self, name: str) -> Budget:
+        inner = Fields(self.take(name, dict))
+        currency = inner.take("currency", str)
+        if currency not in CURRENCIES:
+            raise ValueError(f"unknown currency {currency!r}")
+        try:
+            return CURRENCIES[currency](**inner.numbers())
+        except TypeError as error:  # a parameter too many or too few
+            raise ValueError(f"not a budget: {error}") from None
+
+    def limits(self, name: str) -> Limits:
+        inner = Fields(self.take(name, dict))
+        limits = Limits(inner.number("gaussian"), inner.number_or_null("zcdp"))
+        inner.end()
+        return limits
 
     def end(self) -> None:
         if self._left:
             raise ValueError(f"unexpected fields {', '.join(map(repr, self._left))}")
 
-    def _take(self, name: str, kind: type[Value]) -> Value:
-        value = self._left.pop(name, None)
-        if type(value) is not kind:  # exactly: True is no integer here and 1 no float
-            raise ValueError(f"{name} is {value!r}, not a {kind.__name__}")
-        return value
 
-
-def _started(fields: Fields) -> Started:
-    version = fields.integer("format")
-    if version != FORMAT:
-        raise ValueError(f"format {version}, not {FORMAT}")
-    return Started(fields.text("identity"), fields.text("software"))
-
-
-def _opened(fields: Fields) -> Opened:
-    dataset, budget, limits = fields.text("dataset"), _budget(fields), _limits(fields)
-    neighbours = cast(Neighbours, fields.text("neighbours"))
-    Guarantee(0.0, neighbours=neighbours)  # refuses what is not one of the two
-    note, most = fields.text("note"), fields.whole_if_there("max_rows")
-    return Opened(dataset, budget, limits, neighbours, note, most)
-
-
-def _changed(fields: Fields) -> Changed:
-    dataset, budget, limits = fields.text("dataset"), _budget(fields), _limits(fields)
-    return Changed(
-        dataset, budget, limits, fields.text("reason"), fields.whole_if_there("max_rows")
-    )
-
-
-def _reserved(fields: Fields) -> Reserved:
-    law = cast(Law, fields.text("law"))
-    neighbours = cast(Neighbours, fields.text("neighbours"))
-    guarantee = Guarantee(fields.number("pcost"), law, neighbours)
-    dataset, purpose, plan_hash = map(fields.text, ("dataset", "purpose", "plan_hash"))
-    most, follows = map(fields.whole_if_there, ("max_rows", "follows"))
-    return Reserved(dataset, guarantee, purpose, plan_hash, most, follows)
-
-
-def _settled(outcome: Outcome) -> Callable[[Fields], Settled]:
-    def read(fields: Fields) -> Settled:
-        return Settled(
-            fields.text("dataset"), fields.integer("entry"), outcome, fields.text("note")
-        )
-
-    return read
-
-
-def _refused(fields: Fields) -> Refused:
-    dataset, refusal = fields.text("dataset"), fields.text("refusal")
-    details, purpose = fields.flag("details"), fields.text("purpose")
-    return Refused(dataset, refusal, details, purpose, fields.text("plan_hash"))
-
-
-def _budget(fields: Fields) -> Budget:
-    inner = fields.inner("budget")
-    currency = inner.text("currency")
-    if currency not in CURRENCIES:
-        raise ValueError(f"unknown currency {currency!r}")
-    try:
-        return CURRENCIES[currency](**inner.numbers())
-    except TypeError as error:  # a parameter too many or too few
-        raise ValueError(f"not a budget: {error}") from None
-
-
-def _limits(fields: Fields) -> Limits:
-    inner = fields.inner("limits")
-    limits = Limits(inner.number("gaussian"), inner.number_or_null("zcdp"))
-    inner.end()
-    return limits
-
-
-READERS: Final[dict[str, Callable[[Fields], Act]]] = {
-    "ledger": _started,
-    "dataset": _opened,
-    "budget": _changed,
-    "reserved": _reserved,
-    "released": _settled("released"),
-    "failed": _settled("failed"),
-    "refused": _refused,
+# What is read and written of each act; an outcome is the kind of its row, and no field.
+FIELDS: Final[dict[type[Any], dict[str, Any]]] = {
+    act: {k: t for k, t in get_type_hints(act).items() if k not in ("kind", "outcome")}
+    for act in get_args(Act)
+}
+# Kind of a row → what happened, and type of a field → how it is read.
+ACTS: Final[dict[str, type[Any]]] = {
+    **{act.kind: act for act in (Started, Opened, Changed, Reserved, Refused)},
+    **dict.fromkeys(get_args(Outcome), Settled),
+}
+READERS: Final[dict[Any, Callable[[Fields, str], Any]]] = {
+    str: lambda fields, name: fields.take(name, str),
+    int: lambda fields, name: fields.take(name, int),
+    bool: lambda fields, name: fields.take(name, bool),
+    int | None: Fields.whole_if_there,
+    Neighbours: Fields.neighbours,
+    Guarantee: Fields.guarantee,
+    Budget: Fields.budget,
+    Limits: Fields.limits,
 }

@@ -23,9 +23,9 @@ from noiseplan.privacy.rounding import down
 Format = Literal["json", "csv", "dp-accounting"]
 
 COLUMNS: Final = (
-    "position", "time", "by", "kind", "dataset", "entry", "rho", "pcost", "law", "neighbours",
-    "max_rows", "budget", "purpose", "plan_hash", "note", "reason", "refusal", "details", "hash",
-)  # fmt: skip
+    "position time by kind dataset entry rho pcost law neighbours max_rows budget purpose "
+    "plan_hash note reason refusal details hash"
+)
 
 
 def to_text(format: Format, books: Books, records: Sequence[Record]) -> str:
@@ -62,7 +62,8 @@ def to_json(head: Head, balances: Iterable[Balance], records: Iterable[Record]) 
 def to_csv(records: Iterable[Record]) -> str:
     """One line per row of the history; `entry` numbers the release that a line belongs to."""
     text = io.StringIO()
-    rows: list[list[object]] = [list(COLUMNS)]
+    columns = COLUMNS.split()
+    rows: list[list[object]] = [[*columns]]
     for record in records:
         row = {**record.json(), "hash": record.hash}
         if isinstance(record.act, Reserved):
@@ -70,7 +71,7 @@ def to_csv(records: Iterable[Record]) -> str:
             row |= {"entry": record.position, "rho": act.guarantee.rho, "max_rows": act.unit}
         if "budget" in row:
             row["budget"] = json.dumps(row["budget"])
-        rows.append([row.get(name, "") for name in COLUMNS])
+        rows.append([row.get(name, "") for name in columns])
     write_csv_rows(text, rows, line_end="\n")
     return text.getvalue()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.ledger import export, text_checks
@@ -29,6 +29,8 @@ from noiseplan.ledger.replay import History
 from noiseplan.ledger.state import Books, Entry, Refusal
 from noiseplan.ledger.storage import Storage
 from noiseplan.privacy import Budget, Guarantee, Neighbours
+
+Row = TypeVar("Row", Entry, Refusal, Record)
 
 
 @final
@@ -333,18 +335,12 @@ class Ledger:
     def entries(self, dataset: str | None = None) -> tuple[Entry, ...]:
         """Every release charged to a dataset, or to any, with its present status."""
         with self._history.current() as books:
-            if dataset is None:
-                return tuple(books.entries.values())
-            name = books.balance(text_checks.known("dataset", dataset)).dataset
-            return tuple(entry for entry in books.entries.values() if entry.dataset == name)
+            return _about(dataset, books, books.entries.values())
 
     def refusals(self, dataset: str | None = None) -> tuple[Refusal, ...]:
         """Every time that data of a dataset, or of any, were refused for what they hold."""
         with self._history.current() as books:
-            if dataset is None:
-                return tuple(books.refusals)
-            name = books.balance(text_checks.known("dataset", dataset)).dataset
-            return tuple(each for each in books.refusals if each.dataset == name)
+            return _about(dataset, books, books.refusals)
 
     def history(self, dataset: str | None = None) -> tuple[Record, ...]:
         """Every row about a dataset, or simply every row, read and checked anew."""
@@ -411,10 +407,15 @@ class Ledger:
 
     def _replay(self, dataset: str | None) -> tuple[Books, tuple[Record, ...]]:
         books, records = self._history.replay()
-        if dataset is None:
-            return books, records
-        name = books.balance(text_checks.known("dataset", dataset)).dataset
-        return books, tuple(record for record in records if record.dataset == name)
+        return books, _about(dataset, books, records)
+
+
+def _about(dataset: str | None, books: Books, every: Iterable[Row]) -> tuple[Row, ...]:
+    """What is about a dataset that there is, or simply everything."""
+    if dataset is None:
+        return tuple(every)
+    name = books.balance(text_checks.known("dataset", dataset)).dataset
+    return tuple(each for each in every if each.dataset == name)
 
 
 def _reserved(

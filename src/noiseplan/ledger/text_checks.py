@@ -12,6 +12,7 @@ The Unicode Consortium, *Unicode security mechanisms* (Technical Standard 39), S
 from __future__ import annotations
 
 import getpass
+import re
 import unicodedata
 from typing import Final
 
@@ -22,25 +23,23 @@ LONGEST_NOTE: Final = 10_000
 
 # Letters of Greek and Cyrillic, capital or small, that look like Latin ones; accents are apart.
 _AS_LATIN: Final = str.maketrans(
-    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϺαγικνορτυϲχ" "АВЕЅІЈКМНОРСТУХҮԌԚԜҺаеѕіјкоргсухүһԁԛԝѵпьвнмтз",
-    "ABEZHIKMNOPTYXCMayikvoptucx" "ABESIJKMHOPCTYXYGQWhaesijkoprcyxyhdqwvnbBHMT3",
-)  # fmt: skip
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϺαγικνορτυϲχАВЕЅІЈКМНОРСТУХҮԌԚԜҺаеѕіјкоргсухүһԁԛԝѵпьвнмтз",
+    "ABEZHIKMNOPTYXCMayikvoptucxABESIJKMHOPCTYXYGQWhaesijkoprcyxyhdqwvnbBHMT3",
+)
 # Signs that print nothing, beside those of the categories Cf and Z: fillers, marks that choose a
 # variant or join, the empty pattern of Braille.
-_UNSEEN: Final = (
-    (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800),
-    (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159),
-    (0xE0000, 0xE0FFF),
-)  # fmt: skip
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159"
+    "\U000e0000-\U000e0fff]"
+)
 # Hyphens, dashes, minus signs and bars that are not of the category Pd.
 _DASHES: Final = "\u02d7\u06d4\u2043\u2212\u2500\u2501\u2796\u2cba\u30fc\u4e00\u2f00"
 # Latin letters beside ASCII's with accents, and alphabets that are in daily use.
 _LATIN: Final = "ÆæØøŒœßẞÐðÞþĐđĦħıŁłŊŋŦŧƏə"
-_IN_USE: Final = frozenset(
-    {"GREEK", "CYRILLIC", "HEBREW", "ARABIC", "GEORGIAN", "DEVANAGARI", "BENGALI", "GURMUKHI",
-     "GUJARATI", "ORIYA", "TAMIL", "TELUGU", "KANNADA", "MALAYALAM", "SINHALA", "THAI", "LAO",
-     "TIBETAN", "MYANMAR", "KHMER", "ETHIOPIC", "CJK"}
-)  # fmt: skip
+_IN_USE: Final = re.compile(
+    "GREEK|CYRILLIC|HEBREW|ARABIC|GEORGIAN|DEVANAGARI|BENGALI|GURMUKHI|GUJARATI|ORIYA|TAMIL|TELUGU|"
+    "KANNADA|MALAYALAM|SINHALA|THAI|LAO|TIBETAN|MYANMAR|KHMER|ETHIOPIC|CJK"
+)
 # Alphabets that are written together.
 _TOGETHER: Final = frozenset({"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"})
 
@@ -146,7 +145,7 @@ def _seen(sign: str) -> str:
 
 def _unseen(sign: str) -> bool:
     blank = unicodedata.category(sign) in ("Cf", "Cn", "Zs", "Zl", "Zp")
-    return blank or any(first <= ord(sign) <= last for first, last in _UNSEEN)
+    return blank or _UNSEEN.match(sign) is not None
 
 
 def _plain(sign: str) -> bool:
@@ -164,7 +163,7 @@ def _plain(sign: str) -> bool:
         return unicodedata.normalize("NFD", sign)[0].isascii() or sign in _LATIN
     if kind[0] == "M":
         return alphabet not in ("COMBINING", "LATIN", "GREEK", "CYRILLIC")
-    return kind[0] in "LN" and alphabet in _IN_USE
+    return kind[0] in "LN" and _IN_USE.fullmatch(alphabet) is not None
 
 
 def _alphabet(letter: str) -> str:

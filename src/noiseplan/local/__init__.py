@@ -8,8 +8,7 @@ Where to find what:
     user_types                  the kinds of users a workload tells apart, and its Gram matrix
     local_planner               arguments and their checks, the choice of a mechanism
     split_planner               domains too large for one matrix: tables and their shares
-    strategy_integers           from strategies to randomizers and back
-    localplan, plan_in_words    the plan, of one table or several; its printed form
+    localplan, plan_in_words    the plan, of one table or several, made-up users; its printed form
     strategies/                 chances of reports and the errors that follow
         strategy                  any table, the oracle of the others
         subsets, shifts           subsets of a size; all shifts of some patterns, block designs
@@ -26,10 +25,10 @@ Where to find what:
         counting_randomizers, noisy_sums    the kinds of randomizers
         wire, memory              reports as bytes; repeated collection
     server/                     what collects
-        aggregator, aggregator_file    counting and merging; on disk
+        aggregator                counting, merging, keeping on disk
         packets                   many reports from bytes that may be damaged
         reconstruction            answers, variances, covariances
-        consistency, simulation   non-negative counts; made-up users
+        consistency               non-negative counts
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from noiseplan.local.search.portfolio import (
     Task,
     best_strategy,
     named_classical,
-    rounded,
 )
 from noiseplan.local.search.variance_bounds import lower_bound
 from noiseplan.local.server.reconstruction import Part, Reconstruction
@@ -130,8 +129,9 @@ def plan(
             _check_answers(workload, types, found.strategy, mechanism)
         proved = max(found.bound or 0.0, 0.0)
         if mechanism != DELTA[0]:  # without a δ alone
-            bound = lower_bound(types.gram, weights, epsilon, cells if prior is None else None)
-            proved = max(bound.worst if worst else bound.average, proved)
+            equal = cells if prior is None else None
+            bound = lower_bound(types.gram, weights, epsilon, worst=worst, cells=equal)
+            proved = max(bound, proved)
         made = Reconstruction((Part(types, found.strategy),), split=False)
         took = time.perf_counter() - started
     return LocalPlan(workload, made, epsilon, worst, (weights,), proved, took)
@@ -147,7 +147,7 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
         chosen = None if mechanism == "auto" else CLASSICAL[mechanism](task, **options)
     except TypeError as error:
         raise PlanError(f"mechanism {mechanism!r} takes other options: {error}") from None
-    return best_strategy(task) if chosen is None else Found(rounded(chosen))
+    return best_strategy(task) if chosen is None else Found(chosen.rounded())
 
 
 def refuse(mechanism: str, **unused: Any) -> None:

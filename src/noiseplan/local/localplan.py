@@ -16,13 +16,15 @@ from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.plan_in_words import described, short_number
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.local.server.reconstruction import Part, Reconstruction
-from noiseplan.local.server.simulation import simulate
-from noiseplan.local.strategies.strategy import Strategy
-from noiseplan.local.strategy_integers import make_randomizer
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.user_types import Types, weighted_rows
 from noiseplan.matrices.base import Array
+from noiseplan.noise.randomness import SeededSource, SystemSource
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
+
+# Users drawn one by one at a time; for tables, beyond this many, by multinomials.
+DRAWN_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,7 +177,7 @@ class LocalPlan:
 
     @cached_property
     def _randomizer(self) -> Randomizer:
-        return make_randomizer(self.workload.schema, self.reconstruction)
+        return self.reconstruction.randomizer(self.workload.schema)
 
     @property
     def epsilon_met(self) -> float:
@@ -184,13 +186,14 @@ class LocalPlan:
 
     def aggregator(self) -> Aggregator:
         """An empty collection of reports."""
-        return Aggregator.empty(self)
+        made = self.randomizer()
+        return Aggregator(made, self.reconstruction, made.tally(made.no_reports))
 
     def simulate(
         self, counts: Any = None, *, records: Any = None, seed: int | None = None
     ) -> Aggregator:
         """The reports of made-up users, collected, for planning studies; see `variance`."""
-        return simulate(self.aggregator(), counts if records is None else records, seed)
+        return _simulated(self.aggregator(), counts if records is None else records, seed)
 
     def __repr__(self) -> str:
         if self.split:
@@ -213,3 +216,35 @@ def _checked_users(users: object) -> float:
     if not number or not 0 <= float(users) < inf:  # type: ignore[arg-type]
         raise PlanError(f"users is a number of users, at least 0 and finite; found {users!r}")
     return float(users)  # type: ignore[arg-type]
+
+
+def _simulated(made: Aggregator, people: Any, seed: int | None) -> Aggregator:
+    """An empty aggregator filled with reports of users; with a seed the same ones every time.
+
+    Users are given by how many there are in each cell or, where they are split over tables, by a
+    column of values for each attribute.
+    """
+    made.brand = "simulated" if seed is None else f"simulated from seed {seed}"
+    source = SystemSource() if seed is None else SeededSource(seed)
+    if made.reconstruction.split:
+        made.add_many(made.randomizer.reports(people, source=source))
+        return made
+    types, strategy = made.reconstruction.parts[0].types, made.reconstruction.parts[0].strategy
+    x = types.users(people)  # how many users there are of each type
+    whole = np.round(x).astype(np.int64)
+    if not np.allclose(x, whole, atol=1e-9):
+        raise PlanError("counts are whole numbers of users, finite and at least 0 each")
+    if isinstance(strategy, TableStrategy) and whole.sum() > DRAWN_AT_ONCE:
+        rng = np.random.default_rng(seed)
+        chances = strategy.chances / strategy.chances.sum(axis=0)
+        for users, column in zip(whole, chances.T, strict=True):
+            if users:
+                made.tally += rng.multinomial(users, column)
+        made.users = int(whole.sum())
+        return made
+    ends = np.cumsum(whole)
+    for start in range(0, int(whole.sum()), DRAWN_AT_ONCE):
+        users = np.arange(start, min(start + DRAWN_AT_ONCE, int(whole.sum())))
+        drawn = np.searchsorted(ends, users, side="right").astype(np.int64)
+        made.add_many(made.randomizer.draw(drawn, source))
+    return made

@@ -29,13 +29,21 @@ def described(plan: LocalPlan) -> str:
 
 
 def _facts(plan: LocalPlan) -> dict[str, str]:
+    types, strategy, randomizer = plan.types, plan.strategy, plan.randomizer()
+    told = f", {types.count:,} told apart" if types.merged else ""
+    delta = getattr(strategy, "delta", 0.0)
+    beside = f", δ = {delta:g}" if delta else ""
     return {
-        "asks": _asks(plan),
-        "privacy": _privacy(plan),
-        "mechanism": _mechanism(plan),
-        "variance": _variance(plan),
+        "asks": f"{plan.workload.rows:,} rows over {' × '.join(types.schema.names)}: "
+        f"{len(types.kind):,} cells{told}",
+        "privacy": f"ε = {text_up(plan.epsilon_met)}{beside} for one report, recomputed from the "
+        f"integer table",
+        "mechanism": f"{strategy.name}: {short_number(strategy.outputs)} possible reports",
+        "variance": f"per user and row {plan.worst_variance / types.rows:.4g} in the worst case, "
+        f"{plan.average_variance / types.rows:.4g} on average over types",
         "optimality": _optimality(plan),
-        "report": _report(plan),
+        "report": f"{randomizer.report_bytes} bytes; the device's file has "
+        f"{len(randomizer.to_bytes()):,} bytes",
         "planned": f"in {plan.seconds:.2g} s, no data was read",
     }
 
@@ -62,37 +70,9 @@ def _tables(plan: LocalPlan) -> list[str]:
     return lines
 
 
-def _asks(plan: LocalPlan) -> str:
-    types = plan.types
-    told = f", {types.count:,} told apart" if types.merged else ""
-    return (
-        f"{plan.workload.rows:,} rows over {' × '.join(types.schema.names)}: "
-        f"{len(types.kind):,} cells{told}"
-    )
-
-
-def _privacy(plan: LocalPlan) -> str:
-    delta = getattr(plan.strategy, "delta", 0.0)
-    beside = f", δ = {delta:g}" if delta else ""
-    met = text_up(plan.epsilon_met)
-    return f"ε = {met}{beside} for one report, recomputed from the integer table"
-
-
-def _mechanism(plan: LocalPlan) -> str:
-    return f"{plan.strategy.name}: {short_number(plan.strategy.outputs)} possible reports"
-
-
 def short_number(count: int) -> str:
     """A number of outputs, or about how many digits it has."""
     return f"{count:,}" if count < 10**12 else f"about 10^{len(str(count)) - 1}"
-
-
-def _variance(plan: LocalPlan) -> str:
-    rows = plan.types.rows
-    return (
-        f"per user and row {plan.worst_variance / rows:.4g} in the worst case, "
-        f"{plan.average_variance / rows:.4g} on average over types"
-    )
 
 
 def _optimality(plan: LocalPlan) -> str:
@@ -107,12 +87,6 @@ def _optimality(plan: LocalPlan) -> str:
         f"{kind} variance at most {100 * plan.gap:.2g}% above the lower bound "
         f"{plan.lower_bound / plan.types.rows:.4g}"
     )
-
-
-def _report(plan: LocalPlan) -> str:
-    randomizer = plan.randomizer()
-    size = len(randomizer.to_bytes())
-    return f"{randomizer.report_bytes} bytes; the device's file has {size:,} bytes"
 
 
 def _users(plan: LocalPlan) -> list[str]:

@@ -16,7 +16,7 @@ worse; how much worse the split is at most follows from lower bounds on each tab
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -59,13 +59,17 @@ def plan_split(
         raise PlanError(f"cells is how large a table may grow, at least 1; found {cells!r}")
     schema = asked_schema(workload)
     workload = reduced_workload(workload, schema)
-    limit = _limit(workload) if cells is None else cells
-    tables = choose_tables(workload, limit)
+    plain = all(isinstance(factor, Identity) for factor in workload.columns.distinct)
+    usual = PLAIN_CELLS if plain and not workload.columns.matrices else OTHER_CELLS
+    tables = choose_tables(workload, usual if cells is None else cells)
     search = partial(Task, effort=effort, seed=seed, backend=backend, numbered=True)
     with progress("planning tables", len(tables)) as advance:
         parts = []
-        for names in tables:
-            parts.append(_planned(workload, names, epsilon, search))
+        for names in tables:  # each planned for the queries it can answer
+            inside = [q for q, query in enumerate(workload) if set(query.attributes) <= names]
+            types = types_of(workload.subset(inside))
+            found = best_strategy(search(types, epsilon, types.uniform))
+            parts.append(Part(types, found.strategy))
             advance(1)
     costs = np.array([[part.mean_moment(query) for part in parts] for query in workload])
     uncertain = costs.min(axis=1) > 0  # the others ask for nothing but the number of users
@@ -77,11 +81,6 @@ def plan_split(
     bound = max(structured_bound(workload, epsilon), _sum_of_bounds(workload, parts, epsilon))
     took = time.perf_counter() - started
     return LocalPlan(workload, made, epsilon, True, uniform, bound, took)
-
-
-def _limit(workload: Workload) -> int:
-    plain = all(isinstance(factor, Identity) for factor in workload.columns.distinct)
-    return PLAIN_CELLS if plain and not workload.columns.matrices else OTHER_CELLS
 
 
 def choose_tables(workload: Workload, limit: int) -> list[Names]:
@@ -115,13 +114,6 @@ def choose_tables(workload: Workload, limit: int) -> list[Names]:
 
 def _cells(schema: Schema, names: Names) -> int:
     return prod(schema[name].size for name in names)
-
-
-def _planned(workload: Workload, names: Names, epsilon: float, search: Callable[..., Task]) -> Part:
-    """One table, planned for the queries it can answer."""
-    inside = [q for q, query in enumerate(workload) if set(query.attributes) <= names]
-    types = types_of(workload.subset(inside))
-    return Part(types, best_strategy(search(types, epsilon, types.uniform)).strategy)
 
 
 def _sum_of_bounds(workload: Workload, parts: Sequence[Part], epsilon: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -139,6 +140,20 @@ def exactly_equal_columns(matrix: Array) -> IntArray:
     number: dict[bytes, int] = {}
     columns = np.ascontiguousarray(matrix.T) + 0.0  # −0 is 0, and has its bytes
     return np.array([number.setdefault(c.tobytes(), len(number)) for c in columns])
+
+
+@dataclass(frozen=True)
+class SizedMatrix(Matrix):
+    """A matrix that follows from the number of values: square, unless it says otherwise."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        checked_size(self.size)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.size, self.size
 
 
 def checked_size(size: int) -> None:

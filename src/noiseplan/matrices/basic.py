@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
-from noiseplan.matrices.base import Array, Matrix, checked_size, equal_columns
+from noiseplan.matrices.base import Array, Matrix, SizedMatrix, checked_size, equal_columns
 
 
 @final
 @dataclass(frozen=True)
-class IdentityMatrix(Matrix):
+class IdentityMatrix(SizedMatrix):
     """One row per value.
 
     Examples
@@ -24,15 +24,6 @@ class IdentityMatrix(Matrix):
     >>> IdentityMatrix(2).dense().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        checked_size(self.size)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.size, self.size
 
     def matmul(self, x: Array) -> Array:
         return x
@@ -65,7 +56,7 @@ class IdentityMatrix(Matrix):
 
 @final
 @dataclass(frozen=True)
-class TotalMatrix(Matrix):
+class TotalMatrix(SizedMatrix):
     """One row of ones.
 
     Examples
@@ -73,11 +64,6 @@ class TotalMatrix(Matrix):
     >>> TotalMatrix(3).matmul(np.array([1.0, 2.0, 4.0])).tolist()
     [7.0]
     """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        checked_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,7 +97,7 @@ class TotalMatrix(Matrix):
 
 @final
 @dataclass(frozen=True)
-class PrefixMatrix(Matrix):
+class PrefixMatrix(SizedMatrix):
     """Row r counts the values up to and including r; the last row is the total.
 
     Examples
@@ -119,15 +105,6 @@ class PrefixMatrix(Matrix):
     >>> PrefixMatrix(3).dense().tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
     """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        checked_size(self.size)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.size, self.size
 
     def matmul(self, x: Array) -> Array:
         return np.cumsum(x, axis=0)
@@ -161,7 +138,7 @@ class PrefixMatrix(Matrix):
 
 @final
 @dataclass(frozen=True)
-class RangesMatrix(Matrix):
+class RangesMatrix(SizedMatrix):
     """One row per contiguous interval: those of length 1 first, then length 2, …, the total last.
 
     Examples
@@ -169,11 +146,6 @@ class RangesMatrix(Matrix):
     >>> RangesMatrix(3).dense().astype(int).tolist()
     [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]]
     """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        checked_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:

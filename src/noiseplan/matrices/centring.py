@@ -8,14 +8,14 @@ from typing import TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.matrices.base import Array, Matrix, checked_size
+from noiseplan.matrices.base import Array, SizedMatrix
 
 Number = TypeVar("Number", np.float64, np.int64)
 
 
 @final
 @dataclass(frozen=True)
-class CentringMatrix(Matrix):
+class CentringMatrix(SizedMatrix):
     """scale · (nI − 11ᵀ): every value against the mean; in whole numbers for scale 1.
 
     Examples
@@ -24,15 +24,7 @@ class CentringMatrix(Matrix):
     [6.0, -3.0, -3.0]
     """
 
-    size: int
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        checked_size(self.size)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.size, self.size
 
     def matmul(self, x: Array) -> Array:
         return self.scale * self.centred(x)
@@ -60,7 +52,7 @@ class CentringMatrix(Matrix):
 
 @final
 @dataclass(frozen=True)
-class UncentringMatrix(Matrix):
+class UncentringMatrix(SizedMatrix):
     """[1/n | (I − 11ᵀ/n)/(n · scale)]: from the sum and what `CentringMatrix` made of them, counts.
 
     Examples
@@ -69,11 +61,7 @@ class UncentringMatrix(Matrix):
     [4.0, 1.0, 1.0]
     """
 
-    size: int
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        checked_size(self.size)
 
     @property
     def shape(self) -> tuple[int, int]:

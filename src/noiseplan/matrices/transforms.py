@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
-from noiseplan.matrices.base import Array, Matrix, checked_size
+from noiseplan.matrices.base import Array, SizedMatrix
 
 # (AᵀA)⁻¹ is values × values: beyond so many (512 MB) it is refused.
 PROFILE_VALUES: Final = 8192
@@ -31,7 +31,7 @@ PROFILE_VALUES: Final = 8192
 Number = TypeVar("Number", np.float64, np.int64)
 
 
-class Transform(Matrix):
+class Transform(SizedMatrix):
     """A strategy of full column rank, entries 0 and ±1, that is solved as fast as it is applied."""
 
     @property
@@ -110,15 +110,6 @@ class HaarMatrix(Transform):
     >>> HaarMatrix(3).recover(HaarMatrix(3).matmul(np.array([5.0, 1.0, 2.0]))).tolist()
     [5.0, 1.0, 2.0]
     """
-
-    size: int
-
-    def __post_init__(self) -> None:
-        checked_size(self.size)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.size, self.size
 
     @property
     def touched(self) -> int:
@@ -200,11 +191,10 @@ class TreeMatrix(Transform):
     (13, 9)
     """
 
-    size: int
     branching: int = 2
 
     def __post_init__(self) -> None:
-        checked_size(self.size)
+        super().__post_init__()
         if self.branching < 2:
             raise QueryError(f"a tree has branches in 2 or more, found {self.branching}")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import StorageError
+from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import for_person, require_sizes
 from noiseplan.noise.law import Noise, Sampler
@@ -22,6 +22,11 @@ from noiseplan.schema import Schema
 Marginals = Callable[[IntArray], NDArray[np.number]]
 Progress = Callable[[int], None]
 
+NOT_COMPARED = (
+    "one of the plans is neither a matrix nor of the residual family, and has nothing to be "
+    "compared by: plan it with planner='auto' or planner='optimal'"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Measurements:
@@ -30,44 +35,23 @@ class Measurements:
     values: tuple[NDArray[np.number], ...]
 
 
-class Measuring(ABC):
-    """What a release needs: the tables to count, the numbers to measure, and what that costs."""
+class Errors(NamedTuple):
+    """The errors of an answer's rows: the standard error of the noise, and of a bias if any."""
 
-    # Whether every record's numbers can be told beforehand, and so its cost found by experiment.
-    probed: ClassVar[bool] = True
-
-    @property
-    @abstractmethod
-    def sets(self) -> list[IntArray]:
-        """The sets of attributes that measuring counts by, as it will ask for them."""
-
-    @property
-    def steps(self) -> int:
-        """In how many steps measuring reports its progress."""
-        return 1
-
-    @abstractmethod
-    def measure(
-        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
-    ) -> Measurements:
-        """`marginals(sets)` gives counts (sets, n_1, …, n_k); `sample(shape, noise)` draws."""
-
-    @abstractmethod
-    def require(self, query: Query) -> None:
-        """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
-
-    @abstractmethod
-    def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
-        """What measuring costs a person with up to `max_rows` records, rounded up."""
+    noise: Array
+    bias: Array | None = None  # estimated; None where answers are unbiased
+    approximate: bool = False  # of most rows even the noise is read between others
 
 
-class Mechanism(Measuring):
+class Mechanism(ABC):
     """Measure once; then answer queries with their exact errors, from the measurements alone.
 
     Abstract here is what every mechanism says for itself; the rest follows from it, and is said
     otherwise only where a mechanism knows a faster way.
     """
 
+    # Whether the data choose what is measured: then nobody knows its errors before.
+    data_aware: ClassVar[bool] = False
     # The name it is saved under; a class without one is not saved.
     kind: ClassVar[str] = ""
     # What queries have in common that are measured alike: the roles their attributes play, a type
@@ -93,8 +77,20 @@ class Mechanism(Measuring):
 
     @property
     def sets(self) -> list[IntArray]:
-        """All attributes together, unless a mechanism measures less."""
+        """The sets of attributes that measuring counts by, as it will ask for them: all together,
+        unless a mechanism measures less."""
         return [np.arange(len(self.schema), dtype=np.int64)[None, :]]
+
+    @property
+    def steps(self) -> int:
+        """In how many steps measuring reports its progress."""
+        return 1
+
+    @abstractmethod
+    def measure(
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
+    ) -> Measurements:
+        """`marginals(sets)` gives counts (sets, n_1, …, n_k); `sample(shape, noise)` draws."""
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -125,6 +121,7 @@ class Mechanism(Measuring):
     # ------------------------------------------------------------------ privacy
 
     def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
+        """What measuring costs a person with up to `max_rows` records, rounded up."""
         return for_person([self], neighbours, max_rows)
 
     @abstractmethod
@@ -149,6 +146,10 @@ class Mechanism(Measuring):
         """BᵀΣ⁻¹B of what is measured, domain × domain, for small domains."""
 
     # ------------------------------------------------------------------ answering
+
+    @abstractmethod
+    def require(self, query: Query) -> None:
+        """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
 
     @abstractmethod
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
@@ -176,6 +177,10 @@ class Mechanism(Measuring):
     def covariance(self, query: Query, other: Query) -> Array:
         """The exact covariance of every row of one query with every row of another."""
 
+    def errors(self, measured: Measurements, query: Query) -> Errors:
+        """The errors of the answer that follows from these measurements."""
+        return Errors(np.sqrt(self.variance(query)))
+
     def alike_queries(self, workload: Workload) -> list[IntArray]:
         """Queries with the same factors on attributes measured by the same rows."""
         return list(np.arange(len(workload))[:, None])
@@ -187,6 +192,27 @@ class Mechanism(Measuring):
     def noise_alike(self, workload: Workload, group: IntArray) -> IntArray:
         """A number for each of some queries alike: those that share it have the same variances."""
         return np.arange(len(group))
+
+    def answered_alike(self, workload: Workload, group: IntArray) -> IntArray:
+        """A number for each of some queries alike: those that share it are answered all or none.
+
+        Below zero: none is.
+        """
+        return np.zeros(len(group), dtype=np.int64)
+
+    # ------------------------------------------------------------------ written out
+
+    def unit_rows(self) -> Array:
+        """Every measured row over the standard deviation of its noise, rows × domain."""
+        raise PlanError(NOT_COMPARED)
+
+    def unit_values(self, measured: Measurements) -> Array:
+        """The measured numbers in the order and the units of `unit_rows`."""
+        raise PlanError(NOT_COMPARED)
+
+    def measured_queries(self, most: int) -> list[Query]:
+        """What is measured, as queries; at most so many."""
+        raise PlanError(NOT_COMPARED)
 
     def as_stated(self) -> Mechanism:
         """As it is priced where its sizes are the variances of discrete noise, not parameters."""

@@ -96,10 +96,10 @@ class Blocks:
         sizes = [block.sigma2 for block in self.blocks]
         return Noise("gaussian", np.concatenate([np.zeros(0), *sizes]), self.exact)
 
-    def with_noise(self, change: Callable[[Noise], Noise], exact: bool) -> Blocks:
+    def with_noise(self, change: Callable[[Noise], Noise]) -> Blocks:
         """The same subsets with other noise."""
         blocks = tuple(replace(block, noise=change(block.noise)) for block in self.blocks)
-        return replace(self, blocks=blocks, exact=exact)
+        return replace(self, blocks=blocks, exact=change(self.noise).exact)
 
     def __iter__(self) -> Iterator[Block]:
         return iter(self.blocks)

@@ -24,22 +24,21 @@ from noiseplan.privacy.people import person_cost
 from noiseplan.privacy.rounding import margin, product_up
 
 if TYPE_CHECKING:
-    from noiseplan.mechanisms.base import Measuring, Mechanism
-    from noiseplan.noise.law import Noise
+    from noiseplan.mechanisms.base import Mechanism
 
 # Domains over which different mechanisms are added up cell by cell.
 CELL_BY_CELL: Final = 1024
 
 
 def cost_of(
-    mechanisms: Sequence[Measuring], neighbours: Neighbours, max_rows: int = 1
+    mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows: int = 1
 ) -> Guarantee:
     """What measuring all of these costs a person with up to `max_rows` records, rounded up."""
     if len(mechanisms) == 1:
         return mechanisms[0].cost(neighbours, max_rows)
-    if not all(mechanism.probed for mechanism in mechanisms):
+    if any(mechanism.data_aware for mechanism in mechanisms):
         raise PlanError("what depends on the data has no known cost together with anything else")
-    return for_person(mechanisms, neighbours, max_rows)  # type: ignore[arg-type]
+    return for_person(mechanisms, neighbours, max_rows)
 
 
 def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows: int) -> Guarantee:
@@ -100,8 +99,16 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
     return product_up(float(largest), 1 + margin(sum(m.numbers for m in mechanisms)))
 
 
-def column_cost(largest: float, noise: Noise, numbers: int, neighbours: Neighbours) -> float:
-    """‖a‖_p^p/size of the largest column; of a difference of two at most 2^p times that."""
+def column_cost(
+    mechanism: Mechanism, largest: float, numbers: int, neighbours: Neighbours
+) -> float:
+    """‖a‖_p^p/size of the largest column; of a difference of two at most 2^p times that.
+
+    Where squares add up, cost matrices of small domains say it exactly.
+    """
+    noise = mechanism.noise
+    if noise.power == 2 and mechanism.schema.size <= CELL_BY_CELL:
+        return cell_by_cell([mechanism], neighbours)
     record = product_up(largest / noise.one, 1 + margin(numbers))
     return record if neighbours == "add-remove" else 2**noise.power * record
 

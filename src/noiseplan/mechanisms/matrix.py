@@ -13,7 +13,7 @@ from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
-from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell, column_cost
+from noiseplan.mechanisms.cost import column_cost
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.noise.law import Noise, Sampler
@@ -57,10 +57,8 @@ class DenseMechanism(Mechanism):
         return replace(self, noise=self.noise.floating())
 
     def record_cost(self, neighbours: Neighbours) -> float:
-        if self.noise.law == "gaussian" and self.schema.size <= CELL_BY_CELL:
-            return cell_by_cell([self], neighbours)
         largest = float(self.noise.norms(self.strategy).max(initial=0.0))
-        return column_cost(largest, self.noise, self.numbers, neighbours)
+        return column_cost(self, largest, self.numbers, neighbours)
 
     def cost_matrix(self) -> Array:
         return self.strategy.T @ self.strategy / self.noise.nominal
@@ -70,10 +68,7 @@ class DenseMechanism(Mechanism):
         return self.noise.variance * self._fit.spread
 
     def measure(
-        self,
-        marginals: Marginals,
-        sample: Sampler,
-        progress: Progress = lambda done: None,
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:
         (every,) = self.sets
         counts = np.asarray(marginals(every)).reshape(1, -1)
@@ -112,6 +107,16 @@ class DenseMechanism(Mechanism):
                 f"or for variance(query)"
             )
         return self.noise.variance * two.matmul(one.matmul(self._fit.spread).T).T
+
+    def unit_rows(self) -> Array:
+        return np.asarray(self.strategy / np.sqrt(self.noise.one))
+
+    def unit_values(self, measured: Measurements) -> Array:
+        return np.asarray(measured.values[0] / np.sqrt(self.noise.one))
+
+    def measured_queries(self, most: int) -> list[Query]:
+        rows = self.strategy / np.abs(self.strategy).max()
+        return [Query(self.schema, list(self.schema.names), matrix=rows, name="what is measured")]
 
     def parts(self) -> tuple[Json, Arrays]:
         return {"kind": self.kind, **self.noise.parts()}, {"strategy": self.strategy}

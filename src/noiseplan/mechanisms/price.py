@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Final
 
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms.base import Measuring
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.probing import can_probe, probed_cost
 from noiseplan.privacy import Guarantee
@@ -38,10 +38,10 @@ class Paid:
     it may cost more, for other records than those that paid most for the first.
     """
 
-    mechanisms: tuple[Measuring, ...] = ()
+    mechanisms: tuple[Mechanism, ...] = ()
     price: Fraction = Fraction(0)
 
-    def and_for(self, mechanism: Measuring, price: Guarantee) -> Paid:
+    def and_for(self, mechanism: Mechanism, price: Guarantee) -> Paid:
         """After this mechanism was measured too, at this price."""
         return Paid((*self.mechanisms, mechanism), self.price + _amount(price))
 
@@ -50,7 +50,7 @@ NOTHING: Final = Paid()
 
 
 def require_price(
-    mechanism: Measuring, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
+    mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
 ) -> None:
     """Refuse to measure for less than it costs: fail closed.
 
@@ -63,16 +63,23 @@ def require_price(
     before
         What that price is only the rest of, if it is.
     """
+    require_formula(mechanism, stated, max_rows, before)
     mechanisms = (*before.mechanisms, mechanism)
-    price = before.price + _amount(stated)
-    cost = cost_of(mechanisms, stated.neighbours, max_rows)
-    laplace = cost.pure_epsilon is not None
-    if laplace != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
-        raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
-    _require(_amount(cost), price)
     if can_probe(mechanisms):
         record = probed_cost(mechanisms, stated.neighbours)
-        _require(Fraction(person_cost(record, max_rows, pure=laplace)), price)
+        person = person_cost(record, max_rows, pure=stated.pure_epsilon is not None)
+        _require(Fraction(person), before.price + _amount(stated))
+
+
+def require_formula(
+    mechanism: Mechanism, stated: Guarantee, max_rows: int = 1, before: Paid = NOTHING
+) -> None:
+    """The same by the mechanism's own formula alone: for plans, which measure nothing yet."""
+    cost = cost_of((*before.mechanisms, mechanism), stated.neighbours, max_rows)
+    pure = cost.pure_epsilon is not None
+    if pure != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
+        raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
+    _require(_amount(cost), before.price + _amount(stated))
 
 
 def _amount(guarantee: Guarantee) -> Fraction:

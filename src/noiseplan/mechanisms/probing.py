@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Measuring, Mechanism
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.noise.law import Noise
 
 # Domains small enough to measure every record, and numbers few enough to keep of each.
@@ -74,12 +74,11 @@ class Probed:
 _KNOWN: WeakKeyDictionary[Mechanism, Probed] = WeakKeyDictionary()
 
 
-def can_probe(mechanisms: Sequence[Measuring]) -> TypeGuard[Sequence[Mechanism]]:
+def can_probe(mechanisms: Sequence[Mechanism]) -> bool:
     """Whether every record can be measured in a moment."""
-    known = [m for m in mechanisms if isinstance(m, Mechanism) and m.probed]
-    if len(known) < len(mechanisms) or known[0].schema.size > PROBED_CELLS:
+    if any(m.data_aware for m in mechanisms) or mechanisms[0].schema.size > PROBED_CELLS:
         return False
-    return sum(m.numbers for m in known) <= PROBED_NUMBERS
+    return sum(m.numbers for m in mechanisms) <= PROBED_NUMBERS
 
 
 def probed_cost(mechanisms: Sequence[Mechanism], neighbours: str) -> float:

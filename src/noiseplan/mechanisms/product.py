@@ -22,8 +22,8 @@ from noiseplan.errors import StorageError, UnanswerableError
 from noiseplan.matrices import (
     HaarMatrix,
     IdentityMatrix,
+    KroneckerMatrix,
     Matrix,
-    TotalMatrix,
     Transform,
     TreeMatrix,
     kronecker_apply,
@@ -31,7 +31,7 @@ from noiseplan.matrices import (
 )
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress
-from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell, column_cost
+from noiseplan.mechanisms.cost import column_cost
 from noiseplan.mechanisms.exact_residuals import noisy_residuals
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
@@ -65,12 +65,10 @@ class ProductMechanism(Mechanism):
         return replace(self, noise=self.noise.floating())
 
     def record_cost(self, neighbours: Neighbours) -> float:
-        gaussian = self.noise.law == "gaussian"
-        if gaussian and self.schema.size <= CELL_BY_CELL:
-            return cell_by_cell([self], neighbours)
         # How many numbers one record changes, by one each.
         touched = prod(f.touched if isinstance(f, Transform) else 1 for f in self.factors)
-        return column_cost(touched, self.noise, self.numbers if gaussian else 1, neighbours)
+        numbers = self.numbers if self.noise.power == 2 else 1
+        return column_cost(self, touched, numbers, neighbours)
 
     def cost_matrix(self) -> Array:
         return kronecker_dense([factor.gram() for factor in self.factors]) / self.noise.nominal
@@ -78,10 +76,7 @@ class ProductMechanism(Mechanism):
     # ------------------------------------------------------------------ measuring
 
     def measure(
-        self,
-        marginals: Marginals,
-        sample: Sampler,
-        progress: Progress = lambda done: None,
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:
         (every,) = self.sets
         counts = np.asarray(marginals(every)).reshape(1, *self.schema.shape)
@@ -128,8 +123,9 @@ class ProductMechanism(Mechanism):
     def covariance(self, query: Query, other: Query) -> Array:
         self.require(query)
         self.require(other)
-        if query.joint is None and other.joint is None:
-            pairs = zip(_pieces(query), _pieces(other), self.factors, strict=True)
+        one, two = query.domain_matrix, other.domain_matrix
+        if isinstance(one, KroneckerMatrix) and isinstance(two, KroneckerMatrix):
+            pairs = zip(one.factors, two.factors, self.factors, strict=True)
             return self.noise.variance * kronecker_dense([_cross(*pair) for pair in pairs])
         rows, columns = query.dense(), other.dense()
         return np.asarray(self.noise.variance * (rows @ self._spread(columns, self.factors).T))
@@ -204,14 +200,6 @@ def _of_the_sum(factor: Factor) -> float:
 
 def _outer(one: Array, other: Array) -> Array:
     return np.asarray(np.multiply.outer(one, other).reshape(-1))
-
-
-def _pieces(query: Query) -> list[Matrix]:
-    """The matrix of every attribute of the schema: a row of ones where it is summed over."""
-    own = dict(zip(query.factors, query.matrices(), strict=True))
-    schema = query.schema
-    pairs = zip(schema.names, schema.shape, strict=True)
-    return [own[name] if name in own else TotalMatrix(size) for name, size in pairs]
 
 
 def _cross(one: Matrix, other: Matrix, factor: Factor) -> Array:

@@ -82,10 +82,7 @@ class ReducedMechanism(Mechanism):
         return self.small.cost_matrix()[np.ix_(cells, cells)]
 
     def measure(
-        self,
-        marginals: Marginals,
-        sample: Sampler,
-        progress: Progress = lambda done: None,
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:
         return self.small.measure(self.cells.marginals(marginals), sample, progress)
 

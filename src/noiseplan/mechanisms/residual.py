@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +44,11 @@ from noiseplan.mechanisms.span import require
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.moments import discrete_gaussian_parameter
 from noiseplan.privacy import Neighbours
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Identity, Query, Workload
 from noiseplan.schema import Schema
+
+# Cells of domains whose cost matrix is written down.
+COST_CELLS: Final = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +69,7 @@ class ResidualMechanism(Mechanism):
         return self.blocks.noise
 
     def floating(self) -> Mechanism:
-        return replace(self, blocks=self.blocks.with_noise(Noise.floating, exact=False))
+        return replace(self, blocks=self.blocks.with_noise(Noise.floating))
 
     # ------------------------------------------------------------------ privacy
 
@@ -95,20 +98,20 @@ class ResidualMechanism(Mechanism):
         """
 
         def parameters(noise: Noise) -> Noise:
-            return replace(noise, size=discrete_gaussian_parameter(noise.size))
+            return noise.of_size(discrete_gaussian_parameter(noise.size))
 
-        return replace(self, blocks=self.blocks.with_noise(parameters, self.blocks.exact))
+        return replace(self, blocks=self.blocks.with_noise(parameters))
 
-    def cost_matrix(self, limit: int = 4096) -> Array:
+    def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, domain × domain, for small domains.
 
         A subset measured exactly (σ² = 0, the total when one record may replace another) is left
         out: it does not depend on whose record is replaced.
         """
         size = self.schema.size
-        if size > limit:
+        if size > COST_CELLS:
             raise PlanError(
-                f"the cost matrix of a domain of {size:,} cells: the limit is {limit:,}"
+                f"the cost matrix of a domain of {size:,} cells: the limit is {COST_CELLS:,}"
             )
         cost = np.zeros((size, size))
         for block in self.blocks:
@@ -148,16 +151,12 @@ class ResidualMechanism(Mechanism):
     # ------------------------------------------------------------------ measuring
 
     def measure(
-        self,
-        marginals: Marginals,
-        sample: Sampler,
-        progress: Progress = lambda done: None,
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:
         """Count, transform and add noise, block by block in batches."""
         values = []
         for block in self.blocks:
-            kind = np.int64 if self.blocks.exact else np.float64
-            noisy: NDArray[np.number] = np.empty((*block.shape, len(block)), kind)
+            noisy: NDArray[np.number] = np.empty((*block.shape, len(block)), block.noise.dtype)
             rows = [basis.measure for basis in block.bases]
             cells = prod(max(basis.size, basis.rows) for basis in block.bases)
             for part in batches(len(block), cells, BATCH_CELLS):
@@ -226,18 +225,14 @@ class ResidualMechanism(Mechanism):
         self, measured: Measurements, workload: Workload
     ) -> Iterator[tuple[IntArray, Array]]:
         """A workload's answers in batches of equal shape: positions, and estimates, batch last."""
-        columns = workload.columns
-        bases = np.append(self.blocks.basis_of, -1)[columns.attributes]
-        _, kind = unique_rows(np.column_stack([bases, columns.factors, columns.joint]))
-        order = np.argsort(kind, kind="stable")
-        for group in np.split(order, np.cumsum(np.bincount(kind))[:-1]):
+        for group in self.alike_queries(workload):
             query = workload.query(int(group[0]))
             for part in batches(len(group), query.rows, BATCH_CELLS):
                 chosen = group[part]
                 if query.joint is not None:
                     yield chosen, self.answer(measured, query)[:, None]
                 else:
-                    sets = columns.attributes[chosen, : len(query.attributes)]
+                    sets = attribute_sets(workload, query, chosen)
                     yield chosen, self.answers(measured, query, sets)
 
     # ------------------------------------------------------------------ errors
@@ -273,6 +268,45 @@ class ResidualMechanism(Mechanism):
             return super().noise_alike(workload, group)
         inside = noise_inside(self, attribute_sets(workload, query, group))
         return np.unique(inside, axis=1, return_inverse=True)[1].ravel()
+
+    def answered_alike(self, workload: Workload, group: IntArray) -> IntArray:
+        query = workload.query(int(group[0]))
+        sets = attribute_sets(workload, query, group)
+        kind = np.full(len(group), -1)
+        if (self.blocks.basis_of[sets[0]] < 0).any():
+            return kind
+        possible = np.ones(len(group), dtype=bool)
+        if query.joint is None and all(
+            isinstance(factor, Identity) and self.schema[name].size > 1
+            for name, factor in query.factors.items()
+        ):  # nothing less than the residual of all attributes will do
+            possible = np.isfinite(self.blocks.variance(sets))
+        if possible.any():
+            measured = np.isfinite(noise_inside(self, sets[possible]))
+            kind[possible] = unique_rows(measured.T.astype(np.int64))[1]
+        return kind
+
+    # ------------------------------------------------------------------ written out
+
+    def unit_rows(self) -> Array:
+        shape, parts = self.schema.shape, []
+        for block in self.blocks:
+            for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
+                own = {int(a): _dense(b.measure) for a, b in zip(row, block.bases, strict=True)}
+                pieces = [own.get(i, np.ones((1, n))) for i, n in enumerate(shape)]
+                parts.append(kronecker_dense(pieces) / np.sqrt(sigma2))
+        return np.concatenate([np.zeros((0, prod(shape))), *parts])
+
+    def unit_values(self, measured: Measurements) -> Array:
+        parts = [
+            (np.moveaxis(values, -1, 0).reshape(len(block), -1).T / np.sqrt(block.sigma2)).T.ravel()
+            for block, values in zip(self.blocks, measured.values, strict=True)
+        ]
+        return np.concatenate([np.zeros(0), *parts])
+
+    def measured_queries(self, most: int) -> list[Query]:
+        sets = [row for some in reversed(self.sets) for row in some.tolist()][:most]
+        return [Query(self.schema, [self.schema.names[i] for i in row]) for row in sets]
 
     # ------------------------------------------------------------------ saving
 
@@ -329,6 +363,10 @@ class ResidualMechanism(Mechanism):
 
     def _set(self, names: Sequence[str]) -> IntArray:
         return np.array([[self.schema.index(n) for n in names]], dtype=np.int64)
+
+
+def _dense(rows: Array | Matrix) -> Array:
+    return rows if isinstance(rows, np.ndarray) else rows.dense()
 
 
 def _take_last(values: NDArray[np.number], place: IntArray) -> NDArray[np.number]:

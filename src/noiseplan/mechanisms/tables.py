@@ -182,10 +182,7 @@ class TablesMechanism(Mechanism):
         return np.vstack(rows)
 
     def measure(
-        self,
-        marginals: Marginals,
-        sample: Sampler,
-        progress: Progress = lambda done: None,
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:
         """Count and add noise, batch by batch, and average what the tables say of each residual.
 

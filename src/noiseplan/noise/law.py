@@ -12,7 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from noiseplan.arrays import Json
 from noiseplan.errors import NoiseError, StorageError
 from noiseplan.matrices.base import Array
-from noiseplan.noise.discrete import discrete_gaussian, discrete_laplace
+from noiseplan.noise.discrete import (
+    LARGEST_SCALE,
+    LARGEST_VARIANCE,
+    discrete_gaussian,
+    discrete_laplace,
+)
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.noise.randomness import Source
 
@@ -64,6 +69,26 @@ class Noise:
         object.__setattr__(self, "size", np.atleast_1d(np.asarray(size, dtype=np.float64)))
         object.__setattr__(self, "exact", exact)
 
+    @classmethod
+    def named(cls, name: str, size: ArrayLike = 1.0) -> Noise:
+        """Noise by what plans call it."""
+        law, exact = NAMED[name]
+        return cls(law, size, exact)
+
+    @property
+    def name(self) -> str:
+        """What plans call it."""
+        return next(name for name, kind in NAMED.items() if kind == (self.law, self.exact))
+
+    def of_size(self, size: ArrayLike) -> Noise:
+        """The same of other sizes."""
+        return Noise(self.law, size, self.exact)
+
+    @property
+    def dtype(self) -> type[np.int64] | type[np.float64]:
+        """What is measured with it: integers, or numbers."""
+        return np.int64 if self.exact else np.float64
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """The sizes, for whoever only asks how large the noise is."""
         return np.array(self.size, dtype=dtype)
@@ -72,7 +97,7 @@ class Noise:
         return len(self.size)
 
     def __getitem__(self, part: slice) -> Noise:
-        return replace(self, size=self.size[part])
+        return self.of_size(self.size[part])
 
     def floating(self) -> Noise:
         """Continuous noise of the same sizes."""
@@ -92,6 +117,17 @@ class Noise:
         if self.law == "gaussian":
             return discrete_gaussian_variance(self.size)
         return np.maximum(discrete_laplace_variance(self.size), LEAST_VARIANCE)
+
+    @property
+    def largest(self) -> float:
+        """The largest size."""
+        return float(self.size.max(initial=0.0))
+
+    @property
+    def drawable(self) -> bool:
+        """Whether it fits 64-bit integers, where it is of integers."""
+        most = LARGEST_VARIANCE if self.law == "gaussian" else LARGEST_SCALE
+        return not self.exact or self.largest <= most
 
     @property
     def nominal(self) -> Array:

@@ -1,4 +1,4 @@
-"""Integer matrices close to a given one whose columns keep their lengths.
+"""Integer matrices close to a given one: of any kind, and such that columns keep their lengths.
 
 One record costs the square of the longest column, and every column that is shorter wastes what it
 might have measured: the lengths matter to first order, the directions only to second. So entries
@@ -13,11 +13,19 @@ from typing import Final
 
 import numpy as np
 
+from noiseplan.domain.gram import Reduction
 from noiseplan.matrices.base import Array
 
 # Columns of few entries have few ways to be rounded; several scales are tried for them.
 FEW_ENTRIES: Final = 32
 SCALES: Final = np.linspace(1.0, 0.6, 48, endpoint=False)
+# Entries of an integer matrix. Rounding changes a variance by about 2^−bits; where the identity was
+# mixed in, by about cells · 4^−bits over its share, so that four thousand cells need this many.
+EXPLICIT_BITS: Final = 22
+# Share of the identity in an integer matrix that would be singular; it costs as much variance.
+FULL_RANK: Final = 1e-5
+# Cholesky pivots with unit diagonal from which on rounding cannot make a matrix singular.
+ROOMY_PIVOT: Final = 1e-3
 
 
 def to_lattice(rows: Array, length: float) -> Array:
@@ -73,3 +81,79 @@ def _with_lengths(wanted: Array) -> Array:
         found[entry, columns] += (1.0 - 2.0 * inward) * outward[entry, columns]
         moved[entry, columns] = True
     return np.asarray(found)
+
+
+# ---------------------------------------------------------------------- for Laplace noise
+
+
+def integer_rows(matrix: Array, bits: int) -> Array:
+    """An integer multiple of about the same strategy, entries of at most `bits` bits.
+
+    A strategy that is of zeros and ones up to scale stays what it is, and no row of one value
+    becomes zero: a faint one may be all that tells this value from others.
+    """
+    largest = np.abs(matrix).max()
+    if np.isin(np.abs(matrix), (0.0, largest)).all():
+        return np.asarray(np.rint(matrix / largest))
+    rounded = np.rint(matrix / largest * 2.0**bits)
+    lost = ~rounded.any(axis=1) & (np.count_nonzero(matrix, axis=1) == 1)
+    rounded[lost] = np.sign(matrix[lost])
+    return _levelled(rounded[rounded.any(axis=1)], np.abs(matrix).sum(axis=0) / largest * 2.0**bits)
+
+
+def _levelled(rounded: Array, norms: Array) -> Array:
+    """The same with the L1 norm of each column as it should be, by its largest entry.
+
+    Rounding makes some columns longer, and the longest one is paid for by all.
+    """
+    columns = np.arange(rounded.shape[1])
+    at = np.abs(rounded).argmax(axis=0)
+    largest = rounded[at, columns]
+    changed = np.abs(largest) + np.floor(norms) - np.abs(rounded).sum(axis=0)
+    result = rounded.copy()
+    result[at, columns] = np.sign(largest) * np.maximum(changed, 1.0)
+    return result
+
+
+# ---------------------------------------------------------------------- over a small domain
+
+
+def integer_strategy(strategy: Array) -> Array:
+    """An integer matrix for almost the same cost matrix, with a row for every cell told apart.
+
+    Cells with equal columns stay together, and cells that are not measured stay out. Among the rest
+    rounding would tilt a row space that is not everything, and queries would fall out of it; so
+    where the cost matrix is nearly singular a little of the identity is mixed in first.
+    """
+    told = Reduction.of_columns(strategy)
+    if not told.trivial:
+        return told.widened(integer_strategy(told.columns(strategy)))
+    cost = strategy.T @ strategy
+    root = _upper_root(cost)
+    if root is None:
+        mixed = (1 - FULL_RANK) * cost
+        mixed[np.diag_indices(len(cost))] += FULL_RANK * np.diagonal(cost).max()
+        root = np.asarray(np.linalg.cholesky(mixed).T)
+    rounded = np.rint(root / np.abs(root).max() * 2**EXPLICIT_BITS)
+    # Of a cell that is hardly measured something is left: the matrix stays regular.
+    every = np.diag_indices(len(rounded))
+    rounded[every] = np.maximum(rounded[every], 1.0)
+    return np.asarray(rounded)
+
+
+def with_every_cell(strategy: Array) -> Array:
+    """The same with a little of the identity, so that it determines everything."""
+    extra = np.sqrt(FULL_RANK * float(np.einsum("ri,ri->i", strategy, strategy).max())) * np.eye(
+        strategy.shape[1]
+    )
+    return np.concatenate([np.sqrt(1 - FULL_RANK) * strategy, extra])
+
+
+def _upper_root(cost: Array) -> Array | None:
+    """R with RᵀR = C, triangular; nothing if C is nearly singular."""
+    try:
+        root = np.asarray(np.linalg.cholesky(cost).T)
+    except np.linalg.LinAlgError:
+        return None
+    lengths = np.sqrt(np.diagonal(cost))
+    return root if (np.diagonal(root) / lengths).min() ** 2 > ROOMY_PIVOT else None

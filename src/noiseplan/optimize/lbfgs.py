@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from noiseplan.matrices.base import Array
 
@@ -15,9 +15,23 @@ def minimise(function: Smooth, start: Array, *, steps: int, gain: float) -> tupl
     `function` returns its value and gradient. Ends after `steps`, or when a step gains less than
     the fraction `gain` of the value.
     """
+    ends = {"maxiter": steps, "maxfun": 4 * steps, "ftol": gain, "gtol": 1e-10}
+    return descend(function, start, {**ends, "maxcor": 20})
+
+
+def descend(
+    function: Smooth, start: Array, options: Mapping[str, float], least: float | None = None
+) -> tuple[float, Array]:
+    """The same with SciPy's own options; no number goes below `least`."""
     from scipy.optimize import minimize
 
-    options = {"maxiter": steps, "maxfun": 4 * steps, "maxcor": 20, "ftol": gain, "gtol": 1e-10}
-    # SciPy's stubs know no function that returns value and gradient together.
-    found = minimize(function, start, jac=True, method="L-BFGS-B", options=options)  # type: ignore
+    bounds = None if least is None else [(least, None)] * start.size
+    found = minimize(
+        function,  # type: ignore  # SciPy's stubs know no function that returns the gradient too
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options=dict(options),
+    )
     return float(found.fun), found.x

@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.lbfgs import descend
 
 # Steps of the gradient, and the gain below which it ends.
 STEPS: Final = 250
@@ -81,19 +82,11 @@ def tree_of_blocks(size: int, leaves: int) -> Array:
 
 def improve(gram: Array, start: Array) -> tuple[float, Array]:
     """Follow the gradient of the error from one Θ."""
-    from scipy.optimize import minimize
-
     scale, shape = float(np.trace(gram)) or 1.0, start.shape
     unit = gram / scale
-    found = minimize(
-        lambda x: _error(unit, x.reshape(shape)),  # type: ignore  # SciPy's stubs know no such pair
-        start.ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(0.0, None)] * start.size,
-        options={"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": GAIN, "maxcor": 10},
-    )
-    return float(found.fun) * scale, found.x.reshape(shape)
+    ends = {"maxiter": STEPS, "maxfun": 2 * STEPS, "ftol": GAIN}
+    value, best = descend(lambda x: _error(unit, x.reshape(shape)), start.ravel(), ends, least=0.0)
+    return value * scale, best.reshape(shape)
 
 
 def _error(gram: Array, theta: Array) -> tuple[float, Array]:

@@ -10,8 +10,9 @@ import numpy as np
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.attribute_views import View, by_difference, by_strategy, by_value
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.p_identity import best_p_identity, strategy
-from noiseplan.planning.laplace_scales import integer_rows, largest_norm
+from noiseplan.planning.noise_within import largest_norm
 from noiseplan.planning.solve import role_bases
 from noiseplan.planning.workload_types import Design
 from noiseplan.strategies.hierarchies import haar, tree, weigh

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -26,19 +26,30 @@ from noiseplan.strategies.hierarchies import tree
 # The best plan of the top beats the greedy tree's total variance by about this factor.
 TREE_TO_BEST: Final = 0.6
 
+# `noiseplan.plan`, which is above this module: data-aware plans are among its own.
+PlanTotals = Callable[..., Plan]
+
 
 def plan_buckets(
-    line: LineWorkload, edges: IntArray, budget: PureDP | zCDP, noise: str, planner: str = "auto"
+    plan: PlanTotals,
+    line: LineWorkload,
+    edges: IntArray,
+    budget: PureDP | zCDP,
+    noise: str,
+    planner: str = "auto",
 ) -> BucketPlan:
-    """What is measured of the buckets for a workload; within the budget, or an error."""
+    """What is measured of the buckets for a workload; within the budget, or an error.
+
+    `plan` plans the totals at the top, as `noiseplan.plan` does.
+    """
     groups = even_groups(len(edges) - 1)
     storeys = storey_edges(edges, groups)
     if not groups:
-        made = BucketPlan(edges, plan_totals(line.gram(edges), budget, noise, planner))
+        made = BucketPlan(edges, plan_totals(plan, line.gram(edges), budget, noise, planner))
     else:
         shares = storey_shares(line, storeys, groups, isinstance(budget, PureDP))
         parts = [part_of(budget, share) for share in shares]
-        top = plan_totals(line.gram(storeys[-1]), parts[-1], noise, planner)
+        top = plan_totals(plan, line.gram(storeys[-1]), parts[-1], noise, planner)
         below = tuple(storey_within(part, noise) for part in parts[:-1])
         made = BucketPlan(edges, top, below, tuple(groups))
     if not made.privacy.within(budget):  # fail closed
@@ -54,10 +65,10 @@ def storey_edges(edges: IntArray, groups: Sequence[IntArray]) -> list[IntArray]:
     return found
 
 
-def plan_totals(gram: Array, budget: Budget, noise: str, planner: str = "auto") -> Plan:
+def plan_totals(
+    plan: PlanTotals, gram: Array, budget: Budget, noise: str, planner: str = "auto"
+) -> Plan:
     """A plan over totals in a row, for a workload with this Gram matrix."""
-    from noiseplan.planning.planner import plan
-
     schema = Schema({"bucket": Ordinal(range(len(gram)))})
     query = Query(schema, {"bucket": Custom(gram_root(gram))}, name="the workload on buckets")
     if not isinstance(budget, PureDP):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Final
 
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.planning.certificates import Optimality
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import Figures
-from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Guarantee
 
+ASKED: Final = "asked for"
 # Planners by name, each with the reason why it was taken, or was not.
 Considered = tuple[tuple[str, str], ...]
 # Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
@@ -47,12 +46,12 @@ class Planner:
     most_cells: int | None = None
 
 
-def require_answers(design: Design, mechanism: Mechanism) -> None:
+def require_answers(figures: Figures, mechanism: Mechanism) -> None:
     """Refuse a plan that cannot answer its own workload, before anything is spent on it."""
-    first = np.unique(design.roles.type_of_query, return_index=True)[1]
+    first = figures.first_of_types()
     step = -(-len(first) // CHECKED_TYPES)
     for number in first[::step]:
-        query = design.workload.query(int(number))
+        query = figures.workload.query(int(number))
         try:
             mechanism.require(query)
         except UnanswerableError:

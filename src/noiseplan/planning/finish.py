@@ -6,20 +6,21 @@ import time
 from dataclasses import replace
 
 from noiseplan.errors import PlanError
+from noiseplan.mechanisms.price import require_formula
 from noiseplan.planning.candidate import Candidate, require_answers
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.problem import Problem
 
-# How the noise of a plan of pure DP is called in it: discrete by default.
-LAPLACE_NOISES = {"discrete": "discrete Laplace", "laplace": "laplace"}
-
 
 def finish(problem: Problem, candidate: Candidate) -> Plan:
-    """The plan; refused if it costs more than the budget or leaves a query without an answer."""
+    """The plan; refused if it costs more than the budget or leaves a query without an answer.
+
+    What it costs is worked out once more from what is measured, whatever the planner says.
+    """
     require_sound(problem, candidate)
-    noise = LAPLACE_NOISES[problem.noise] if problem.laplace else problem.noise
-    made = finish_stated(candidate, problem.goal, noise, int(problem.max_rows))
+    require_formula(candidate.mechanism, candidate.privacy, int(problem.max_rows))
+    made = finish_stated(candidate, problem.goal, problem.drawn.name, int(problem.max_rows))
     return replace(
         made,
         targets=None if problem.priorities is None else 1.0 / problem.priorities,
@@ -34,7 +35,7 @@ def require_sound(problem: Problem, candidate: Candidate) -> None:
         raise PlanError(
             f"the plan would cost {candidate.privacy.pcost}, above {problem.budget}: this is a bug"
         )
-    require_answers(candidate.figures.design, candidate.mechanism)
+    require_answers(candidate.figures, candidate.mechanism)
 
 
 def finish_stated(
@@ -42,7 +43,7 @@ def finish_stated(
 ) -> Plan:
     """A plan of what is measured, with no budget to keep: made of other plans, or elsewhere."""
     return Plan(
-        workload=candidate.figures.design.workload,
+        workload=candidate.figures.workload,
         mechanism=candidate.mechanism,
         privacy=candidate.privacy,
         objective=objective,

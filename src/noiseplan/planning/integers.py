@@ -22,8 +22,9 @@ from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.exact_residuals import LARGEST
-from noiseplan.noise.discrete import LARGEST_VARIANCE
+from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_gaussian_variance
+from noiseplan.noise.sizes import sizes_above
 from noiseplan.optimize.allocation import spend
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.neighbours import privacy_rows
@@ -40,9 +41,6 @@ ALLOWED_LOSS, MOST_LOSS = 3e-4, 9e-4
 ROOMY: Final = 2**32
 # The loss by other directions is about n/4^bits; far above what is allowed, bits are not tried.
 HOPELESS: Final = 20
-# Variances keep so many bits: many where there are few of them, few where each needs its own table.
-FEW_TYPES = 2000
-FINE_BITS, COARSE_BITS = 40, 13
 # Directions that nothing is asked of may be all but absent in U; so much of them is kept.
 FAINTEST: Final = 2.0**-8
 
@@ -73,8 +71,8 @@ class IntegerPlan:
     @property
     def drawable(self) -> bool:
         """Whether such noise can be drawn, and a record be counted in 64 bits."""
-        finite = self.sigma2[np.isfinite(self.sigma2)]
-        return bool(finite.max(initial=0.0) <= LARGEST_VARIANCE and self.records >= 1)
+        measured = Noise("gaussian", self.sigma2[np.isfinite(self.sigma2)], exact=True)
+        return measured.drawable and self.records >= 1
 
 
 def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -> IntegerPlan:
@@ -123,8 +121,7 @@ def _rounded(aim: Aim, solution: Solution, bits: int) -> IntegerPlan:
     # nI − 11ᵀ is n times an orthogonal basis: variance n² each.
     sizes = np.array([r.size if r.plain else 1 for r in design.roles.roles], dtype=float)
     unit = np.exp(terms.privacy_powers @ (2 * np.log(sizes)))
-    digits = FINE_BITS if len(scaled) <= FEW_TYPES else COARSE_BITS
-    measured = round_up(scaled * unit * (1 + 1e-14), digits)
+    measured = sizes_above(scaled * unit * (1 + 1e-14))
     equivalent = discrete_gaussian_variance(measured) / unit
     # Variance times cost does not depend on the budget, so it can be compared; 0 if all is exact.
     before = _value(aim, solution.bases, solution.sigma2) * solution.cost
@@ -188,14 +185,6 @@ def _records(design: Design, bases: dict[int, Basis], sigma2: Array) -> float:
     ]
     powers = design.terms.privacy_powers @ np.log(np.maximum(entries, 1.0))
     return float(LARGEST / np.exp(np.max(powers[np.isfinite(sigma2)], initial=0.0)))
-
-
-def round_up(values: Array, bits: int) -> Array:
-    """The next numbers with `bits` significant bits; zero and infinity stay."""
-    mantissa, exponent = np.frexp(values)
-    with np.errstate(invalid="ignore"):
-        rounded = np.ldexp(np.ceil(np.ldexp(mantissa, bits)), exponent - bits)
-    return np.where(np.isfinite(values) & (values > 0), rounded, values)
 
 
 def _finite(sigma2: Array) -> Array:

@@ -204,9 +204,19 @@ class Plan:
         """Bytes that a release will hold: eight for each measured number."""
         return 8 * self.measured_numbers
 
+    @property
+    def data_aware(self) -> bool:
+        """Whether the data choose what is measured: then errors are known from a release only."""
+        return self.mechanism.data_aware
+
+    def hash(self) -> str:
+        """SHA-256 of everything that defines the plan, as a ledger's entry has it."""
+        return str(through("plan.hash")(self))
+
     def __repr__(self) -> str:
         queries, rho = counted(len(self.workload), "query", "queries"), self.privacy.rho
-        return f"Plan({queries}, rmse {self.rmse:.4g}, ρ = {text_up(rho)})"
+        error = "data-aware" if self.data_aware else f"rmse {self.rmse:.4g}"
+        return f"Plan({queries}, {error}, ρ = {text_up(rho)})"
 
     def __str__(self) -> str:
         return str(through("plan.describe")(self))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
-from noiseplan._doors import through
 from noiseplan.errors import PlanError, remedy, setting
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.mechanisms.partition.settings import Dawa
+from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
+    dawa,
     laplace_matrix,
     named,
     optimal,
@@ -29,10 +30,6 @@ from noiseplan.queries import Workload
 from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, unknown_planner
 from noiseplan.strategies.given_rows import Strategy
 
-if TYPE_CHECKING:
-    from noiseplan.mechanisms.partition.settings import Dawa
-
-ASKED: Final = "asked for"
 # Variances go as 1/ε², and their squares must be numbers too.
 LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 
@@ -99,10 +96,9 @@ def plan(
     """
     noise = "discrete" if noise is None else noise
     problem = Problem(workload, budget, targets, objective, planner, neighbours, noise, max_rows)
-    if problem.name == "dawa" and not isinstance(planner, Strategy):
-        # It answers the same questions, as far as they make sense before data are seen.
-        return cast(Plan, through("plan.dawa")(problem))
     problem.check()
+    if planner == "dawa" or isinstance(planner, Dawa):
+        return finish(problem, dawa.solve(problem, plan))
     if problem.targets is not None:
         problem = Targets().forward(problem)
     return finish(problem, solve(problem))

@@ -6,17 +6,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError, remedy, setting
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.mechanisms.product import Factor
+from noiseplan.noise import Noise
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.workload_types import Design, prepare
-from noiseplan.privacy import Budget, Law, Neighbours, PureDP
+from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import product_down
 from noiseplan.queries import Workload
 from noiseplan.strategies.catalogue import (
@@ -29,10 +31,9 @@ from noiseplan.strategies.catalogue import (
 from noiseplan.strategies.column_norms import Norm
 from noiseplan.strategies.given_rows import Strategy
 
-if TYPE_CHECKING:
-    from noiseplan.mechanisms.partition.settings import Dawa
-
 NOISES: Final = ("discrete", "gaussian", "laplace")
+# What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.
+PURE_NOISES: Final = {"discrete": "discrete Laplace"}
 # Variances go as one over the cost, and their squares must be numbers too.
 LEAST_COST: Final = 1e-120
 
@@ -67,20 +68,21 @@ class Problem:
         """What the planner that was asked for is called."""
         return str(getattr(self.planner, "name", self.planner))
 
+    @cached_property
+    def drawn(self) -> Noise:
+        """The noise of the plan, of size one: Laplace noise is all that pure DP can be had with."""
+        pure = isinstance(self.budget, PureDP)
+        return Noise.named(PURE_NOISES.get(self.noise, self.noise) if pure else self.noise)
+
     @property
     def laplace(self) -> bool:
-        """Whether noise is Laplace: all that pure DP can be had with."""
-        return isinstance(self.budget, PureDP) and self.noise != "gaussian"
+        """Whether noise is scaled to the L1 norms of columns."""
+        return self.drawn.power == 1
 
     @property
     def integer(self) -> bool:
         """Whether integers are measured, with exact discrete noise."""
-        return self.noise == "discrete"
-
-    @property
-    def law(self) -> Law:
-        """What Gaussian noise is accounted by."""
-        return "zcdp" if self.integer else "gaussian"
+        return self.drawn.exact
 
     @property
     def norm(self) -> Norm:
@@ -196,7 +198,8 @@ def check_people(max_rows: object, neighbours: Neighbours) -> None:
 
 def allowed_cost(budget: Budget, noise: str) -> float:
     """The privacy cost a budget allows: by zCDP for discrete noise, exactly for continuous."""
-    cost = product_down(2.0, budget.zcdp_rho()) if noise == "discrete" else budget.gaussian_pcost()
+    exact = Noise.named(noise).exact
+    cost = product_down(2.0, budget.zcdp_rho()) if exact else budget.gaussian_pcost()
     if 0 < cost < LEAST_COST:
         least = f"{LEAST_COST:g}"
         raise BudgetError(

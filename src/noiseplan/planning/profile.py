@@ -118,7 +118,7 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
             f"tell apart, and others may not fit them: plan all queries together, or over a domain "
             f"of at most {EXPLICIT_CELLS:,} cells, found {plan.schema.size:,}"
         )
-    if not isinstance(mechanism, DenseMechanism) or mechanism.noise.law == "laplace":
+    if not isinstance(mechanism, DenseMechanism) or mechanism.noise.power == 1:
         raise PlanError(
             "free queries are for plans by one matrix over all cells, with Gaussian noise: plan "
             "with planner='optimal' or planner='refined'"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.optimize.allocation import Share, spend
+from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.certificates import Residual
 from noiseplan.planning.integers import BITS, IntegerPlan, to_integers
 from noiseplan.planning.solve import Aim, Solution, role_bases
 from noiseplan.planning.workload_errors import ResidualFigures
@@ -23,52 +25,46 @@ from noiseplan.privacy.rounding import margin, product_up
 LEAST_GAP, LEAST_STEPS = 1e-6, 60
 
 
-@dataclass(frozen=True, eq=False)
-class Made:
-    """A residual mechanism with its cost and its figures.
-
-    `share` is the solution's with its value as it came out, `loss` what of the objective it costs
-    to measure integers.
-    """
-
-    mechanism: ResidualMechanism
-    privacy: Guarantee
-    figures: ResidualFigures
-    share: Share
-    loss: float = 0.0
-
-
 def make_residual(
-    aim: Aim, solution: Solution, noise: str, least: bool, bits: tuple[int, ...] = BITS
-) -> Made:
+    aim: Aim, solution: Solution, integer: bool, least: bool, bits: tuple[int, ...] = BITS
+) -> Candidate:
     """A residual plan as a mechanism. `least`: targets must be met, whatever that costs.
 
     `bits` are the sizes of integers to try, from the smallest.
     """
-    if noise == "discrete":
+    if integer:
         return _discrete(aim, solution, least, bits)
     _require_noise(solution.privacy, solution.sigma2)
     over = margin(len(solution.sigma2))
     sigma2 = solution.sigma2 * (1 + 2 * over)
     cost = product_up(spend(solution.privacy, sigma2), 1 + over)
-    return Made(
+    privacy = Guarantee(cost, "gaussian", aim.neighbours)
+    return Candidate(
+        aim.planner,
         assemble(aim.design, solution.rows, sigma2),
-        Guarantee(cost, "gaussian", aim.neighbours),
+        privacy,
         ResidualFigures(aim.design, solution.bases, sigma2),
-        solution.share,
+        _known(aim, solution, solution.share, privacy),
     )
 
 
-def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) -> Made:
+def _known(aim: Aim, solution: Solution, share: Share, privacy: Guarantee) -> Residual:
+    rows = solution.total_rows
+    return Residual(aim.design, share, rows, privacy, aim.planner, aim.targeted)
+
+
+def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) -> Candidate:
     plan = to_integers(aim, solution, bits)
     if least and solution.share.value > 0:
         plan = _least(aim, solution, plan)
     figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
     _require_noise(plan.privacy, plan.sigma2)
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
+    privacy = Guarantee(cost, "zcdp", aim.neighbours)
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
     mechanism = assemble(aim.design, plan.rows, plan.sigma2, integer=True)
-    return Made(mechanism, Guarantee(cost, "zcdp", aim.neighbours), figures, share, plan.loss)
+    known = _known(aim, solution, share, privacy)
+    return Candidate(aim.planner, mechanism, privacy, figures, known, plan.loss)
 
 
 def _least(aim: Aim, solution: Solution, plan: IntegerPlan) -> IntegerPlan:

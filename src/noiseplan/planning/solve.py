@@ -35,12 +35,17 @@ from noiseplan.privacy import Neighbours
 
 @dataclass(frozen=True, eq=False)
 class Aim:
-    """What noise is shared for: a prepared workload, an objective, a cost, and for whom."""
+    """What noise is shared for: a prepared workload, an objective, a cost, for whom, by whom.
+
+    `targeted`: the objective is to meet targets.
+    """
 
     design: Design
     objective: Objective
     budget: float
     neighbours: Neighbours = "add-remove"
+    planner: str = "residual"
+    targeted: bool = False
 
 
 @dataclass(frozen=True, eq=False)

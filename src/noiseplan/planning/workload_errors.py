@@ -8,6 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
+from noiseplan.errors import DependsOnData
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis
@@ -22,6 +24,15 @@ class Figures(ABC):
     """Variances of a plan's query types; queries of one type have the same."""
 
     design: Design
+
+    @property
+    def workload(self) -> Workload:
+        """What the plan is made for."""
+        return self.design.workload
+
+    def first_of_types(self) -> IntArray:
+        """One query of each type, by its position."""
+        return np.unique(self.design.roles.type_of_query, return_index=True)[1]
 
     @abstractmethod
     def sums(self) -> Array:
@@ -54,8 +65,7 @@ class Figures(ABC):
 
     def target_scale(self, targets: Array) -> float:
         """The largest ratio of a variance to its target."""
-        first = np.unique(self.design.roles.type_of_query, return_index=True)[1]
-        return float(np.max(self.type_worst / targets[first]))
+        return float(np.max(self.type_worst / targets[self.first_of_types()]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +123,17 @@ class LoadedFigures(Figures):
     `kinds` tell queries apart that look alike, and are measured differently.
     """
 
-    workload: Workload
+    saved: Workload
     mechanism: Mechanism
     kinds: Array | None
 
+    @property
+    def workload(self) -> Workload:
+        return self.saved
+
     @cached_property
     def design(self) -> Design:  # type: ignore[override]  # as good as a field
-        return prepare(self.workload, self.kinds)
+        return prepare(self.saved, self.kinds)
 
     @cached_property
     def _rows(self) -> RowFigures:
@@ -130,3 +144,46 @@ class LoadedFigures(Figures):
 
     def largest(self) -> Array:
         return self._rows.largest()
+
+
+class UnknownFigures(Figures):
+    """Of a plan whose errors depend on the data: every question is refused, by figures and bounds.
+
+    It stands for what is known of its optimality too (`certificates.Optimality`).
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+
+    @property
+    def workload(self) -> Workload:
+        return self._workload
+
+    def first_of_types(self) -> IntArray:
+        return np.arange(len(self._workload))
+
+    @property
+    def design(self) -> Design:  # type: ignore[override]
+        raise DependsOnData
+
+    def sums(self) -> Array:
+        raise DependsOnData
+
+    def largest(self) -> Array:
+        raise DependsOnData
+
+    @property
+    def lower_bound(self) -> float:
+        raise DependsOnData
+
+    @property
+    def known(self) -> float | None:
+        raise DependsOnData
+
+    @property
+    def proved(self) -> bool | None:
+        raise DependsOnData
+
+    @property
+    def gap(self) -> float | None:
+        raise DependsOnData

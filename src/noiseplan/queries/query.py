@@ -25,6 +25,7 @@ from noiseplan.matrices import (
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 
 @final
@@ -188,9 +189,8 @@ class Query:
         return self.domain_matrix.dense(limit)
 
     def __repr__(self) -> str:
-        rows = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
         weight = f", weight {self.weight:g}" if self.weight != 1 else ""
-        return f"Query({self.name}: {rows}{weight})"
+        return f"Query({self.name}: {counted(self.rows, 'row')}{weight})"
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (self.schema, dict(self.factors), self.joint, self.weight, self.named)

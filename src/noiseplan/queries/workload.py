@@ -31,6 +31,7 @@ from noiseplan.queries.families import WorkloadMakers
 from noiseplan.queries.name_lookup import positions_of_made_name
 from noiseplan.queries.query import Query, check_factor, checked_weight
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 _SHOWN = 12
 _COMPARED = 1000  # names among which one that was mistyped is looked for
@@ -289,7 +290,7 @@ class Workload(WorkloadMakers):
         return f"Workload({self._counts()})"
 
     def _counts(self) -> str:
-        return f"{_counted(len(self), 'query', 'queries')}, {_counted(self.rows, 'row', 'rows')}"
+        return f"{counted(len(self), 'query', 'queries')}, {counted(self.rows, 'row')}"
 
     def __str__(self) -> str:
         names = [visible_name(name) for name in self.schema.names]
@@ -313,10 +314,6 @@ def _is_one_row(matrix: object) -> bool:
     if isinstance(matrix, np.ndarray):
         return matrix.ndim == 1
     return isinstance(matrix, list | tuple) and all(isinstance(x, Real) for x in matrix)
-
-
-def _counted(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
 
 
 def _checked_queries(queries: object) -> list[Query]:

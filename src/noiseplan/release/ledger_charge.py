@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from noiseplan._doors import through
 from noiseplan.errors import PlanError
 from noiseplan.noise import NoiseSampler
 from noiseplan.planning.plan import Plan
@@ -59,7 +58,7 @@ class Account:
         if self.ledger is not None:
             require_private(sampler)
             self.ledger.ask(
-                self.dataset, plan.privacy.as_zcdp, purpose=self.purpose, plan_hash=_hash(plan),
+                self.dataset, plan.privacy.as_zcdp, purpose=self.purpose, plan_hash=plan.hash(),
                 max_rows=plan.max_rows, follows=self._entry(follows),
             )  # fmt: skip
 
@@ -76,7 +75,7 @@ class Account:
         require_private(sampler)
         cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
         charge = self.ledger.charge(
-            self.dataset, cost, purpose=self.purpose, plan_hash=_hash(plan),
+            self.dataset, cost, purpose=self.purpose, plan_hash=plan.hash(),
             max_rows=plan.max_rows, follows=self._entry(follows),
         )  # fmt: skip
         with charge as entry:
@@ -86,7 +85,7 @@ class Account:
         """Enter that the data were refused, before anybody is told so."""
         if self.ledger is not None:
             self.ledger.note_refusal(
-                self.dataset, kind, details=detailed, purpose=self.purpose, plan_hash=_hash(plan)
+                self.dataset, kind, details=detailed, purpose=self.purpose, plan_hash=plan.hash()
             )
 
     def _entry(self, follows: str) -> Entry | None:
@@ -123,11 +122,6 @@ def require_charged(
             f"the ledger and dataset of the earlier release, or release the whole plan: "
             f"plan.release(data, ledger=…, dataset={dataset!r})"
         )
-
-
-def _hash(plan: Plan) -> str:
-    own = getattr(plan, "hash", None)  # of a plan of another kind
-    return str(through("plan.hash")(plan) if own is None else own())
 
 
 def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +13,16 @@ from noiseplan._doors import through
 from noiseplan.arrays import IntArray
 from noiseplan.counting import count_tables
 from noiseplan.counting.person_cap import ChosenRecords
-from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
 from noiseplan.planning.plan import Plan
-from noiseplan.privacy.guarantee import asked_for
 from noiseplan.progress import progress
-from noiseplan.queries import Identity, Query
+from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answers
 from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.release.provenance import Provenance
 from noiseplan.schema import Schema
@@ -36,12 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Release", "ReleaseOptions", "make_release"]
 
-# Queries among which an example of what can be asked is looked for.
-LOOKED_AT = 100
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release:
+class Release(Answers):
     """Everything published: noisy measurements, and answers computed from them alone.
 
     All answers are linear in the same measurements, so they agree with each other: tables add up,
@@ -77,38 +73,26 @@ class Release:
     def answer(
         self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
     ) -> Answer:
-        """The unbiased answer to any query in the span of what was measured, with its exact error.
+        """The answer to any query in the span of what was measured, with its error.
 
+        It is unbiased and its error exact, unless the data chose what was measured: see `Answer`.
         A query of the workload may be given by its name.
         """
-        query = self.plan.query(query)
-        estimate = self.plan.mechanism.answer(self.measurements, query)
-        error, laplace = self.plan.std_error(query), self.plan.privacy.pure_epsilon is not None
+        query, mechanism = self.plan.query(query), self.plan.mechanism
+        estimate = mechanism.answer(self.measurements, query)
+        errors = mechanism.errors(self.measurements, query)
         return Answer(
-            query, estimate, error, level, simultaneous, self.origin, laplace,
-            self.provenance.warning,
-        )  # fmt: skip
-
-    def table(
-        self,
-        *attributes: str,
-        level: float = 0.95,
-        simultaneous: bool = False,
-        frame: str | None = None,
-    ) -> Any:
-        """The table of some attributes as a tidy frame: the cells, estimate, std_error, lower,
-        upper.
-
-        Columns and rows follow the order in which the attributes are named. `frame` chooses
-        "pandas", "polars" or "pyarrow"; by default the library the data came in.
-        """
-        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
-            raise QueryError(
-                f"table() takes names one by one: table({', '.join(map(repr, attributes[0]))})"
-            )
-        query = Query(self.schema, list(attributes))
-        answer = self.answer(query, level=level, simultaneous=simultaneous)
-        return answer.frame(frame, order=attributes)
+            query,
+            estimate,
+            errors.noise,
+            level,
+            simultaneous,
+            self.origin,
+            laplace=self.plan.privacy.pure_epsilon is not None,
+            brand=self.provenance.warning,
+            bias_error=errors.bias,
+            approximate=errors.approximate,
+        )
 
     def variance(self, query: Query | str) -> Array:
         """The exact variance of every row."""
@@ -192,37 +176,34 @@ class Release:
         return f"Release({queries}; {self.brand})"
 
     def __str__(self) -> str:
-        plan = self.plan
-        return "\n".join(
-            [
-                f"Release of {counted(len(plan.workload), 'query', 'queries')}, "
-                f"{counted(plan.workload.rows, 'row', 'rows')}",
-                f"  privacy  {_promise(plan)}",
-                f"  noise    {self.brand}",
-                f"  holds    {plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
-                f"  ask      {_example(plan)}, .answer(query), .covariance(query, other)",
-            ]
-        )
+        return str(through("release.describe")(self))
 
+    # ------------------------------------------------------------------ of a data-aware release
 
-def _example(plan: Plan) -> str:
-    """A call that this release answers: a table of two attributes, of one, or what was asked."""
-    workload = plan.workload
-    asked = [workload.query(position) for position in range(min(len(workload), LOOKED_AT))]
-    plain = [q for q in asked if q.joint is None and set(q.factors.values()) == {Identity()}]
-    for count in (2, 1):
-        for query in plain:
-            if len(query.attributes) == count:
-                return f".table({', '.join(map(repr, query.attributes))})"
-    return f".answer({asked[0].name!r})"
+    @property
+    def _partition(self) -> PartitionMeasurements:
+        if not isinstance(self.measurements, PartitionMeasurements):
+            raise AttributeError(
+                "buckets are of data-aware releases, and this plan looked at no data: ask "
+                ".answer(query) or .table(…)"
+            )
+        return self.measurements
 
+    @property
+    def edges(self) -> IntArray:
+        """Where the buckets of a data-aware release begin and end along the line of cells."""
+        return self._partition.buckets.edges
 
-def _promise(plan: Plan) -> str:
-    privacy, asked = plan.privacy, asked_for(plan.budget)
-    if not math.isfinite(privacy.pcost):
-        return "not known here: the measurements were made elsewhere"
-    whose = "as the maker of the tables states it" if plan.noise == "given" else "spent once"
-    return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}{whose}"
+    @property
+    def buckets(self) -> int:
+        """How many buckets a data-aware release has."""
+        return self._partition.buckets.buckets
+
+    @property
+    def counts(self) -> Array:
+        """The estimated counts of all cells of a data-aware release, shared evenly within buckets;
+        some may be negative."""
+        return self._partition.estimates.cells
 
 
 def make_release(

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noiseplan.aware.plan import AwarePlan
 from noiseplan.draw.html import Column, Markup, element, escaped, joined, table
 from noiseplan.draw.svg import budget_chart, share_bar
 from noiseplan.privacy import Guarantee
@@ -55,12 +54,11 @@ def report_page(
         Level of the intervals.
     """
     plan = release.plan
-    aware = isinstance(plan, AwarePlan)
     heading = title or "A differentially private release"
     parts = {
         "privacy": _privacy(release, str(certificate["privacy"]["unit"])),
-        "errors": _estimated() if aware else _errors(plan),
-        "budget": "" if aware else _budget(plan),
+        "errors": _estimated() if plan.data_aware else _errors(plan),
+        "budget": "" if plan.data_aware else _budget(plan),
         "tables": element("div", released_tables(release, level), id="released"),
         "certificate": element("pre", certificate_words(release, dict(certificate))),
     }

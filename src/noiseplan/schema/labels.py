@@ -93,14 +93,6 @@ def _without(text: str) -> str:
     return "".join(c for c in text if not unwritable(c)) or "low"
 
 
-def check_name(name: str) -> None:
-    """Refuse the name of an attribute that could be planned for, but never saved."""
-    if found := unwritable(name):
-        raise SchemaError(
-            f"Schema: the name {name!r} holds {found}, which no file of text can; write it without."
-        )
-
-
 def checked_range(values: range) -> range:
     """The whole numbers themselves, if they can be saved."""
     for end in (values[0], values[-1]):

@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import SupportsIndex, final
 
 from noiseplan.errors import SchemaError
-from noiseplan.escaping import visible_name
+from noiseplan.escaping import unwritable, visible_name
 from noiseplan.schema.attributes import Attribute, Ordinal
-from noiseplan.schema.labels import check_name
+from noiseplan.texts import counted
 
 _EXAMPLE = "Schema({'age': Ordinal(range(100))})"
 
@@ -147,14 +147,13 @@ class Schema:
 
     def __str__(self) -> str:
         count = "1 attribute" if len(self) == 1 else f"{len(self)} attributes"
-        cells = "1 cell" if self.size == 1 else f"{self.size:,} cells"
         names = [visible_name(name) for name in self.names]
         wide, far = max(map(len, names)), max(len(f"{size:,}") for size in self.shape)
         lines = [
             f"  {name:<{wide}}  {kind.size:>{far},}  {kind.describe()}"
             for name, kind in zip(names, self.attributes, strict=True)
         ]
-        return "\n".join([f"{count}, {cells}", *lines])
+        return "\n".join([f"{count}, {counted(self.size, 'cell')}", *lines])
 
 
 def _is_entry(entry: object) -> bool:
@@ -169,7 +168,10 @@ def _check_name(name: object) -> None:
         )
     if not name.strip():
         raise SchemaError(f"Schema: the name {name!r} is empty; give it one, as in {_EXAMPLE}.")
-    check_name(name)
+    if found := unwritable(name):  # it could be planned for, but never saved
+        raise SchemaError(
+            f"Schema: the name {name!r} holds {found}, which no file of text can; write it without."
+        )
 
 
 def _check_attribute(name: str, attribute: object) -> None:

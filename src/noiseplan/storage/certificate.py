@@ -12,20 +12,30 @@ from noiseplan.arrays import Json
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.release import Release
-from noiseplan.storage.plans import plan_hash, schema_hash, stated_by
+from noiseplan.storage.plans import schema_hash, stated_by
 
 FORMAT = 1
 UNIT = "one record"
-MADE_ELSEWHERE = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
+KIND = "noiseplan release"
 
 
 def certificate(release: Release) -> Json:
     """Privacy unit, neighbours, cost in every currency, noise law, versions and hashes."""
+    plan = release.plan
+    return facts(release, KIND) | {
+        "measured_numbers": plan.measured_numbers,
+        "rmse": plan.rmse,
+        "optimality": stated_by(plan),
+    }
+
+
+def facts(release: Release, kind: str) -> Json:
+    """What every certificate says, whatever kind of release it is."""
     from noiseplan import __version__
 
     plan = release.plan
     return {
-        "kind": "noiseplan release",
+        "kind": kind,
         "format": FORMAT,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "software": {
@@ -39,12 +49,9 @@ def certificate(release: Release) -> Json:
         "ledger": release.recorded,
         **({} if release.choice is None else {"records_chosen": True}),
         "schema_sha256": schema_hash(plan),
-        "plan_sha256": plan_hash(plan),
+        "plan_sha256": plan.hash(),
         "queries": len(plan.workload),
         "rows": plan.workload.rows,
-        "measured_numbers": plan.measured_numbers,
-        "rmse": plan.rmse,
-        "optimality": stated_by(plan),
     }
 
 
@@ -77,42 +84,49 @@ def _unit(max_rows: int, chosen: bool) -> str:
     return "one person, of whom one record is counted" if chosen else UNIT
 
 
-def in_words(content: Json, guarantee: Guarantee, private: bool) -> str:
-    """The same for people; numbers that promise privacy are rounded up.
+def in_words(content: Json, release: Release) -> str:
+    """The same for people; numbers that promise privacy are rounded up."""
+    return framed(
+        content,
+        release,
+        f"{content['measured_numbers']:,} noisy numbers;",
+        f"root mean squared error {text_up(content['rmse'])}.",
+        "Standard errors and intervals cover the noise only, not errors of the data themselves.",
+    )
 
-    `private`: whether the noise of the release protects anybody.
+
+def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: str = "") -> str:
+    """A certificate in words, around what is said of its numbers and their errors.
+
+    `drawn` says what else was drawn at random, behind the noise.
     """
+    guarantee, private = release.plan.privacy, release.provenance.private
+    title = "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"
+    if not private:
+        title = "SIMULATED RELEASE, NOT FOR PUBLISHING"
     if content["privacy"]["known"]:
         unit = content["privacy"]["unit"]
         promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
-        if content["privacy"]["unit"] != UNIT and guarantee.neighbours == "add-remove":
+        if unit != UNIT and guarantee.neighbours == "add-remove":
             promise[-1] = "Neighbouring data sets differ by all records of one person."
     else:
+        title = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]
-    recorded = content["ledger"] or "not recorded in a ledger"
     lines = [
-        release_title(private) if content["privacy"]["known"] else MADE_ELSEWHERE,
+        title,
         "",
         f"Made {content['made']} with noiseplan {content['software']['noiseplan']}.",
         "",
         *promise,
-        f"Noise: {content['noise']}.",
-        f"Ledger: {recorded}.",
+        f"Noise: {content['noise']}{drawn}.",
+        f"Ledger: {content['ledger'] or 'not recorded in a ledger'}.",
         "",
         f"It answers {content['queries']:,} queries, {content['rows']:,} rows in all, from "
-        f"{content['measured_numbers']:,} noisy numbers;",
-        f"root mean squared error {text_up(content['rmse'])}.",
-        "Standard errors and intervals cover the noise only, not errors of the data themselves.",
+        f"{numbers}",
+        *errors,
         "",
         f"Schema SHA-256  {content['schema_sha256']}",
         f"Plan SHA-256    {content['plan_sha256']}",
         "Hashes of all files are in SHA256SUMS: sha256sum --check SHA256SUMS",
     ]
     return "\n".join(lines) + "\n"
-
-
-def release_title(private: bool) -> str:
-    """What kind of thing is certified: noise for simulation protects nobody."""
-    if not private:
-        return "SIMULATED RELEASE, NOT FOR PUBLISHING"
-    return "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE"

@@ -17,6 +17,7 @@ from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +33,8 @@ _HEADERS: dict[tuple[int, int], Callable[[BytesIO], Any]] = {
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 # What reading a ZIP file or an array that is none may end in.
-_BROKEN = (
-    ValueError, OSError, EOFError, LookupError, TypeError, ArithmeticError, MemoryError,
-    RuntimeError, SyntaxError, zipfile.BadZipFile, struct.error, zlib.error,
-)  # fmt: skip
+_NO_ARRAY = (ValueError, LookupError, TypeError, ArithmeticError, MemoryError, SyntaxError)
+_BROKEN = (*_NO_ARRAY, OSError, EOFError, RuntimeError, BadZipFile, struct.error, zlib.error)
 _BLOCK = 1 << 20
 # Folders within folders: beyond this, programs that walk through them may fail.
 DEEPEST = 200

@@ -10,9 +10,9 @@ SHA256SUMS                          of every file
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from noiseplan.arrays import Arrays, Json
 from noiseplan.counting.person_cap import ChosenRecords
@@ -20,12 +20,15 @@ from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.paths import checked_path
+from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query
 from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import Release
+from noiseplan.storage import partition_folder
 from noiseplan.storage.certificate import FORMAT, certificate, in_words
 from noiseplan.storage.files import (
     file_hash,
+    hash_of,
     read_arrays,
     read_json,
     rehearse,
@@ -47,25 +50,14 @@ from noiseplan.storage.table_files import require_few, table_stems, write_tables
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
 NEEDED = (CERTIFICATE, PLAN, PLAN_ARRAYS, MEASUREMENTS)
-DATA_AWARE = "noiseplan data-aware release"
-# What a folder holds: the plan, its arrays, the measurements, the certificate twice.
-Contents = Callable[[Any], tuple[Json, Arrays, Arrays, Json, str]]
 
 
-def save(
-    release: Any,
-    folder: str | os.PathLike[str],
-    tables: Sequence[Query],
-    contents: Contents | None = None,
-) -> None:
-    """Write a release into a new folder, with the answers to some queries as tables.
-
-    `contents` says what to write of a release of another kind.
-    """
+def save(release: Release, folder: str | os.PathLike[str], tables: Sequence[Query]) -> None:
+    """Write a release into a new folder, with the answers to some queries as tables."""
     target = checked_path(folder, StorageError)
     _require_new(target)
     with whole_folder(target) as part:
-        _write(release, part, tables, contents or release_contents)
+        _write(release, part, tables)
 
 
 def rehearse_saving(folder: str | os.PathLike[str], tables: Sequence[Query]) -> None:
@@ -73,7 +65,7 @@ def rehearse_saving(folder: str | os.PathLike[str], tables: Sequence[Query]) -> 
     target = checked_path(folder, StorageError)
     _require_new(target)
     require_few(tables)
-    longest = max(table_stems(tables), key=len, default="")
+    longest = max(table_stems([query.name for query in tables]), key=len, default="")
     names = [f"tables/{longest}.parquet", "tables/index.csv"] if tables else []
     rehearse(target, [*NEEDED, SUMS, "certificate.txt", *names])
 
@@ -126,27 +118,32 @@ def load(folder: str | os.PathLike[str]) -> Release:
         raise StorageError(f"saved release {str(folder)!r} is not well formed ({found})") from None
 
 
-def release_contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
+def plan_hash(plan: Plan) -> str:
+    """SHA-256 of everything that defines a plan: the same plan has the same hash anywhere."""
+    if plan.data_aware:
+        return hash_of(*partition_folder.defining_parts(plan))
+    return defining_hash(*write_plan(plan))
+
+
+def _contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
     """Plan, its arrays, measurements, and the certificate as JSON and in words."""
+    if release.plan.data_aware:
+        return partition_folder.contents(release)
     plan, arrays = write_plan(release.plan)
     values = release.measurements.values
     measured = {f"block_{i}": block for i, block in enumerate(values)}
     content = certificate(release)
-    words = in_words(content, release.plan.privacy, release.provenance.private)
-    return plan, arrays, measured, content, words
+    return plan, arrays, measured, content, in_words(content, release)
 
 
-def certificate_words(release: Any, content: Json) -> str:
+def certificate_words(release: Release, content: Json) -> str:
     """The certificate of a saved release in words, whatever kind of release it is."""
-    if content.get("kind") == DATA_AWARE:
-        from noiseplan.aware.keeping import in_words as aware_words
-
-        return aware_words(release, content)
-    return in_words(content, release.plan.privacy, release.provenance.private)
+    words = partition_folder.in_words if release.plan.data_aware else in_words
+    return words(content, release)
 
 
-def _write(release: Any, folder: Path, queries: Sequence[Query], contents: Contents) -> None:
-    plan, arrays, measured, content, words = contents(release)
+def _write(release: Release, folder: Path, queries: Sequence[Query]) -> None:
+    plan, arrays, measured, content, words = _contents(release)
     write_json(folder / PLAN, plan)
     write_arrays(folder / PLAN_ARRAYS, arrays)
     write_arrays(folder / MEASUREMENTS, measured)
@@ -196,10 +193,8 @@ def _read(folder: Path) -> Release:
         )
     saved, arrays = read_json(folder / PLAN), read_arrays(folder / PLAN_ARRAYS)
     blocks = read_arrays(folder / MEASUREMENTS)
-    if content.get("kind") == DATA_AWARE:
-        from noiseplan.aware.keeping import read_release
-
-        return cast(Release, read_release(content, saved, arrays, blocks))  # it answers as one does
+    if content.get("kind") == partition_folder.DATA_AWARE:
+        return partition_folder.read_release(content, saved, arrays, blocks)
     if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     check_numbers(saved, arrays, blocks)

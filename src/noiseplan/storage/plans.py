@@ -141,11 +141,6 @@ def _kinds(plan: Plan) -> Array | None:
     return None if np.array_equal(kinds, plan.workload.columns.weights) else kinds
 
 
-def plan_hash(plan: Plan) -> str:
-    """SHA-256 of everything that defines a plan: the same plan has the same hash anywhere."""
-    return defining_hash(*write_plan(plan))
-
-
 def defining_hash(content: Mapping[str, Any], arrays: Arrays) -> str:
     """The hash of what is asked, measured and promised.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noiseplan.arrays import plain_columns
 from noiseplan.engine import engine
 from noiseplan.errors import StorageError, remedy
 from noiseplan.escaping import write_csv_rows
@@ -33,7 +34,8 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
     folder.mkdir()
     index: list[tuple[str, str, int]] = []
     with progress("writing tables", len(queries)) as advance, engine() as connection:
-        for stem, query in zip(table_stems(queries), queries, strict=True):
+        stems = table_stems([query.name for query in queries])
+        for stem, query in zip(stems, queries, strict=True):
             columns = release.answer(query).columns()
             write_csv(folder / f"{stem}.csv", columns)
             write_parquet(folder / f"{stem}.parquet", columns, connection)
@@ -54,16 +56,16 @@ def require_few(queries: Sequence[Query]) -> None:
         )
 
 
-def table_stems(queries: Sequence[Query]) -> list[str]:
+def table_stems(titles: Sequence[str]) -> list[str]:
     """The names of the files of some tables, without their endings: numbered, so all differ."""
-    digits = len(str(len(queries)))
-    return [f"{n:0{digits}d}-{file_name(query.name)}" for n, query in enumerate(queries, 1)]
+    digits = len(str(len(titles)))
+    return [f"{n:0{digits}d}-{file_name(title)}" for n, title in enumerate(titles, 1)]
 
 
 def write_csv(path: Path, columns: Columns) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         write_csv_rows(file, [columns])
-        write_csv_rows(file, zip(*(_plain(values) for values in columns.values()), strict=True))
+        write_csv_rows(file, zip(*plain_columns(columns).values(), strict=True))
 
 
 def write_parquet(path: Path, columns: Columns, connection: duckdb.DuckDBPyConnection) -> None:
@@ -93,10 +95,6 @@ def _told_apart(names: Sequence[str]) -> list[str]:
             chosen, number = f"{name} ({number})", number + 1
         found[chosen.casefold()] = chosen
     return list(found.values())[::-1]
-
-
-def _plain(values: Sequence[Hashable] | Array) -> list[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
 def _array(values: Sequence[Hashable] | Array) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -112,10 +113,7 @@ def _portable(workload: Workload) -> QueryColumns:
     if joint.any():
         number = distinct.setdefault(Identity(), len(distinct))
         factors[joint] = np.where(columns.attributes[joint] >= 0, number, -1)
-    return QueryColumns(
-        columns.attributes, factors, columns.weights, columns.joint, tuple(distinct),
-        columns.matrices, columns.names,
-    )  # fmt: skip
+    return replace(columns, factors=factors, distinct=tuple(distinct))
 
 
 def _write_factor(factor: Factor) -> Json:
@@ -126,11 +124,13 @@ def _write_factor(factor: Factor) -> Json:
         labels = [label_to_json(label) for label in factor.labels]  # type: ignore[arg-type]
         return {"kind": "custom", "name": factor.name, "labels": labels}
     assert isinstance(factor, Levels)
-    levels = [level if isinstance(level, int) else _write_groups(level) for level in factor.groups]
+    levels = list(map(_write_groups, factor.groups))
     return {"kind": "levels", "levels": levels, "leaves": factor.leaves, "total": factor.total}
 
 
-def _write_groups(level: Any) -> Json:
+def _write_groups(level: Any) -> int | Json:
+    if isinstance(level, int):
+        return level
     if isinstance(level, tuple):
         return {"groups": [label_to_json(group) for group in level]}
     pairs = [[label_to_json(value), label_to_json(group)] for value, group in level]
@@ -144,13 +144,14 @@ def _read_factor(saved: Mapping[str, Any], matrix: Array | None) -> Factor:
     if kind == "custom" and matrix is not None:
         return Custom(matrix, saved["name"], [label_from_json(x) for x in saved["labels"]])
     if kind == "levels":
-        levels = [level if isinstance(level, int) else _read_groups(level)
-                  for level in saved["levels"]]  # fmt: skip
+        levels = map(_read_groups, saved["levels"])
         return Levels(*levels, leaves=saved["leaves"], total=saved["total"])
     raise StorageError(f"unknown factor {kind!r}: was it saved by a newer noiseplan?")
 
 
-def _read_groups(saved: Mapping[str, Any]) -> Any:
+def _read_groups(saved: int | Mapping[str, Any]) -> Any:
+    if isinstance(saved, int):
+        return saved
     if "groups" in saved:
         return [label_from_json(group) for group in saved["groups"]]
     return {label_from_json(value): label_from_json(group) for value, group in saved["pairs"]}

@@ -21,6 +21,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.lbfgs import descend
 from noiseplan.optimize.optimum import checked_gram
 from noiseplan.strategies.column_norms import column_norms
 
@@ -94,20 +95,12 @@ def _starts(root: Array, rows: int, seed: int) -> list[Array]:
 
 def _descended(root: Array, start: Array) -> Array:
     """The best matrix met on the way down from a start."""
-    from scipy.optimize import minimize
-
     plain = _Realisation(root, start.shape, 0.0, 1.0)
     found, best = start, plain.strategy(start)
     for smoothing, power in STAGES:
         problem = _Realisation(root, start.shape, smoothing * np.abs(best).max(), power)
-        result = minimize(
-            problem.value,
-            found.ravel(),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": STEPS_PER_STAGE},
-        )
-        found = result.x.reshape(start.shape)
+        _, end = descend(problem.value, found.ravel(), {"maxiter": STEPS_PER_STAGE})
+        found = end.reshape(start.shape)
         strategy = plain.strategy(found)
         best = min(best, strategy, key=_sensitivity)
     return best

@@ -52,11 +52,10 @@ def _attribute(node: Node) -> Attribute:
         edges = _edges(values)
         with values.blamed():
             return Binned(edges, clip=clip)
+    labels = _labels(values)
     if kind == "ordinal":
-        labels = _labels(values)
         with values.blamed():
             return Ordinal(labels)
-    labels = _labels(values)
     other = keys["other"].label() if "other" in keys else None
     with (keys.get("other") or values).blamed():
         return Categorical(labels, other=other)
@@ -85,11 +84,9 @@ def _labels(node: Node) -> list[object] | range:
 
 
 def _whole_numbers(node: Node) -> range:
-    keys = node.table(("from", "to"), "{ from = 0, to = 99 }")
-    for needed in ("from", "to"):
-        if needed not in keys:
-            node.fail(f"{needed} is missing, as in {{ from = 0, to = 99 }}")
-    first, last = (_integer(keys[key]) for key in ("from", "to"))
+    ends = ("from", "to")
+    keys = node.table(ends, "{ from = 0, to = 99 }", needed=ends)
+    first, last = (_integer(keys[key]) for key in ends)
     if first > last:
         keys["to"].fail(f"to = {last} is below from = {first}; both ends are values")
     if last - first >= MOST_VALUES:
@@ -134,11 +131,8 @@ def _decimal(number: float) -> Decimal:
 
 def _steps(node: Node) -> list[float]:
     """Edges in decimals: three steps of 0.1 from 0 end at 0.3, not at 0.30000000000000004."""
-    example = "{ from = 0, to = 80, step = 5 }"
-    keys = node.table(("from", "to", "step"), example)
-    for needed in ("from", "to", "step"):
-        if needed not in keys:
-            node.fail(f"{needed} is missing, as in {example}")
+    needed = ("from", "to", "step")
+    keys = node.table(needed, "{ from = 0, to = 80, step = 5 }", needed)
     first, last = (_decimal(keys[key].number("a number")) for key in ("from", "to"))
     step = _decimal(keys["step"].positive("a number"))
     if last <= first:

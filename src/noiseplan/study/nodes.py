@@ -113,7 +113,9 @@ class Node:
             self.expected(f"a table, as in {example}")
         return {key: self.child(key) for key in self.value}
 
-    def table(self, allowed: Sequence[str], example: str) -> dict[str, Node]:
+    def table(
+        self, allowed: Sequence[str], example: str, needed: Sequence[str] = ()
+    ) -> dict[str, Node]:
         """A table whose keys are known; a key that is not is refused, with a suggestion."""
         children = self.keys(example)
         for key, child in children.items():
@@ -122,6 +124,9 @@ class Node:
                     f"unknown key {key!r}; allowed here: {', '.join(allowed)}"
                     f"{suggestion(key, allowed)}"
                 )
+        for key in needed:
+            if key not in children:
+                self.fail(f"{key} is missing, as in {example}")
         return children
 
     def exactly_one(self, children: dict[str, Node], choices: Sequence[str], what: str) -> Node:

@@ -54,10 +54,7 @@ def read_budget(node: Node) -> Budget:
     keys = node.table(BUDGETS, "[budget] with zcdp = 0.5")
     chosen = node.exactly_one(keys, BUDGETS, "the budget")
     if chosen is keys.get("approx_dp"):
-        parts = chosen.table(("epsilon", "delta"), _APPROX)
-        for needed in ("epsilon", "delta"):
-            if needed not in parts:
-                chosen.fail(f"{needed} is missing, as in {_APPROX}")
+        parts = chosen.table(("epsilon", "delta"), _APPROX, needed=("epsilon", "delta"))
         epsilon = parts["epsilon"].positive("ε, a number")
         delta = parts["delta"].positive("δ, a number")
         if delta >= 1:
@@ -165,10 +162,7 @@ def read_people(node: Node, neighbours: Neighbours) -> People:
 def read_ledger(node: Node) -> LedgerEntry:
     """Where a release is recorded."""
     example = '[ledger] with file = "office.ledger" and dataset = "wages 2005"'
-    keys = node.table(("file", "dataset", "purpose"), example)
-    for needed in ("file", "dataset"):
-        if needed not in keys:
-            node.fail(f"{needed} is missing, as in {example}")
+    keys = node.table(("file", "dataset", "purpose"), example, needed=("file", "dataset"))
     return LedgerEntry(
         path=keys["file"].path("office.ledger"),
         dataset=keys["dataset"].text("wages 2005"),

@@ -29,8 +29,9 @@ from noiseplan.local.server.consistency import fit_counts
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Columns
 from noiseplan.valid.solve_tables import checked_total
-from noiseplan.valid.unbiased_tables import Columns, require_release, valid_beside
+from noiseplan.valid.unbiased_tables import require_release, valid_beside
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release

@@ -170,24 +170,35 @@ def _modelling() -> Iterator[Any]:
 
 
 def _domain(mbi: Any, source: Unbiased) -> Any:
-    return mbi.Domain.fromdict(dict(zip(source.schema.names, source.schema.shape, strict=True)))
+    return mbi.Domain(_clique(source, range(len(source.schema))), source.schema.shape)
+
+
+def _clique(source: Unbiased, attributes: Iterable[int]) -> tuple[int, ...]:
+    """Attributes as mbi is told of them: by the places of their names in the alphabet.
+
+    It draws records in the order of a set of what attributes are called; a set of texts has
+    another order in every process.
+    """
+    names = source.schema.names
+    places = {name: place for place, name in enumerate(sorted(names))}
+    return tuple(places[names[i]] for i in attributes)
 
 
 def model_cells(mbi: Any, source: Unbiased, sets: Iterable[Set]) -> tuple[int, tuple[str, ...]]:
     """Cells of the junction tree of a model of these tables, and its largest clique."""
     domain = _domain(mbi, source)
-    cliques = [tuple(source.schema.names[i] for i in one) for one in sets]
-    tree, _ = mbi.junction_tree.make_junction_tree(domain, cliques)
-    found = mbi.junction_tree.maximal_cliques(tree)
-    sizes = {clique: prod(source.schema[name].size for name in clique) for clique in found}
-    return sum(sizes.values()), tuple(max(sizes, key=lambda clique: sizes[clique]))
+    tree, _ = mbi.junction_tree.make_junction_tree(domain, [_clique(source, one) for one in sets])
+    sizes = {clique: domain.size(clique) for clique in mbi.junction_tree.maximal_cliques(tree)}
+    largest = max(sizes, key=lambda clique: sizes[clique])
+    alphabet = sorted(source.schema.names)
+    return sum(sizes.values()), tuple(alphabet[called] for called in largest)
 
 
 def _require_tractable(mbi: Any, source: Unbiased, sets: Sequence[Set]) -> None:
     cells, clique = model_cells(mbi, source, sets)
     if cells <= LARGEST_MODEL:
         return
-    fitting = [[source.schema.names[i] for i in one] for one in telling_tables(source)]
+    fitting = [list(source.names(one)) for one in telling_tables(source)]
     shown = ", ".join(map(str, fitting[:6])) + (", …" if len(fitting) > 6 else "")
     raise PlanError(
         f"a model of these {len(sets):,} tables needs {cells:,} cells ({' × '.join(clique)} become "
@@ -230,9 +241,8 @@ def _fitted(mbi: Any, source: Unbiased, sets: Sequence[Set], records: float) -> 
     for one in family.every:
         spread = float(np.sqrt(source.variance(one).mean()))
         if one and spread > 0:
-            names = tuple(source.schema.names[i] for i in one)
-            estimate = source.estimate(one).ravel()
-            measurements.append(mbi.LinearMeasurement(estimate, names, stddev=spread))
+            estimate, clique = source.estimate(one).ravel(), _clique(source, one)
+            measurements.append(mbi.LinearMeasurement(estimate, clique, stddev=spread))
     estimator = mbi.estimation.MirrorDescent()
     return estimator.estimate(
         _domain(mbi, source), measurements, known_total=records, iters=STEPS, tol=1e-7
@@ -244,8 +254,8 @@ def _model_tables(model: Any, source: Unbiased, sets: Sequence[Set], rows: int) 
     found = {}
     for one in TableFamily.of(source.schema.shape, sets).every:
         if one:
-            names = tuple(source.schema.names[i] for i in one)
-            table = np.asarray(model.project(names).datavector(flatten=False), dtype=np.float64)
+            table = model.project(_clique(source, one)).datavector(flatten=False)
+            table = np.asarray(table, dtype=np.float64)
             found[one] = table * (rows / table.sum())
     return found
 
@@ -260,8 +270,8 @@ def _sampled(model: Any, source: Unbiased, rows: int, seed: int | None) -> dict[
     finally:
         if seed is not None:
             np.random.set_state(state)  # noqa: NPY002
-    columns, names = data.to_dict(), source.schema.names
-    return {i: np.asarray(columns[name]).astype(np.int64) for i, name in enumerate(names)}
+    columns, called = data.to_dict(), _clique(source, range(len(source.schema)))
+    return {i: np.asarray(columns[name]).astype(np.int64) for i, name in enumerate(called)}
 
 
 def fidelity(
@@ -279,8 +289,8 @@ def fidelity(
         counts = np.array([rows]) if where is None else np.bincount(where, minlength=prod(shape))
         table = np.asarray(counts.reshape(shape) * (records / rows), dtype=np.float64)
         apart = deviations(table, source.estimate(one), source.variance(one))
-        names = tuple(source.schema.names[i] for i in one)
-        found.append(TableFidelity(names, apart.size, float(apart.mean()), float(apart.max())))
+        told = apart.size, float(apart.mean()), float(apart.max())
+        found.append(TableFidelity(source.names(one), *told))
     return found
 
 

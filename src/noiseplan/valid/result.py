@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from noiseplan.engine import engine
 from noiseplan.errors import QueryError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
-from noiseplan.release.answer import tidy_frame
+from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
+from noiseplan.storage.files import whole_folder, write_json
+from noiseplan.storage.table_files import MOST_TABLES, table_stems, write_csv, write_parquet
 from noiseplan.valid.family import Set, margin
-from noiseplan.valid.unbiased_tables import Columns, Table, Unbiased, valid_beside
+from noiseplan.valid.unbiased_tables import Table, Unbiased, valid_beside
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Changes:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ValidTables:
+class ValidTables(Tables):
     """Tables that could be true: no count negative, and any two agree on what they share.
 
     They are nearer to the truth than the unbiased tables wherever tables are sparse, and biased:
@@ -59,7 +61,12 @@ class ValidTables:
 
     @property
     def schema(self) -> Schema:
+        """The attributes that may be asked about."""
         return self.source.schema
+
+    @property
+    def origin(self) -> str:
+        return self.source.origin
 
     @property
     def total(self) -> float:
@@ -70,7 +77,7 @@ class ValidTables:
     def names(self) -> list[tuple[str, ...]]:
         """The attributes of every table, the smallest first."""
         order = sorted(self.tables, key=lambda s: (len(s), s))
-        return [tuple(self.schema.names[i] for i in one) for one in order]
+        return [self.source.names(one) for one in order]
 
     def values(self, *attributes: str) -> Table:
         """A table as an array, one axis per attribute in the order they are named."""
@@ -95,7 +102,7 @@ class ValidTables:
 
         A query of the workload may be given by its name.
         """
-        plan = getattr(self.source.made, "plan", None)
+        plan = self.source.plan
         asked = query if plan is None else plan.query(query)
         if not isinstance(asked, Query):
             raise QueryError(
@@ -105,17 +112,17 @@ class ValidTables:
         table = np.asarray(self.values(*asked.attributes), dtype=np.float64)
         return asked.apply(table)
 
-    def table(self, *attributes: str, level: float = 0.95, frame: str | None = None) -> Any:
-        """A tidy frame: the cells, valid, and the unbiased estimate, std_error, lower, upper.
+    def columns(self, *attributes: str, level: float = 0.95, simultaneous: bool = False) -> Columns:
+        """The cells, valid, and the unbiased estimate, std_error, lower, upper.
 
         The interval is that of the unbiased estimate, and covers noise only.
         """
-        return tidy_frame(self.columns(*attributes, level=level), frame or self._origin)
-
-    def columns(self, *attributes: str, level: float = 0.95) -> Columns:
-        """The columns of `table`."""
         values = self.values(*attributes).ravel()
-        answer = self.source.answer(self.source.numbers(attributes), level)
+        answer = self.source.made.answer(
+            self.source.query(self.source.numbers(attributes)),
+            level=level,
+            simultaneous=simultaneous,
+        )
         return valid_beside(values, answer.columns(attributes))
 
     def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
@@ -143,13 +150,37 @@ class ValidTables:
         self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None
     ) -> None:
         """Write the tables, or some, to a new folder as CSV and Parquet."""
-        from noiseplan.valid.valid_files import save_tables
+        target = checked_path(folder, StorageError)
+        named = self.names if tables is None else tables
+        chosen = [(one,) if isinstance(one, str) else tuple(one) for one in named]
+        if target.exists():
+            raise StorageError(
+                f"{str(folder)!r} is there already and was left alone; choose a new name"
+            )
+        if len(chosen) > MOST_TABLES:
+            raise StorageError(
+                f"{len(chosen):,} tables are too many files, above the limit of {MOST_TABLES:,}; "
+                f"choose some: save(folder, tables=[('age', 'sex'), …])"
+            )
+        with whole_folder(target) as part:
+            self._write(part, chosen)
 
-        save_tables(self, folder, self.names if tables is None else tables)
-
-    @property
-    def _origin(self) -> str:
-        return getattr(self.source.made, "origin", "")
+    def _write(self, folder: Path, chosen: list[tuple[str, ...]]) -> None:
+        titles = [" × ".join(names) or "total" for names in chosen]
+        stems = table_stems(titles)
+        with engine() as connection:
+            for stem, names in zip(stems, chosen, strict=True):
+                columns = self.columns(*names)
+                write_csv(folder / f"{stem}.csv", columns)
+                write_parquet(folder / f"{stem}.parquet", columns, connection)
+        write_csv(folder / "index.csv", {"file": stems, "table": titles})
+        told = {
+            "integers": self.integers,
+            "biased": True,
+            "total": self.total,
+            "public": [list(self.source.names(one)) for one in self.public],
+        }
+        write_json(folder / "changes.json", asdict(self.changes) | told)
 
     def __repr__(self) -> str:
         kind = "whole numbers" if self.integers else "numbers"
@@ -166,8 +197,7 @@ class ValidTables:
             f"  agree       {self._agreement()}",
         ]
         if self.public:
-            named = ["total" if not s else " × ".join(self._called(s)) for s in self.public]
-            lines.append(f"  public      {', '.join(named)}")
+            lines.append(f"  public      {', '.join(map(self.source.title, self.public))}")
         if told.evened >= 5e-5:
             lines.append(f"  evened out  {told.evened:.2%} of all records")
         if self.integers:
@@ -183,6 +213,3 @@ class ValidTables:
                 f"margins by at most {told.apart * max(self.total, 1.0):,.0f}"
             )
         return f"on every common margin, to {max(told.apart, 1e-16):.0e} of all records"
-
-    def _called(self, one: Set) -> list[str]:
-        return [self.schema.names[i] for i in one]

@@ -88,24 +88,21 @@ def valid_tables(
     closed = _impossible_cells(source, impossible)
     if not known and any(mask.all() for mask in closed.values()):
         known[()] = np.array(0.0)  # nobody can be anywhere
-    unknown = [one for one in asked if not any(set(one) <= set(p) for p in known)]
+    unknown = [one for one in asked if _margin_of(known, one) is None]
     family = TableFamily.of(source.schema.shape, unknown, known)
     _require_room(family)
     for one in closed:
         if not any(set(one) <= set(s) for s in (*asked, *known)):
             raise DataError(
-                f"impossible cells of {[source.schema.names[i] for i in one]} belong to no table "
+                f"impossible cells of {list(source.names(one))} belong to no table "
                 f"that is asked for; add it: tables=[…]"
             )
     variances = {s: float(source.variance(s).sum()) for s in family.every}
-    exact = {s: source.estimate(s) for s, v in variances.items() if v <= 0 and _is_new(known, s)}
-    known = known | exact
+    exact = [s for s, v in variances.items() if v <= 0 and _margin_of(known, s) is None]
+    known = known | {s: source.estimate(s) for s in exact}
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
     found, evened, steps = _solved(source, family, known, anchor, variances)
-    for one in asked:
-        outer = next((p for p in known if set(one) <= set(p)), None)
-        if outer is not None:
-            found[one] = margin(known[outer], outer, one)
+    found |= _margins_of(known, asked)
     kept: Mapping[Set, Table] = found
     if integers:
         kept = whole_tables(found, round(float(found[()])), anchor.possible)
@@ -115,9 +112,14 @@ def valid_tables(
     return ValidTables(source, kept, known, integers, changes)
 
 
-def _is_new(known: Mapping[Set, Array], one: Set) -> bool:
-    """Whether a table measured without noise tells more than what is public already."""
-    return not any(set(one) <= set(p) for p in known)
+def _margin_of(known: Mapping[Set, Array], one: Set) -> Array | None:
+    """The table of a set that is known, as the margin of another or itself; None if it is not."""
+    outer = next((s for s in known if set(one) <= set(s)), None)
+    return None if outer is None else margin(known[outer], outer, one)
+
+
+def _margins_of(known: Mapping[Set, Array], sets: Iterable[Set]) -> dict[Set, Array]:
+    return {s: table for s in sets if (table := _margin_of(known, s)) is not None}
 
 
 def _solved(
@@ -128,12 +130,7 @@ def _solved(
     variances: Mapping[Set, float],
 ) -> tuple[dict[Set, Array], float, int]:
     """The nearest valid tables, the share of evenness in them, and the steps it took."""
-    every = family.every
-    given = {}
-    for one in family.margins:
-        outer = next((p for p in known if set(one) <= set(p)), None)
-        if outer is not None:
-            given[one] = margin(known[outer], outer, one)
+    every, given = family.every, _margins_of(known, family.margins)
     if not family.tables:  # the total alone
         return {(): given.get((), np.maximum(source.estimate(()), 0.0))}, 0.0, 0
     largest = max(variances.values())
@@ -278,7 +275,7 @@ def _changes(
         moves += float(move.sum())
         if (top := float(move.max())) > largest:
             largest, where = top, one
-    names = " × ".join(source.schema.names[i] for i in where) or "total"
+    at = source.title(where)
     return Changes(
-        len(found), cells, negative, moves / cells, largest, names, evened, apart, steps, seconds
+        len(found), cells, negative, moves / cells, largest, at, evened, apart, steps, seconds
     )

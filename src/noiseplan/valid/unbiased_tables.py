@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.errors import QueryError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError, UnanswerableError
+from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
+from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Columns
+from noiseplan.release.release import Release
 from noiseplan.schema import Schema
 from noiseplan.valid.family import Set
 
-if TYPE_CHECKING:
-    from noiseplan.local.server.aggregator import Aggregator
-    from noiseplan.release.release import Release
+
+def refuse_biased(made: object) -> None:
+    """Refuse a data-aware release: what is made valid here is unbiased."""
+    if isinstance(made, Release) and made.plan.data_aware:
+        raise PlanError(
+            "a data-aware release is not made valid, and no records are made up from it: its "
+            "answers come from one line of cells, release.counts, and agree already; "
+            "numpy.maximum(release.counts, 0) has no negative cells. Release tables by a plan that "
+            "looks at no data for release.valid()"
+        )
 
 
 def require_release(made: object, call: str) -> None:
     """Refuse what answers nothing, and what has no plan whose queries could be made valid."""
-    if not hasattr(made, "answer") or not hasattr(made, "measurements"):
+    refuse_biased(made)
+    if not isinstance(made, Release):
         raise QueryError(
             f"{call} takes a release of a plan, found {type(made).__name__}: "
             f"{call}(plan.release(data))"
@@ -31,7 +41,6 @@ def require_release(made: object, call: str) -> None:
 
 
 Table = NDArray[np.float64] | NDArray[np.int64]
-Columns = dict[str, list[Hashable] | Array]
 
 
 def valid_beside(valid: Table, columns: Columns) -> Columns:
@@ -58,38 +67,48 @@ class Unbiased:
 
     made: Release | Aggregator
     schema: Schema
+    plan: Plan | None  # an aggregator of local reports has none
 
     @classmethod
     def of(cls, made: Release | Aggregator, schema: Schema | None = None) -> Unbiased:
-        if not hasattr(made, "answer"):
+        refuse_biased(made)
+        if not isinstance(made, Release | Aggregator):
             raise QueryError(
                 f"valid tables are made of a release or of an aggregator of local reports, found "
                 f"{type(made).__name__}: plan.release(data).valid()"
             )
-        found = schema if schema is not None else getattr(made, "schema", None)
+        plan = made.plan if isinstance(made, Release) else None
+        found = plan.schema if schema is None and plan is not None else schema
         if found is None:
             raise QueryError(
                 "the aggregator of local reports does not carry the full schema: "
                 "valid_tables(aggregator, schema=schema, tables=[['age', 'sex']])"
             )
-        return cls(made, found)
+        return cls(made, found, plan)
+
+    @property
+    def origin(self) -> str:
+        """The library the data came in."""
+        return self.made.origin if isinstance(self.made, Release) else ""
+
+    def names(self, one: Set) -> tuple[str, ...]:
+        """Attributes by their names."""
+        return tuple(self.schema.names[i] for i in one)
+
+    def title(self, one: Set) -> str:
+        """What a table is called."""
+        return " × ".join(self.names(one)) or "total"
 
     def query(self, one: Set) -> Query:
         """The plain table on some attributes, by their numbers."""
-        return Query(self.schema, [self.schema.names[i] for i in one])
-
-    def answer(self, one: Set, level: float = 0.95) -> Answer:
-        return self.made.answer(self.query(one), level=level)
+        return Query(self.schema, self.names(one))
 
     def estimate(self, one: Set) -> Array:
         """The unbiased table, one axis per attribute."""
         query, made = self.query(one), self.made
-        plan = getattr(made, "plan", None)
-        if plan is None:
-            flat = self.answer(one).estimate
-        else:  # without its standard errors, which take longer
-            flat = plan.mechanism.answer(made.measurements, query)  # type: ignore[union-attr]
-        return flat.reshape(query.shape)
+        if isinstance(made, Release):  # without its standard errors, which take longer
+            return made.plan.mechanism.answer(made.measurements, query).reshape(query.shape)
+        return made.answer(query).estimate.reshape(query.shape)
 
     def variance(self, one: Set) -> Array:
         query = self.query(one)
@@ -98,13 +117,12 @@ class Unbiased:
     def sets(self, tables: Iterable[Sequence[str] | str] | None) -> list[Set]:
         """The tables asked for, or those of the workload, by attribute numbers."""
         if tables is None:
-            plan = getattr(self.made, "plan", None)
-            if plan is None:
+            if self.plan is None:
                 raise QueryError(
                     "name the tables of an aggregator: valid_tables(aggregator, schema=schema, "
                     "tables=[['age', 'sex']])"
                 )
-            found = {self._numbers(query.attributes) for query in plan.workload}
+            found = {self._numbers(query.attributes) for query in self.plan.workload}
         else:
             found = {self.numbers(s) for s in ([tables] if isinstance(tables, str) else tables)}
         if not found:
@@ -122,12 +140,11 @@ class Unbiased:
         return tuple(self.schema.index(name) for name in names)
 
     def _require(self, one: Set) -> None:
-        plan = getattr(self.made, "plan", None)
-        if plan is None:
+        if self.plan is None:
             return
         query = self.query(one)
         try:
-            plan.mechanism.require(query)
+            self.plan.mechanism.require(query)
         except UnanswerableError as error:
             raise UnanswerableError(
                 f"the table of {list(query.attributes)} cell by cell is not determined by what was "

@@ -13,6 +13,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
 from noiseplan.texts import counted, percent_up
+from noiseplan.words import partition_plan
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def _kinds(plan: Plan, order: IntArray) -> list[TableKind]:
 
 def describe(plan: Plan) -> str:
     """What `print(plan)` shows."""
+    if plan.data_aware:
+        return partition_plan.describe(plan)
     return visible("\n".join([*facts(plan), "", *_table(plan)]))
 
 

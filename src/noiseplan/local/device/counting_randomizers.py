@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.local.device.exact_draws import below, chances, nested_subsets
 from noiseplan.local.device.integer_chances import WHOLE, shapes_epsilon, table_epsilon
-from noiseplan.local.device.randomizer import LARGEST_TABLE, Randomizer, Reports, Stored
+from noiseplan.local.device.randomizer import LARGEST_TABLE, Parts, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
-from noiseplan.noise.randomness import Source, SystemSource
+from noiseplan.noise.randomness import Source
 
 # A table with more entries off the two values of their row than this share is stored whole.
 MOST_EXCEPTIONS = 0.05
@@ -50,7 +50,7 @@ class Numbered(Randomizer):
         inside: NDArray[np.bool_] = (reports >= 0) & (reports < self.outputs)
         return inside
 
-    def _counted(self, reports: Reports) -> IntArray:
+    def tally(self, reports: Reports) -> IntArray:
         return np.bincount(reports, minlength=self.outputs).astype(np.int64)
 
 
@@ -101,25 +101,20 @@ class TableRandomizer(Numbered):
             raise ReportError(f"types are numbered from 0 to {self.types - 1}; nothing was drawn")
         return reports
 
-    def tally(self, reports: Reports) -> IntArray:
-        return self._counted(reports)
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _parts(self) -> Parts:
+        facts = {"types": self.types}
         low, high = self.table.min(axis=1), self.table.max(axis=1)
         is_high = self.table == high[:, None]
         odd = np.flatnonzero(~is_high & (self.table != low[:, None]))
         if len(odd) > MOST_EXCEPTIONS * self.table.size:
-            return {"table": self.table}
-        return {
+            return facts, {"table": self.table}
+        return facts, {
             "low": low,
             "high": high,
             "bits": np.packbits(is_high, axis=None),
             "places": odd.astype(np.int64),
             "entries": self.table.ravel()[odd],
         }
-
-    def _facts(self) -> dict[str, Any]:
-        return {"types": self.types}
 
     @classmethod
     def _rebuilt(cls, stored: Stored) -> TableRandomizer:
@@ -199,14 +194,12 @@ class ShiftRandomizer(Numbered):
         return np.asarray(pattern * self.types + shift, dtype=np.int64)
 
     def tally(self, reports: Reports) -> IntArray:
-        return self._counted(reports).reshape(self.patterns.shape)
+        return super().tally(reports).reshape(self.patterns.shape)
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _parts(self) -> Parts:
         bits = np.packbits(self.patterns, axis=None)
-        return {"bits": bits, "shares": self.shares, "high": self.high}
-
-    def _facts(self) -> dict[str, Any]:
-        return {"shape": list(self.shape)}
+        facts = {"shape": list(self.shape)}
+        return facts, {"bits": bits, "shares": self.shares, "high": self.high}
 
     @classmethod
     def _rebuilt(cls, stored: Stored) -> ShiftRandomizer:
@@ -231,7 +224,11 @@ class SubsetRandomizer(Randomizer):
 
     def _check(self) -> None:
         fits = _integers(self.sizes, self.sizes) and _integers(self.high, self.sizes)
-        if not fits or not _inside(self.sizes, self.count):
+        if (
+            not fits
+            or not self.sizes.size
+            or not 0 <= self.sizes.min() <= self.sizes.max() <= self.count
+        ):
             raise ReportError(f"subsets have 0 to {self.count} types, and one chance each")
         check_shares(self.shares, len(self.sizes))
 
@@ -280,6 +277,7 @@ class SubsetRandomizer(Randomizer):
         return np.isin(reports.sum(axis=1), self.sizes)
 
     def tally(self, reports: Reports) -> IntArray:
+        """Per size: how many reports, then how many that hold each type."""
         size = reports.sum(axis=1)
         counted = np.zeros((len(self.sizes), self.count + 1), dtype=np.int64)
         for row, k in enumerate(self.sizes):
@@ -288,11 +286,9 @@ class SubsetRandomizer(Randomizer):
             counted[row, 1:] = mine.sum(axis=0)
         return counted
 
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"sizes": self.sizes, "shares": self.shares, "high": self.high}
-
-    def _facts(self) -> dict[str, Any]:
-        return {"count": self.count}
+    def _parts(self) -> Parts:
+        facts = {"count": self.count}
+        return facts, {"sizes": self.sizes, "shares": self.shares, "high": self.high}
 
     @classmethod
     def _rebuilt(cls, stored: Stored) -> SubsetRandomizer:
@@ -344,11 +340,7 @@ class SplitRandomizer(Numbered):
 
     def draw(self, types: IntArray, source: Source) -> Reports:
         axes = np.unravel_index(types, self.schema.shape)
-        columns = dict(zip(self.schema.names, axes, strict=True))
-        return self._draw(columns, source)
-
-    def reports(self, values: Any, *, source: Source | None = None) -> Reports:
-        return self._draw(self.codes_of(values), source or SystemSource())
+        return self._draw(dict(zip(self.schema.names, axes, strict=True)), source)
 
     def _draw(self, codes: Mapping[str, IntArray], source: Source) -> Reports:
         count = len(next(iter(codes.values())))
@@ -360,18 +352,12 @@ class SplitRandomizer(Numbered):
             reports[mine] = table.draw(types, source) + self._starts[j]
         return reports
 
-    def tally(self, reports: Reports) -> IntArray:
-        return self._counted(reports)
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
+    def _parts(self) -> Parts:
         files = {
             f"table_{j}": np.frombuffer(table.to_bytes(), np.uint8)
             for j, table in enumerate(self.tables)
         }
-        return {"shares": self.shares, **files}
-
-    def _facts(self) -> dict[str, Any]:
-        return {"tables": len(self.tables)}
+        return {"tables": len(self.tables)}, {"shares": self.shares, **files}
 
     @classmethod
     def _rebuilt(cls, stored: Stored) -> SplitRandomizer:
@@ -395,7 +381,3 @@ def check_shares(shares: IntArray, count: int) -> None:
 def _integers(numbers: NDArray[Any], one_for_each: NDArray[Any]) -> bool:
     """Whether these are integers of 64 bits, as many as there are rows of the others."""
     return numbers.shape == (len(one_for_each),) and numbers.dtype == np.int64
-
-
-def _inside(sizes: IntArray, most: int) -> bool:
-    return bool(len(sizes)) and int(sizes.min()) >= 0 and int(sizes.max()) <= most

@@ -9,22 +9,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.local.device.integer_chances import BITS
 from noiseplan.noise.randomness import Source
-
-Codes = NDArray[np.int64]
 
 _SHIFT = np.uint64(64 - BITS)
 # Subsets drawn at a time: their keys stay in the cache.
 ROWS = 1 << 12
 
 
-def chances(source: Source, count: int) -> Codes:
+def chances(source: Source, count: int) -> IntArray:
     """Uniform integers of 62 bits."""
     return (source.words(count, 64) >> _SHIFT).astype(np.int64)
 
 
-def below(source: Source, bounds: Codes) -> Codes:
+def below(source: Source, bounds: IntArray) -> IntArray:
     """For each bound a uniform integer from 0 to bound − 1.
 
     Exact: words beyond the last whole multiple of the bound are drawn again.
@@ -43,7 +42,7 @@ def below(source: Source, bounds: Codes) -> Codes:
 
 
 def nested_subsets(
-    source: Source, items: int, sizes: Codes
+    source: Source, items: int, sizes: IntArray
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """For each size k a uniform subset of k of `items` things, and one of k − 1, as truth values.
 

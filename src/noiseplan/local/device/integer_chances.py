@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.privacy.rounding import down, up
@@ -22,7 +23,6 @@ from noiseplan.privacy.rounding import down, up
 BITS = 62
 WHOLE = 1 << BITS
 
-Table = NDArray[np.int64]
 Number = TypeVar("Number", np.int64, np.float64)
 
 _PRECISION = 256
@@ -90,7 +90,7 @@ def settled(
     raise PlanError("no chances inside these bounds add up to one: Σ low > 1 or Σ high < 1")
 
 
-def rounded_table(chances: Array, epsilon: float) -> Table:
+def rounded_table(chances: Array, epsilon: float) -> IntArray:
     """The strategy as integers out of 2⁶², within ε whatever rounding does."""
     low = np.maximum(np.floor(chances.min(axis=1) * WHOLE), 1).astype(np.int64)
     high = _times(low, exp_down(epsilon))
@@ -102,13 +102,13 @@ def rounded_table(chances: Array, epsilon: float) -> Table:
     return settled(table, low, high, np.int64(WHOLE))
 
 
-def _times(low: Table, factor: Fraction) -> Table:
+def _times(low: IntArray, factor: Fraction) -> IntArray:
     """⌊lo · e⌋, at most 2⁶²: an entry is a chance."""
     products = [min(int(v) * factor.numerator // factor.denominator, WHOLE) for v in low]
     return np.array(products, dtype=np.int64)
 
 
-def table_epsilon(table: Table) -> float:
+def table_epsilon(table: IntArray) -> float:
     """ε of a table of integers whose columns all have the same sum, rounded up."""
     if (table <= 0).any():
         return math.inf
@@ -131,6 +131,11 @@ def high_chance(size: int, types: int, epsilon: float) -> int:
     return WHOLE * weight // (e.denominator * (types - size) + weight)
 
 
+def high_chances(sizes: IntArray, types: int, epsilon: float) -> IntArray:
+    """The same for each of several sizes."""
+    return np.array([high_chance(k, types, epsilon) for k in sizes.tolist()], dtype=np.int64)
+
+
 def high_epsilon(high: int, size: int, types: int) -> float:
     """ε of such a chance: the log of (h/k) ÷ ((2⁶² − h)/(n − k)), rounded up."""
     if size in (0, types):  # one shape, whatever the type
@@ -141,13 +146,13 @@ def high_epsilon(high: int, size: int, types: int) -> float:
     return max(log_up(ratio), log_up(1 / ratio))
 
 
-def shapes_epsilon(high: Table, sizes: Table, types: int) -> float:
+def shapes_epsilon(high: IntArray, sizes: IntArray, types: int) -> float:
     """ε of a choice among shapes of these sizes, which is public: the largest of theirs."""
     pairs = set(zip(high.tolist(), sizes.tolist(), strict=True))
     return max(high_epsilon(h, k, types) for h, k in pairs)
 
 
-def rounded_shares(shares: Array) -> Table:
+def rounded_shares(shares: Array) -> IntArray:
     """Shares that add up to one as integers that add up to 2⁶² (they hold no secret)."""
     table = np.floor(shares * float(WHOLE)).astype(np.int64)
     table[int(table.argmax())] += WHOLE - int(table.sum())

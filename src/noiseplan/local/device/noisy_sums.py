@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import isqrt
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.local.device.randomizer import LARGEST_TABLE, Randomizer, Reports, Stored
+from noiseplan.local.device.randomizer import LARGEST_TABLE, Parts, Randomizer, Reports, Stored
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
 from noiseplan.privacy import zcdp_epsilon
-from noiseplan.privacy.rounding import fraction_up, text_up
+from noiseplan.privacy.rounding import fraction_up
 
 # Noise beyond so many scales or deviations does not happen (e⁻⁶⁴); a report with it is refused.
 REACH = 64
@@ -109,20 +109,9 @@ class SumRandomizer(Randomizer):
             raise ReportError("the sums of these reports do not fit 64 bits: count fewer at a time")
         return np.asarray(sums.astype(np.int64))
 
-    def __repr__(self) -> str:
-        beside = f", δ = {self.delta:g}" if self.delta else ""
-        name = type(self).__name__
-        return f"{name}(ε = {text_up(self.epsilon)}{beside}, plan {self.hash[:12]})"
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"rows": self.rows}
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "law": self.law,
-            "scale": [str(self.scale.numerator), str(self.scale.denominator)],
-            "delta": self.delta,
-        }
+    def _parts(self) -> Parts:
+        scale = [str(self.scale.numerator), str(self.scale.denominator)]
+        return {"law": self.law, "scale": scale, "delta": self.delta}, {"rows": self.rows}
 
     @classmethod
     def _rebuilt(cls, stored: Stored) -> SumRandomizer:

@@ -33,6 +33,7 @@ VERSION = 1
 LENGTHS = struct.Struct("<4sBI")
 
 Reports = NDArray[Any]
+Parts = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 LARGEST_TABLE = 4096
 """Beyond this many cells one strategy matrix is out of reach: users are split over tables."""
@@ -166,17 +167,13 @@ class Randomizer(ABC):
         """Valid reports, counted."""
 
     @abstractmethod
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        """The integers."""
-
-    @abstractmethod
-    def _facts(self) -> dict[str, Any]:
-        """What else a file must say."""
+    def _parts(self) -> Parts:
+        """What a file must say, and the integers."""
 
     @classmethod
     @abstractmethod
     def _rebuilt(cls, stored: Stored) -> Self:
-        """The randomizer that `_facts` and `_arrays` were taken from."""
+        """The randomizer that such parts were taken from."""
 
     # ------------------------------------------------------------------ from values to reports
 
@@ -229,7 +226,10 @@ class Randomizer(ABC):
 
     def reports(self, values: Any, *, source: Source | None = None) -> Reports:
         """One report for each of many users, for `packet` or an aggregator."""
-        return self.draw(self.types_of(values), source or SystemSource())
+        return self._draw(self.codes_of(values), source or SystemSource())
+
+    def _draw(self, codes: Mapping[str, IntArray], source: Source) -> Reports:
+        return self.draw(self.types_from(codes), source)
 
     def report(self, value: Any, *, source: Source | None = None) -> bytes:
         """The report of one user as bytes: a tag of the plan, then as few bytes as it needs.
@@ -264,13 +264,14 @@ class Randomizer(ABC):
 
     @cached_property
     def _content(self) -> bytes:
-        arrays = {name: np.ascontiguousarray(a) for name, a in self._arrays().items()}
+        facts, integers = self._parts()
+        arrays = {name: np.ascontiguousarray(a) for name, a in integers.items()}
         if self.cells is not None:
             arrays["cells"] = self.cells
         head = {
             "kind": self.kind,
             "schema": self.schema.to_dict(),
-            "facts": self._facts(),
+            "facts": facts,
             "arrays": [
                 [n, a.dtype.newbyteorder("<").str, list(a.shape)] for n, a in arrays.items()
             ],
@@ -309,4 +310,6 @@ class Randomizer(ABC):
         return path
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(ε = {text_up(self.epsilon)}, plan {self.hash[:12]})"
+        delta = getattr(self, "delta", 0.0)
+        cost = f"ε = {text_up(self.epsilon)}" + (f", δ = {delta:g}" if delta else "")
+        return f"{type(self).__name__}({cost}, plan {self.hash[:12]})"

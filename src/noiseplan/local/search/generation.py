@@ -46,16 +46,6 @@ EPS = float(np.finfo(np.float64).eps)
 NEGLIGIBLE_WEIGHT = 1e-6
 
 
-@dataclass(frozen=True, eq=False)
-class Goal:
-    """What is minimised: the largest variance over types, or the mean under the prior."""
-
-    gram: Array
-    prior: Array
-    epsilon: float
-    worst: bool
-
-
 @dataclass(frozen=True)
 class Effort:
     """How long to go on, and how exactly."""
@@ -82,14 +72,6 @@ class Candidate:
     solved: Weighting
     prior: Array
     variances: Array
-
-    @property
-    def worst(self) -> float:
-        return float(self.variances.max())
-
-    @property
-    def mean(self) -> float:
-        return float(self.prior @ self.variances)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,16 +105,38 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class _Problem:
+class Goal:
+    """What is minimised: the largest variance over types, or the mean under the prior."""
+
     gram: Array
-    asked: Array  # G with something in every direction
-    ratio: float
-    every: Bits | None
+    prior: Array
+    epsilon: float
+    worst: bool
+
+    def value(self, at: Candidate) -> float:
+        return float(at.variances.max() if self.worst else at.prior @ at.variances)
+
+    @property
+    def ratio(self) -> float:
+        return exp(self.epsilon)
+
+    @cached_property
+    def every(self) -> Bits | None:
+        """All shapes, where there are few."""
+        return all_shapes(len(self.gram)) if len(self.gram) <= EXHAUSTIVE else None
+
+    @cached_property
+    def _asked(self) -> Array:
+        """G, with a trace of every direction that no query asks about."""
+        values = np.linalg.eigvalsh(self.gram)
+        if values[0] > UNASKED * values[-1]:
+            return self.gram
+        return np.asarray(self.gram + UNASKED * values[-1] * np.eye(len(self.gram)))
 
     def solve(self, shapes: Bits, weights: Array, prior: Array, gap: float) -> Candidate:
         patterns = levels(shapes, self.ratio)
         start = weights / (weights @ patterns).mean()
-        solved = best_weights(patterns, self.asked, prior, start, gap=gap)
+        solved = best_weights(patterns, self._asked, prior, start, gap=gap)
         # Σ_o w_o p_o a_oᵀMa_o with a = p/(p·π): second moments of each type.
         along = np.einsum("ij,ij->i", patterns @ solved.curvature, patterns)
         second = (solved.weights * along / (patterns @ prior) ** 2) @ patterns
@@ -188,9 +192,7 @@ def generate(
     advance: Callable[[int], None] = lambda steps: None,
 ) -> Found:
     """Improve a strategy given by shapes and weights, which need not be feasible."""
-    types, worst = len(goal.gram), goal.worst
-    every = all_shapes(types) if types <= EXHAUSTIVE else None
-    problem = _Problem(goal.gram, _asked(goal.gram), exp(goal.epsilon), every)
+    types, every = len(goal.gram), goal.every
     if every is not None and types <= ALL_AT_ONCE:
         shapes, weights = every, np.full(len(every), 1.0)
     else:  # with the rows of randomized response any set of shapes has feasible weights
@@ -198,51 +200,38 @@ def generate(
         weights = np.append(weights, np.full(types, 1e-3 * float(weights.mean())))
     best, bound, ascent = None, -inf, Ascent(goal.prior)
     for r in range(effort.rounds):
-        here = problem.solve(shapes, weights, ascent.prior, effort.gap)
-        best = _better(best, here, worst)
-        new, lacking = problem.helpful(here, effort.most // 2)
+        here = goal.solve(shapes, weights, ascent.prior, effort.gap)
+        best = here if best is None else min(best, here, key=goal.value)
+        new, lacking = goal.helpful(here, effort.most // 2)
         if every is not None:
-            bound = max(bound, problem.certified(here, lacking))
+            bound = max(bound, goal.certified(here, lacking))
         advance(1)
-        value = best.worst if worst else best.mean
+        value = goal.value(best)
         if value - bound <= 10 * effort.gap * abs(value) or r == effort.rounds - 1:
             break
         shapes, weights = _joined(here, new, effort.most)
-        if worst:
+        if goal.worst:
             ascent = ascent.moved(here.variances)
     assert best is not None
+    if every is None:
+        polished = goal.solve(best.shapes, best.solved.weights, best.prior, effort.final_gap)
+        return Found(strategy_of(min(best, polished, key=goal.value), goal.epsilon))
     shapes, weights = best.shapes, best.solved.weights
     # A mean is polished until it is proved; of a saddle no more is known than its prior is exact.
-    for _ in range(POLISHES if every is not None and not worst else 1):
-        polished = problem.solve(shapes, weights, best.prior, effort.final_gap)
-        best = _better(best, polished, worst)
-        if every is None:
-            break
-        new, lacking = problem.helpful(polished, effort.most // 2)
-        bound = max(bound, problem.certified(polished, lacking))
-        if best.mean - bound <= 10 * effort.final_gap * abs(best.mean):
+    for _ in range(1 if goal.worst else POLISHES):
+        polished = goal.solve(shapes, weights, best.prior, effort.final_gap)
+        best = min(best, polished, key=goal.value)
+        new, lacking = goal.helpful(polished, effort.most // 2)
+        bound = max(bound, goal.certified(polished, lacking))
+        value = goal.value(best)
+        if value - bound <= 10 * effort.final_gap * abs(value):
             break
         shapes, weights = _joined(polished, new, effort.most)
-    if every is not None:  # weigh again what will be kept: what is left out would be missed
-        kept = _counted(best.solved.weights)
-        lean = best.shapes[kept], best.solved.weights[kept]
-        best = _better(best, problem.solve(*lean, best.prior, effort.final_gap), worst)
-    return Found(strategy_of(best, goal.epsilon), None if every is None else bound)
-
-
-def _better(best: Candidate | None, here: Candidate, worst: bool) -> Candidate:
-    if best is None:
-        return here
-    improved = here.worst < best.worst if worst else here.mean < best.mean
-    return here if improved else best
-
-
-def _asked(gram: Array) -> Array:
-    """G, with a trace of every direction that no query asks about."""
-    values = np.linalg.eigvalsh(gram)
-    if values[0] > UNASKED * values[-1]:
-        return gram
-    return np.asarray(gram + UNASKED * values[-1] * np.eye(len(gram)))
+    # Weigh again what will be kept: what is left out would be missed.
+    kept = _counted(best.solved.weights)
+    lean = best.shapes[kept], best.solved.weights[kept]
+    best = min(best, goal.solve(*lean, best.prior, effort.final_gap), key=goal.value)
+    return Found(strategy_of(best, goal.epsilon), bound)
 
 
 def _joined(here: Candidate, new: Bits, most: int) -> tuple[Bits, Array]:

@@ -72,41 +72,25 @@ class Task:
 # ------------------------------------------------------------------------------ by name
 
 
-def _table(make: Callable[..., Array], name: str) -> Callable[..., Strategy]:
-    def build(task: Task, **options: Any) -> Strategy:
-        n = task.types.count
-        chances = make(n, task.epsilon, **options)
-        return TableStrategy.of(chances, task.epsilon, task.prior, name)
-
-    return build
-
-
-def _over_cells(make: Callable[..., Array], name: str) -> Callable[..., Strategy]:
-    """Mechanisms that need all cells of a binary domain; types take the mean of their cells."""
+def _table(
+    name: str, make: Callable[..., Array], *, of_cells: bool = False
+) -> Callable[..., Strategy]:
+    """A table by name; of all cells where it needs 2^d, and types take the mean of their cells."""
 
     def build(task: Task, **options: Any) -> Strategy:
         types = task.types
-        cells = make(len(types.kind), task.epsilon, **options)
-        chances = cells if not types.merged else cells @ _means(types)
+        chances = make(len(types.kind) if of_cells else types.count, task.epsilon, **options)
+        if of_cells and types.merged:
+            member = (types.kind[:, None] == np.arange(types.count)).astype(np.float64)
+            chances = chances @ (member / member.sum(axis=0))
         return TableStrategy.of(chances, task.epsilon, task.prior, name)
 
     return build
 
 
-def _means(types: Types) -> Array:
-    """Cells × types: each type's column averages over its cells."""
-    member = (types.kind[:, None] == np.arange(types.count)).astype(np.float64)
-    mean: Array = member / member.sum(axis=0)
-    return mean
-
-
 def _weighted_fourier(task: Task) -> Strategy:
-    types = task.types
-    gram = types.gram[np.ix_(types.kind, types.kind)]
-    build = _over_cells(
-        lambda n, epsilon: classical.weighted_fourier(n, epsilon, gram), "weighted fourier"
-    )
-    return build(task)
+    gram = task.types.gram[np.ix_(task.types.kind, task.types.kind)]
+    return _table("weighted fourier", classical.weighted_fourier, of_cells=True)(task, gram=gram)
 
 
 def _subset_selection(task: Task, size: int | None = None) -> Strategy:
@@ -128,17 +112,13 @@ def _rappor(task: Task) -> Strategy:
 
 
 CLASSICAL: dict[str, Callable[..., Strategy]] = {
-    "randomized response": _table(classical.randomized_response, "randomized response"),
-    "hadamard": _table(classical.hadamard, "hadamard"),
-    "hadamard blocks": _table(classical.hadamard_blocks, "hadamard blocks"),
-    "hierarchical": _table(classical.hierarchical, "hierarchical"),
-    "fourier": _over_cells(classical.fourier, "fourier"),
+    **{name: _table(name, make) for name, make in classical.ORACLES.items()},
+    "hierarchical": _table("hierarchical", classical.hierarchical),
+    "fourier": _table("fourier", classical.fourier, of_cells=True),
     "weighted fourier": _weighted_fourier,
     "subset selection": _subset_selection,
     "rappor": _rappor,
 }
-
-
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in CLASSICAL},
     "hierarchical over hadamard": ("hierarchical", {"oracle": "hadamard"}),
@@ -174,12 +154,7 @@ def best_strategy(task: Task) -> Found:
     # Of equals the first: a table or shifts, whose reports are shorter than subsets.
     best = next(f for f, value in zip(found, values, strict=True) if value <= min(values) * EQUAL)
     bounds = [f.bound for f in found if f.bound is not None]
-    return Found(rounded(best.strategy), max(bounds, default=None))
-
-
-def rounded(strategy: Strategy) -> Strategy:
-    """What will really be drawn from, so that figures are those of the integers."""
-    return strategy.rounded() if isinstance(strategy, TableStrategy) else strategy
+    return Found(best.strategy.rounded(), max(bounds, default=None))
 
 
 def _shifted(task: Task) -> Iterator[Found]:

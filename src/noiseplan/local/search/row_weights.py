@@ -12,11 +12,16 @@ Mehrotra's.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
+
+Prices = TypeVar("Prices", Array, float)
+Towards = Callable[[float, Array | float], tuple[Array, Prices, Array]]
 
 WEIGHT_STEPS = 40
 # Weights and multipliers stay so far inside their bounds.
@@ -35,15 +40,6 @@ class Weighting:
 
 
 @dataclass(frozen=True, eq=False)
-class _Iterate:
-    """Weights w, prices ν of the column sums, and slacks s of the weights' bounds."""
-
-    weights: Array
-    prices: Array
-    slacks: Array
-
-
-@dataclass(frozen=True, eq=False)
 class _Point:
     """The objective at some weights: its value, X⁻¹, M and the gradient."""
 
@@ -54,18 +50,13 @@ class _Point:
 
 
 def best_weights(
-    patterns: Array,
-    gram: Array,
-    prior: Array,
-    start: Array,
-    *,
-    gap: float,
+    patterns: Array, gram: Array, prior: Array, start: Array, *, gap: float
 ) -> Weighting:
     """The weights of least tr[X⁻¹G] up to a relative gap, from positive start weights.
 
     Returns the last point reached if rounding stops the iteration early.
     """
-    w = start.copy()
+    w = start
     scaled = patterns / np.sqrt(patterns @ prior)[:, None]
     here = _at(scaled, w, gram)
     nu, s = _first_multipliers(patterns, w, here)
@@ -74,13 +65,14 @@ def best_weights(
         if w @ s <= gap * here.value and np.abs(missing).max() <= 1e-9:
             break
         try:
-            step = _newton(patterns, scaled, _Iterate(w, nu, s), here, missing)
-            moved = _at(scaled, w + step.weights, gram)
+            towards = _newton(patterns, scaled, here, (w, nu, s), missing)
+            d_w, d_nu, d_s = interior_step(w, s, towards)
+            moved = _at(scaled, w + d_w, gram)
         except np.linalg.LinAlgError:
             break
         if not np.isfinite(moved.value) or moved.value <= 0:
             break
-        w, nu, s, here = w + step.weights, nu + step.prices, s + step.slacks, moved
+        w, nu, s, here = w + d_w, nu + d_nu, s + d_s, moved
     return Weighting(w, here.value, here.curvature, nu)
 
 
@@ -107,11 +99,13 @@ def _first_multipliers(patterns: Array, w: Array, here: _Point) -> tuple[Array, 
     return nu, np.maximum(s, np.maximum(0.05 * typical, 1e-4 * here.value / len(w) / w) + 1e-300)
 
 
-def _newton(patterns: Array, scaled: Array, at: _Iterate, here: _Point, missing: Array) -> _Iterate:
-    """Mehrotra's predictor and corrector, already shortened to stay inside."""
+def _newton(
+    patterns: Array, scaled: Array, here: _Point, at: tuple[Array, Array, Array], missing: Array
+) -> Towards[Array]:
+    """Newton's equations at w, ν and s, factored."""
     from scipy.linalg import cho_factor, cho_solve
 
-    w, nu, s = at.weights, at.prices, at.slacks
+    w, nu, s = at
     hessian = (scaled @ here.inverse) @ scaled.T
     hessian *= (scaled @ here.curvature) @ scaled.T
     hessian *= 2.0
@@ -128,15 +122,27 @@ def _newton(patterns: Array, scaled: Array, at: _Iterate, here: _Point, missing:
         d_w = t - through @ d_nu
         return d_w, d_nu, wanted - s - s * d_w / w
 
+    return towards
+
+
+# ---------------------------------------------------------------------- one step inside the bounds
+
+
+def interior_step(w: Array, s: Array, towards: Towards[Prices]) -> tuple[Array, Prices, Array]:
+    """Mehrotra's predictor and corrector, already shortened to stay inside.
+
+    `towards` solves Newton's equations for w∘s = centre − correction: by how much the weights w,
+    the multipliers of what they must add up to, and the slacks s change.
+    """
     mean = float(w @ s) / len(w)
     d_w, _, d_s = towards(0.0, 0.0)
-    reached = float((w + room(w, d_w) * d_w) @ (s + room(s, d_s) * d_s)) / len(w)
-    d_w, d_nu, d_s = towards((reached / mean) ** 3 * mean, d_w * d_s)
-    length = min(room(w, d_w), room(s, d_s))
-    return _Iterate(length * d_w, length * d_nu, length * d_s)
+    reached = float((w + _room(w, d_w) * d_w) @ (s + _room(s, d_s) * d_s)) / len(w)
+    d_w, d_prices, d_s = towards((reached / mean) ** 3 * mean, d_w * d_s)
+    length = min(_room(w, d_w), _room(s, d_s))
+    return length * d_w, length * d_prices, length * d_s
 
 
-def room(values: Array, change: Array) -> float:
+def _room(values: Array, change: Array) -> float:
     """The longest step, at most one, that keeps all values positive."""
     falling = change < 0
     if not falling.any():

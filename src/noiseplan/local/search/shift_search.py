@@ -25,7 +25,7 @@ from noiseplan.local.search.patterns import (
     levels,
     surcharge,
 )
-from noiseplan.local.search.row_weights import room
+from noiseplan.local.search.row_weights import Towards, interior_step
 from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
 from noiseplan.local.strategies.classical import sylvester
 from noiseplan.local.strategies.shifts import Bits, Group, ShiftStrategy
@@ -174,8 +174,6 @@ def power(group: Group, shapes: Bits, ratio: float) -> Array:
 
 def best_mixture(powers: Array, asked: Array, start: Array) -> Mixture:
     """The chances v of least Σ g/(vᵀF), by an interior-point method on the simplex."""
-    from scipy.linalg import cho_factor, cho_solve
-
     counted = asked > 0
     all_powers, powers, g = powers, powers[:, counted], asked[counted]
     v = start
@@ -192,27 +190,34 @@ def best_mixture(powers: Array, asked: Array, start: Array) -> Mixture:
         if v @ slack <= MIXTURE_GAP * value and abs(missing) < 1e-12:
             break
         hessian = 2.0 * (powers * (terms / eigenvalues**2)) @ powers.T
-        hessian[np.diag_indices(len(v))] += slack / v
         try:
-            factor = cho_factor(hessian, lower=True, check_finite=False, overwrite_a=True)
+            towards = _newton(hessian, gradient, (v, level, slack), missing)
         except np.linalg.LinAlgError:
             break
-        through = cho_solve(factor, np.ones(len(v)), check_finite=False)
-        mean, target = float(v @ slack) / len(v), 0.0
-        correction: Array | float = 0.0
-        for corrector in (False, True):
-            wanted = (target - correction) / v
-            t = cho_solve(factor, wanted - gradient - level, check_finite=False)
-            d_level = (float(t.sum()) - missing) / float(through.sum())
-            d_v = t - through * d_level
-            d_slack = wanted - slack - slack * d_v / v
-            if not corrector:
-                reached = (v + room(v, d_v) * d_v) @ (slack + room(slack, d_slack) * d_slack)
-                target = (float(reached) / len(v) / mean) ** 3 * mean
-                correction = d_v * d_slack
-        length = min(room(v, d_v), room(slack, d_slack))
-        v, level, slack = v + length * d_v, level + length * d_level, slack + length * d_slack
+        d_v, d_level, d_slack = interior_step(v, slack, towards)
+        v, level, slack = v + d_v, level + d_level, slack + d_slack
     eigenvalues = v @ all_powers
     worth = np.zeros(len(asked))
     worth[counted] = g / eigenvalues[counted] ** 2
     return Mixture(v, float((g / eigenvalues[counted]).sum()), worth)
+
+
+def _newton(
+    hessian: Array, gradient: Array, at: tuple[Array, float, Array], missing: float
+) -> Towards[float]:
+    """Newton's equations at v, the level of its sum, and its slacks, factored."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    v, level, slack = at
+    hessian[np.diag_indices(len(v))] += slack / v
+    factor = cho_factor(hessian, lower=True, check_finite=False, overwrite_a=True)
+    through = cho_solve(factor, np.ones(len(v)), check_finite=False)
+
+    def towards(centre: float, correction: Array | float) -> tuple[Array, float, Array]:
+        wanted = (centre - correction) / v
+        t = cho_solve(factor, wanted - gradient - level, check_finite=False)
+        d_level = (float(t.sum()) - missing) / float(through.sum())
+        d_v = t - through * d_level
+        return d_v, d_level, wanted - slack - slack * d_v / v
+
+    return towards

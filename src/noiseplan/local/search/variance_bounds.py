@@ -21,7 +21,6 @@ McKenna et al. (2020), Theorem 5.6, for the second; the first is derived as abov
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, expm1, sinh
 
@@ -37,14 +36,6 @@ from noiseplan.queries import Query, Workload
 BOUND_ROUNDING = 1e-10
 # How often a prior is moved towards the least favourable one.
 PRIOR_STEPS = 30
-
-
-@dataclass(frozen=True)
-class LowerBound:
-    """Of the variance that one user adds to all answers together, for any mechanism."""
-
-    average: float
-    worst: float
 
 
 def row_variance(cells: int, epsilon: float) -> float:
@@ -110,20 +101,21 @@ def _centred(gram: Array, prior: Array) -> tuple[Array, float]:
     return scaled - both - both.T + mean * np.outer(root, root), mean
 
 
-def lower_bound(gram: Array, prior: Array, epsilon: float, cells: int | None = None) -> LowerBound:
-    """Bounds on the average under `prior` and on the worst type.
+def lower_bound(
+    gram: Array, prior: Array, epsilon: float, *, worst: bool, cells: int | None = None
+) -> float:
+    """Of the variance that one user adds to all answers together: the worst, or the mean under π.
 
     `cells` says that the prior is made of so many equal cells, which sharpens c. For the worst case
     the prior is improved by its own fixed point, π_u growing where the bound would gain.
     """
     limit = sinh(epsilon / 2) ** 2
     c = limit if cells is None else row_variance(cells, epsilon)
-    average = spread_bound(gram, prior, c)
-    worst, weights = average, prior
-    for _ in range(PRIOR_STEPS):
-        weights = _heavier(gram, weights, limit)
-        worst = max(worst, spread_bound(gram, weights, limit))
-    return LowerBound(average, worst)
+    largest = spread_bound(gram, prior, c)
+    for _ in range(PRIOR_STEPS if worst else 0):
+        prior = _heavier(gram, prior, limit)
+        largest = max(largest, spread_bound(gram, prior, limit))
+    return largest
 
 
 def _heavier(gram: Array, prior: Array, c: float) -> Array:

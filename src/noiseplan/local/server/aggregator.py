@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,26 +10,47 @@ from io import BytesIO
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
-from noiseplan.errors import DataError, QueryError, UnanswerableError
-from noiseplan.local.device.randomizer import Randomizer, Reports
+from noiseplan.arrays import Arrays, IntArray
+from noiseplan.errors import (
+    DataError,
+    NoiseplanError,
+    PlanError,
+    QueryError,
+    StorageError,
+    UnanswerableError,
+)
+from noiseplan.local.device.counting_randomizers import (
+    ShiftRandomizer,
+    SplitRandomizer,
+    SubsetRandomizer,
+    TableRandomizer,
+)
+from noiseplan.local.device.integer_chances import WHOLE
+from noiseplan.local.device.noisy_sums import SumRandomizer
+from noiseplan.local.device.randomizer import MAGIC, Randomizer, Reports
+from noiseplan.local.device.randomizer_file import NONSENSE, randomizer_from_bytes
 from noiseplan.local.device.wire import TAG_BYTES, Payloads
-from noiseplan.local.server.aggregator_file import Kept, read_aggregator, write_aggregator
 from noiseplan.local.server.consistency import Consistent
 from noiseplan.local.server.packets import packets_of
-from noiseplan.local.server.reconstruction import Reconstruction
+from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.strategies.additive import AdditiveStrategy
+from noiseplan.local.strategies.shifts import Group, ShiftStrategy
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
+from noiseplan.local.strategies.subsets import SubsetStrategy
+from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
+from noiseplan.paths import checked_path
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
+from noiseplan.storage.files import canonical, hash_of, read_arrays, to_disk, write_arrays
 
-if TYPE_CHECKING:
-    from noiseplan.local.localplan import LocalPlan
-
+FORMAT = "noiseplan local aggregator 1"
+HASH = "sha256"  # of everything else in the file
 FOREIGN, MALFORMED = "foreign", "malformed"
 ERRORS = ("estimated", "worst")
 # Reports counted at a time, in so many pieces, which may have one each: what they need stays small.
@@ -49,11 +71,6 @@ class Aggregator:
     users: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     brand: str = ""
-
-    @classmethod
-    def empty(cls, plan: LocalPlan) -> Aggregator:
-        tally = np.zeros(plan.reconstruction.tally_shape, dtype=np.int64)
-        return cls(plan.randomizer(), plan.reconstruction, tally)
 
     # ------------------------------------------------------------------ collecting
 
@@ -249,20 +266,37 @@ class Aggregator:
 
     def save(self, path: str | Path) -> Path:
         """Write everything answers need, in one step: a crash leaves the old file whole."""
-        kept = Kept(
-            self.randomizer, self.reconstruction, self.tally, self.users, self.rejected, self.brand
-        )
-        return write_aggregator(kept, path)
+        path = checked_path(path, StorageError)
+        tables = self.reconstruction.parts
+        facts = {
+            "format": FORMAT,
+            "plan": self.randomizer.hash,
+            "users": self.users,
+            "rejected": dict(self.rejected),
+            "brand": self.brand,
+            "tables": [{"epsilon": t.strategy.epsilon, "rows": t.types.rows} for t in tables],
+        }
+        arrays: Arrays = {
+            "facts": np.frombuffer(canonical(facts).encode(), np.uint8),
+            "randomizer": np.frombuffer(self.randomizer.to_bytes(), np.uint8),
+            "tally": self.tally,
+        }
+        for j, table in enumerate(tables):
+            arrays[f"gram_{j}"] = table.types.gram
+            if isinstance(table.strategy, TableStrategy):
+                arrays[f"prior_{j}"] = table.strategy.prior
+        arrays[HASH] = np.frombuffer(bytes.fromhex(hash_of({}, arrays)), np.uint8)
+        beside = path.with_name(path.name + ".new")
+        write_arrays(beside, arrays)
+        to_disk(beside)
+        beside.replace(path)
+        to_disk(path.parent)
+        return path
 
     def __repr__(self) -> str:
         lost = f", {self.rejected.total():,} rejected" if self.rejected else ""
         brand = f", {self.brand}" if self.brand else ""
         return f"Aggregator({self.users:,} reports{lost}, plan {self.randomizer.hash[:12]}{brand})"
-
-
-def load_aggregator(path: str | Path) -> Aggregator:
-    """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
-    return Aggregator(*read_aggregator(path))
 
 
 def _check_query(query: object) -> None:
@@ -282,3 +316,84 @@ def _sum(counted: IntArray, more: IntArray) -> IntArray:
             "several aggregators and add up their answers"
         )
     return total
+
+
+# ---------------------------------------------------------------------- from files
+
+
+def load_aggregator(path: str | Path) -> Aggregator:
+    """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
+    file = checked_path(path, StorageError)
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(4)
+    except OSError as error:
+        raise StorageError(f"{str(path)!r} cannot be read: {error}") from None
+    if head != b"PK\x03\x04":
+        hint = "; load_randomizer reads randomizers" if head == MAGIC else ""
+        raise StorageError(f"{file.name} is no aggregator's file, or damaged{hint}")
+    arrays = read_arrays(file)
+    try:
+        kept = arrays.pop(HASH).tobytes().hex()
+        if kept != hash_of({}, arrays):
+            raise StorageError(f"{file.name} is damaged: its hash does not fit what it holds")
+        facts: dict[str, Any] = json.loads(arrays["facts"].tobytes())
+        if facts["format"] != FORMAT:
+            raise StorageError(f"{file.name} has the format {facts['format']!r}, not {FORMAT!r}")
+        return _rebuilt(facts, arrays)
+    except NONSENSE as error:
+        if isinstance(error, NoiseplanError):
+            raise
+        raise StorageError(f"{file.name} is no aggregator's file, or damaged: {error}") from None
+
+
+def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
+    randomizer = randomizer_from_bytes(arrays["randomizer"].tobytes())
+    if randomizer.hash != facts["plan"]:
+        raise StorageError("the reports in the file are of another plan than its randomizer's")
+    tables: tuple[Randomizer, ...] = (randomizer,)
+    shares, split = [1.0], isinstance(randomizer, SplitRandomizer)
+    if isinstance(randomizer, SplitRandomizer):
+        tables, shares = randomizer.tables, (randomizer.shares / WHOLE).tolist()
+    parts = []
+    for j, (about, table, share) in enumerate(zip(facts["tables"], tables, shares, strict=True)):
+        gram, prior = arrays[f"gram_{j}"], arrays.get(f"prior_{j}")
+        _check_floats("gram", gram, (table.types, table.types))
+        if prior is not None:
+            _check_floats("prior", prior, (table.types,))
+            if (prior <= 0).any() or abs(prior.sum() - 1) > 1e-6:
+                raise StorageError("prior should be shares of all types that add up to 1")
+        kind = np.arange(table.types) if table.cells is None else table.cells
+        types = Types(table.schema, kind, gram, float(about["rows"]))
+        parts.append(Part(types, _behind(table, float(about["epsilon"]), prior), share))
+    made = Reconstruction(tuple(parts), split)
+    tally = arrays["tally"].astype(np.int64)
+    shape = randomizer.tally(randomizer.no_reports).shape
+    if tally.shape != shape:
+        raise StorageError(f"reports are counted in shape {tally.shape}, not {shape}")
+    users = int(facts["users"])
+    if users < 0 or (randomizer.kind != "sums" and (tally < 0).any()):
+        raise StorageError("reports are counted by numbers of at least 0")
+    rejected = Counter({str(why): int(count) for why, count in facts["rejected"].items()})
+    return Aggregator(randomizer, made, tally, users, rejected, str(facts["brand"]))
+
+
+def _behind(device: Randomizer, epsilon: float, prior: Array | None) -> Strategy:
+    """The chances that a randomizer's integers stand for."""
+    if isinstance(device, TableRandomizer):
+        return TableStrategy.of(device.table / WHOLE, epsilon, prior)
+    if isinstance(device, ShiftRandomizer):
+        return ShiftStrategy(Group(device.shape), device.patterns, device.shares / WHOLE, epsilon)
+    if isinstance(device, SubsetRandomizer):
+        sizes = tuple(device.sizes.tolist())
+        return SubsetStrategy(device.count, epsilon, sizes, device.shares / WHOLE)
+    if isinstance(device, SumRandomizer):
+        law = device.law, epsilon, device.delta, "sums"
+        return AdditiveStrategy(device.rows, device.scale, *law)
+    raise PlanError(f"no strategy is known behind {type(device).__name__}")
+
+
+def _check_floats(name: str, found: Array, shape: tuple[int, ...]) -> None:
+    fits = found.shape == shape and found.dtype.kind == "f"
+    if not fits or not np.abs(found).max() <= LARGEST_SQUARE:
+        raise StorageError(f"{name} should be moderate numbers of shape {shape}")

@@ -43,18 +43,6 @@ class Packet:
         return HEADER.size + self.width * self.count
 
 
-@dataclass(frozen=True)
-class _Own:
-    """What the headers of one plan begin with."""
-
-    digest: bytes
-    width: int
-
-    @property
-    def needle(self) -> bytes:
-        return _WORD + self.digest + self.width.to_bytes(2, "little")
-
-
 def packets_of(stream: BinaryIO, digest: bytes, width: int) -> Iterator[Packet]:
     """The packets of a stream, in order; what lies between packets counts as one damaged packet.
 
@@ -62,7 +50,8 @@ def packets_of(stream: BinaryIO, digest: bytes, width: int) -> Iterator[Packet]:
     inside another one that is.
     """
     check_width(width)
-    own, at = _Own(digest, width), stream.tell()
+    own = _WORD + digest + width.to_bytes(2, "little")  # what the headers of the plan begin with
+    at = stream.tell()
     end = stream.seek(0, SEEK_END)
     while at < end:
         packet = _packet(stream, at, end, own)
@@ -73,7 +62,7 @@ def packets_of(stream: BinaryIO, digest: bytes, width: int) -> Iterator[Packet]:
         at += packet.size
 
 
-def _amid_damage(stream: BinaryIO, at: int, end: int, own: _Own) -> Iterator[Packet]:
+def _amid_damage(stream: BinaryIO, at: int, end: int, own: bytes) -> Iterator[Packet]:
     """What is whole, and what is lost before, between and behind it."""
     for start in _whole(stream, at, end, own):
         yield from _lost(stream, at, start)
@@ -86,11 +75,11 @@ def _amid_damage(stream: BinaryIO, at: int, end: int, own: _Own) -> Iterator[Pac
     yield from _lost(stream, at, end)
 
 
-def _packet(stream: BinaryIO, at: int, end: int, own: _Own) -> Packet | None:
+def _packet(stream: BinaryIO, at: int, end: int, own: bytes) -> Packet | None:
     """The packet of this plan that begins here, if it is whole."""
     stream.seek(at)
     head = stream.read(HEADER.size)
-    if len(head) < HEADER.size or not head.startswith(own.needle):
+    if len(head) < HEADER.size or not head.startswith(own):
         return None
     _, _, digest, width, count, checksum = HEADER.unpack(head)
     size = width * count
@@ -160,7 +149,7 @@ def _next_word(stream: BinaryIO, start: int, until: int) -> int:
 # ---------------------------------------------------------------------- what is whole
 
 
-def _whole(stream: BinaryIO, begin: int, end: int, own: _Own) -> Iterator[int]:
+def _whole(stream: BinaryIO, begin: int, end: int, own: bytes) -> Iterator[int]:
     """Where the whole packets of this plan begin, none inside another."""
     starts, sizes, sums = _headers(stream, begin, end, own)
     bodies = starts + HEADER.size
@@ -176,18 +165,18 @@ def _whole(stream: BinaryIO, begin: int, end: int, own: _Own) -> Iterator[int]:
 
 
 def _headers(
-    stream: BinaryIO, begin: int, end: int, own: _Own
+    stream: BinaryIO, begin: int, end: int, own: bytes
 ) -> tuple[IntArray, IntArray, Registers]:
     """Headers of this plan whose bodies fit: where they begin, sizes of bodies, checksums."""
     found = []
     for at, text in _overlapping(stream, begin):
-        place = text.find(own.needle)
+        place = text.find(own)
         while 0 <= place <= len(text) - HEADER.size:
-            *_, count, checksum = HEADER.unpack_from(text, place)
-            size = own.width * count
+            *_, width, count, checksum = HEADER.unpack_from(text, place)
+            size = width * count
             if size <= min(LARGEST, end - at - place - HEADER.size):
                 found.append((at + place, size, checksum))
-            place = text.find(own.needle, place + 1)
+            place = text.find(own, place + 1)
     columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
     return columns[0], columns[1], columns[2].astype(np.uint32)
 

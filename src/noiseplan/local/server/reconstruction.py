@@ -14,13 +14,17 @@ from math import inf
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, first_of
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.device.counting_randomizers import SplitRandomizer
+from noiseplan.local.device.integer_chances import rounded_shares
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.server.consistency import Consistent, fit_counts, nearest_counts
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.local.user_types import Types, cells_within, reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
+from noiseplan.schema import Schema
 
 # A variance below this share of the second moment is rounding: of the total, say, which is public.
 VARIANCE_ROUNDING = 1e-13
@@ -39,6 +43,17 @@ class Part:
     @property
     def names(self) -> tuple[str, ...]:
         return self.types.schema.names
+
+    def randomizer(self) -> Randomizer:
+        """What devices draw reports on this table from, at most at the strategy's ε."""
+        cells = self.types.kind if self.types.merged else None
+        made = self.strategy.randomizer(self.types.schema, cells)
+        if not made.epsilon <= self.strategy.epsilon:
+            raise PlanError(
+                f"the integer table has ε = {made.epsilon!r}, above {self.strategy.epsilon!r}: a "
+                f"defect; nothing may be drawn from it"
+            )
+        return made
 
     def holds(self, query: Query) -> bool:
         return set(query.attributes) <= set(self.names)
@@ -66,7 +81,7 @@ class Part:
         """WᵀW of a query, unweighted, over the types of the table."""
         types = self.types
         small = types_of(Workload([reduced_query(query, types.schema)]))
-        first = np.unique(types.kind, return_index=True)[1]
+        first = first_of(types.kind)
         cells = cells_within(types.schema.shape, [n in small.schema for n in types.schema.names])
         where = small.kind[cells[first]]
         return small.gram[np.ix_(where, where)] / query.weight
@@ -80,12 +95,13 @@ class Reconstruction:
     split: bool  # whether devices draw the table they report on, be it among one
     _known: dict[Query, Array] = field(default_factory=dict, repr=False)  # weights asked for before
 
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        """Shape of the array in which reports are counted."""
+    def randomizer(self, schema: Schema) -> Randomizer:
+        """What devices draw from: the table, or all tables with their shares as integers."""
+        tables = tuple(part.randomizer() for part in self.parts)
         if not self.split:
-            return self.parts[0].strategy.tally_shape
-        return (sum(part.strategy.outputs for part in self.parts),)
+            return tables[0]
+        shares = rounded_shares(np.array([part.share for part in self.parts]))
+        return SplitRandomizer(schema, None, tables, shares)  # type: ignore[arg-type]
 
     @property
     def tells_all_apart(self) -> bool:
@@ -96,9 +112,7 @@ class Reconstruction:
         """The counts of each table."""
         if not self.split:
             return [tally]
-        pieces = np.split(tally, np.cumsum([part.strategy.outputs for part in self.parts])[:-1])
-        shapes = [part.strategy.tally_shape for part in self.parts]
-        return [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+        return np.split(tally, np.cumsum([part.strategy.outputs for part in self.parts])[:-1])
 
     def weights(self, query: Query) -> Array:
         """α: how much each table counts for the answer."""
@@ -178,8 +192,8 @@ class Reconstruction:
         added: dict[int, Array] = {}
         for j, part, alpha in used:
             rows = self._asked(part, query)[0]
-            coefficients = part.strategy.coefficients(rows)
-            second = part.strategy.moments(coefficients, coefficients) * (alpha**2 / part.share)
+            second = part.strategy.moments(part.strategy.coefficients(rows))
+            second *= alpha**2 / part.share
             added[j] = second - rows**2 if not added else second
             if len(used) == 1:
                 added[j] = np.where(added[j] > VARIANCE_ROUNDING * second, added[j], 0.0)

@@ -25,13 +25,15 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.local.device.noisy_sums import largest_distance
+from noiseplan.local.device.noisy_sums import SumRandomizer, largest_distance
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.optimize.p_identity import best_p_identity
+from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.privacy import ApproxDP
 from noiseplan.privacy.rounding import fraction_up
+from noiseplan.schema import Schema
 
 # The largest entry of a strategy becomes this integer: rounding is then far below the noise.
 GRID = 1 << 24
@@ -69,10 +71,6 @@ class AdditiveStrategy(Strategy):
         """Integers have no largest one; as many as 64 bits each can hold."""
         return 1 << (64 * len(self.rows))
 
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        return (len(self.rows),)
-
     @cached_property
     def noise_variance(self) -> float:
         """s² of one number."""
@@ -82,18 +80,14 @@ class AdditiveStrategy(Strategy):
         return 2 * exp(-rate) / expm1(-rate) ** 2
 
     @cached_property
-    def _information(self) -> Array:
+    def information(self) -> Array:
         rows = self.rows.astype(np.float64)
         return rows.T @ rows / self.noise_variance
 
-    def information(self) -> Array:
-        return self._information
-
-    def moments(self, left: Array, right: Array) -> Array:
-        answers = self.applied(left), self.applied(right)
-        noise = np.einsum("ij,ij->i", answers[0], right)
-        result: Array = noise[:, None] + answers[0] * answers[1]
-        return result
+    def moments(self, rows: Array) -> Array:
+        answers = self.applied(rows)
+        noise = np.einsum("ij,ij->i", answers, rows)
+        return np.asarray(noise[:, None] + answers**2)
 
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         answers = self.applied(left), self.applied(right)
@@ -106,6 +100,9 @@ class AdditiveStrategy(Strategy):
 
     def evidence(self, tally: IntArray) -> Array:
         return np.asarray(tally @ self.rows.astype(np.float64) / self.noise_variance)
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        return SumRandomizer(schema, cells, self.rows, self.law, self.scale, self.delta)
 
 
 def additive_strategy(
@@ -121,7 +118,8 @@ def additive_strategy(
             f"workload asks for nothing but their number, which is public: leave mechanism out"
         )
     laplace = mechanism == "matrix l1"
-    weights = p_identity(gram) if laplace else dense_optimum(gram).strategy
+    # Every type and some weighted sums of types, or the best rows of all for Gaussian noise.
+    weights = strategy(best_p_identity(gram)[1]) if laplace else dense_optimum(gram).strategy
     rows = np.round(weights * (GRID / np.abs(weights).max())).astype(np.int64)
     if laplace:
         scale = Fraction(largest_distance(rows, 1)) / Fraction(epsilon)
@@ -131,10 +129,3 @@ def additive_strategy(
     scale = Fraction(fraction_up(scale))  # more noise, never less
     law = "laplace" if laplace else "gaussian"
     return AdditiveStrategy(rows, scale, law, epsilon, 0.0 if laplace else delta, mechanism)
-
-
-def p_identity(gram: Array) -> Array:
-    """Every type, and some weighted sums of types: the best such strategy for Laplace noise."""
-    _, sums = best_p_identity(gram)
-    strategy: Array = np.vstack([np.eye(len(gram)), sums]) / (1 + sums.sum(axis=0))
-    return strategy

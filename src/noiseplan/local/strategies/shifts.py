@@ -29,7 +29,7 @@ designs", for the use of designs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import exp, prod
@@ -40,8 +40,12 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import UnanswerableError
+from noiseplan.local.device.counting_randomizers import ShiftRandomizer
+from noiseplan.local.device.integer_chances import high_chances, rounded_shares
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import EIGENVALUE_FLOOR, OUTSIDE, Strategy
 from noiseplan.matrices.base import Array
+from noiseplan.schema import Schema
 
 Spectrum = NDArray[np.complex128]
 Bits = NDArray[np.bool_]
@@ -123,7 +127,6 @@ class ShiftStrategy(Strategy):
     chances: Array
     epsilon: float
     name: str = "shifted patterns"
-    prior: None = field(default=None, init=False)
 
     @property
     def types(self) -> int:
@@ -132,10 +135,6 @@ class ShiftStrategy(Strategy):
     @property
     def outputs(self) -> int:
         return self.patterns.size
-
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        return self.patterns.shape
 
     @cached_property
     def rows(self) -> Array:
@@ -163,6 +162,7 @@ class ShiftStrategy(Strategy):
     def tells_all_apart(self) -> bool:
         return bool((self._inverted > 0).all())
 
+    @cached_property
     def information(self) -> Array:
         kernel = self.group.back(self.eigenvalues.astype(complex)[None, :])[0]
         return np.asarray(kernel[self.group.differences])
@@ -180,12 +180,11 @@ class ShiftStrategy(Strategy):
             )
         return found
 
-    def moments(self, left: Array, right: Array) -> Array:
-        result = np.zeros(left.shape)
-        for one, other, total in zip(left, right, result, strict=True):
+    def moments(self, rows: Array) -> Array:
+        result = np.zeros(rows.shape)
+        for row, total in zip(rows, result, strict=True):
             # c·a_{r,s} for all shifts s at once is a correlation; Q then spreads it back.
-            scores = self._scores(one) * self._scores(other)
-            spread = self.group.transform(scores) * self._spectra
+            spread = self.group.transform(self._scores(row) ** 2) * self._spectra
             total[:] = self.group.back((self.chances @ spread)[None, :])[0] / self.types
         return result
 
@@ -216,8 +215,14 @@ class ShiftStrategy(Strategy):
 
     def evidence(self, tally: IntArray) -> Array:
         # Σ y_{r,s} a_r(u − s): a convolution of each pattern with its tally.
-        spectra = (self.group.transform(tally.astype(np.float64)) * self._spectra).sum(axis=0)
+        counted = tally.reshape(self.patterns.shape).astype(np.float64)
+        spectra = (self.group.transform(counted) * self._spectra).sum(axis=0)
         return np.asarray(self.group.back(spectra[None, :])[0])
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        high = high_chances(self.patterns.sum(axis=1), self.types, self.epsilon)
+        shares = rounded_shares(self.chances)
+        return ShiftRandomizer(schema, cells, self.group.shape, self.patterns, shares, high)
 
     def table(self) -> Array:
         """Q explicitly, outputs × types: for small domains and for tests."""
@@ -266,14 +271,9 @@ def _powers_of_a_generator(prime: int, degree: int, group: Group) -> IntArray:
     """g⁰, g¹, … of an element g that generates all but zero, as numbers of the group's elements.
 
     Elements are polynomials over the prime field; g is x modulo the first polynomial for which its
-    powers run through all of them, or for degree one the first primitive root.
+    powers run through all of them, which for degree one is the first primitive root.
     """
     count = prime**degree - 1
-    if degree == 1:
-        for g in range(1, prime):
-            residues = [pow(g, j, prime) for j in range(count)]
-            if len(set(residues)) == count:
-                return np.array(residues, dtype=np.int64)
     for low in product(range(prime), repeat=degree):
         digits = tuple(_powers_of_x(prime, np.array(low), count).T[::-1])
         numbers = np.asarray(np.ravel_multi_index(digits, group.shape))

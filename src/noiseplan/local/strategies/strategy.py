@@ -27,8 +27,11 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local.device.counting_randomizers import TableRandomizer
 from noiseplan.local.device.integer_chances import WHOLE, rounded_table
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.matrices.base import Array
+from noiseplan.schema import Schema
 
 # Eigenvalues of the information matrix below this share of the largest are rounding.
 EIGENVALUE_FLOOR = 1e-11
@@ -64,16 +67,12 @@ class Strategy(ABC):
 
     @property
     @abstractmethod
-    def tally_shape(self) -> tuple[int, ...]:
-        """Shape of the integer array in which reports are counted."""
-
-    @abstractmethod
     def information(self) -> Array:
         """X = QᵀDiag(Qπ)⁻¹Q, n × n."""
 
     @abstractmethod
-    def moments(self, left: Array, right: Array) -> Array:
-        """Σ_o Q[o, u] (l·a_o)(r·a_o) for each pair of rows l of `left`, r of `right`: k × n."""
+    def moments(self, rows: Array) -> Array:
+        """Σ_o Q[o, u] (c·a_o)² for each of k rows c: k × n."""
 
     @abstractmethod
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
@@ -81,12 +80,23 @@ class Strategy(ABC):
 
     @abstractmethod
     def evidence(self, tally: IntArray) -> Array:
-        """Σ a_o over all reports counted, n numbers: all that unbiased answers need."""
+        """Σ a_o over all reports counted, n numbers: all that unbiased answers need.
+
+        They are counted as the randomizer's `tally` does.
+        """
+
+    @abstractmethod
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        """The integers that devices draw from, within `epsilon`; `cells` as in `Randomizer`."""
+
+    def rounded(self) -> Strategy:
+        """The chances of those integers, where figures can tell them from these."""
+        return self
 
     @cached_property
     def _inverse(self) -> Array:
         """X⁺."""
-        values, vectors = np.linalg.eigh(self.information())
+        values, vectors = np.linalg.eigh(self.information)
         kept = values > EIGENVALUE_FLOOR * values[-1]
         inverse: Array = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
         return inverse
@@ -94,7 +104,7 @@ class Strategy(ABC):
     @property
     def tells_all_apart(self) -> bool:
         """Whether X has full rank, so that x̃ estimates every type."""
-        return int(np.linalg.matrix_rank(self.information(), hermitian=True)) == self.types
+        return int(np.linalg.matrix_rank(self.information, hermitian=True)) == self.types
 
     def coefficients(self, rows: Array) -> Array:
         """C = W X⁺, refused where W lies outside the row space of the strategy."""
@@ -105,7 +115,7 @@ class Strategy(ABC):
 
     def applied(self, rows: Array) -> Array:
         """C X."""
-        product: Array = rows @ self.information()
+        product: Array = rows @ self.information
         return product
 
     def estimate(self, tally: IntArray) -> Array:
@@ -118,7 +128,7 @@ class Strategy(ABC):
         values, vectors = np.linalg.eigh(gram)
         kept = values > EIGENVALUE_FLOOR * values[-1]
         rows = self.coefficients(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
-        total: Array = self.moments(rows, rows).sum(axis=0)
+        total: Array = self.moments(rows).sum(axis=0)
         return total
 
 
@@ -137,9 +147,12 @@ class TableStrategy(Strategy):
         check_strategy(self.chances, self.epsilon)
 
     def rounded(self) -> TableStrategy:
-        """The strategy that devices will really draw from."""
         table = rounded_table(self.chances, self.epsilon)
         return replace(self, chances=table / WHOLE, table=table)
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        table = rounded_table(self.chances, self.epsilon) if self.table is None else self.table
+        return TableRandomizer(schema, cells, table)
 
     @classmethod
     def of(
@@ -158,17 +171,13 @@ class TableStrategy(Strategy):
     def outputs(self) -> int:
         return int(self.chances.shape[0])
 
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        return (self.outputs,)
-
     @cached_property
     def shapes(self) -> Array:
         """A, its rows a_o."""
         return self.chances / (self.chances @ self.prior)[:, None]
 
     @cached_property
-    def _information(self) -> Array:
+    def information(self) -> Array:
         product: Array = self.chances.T @ self.shapes
         return (product + product.T) / 2
 
@@ -238,12 +247,8 @@ class TableStrategy(Strategy):
         estimate: Array = between + self.prior * float(self.prior @ evidence)
         return estimate
 
-    def information(self) -> Array:
-        return self._information
-
-    def moments(self, left: Array, right: Array) -> Array:
-        product: Array = ((left @ self.shapes.T) * (right @ self.shapes.T)) @ self.chances
-        return product
+    def moments(self, rows: Array) -> Array:
+        return np.asarray((rows @ self.shapes.T) ** 2 @ self.chances)
 
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         expected = self.chances @ counts

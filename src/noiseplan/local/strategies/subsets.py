@@ -28,8 +28,12 @@ from typing import final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.local.device.counting_randomizers import SubsetRandomizer
+from noiseplan.local.device.integer_chances import high_chances, rounded_shares
+from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
+from noiseplan.schema import Schema
 
 # Sizes with a smaller chance than this are left out of RAPPOR's mixture.
 NEVER = 1e-18
@@ -64,11 +68,6 @@ class SubsetStrategy(Strategy):
     def outputs(self) -> int:
         return sum(comb(self.count, k) for k in self.sizes)
 
-    @property
-    def tally_shape(self) -> tuple[int, ...]:
-        """Per size: how many reports, then how many that hold each type."""
-        return len(self.sizes), self.count + 1
-
     @cached_property
     def row_sums(self) -> Array:
         """σ_k = k e + n − k of the row shape of each size."""
@@ -97,17 +96,15 @@ class SubsetStrategy(Strategy):
     def tells_all_apart(self) -> bool:
         return True
 
+    @cached_property
     def information(self) -> Array:
         alpha, beta = self._levels
         return alpha * np.eye(self.count) + beta
 
-    def moments(self, left: Array, right: Array) -> Array:
-        both = left * right
-        sums = left.sum(axis=1, keepdims=True), right.sum(axis=1, keepdims=True)
-        crossed = left * (sums[1] - right) + right * (sums[0] - left)
-        return self._third_moments(
-            both, both.sum(axis=1, keepdims=True), crossed, sums[0] * sums[1]
-        )
+    def moments(self, rows: Array) -> Array:
+        squares, sums = rows**2, rows.sum(axis=1, keepdims=True)
+        crossed = 2 * (rows * (sums - rows))
+        return self._third_moments(squares, squares.sum(axis=1, keepdims=True), crossed, sums**2)
 
     def total_moments(self, gram: Array) -> Array:
         # M = X⁻¹GX⁻¹ with X⁻¹ = (I − c 11ᵀ)/α, through row sums of G only.
@@ -151,6 +148,12 @@ class SubsetStrategy(Strategy):
         weights = self.count / self.row_sums
         inside = (weights * (exp(self.epsilon) - 1)) @ tally[:, 1:]
         return np.asarray(float(weights @ tally[:, 0]) + inside)
+
+    def randomizer(self, schema: Schema, cells: IntArray | None) -> Randomizer:
+        sizes = np.array(self.sizes, dtype=np.int64)
+        high = high_chances(sizes, self.count, self.epsilon)
+        shares = rounded_shares(self.chances)
+        return SubsetRandomizer(schema, cells, self.count, sizes, shares, high)
 
 
 def mean_powers(n: int, k: int, ratio: float, powers: Sequence[int]) -> float:

@@ -25,8 +25,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.price import require_price
 from noiseplan.noise import Noise
-from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
-from noiseplan.planning.integers import FINE_BITS, round_up
+from noiseplan.noise.sizes import size_above
 from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import fraction_up, product_down
 from noiseplan.queries import Identity, Query
@@ -205,15 +204,15 @@ def part_of(budget: PureDP | zCDP, share: float) -> PureDP | zCDP:
 
 def storey_within(part: PureDP | zCDP, noise: str) -> Noise:
     """Noise on totals of one storey that costs no more than a budget."""
-    laplace = isinstance(part, PureDP)
     cost = part.epsilon if isinstance(part, PureDP) else 2 * part.rho
     # 1/size ≤ cost exactly, for a size of few bits
-    size = float(round_up(np.array([1 / cost]), FINE_BITS)[0])
+    size = size_above(1 / cost)
     if 1 / Fraction(size) > Fraction(cost):
-        size = float(round_up(np.array([(1 + 1e-12) / cost]), FINE_BITS)[0])
-    if noise == "discrete" and size > (LARGEST_SCALE if laplace else LARGEST_VARIANCE):
+        size = size_above((1 + 1e-12) / cost)
+    found = Noise("laplace" if isinstance(part, PureDP) else "gaussian", size, noise == "discrete")
+    if not found.drawable:
         raise PlanError(
             f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "
             f"larger share=, error_share= or budget"
         )
-    return Noise("laplace" if laplace else "gaussian", size, noise == "discrete")
+    return found

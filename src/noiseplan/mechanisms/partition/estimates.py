@@ -18,10 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import (
+    LineWorkload,
     axis_matrix,
     expand,
     require_asked,
@@ -39,12 +39,10 @@ SAMPLED: Final = 512
 
 
 @dataclass(frozen=True, eq=False)
-class Answering:
+class Estimates:
     """A partition of a line of cells, with noisy totals."""
 
-    asked: tuple[str, ...]
-    shape: tuple[int, ...]
-    order: IntArray
+    line: LineWorkload
     buckets: BucketPlan
     totals: Array
     resolution: float  # 1/β: differences of spread that the partition tells apart
@@ -53,21 +51,21 @@ class Answering:
     @cached_property
     def cells(self) -> Array:
         """The estimated counts, in the order of the table."""
-        counts = np.empty(len(self.order))
-        counts[self.order] = expand(self.totals, self.buckets.edges)
-        return counts.reshape(self.shape)
+        counts = np.empty(len(self.line.order))
+        counts[self.line.order] = expand(self.totals, self.buckets.edges)
+        return counts.reshape([self.line.workload.schema[name].size for name in self.line.asked])
 
     def estimate(self, query: Query) -> Array:
         """The answer to every row."""
-        require_asked(query, self.asked)
-        return query.over(self.asked).matmul(self.cells.ravel())
+        require_asked(query, self.line.asked)
+        return query.over(self.line.asked).matmul(self.cells.ravel())
 
     # ------------------------------------------------------------------ errors
 
     def errors(self, query: Query) -> tuple[Array, Array]:
         """Of every row the variance of the noise, and the estimated square of the bias."""
         if self._by_forms:
-            matrix = axis_matrix(query, self.asked[0])
+            matrix = axis_matrix(query, self.line.asked[0])
             noise = matrix.quadratic_rows(self._noise_of_cells)
             bias = matrix.quadratic_rows(self._bias_of_cells)
             return np.maximum(noise, 0.0), np.maximum(bias, 0.0)
@@ -75,10 +73,14 @@ class Answering:
         rows = everywhere
         if self.approximate(query):
             rows = np.unique(np.linspace(0, query.rows - 1, SAMPLED).astype(np.int64))
-        size = max(AT_ONCE // len(self.order), 1)
+        size = max(AT_ONCE // len(self.line.order), 1)
         parts = (rows[first : first + size] for first in range(0, len(rows), size))
         found = np.concatenate(
-            [self._errors_of(rows_in_line(query, self.asked, self.order, p)) for p in parts], axis=1
+            [
+                self._errors_of(rows_in_line(query, self.line.asked, self.line.order, p))
+                for p in parts
+            ],
+            axis=1,
         )
         if len(rows) == query.rows:
             return found[0], found[1]
@@ -86,12 +88,12 @@ class Answering:
 
     def approximate(self, query: Query) -> bool:
         """Whether a query is so large that the errors of most rows are read between others."""
-        large = query.rows * len(self.order) > EVERY_ROW and query.rows > SAMPLED
+        large = query.rows * len(self.line.order) > EVERY_ROW and query.rows > SAMPLED
         return large and not self._by_forms
 
     @property
     def _by_forms(self) -> bool:
-        return len(self.asked) == 1 and len(self.order) <= BY_FORMS
+        return len(self.line.asked) == 1 and len(self.line.order) <= BY_FORMS
 
     def _errors_of(self, rows: Array) -> Array:
         """Noise and bias of some rows over the cells in line."""
@@ -123,7 +125,7 @@ class Answering:
     @cached_property
     def _bias_of_cells(self) -> Array:
         """v as a quadratic form of q: diag(1/L) − 11ᵀ/L² within every bucket, times `hidden`."""
-        edges, cells = self.buckets.edges, len(self.order)
+        edges, cells = self.buckets.edges, len(self.line.order)
         form = np.zeros((cells, cells))
         for start, stop, weight in zip(edges[:-1], edges[1:], self.hidden, strict=True):
             length = stop - start

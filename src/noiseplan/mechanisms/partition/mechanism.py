@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
-from noiseplan.mechanisms.base import Marginals, Measurements, Measuring
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.errors import DependsOnData, StorageError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism, Progress
 from noiseplan.mechanisms.cost import of_person
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
+from noiseplan.mechanisms.partition.estimates import Estimates
 from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
-from noiseplan.mechanisms.partition.settings import Spending
+from noiseplan.mechanisms.partition.settings import Dawa, Spending
 from noiseplan.noise import SeededSource, Source, SystemSource
 from noiseplan.noise.seeds import derived_seed
 from noiseplan.privacy import Guarantee, Neighbours, PureDP, zCDP
 from noiseplan.queries import Query
+from noiseplan.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class AwareMeasurements(Measurements):
+class PartitionMeasurements(Measurements):
     """The noisy numbers of the buckets, how the buckets were measured, and the gauge, if any."""
 
     buckets: BucketPlan
+    line: LineWorkload
+    resolution: float  # differences of spread that the draw of the partition tells apart
     unevenness: float | None = None
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """What answers queries."""
+        totals = self.buckets.estimate(self.values)
+        return Estimates(self.line, self.buckets, totals, self.resolution, self.unevenness)
 
 
 # What is measured of the buckets that were drawn: planned once they are known, within a budget.
@@ -34,34 +47,41 @@ PlanBuckets = Callable[[LineWorkload, IntArray, PureDP | zCDP, str, str], Bucket
 
 
 @dataclass(frozen=True, eq=False)
-class AwareMechanism(Measuring):
-    """Draw a partition of the line of cells within ε₁, then measure its buckets within ε₂."""
+class PartitionMechanism(Mechanism):
+    """Draw a partition of the line of cells within ε₁, then measure its buckets within ε₂.
 
-    probed: ClassVar[bool] = False
+    How many numbers are measured, with what noise and what errors, follows from the partition, and
+    that from the data: nobody knows before.
+    """
+
+    data_aware: ClassVar[bool] = True
 
     line: LineWorkload
     spending: Spending
-    noise: str
-    second: str
+    settings: Dawa
+    drawn_by: str  # the noise as `plan` was asked for it
     plan_buckets: PlanBuckets
 
     @property
-    def privacy(self) -> Guarantee:
-        """What all steps cost one record together, whatever partition is drawn."""
-        return self.spending.privacy
+    def schema(self) -> Schema:  # type: ignore[override]
+        return self.line.workload.schema
+
+    # ------------------------------------------------------------------ privacy
 
     def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
-        return of_person(self.privacy, neighbours, max_rows)
+        """What all steps cost together, whatever partition is drawn."""
+        return of_person(self.spending.privacy, neighbours, max_rows)
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        cost = self.cost(neighbours)
+        return cost.pcost if cost.pure_epsilon is None else cost.pure_epsilon
+
+    # ------------------------------------------------------------------ measuring
 
     @property
     def sets(self) -> list[IntArray]:
         """The one table that is counted."""
-        schema = self.line.workload.schema
-        return [np.array([[schema.index(name) for name in self.line.asked]])]
-
-    def require(self, query: Query) -> None:
-        """Refuse a query that a release will not answer."""
-        require_asked(query, self.line.asked)
+        return [np.array([[self.schema.index(name) for name in self.line.asked]])]
 
     @property
     def steps(self) -> int:
@@ -69,14 +89,16 @@ class AwareMechanism(Measuring):
         return 3
 
     def measure(
-        self, marginals: Marginals, sample: Any, progress: Callable[[int], None] = lambda _: None
-    ) -> AwareMeasurements:
+        self, marginals: Marginals, sample: Any, progress: Progress = lambda done: None
+    ) -> PartitionMeasurements:
         """All that is ever made of the data."""
         table = np.asarray(marginals(self.sets[0])[0])
         counts = table.ravel().astype(np.int64)[self.line.order]
         edges = self.spending.selector.draw(counts, _bits_of(sample))
         progress(1)
-        buckets = self.plan_buckets(self.line, edges, self.spending.second, self.noise, self.second)
+        buckets = self.plan_buckets(
+            self.line, edges, self.spending.second, self.drawn_by, self.settings.second
+        )
         progress(1)
         values = buckets.measure(counts, sample)
         unevenness = None
@@ -85,7 +107,58 @@ class AwareMechanism(Measuring):
             spread = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum(keepdims=True)
             unevenness = float((spread + sample(spread.shape, self.spending.gauge))[0])
         progress(1)
-        return AwareMeasurements(values, buckets, unevenness)
+        return PartitionMeasurements(values, buckets, self.line, self.resolution, unevenness)
+
+    @property
+    def resolution(self) -> float:
+        """1/β: differences of spread that the partition tells apart."""
+        return float(1 / (float(self.spending.selector.rate.value) * np.log(2)))
+
+    # ------------------------------------------------------------------ answering
+
+    def require(self, query: Query) -> None:
+        require_asked(query, self.line.asked)
+
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        return _own(measured).estimates.estimate
+
+    def errors(self, measured: Measurements, query: Query) -> Errors:
+        estimates = _own(measured).estimates
+        noise, bias = estimates.errors(query)
+        return Errors(np.sqrt(noise), np.sqrt(bias), estimates.approximate(query))
+
+    # ------------------------------------------------------------------ what nobody knows before
+
+    @property
+    def numbers(self) -> int:
+        raise DependsOnData
+
+    def describe(self) -> str:
+        raise DependsOnData
+
+    def cost_matrix(self) -> Array:
+        raise DependsOnData
+
+    def variance(self, query: Query) -> Array:
+        raise DependsOnData
+
+    def covariance(self, query: Query, other: Query) -> Array:
+        raise DependsOnData
+
+    def floating(self) -> Mechanism:
+        raise DependsOnData
+
+    def parts(self) -> tuple[Json, Arrays]:
+        raise StorageError("what is chosen from the data is saved with its release")
+
+    @classmethod
+    def from_parts(cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> Mechanism:
+        raise StorageError("what is chosen from the data is saved with its release")
+
+
+def _own(measured: Measurements) -> PartitionMeasurements:
+    assert isinstance(measured, PartitionMeasurements)  # as `measure` made them
+    return measured
 
 
 def _bits_of(sample: Any) -> Source:

@@ -11,25 +11,18 @@ from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
-from noiseplan.noise import Noise
+from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.planning.attribute_strategies import FAINT
 from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.laplace_scales import (
-    epsilon_of,
-    integer_rows,
-    largest_norm,
-    require_drawable,
-    scales_within,
-)
 from noiseplan.planning.limits import LAPLACE_CELLS
+from noiseplan.planning.noise_within import largest_norm, noise_within
 from noiseplan.planning.planners import table_plans
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design
-from noiseplan.privacy import Guarantee
 
 BITS = 14
 # Cells are one if their columns agree to so many digits.
@@ -114,20 +107,15 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
 
     For integer noise the rows are rounded to integers first, unless they are `whole` already.
     """
-    design, epsilon, integer = problem.design, problem.epsilon, problem.integer
+    design = problem.design
     matrix = matrix[np.abs(matrix).any(axis=1)]
-    ideal = _value(design, epsilon, matrix)
-    if integer and not whole:
+    ideal = _value(design, problem.epsilon, matrix)
+    if problem.integer and not whole:
         matrix = integer_rows(matrix, BITS)
-    norm = largest_norm(matrix)
-    scales = scales_within([norm], [1], np.ones(1), epsilon)
-    if integer:
-        require_drawable(scales)
-    noise = Noise("laplace", scales, integer)
+    noise, privacy = noise_within(problem, largest_norm(matrix))
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
-    require_answers(design, mechanism)
     figures = RowFigures(design, mechanism)
-    privacy = Guarantee.pure(epsilon_of([norm], [1], scales))
+    require_answers(figures, mechanism)
     loss = figures.total_variance / ideal - 1.0
     known = Unstated(problem.workload, privacy)
     return Candidate(name, mechanism, privacy, figures, known, loss)

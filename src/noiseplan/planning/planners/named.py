@@ -18,17 +18,14 @@ from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
 from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.integer_matrix import matrix_mechanism, require_variance
-from noiseplan.planning.integers import FINE_BITS, round_up
-from noiseplan.planning.laplace_scales import epsilon_of, require_drawable, scales_within
 from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.noise_within import matrix_mechanism, noise_within
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.planners.laplace_matrix import measured_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.rounding import fraction_up
 from noiseplan.schema import Schema
 from noiseplan.strategies.catalogue import strategy_matrix
 from noiseplan.strategies.column_norms import total_error
@@ -104,10 +101,10 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     allowed = problem.allowed
     assert allowed is not None  # there is a budget
     mechanism, cost = matrix_mechanism(problem.workload.schema, rows, allowed, problem.integer)
-    require_answers(problem.design, mechanism)
     figures = RowFigures(problem.design, mechanism)
+    require_answers(figures, mechanism)
     loss = figures.total_variance / (total_error(rows, gram) / allowed) - 1
-    privacy = Guarantee(cost, problem.law)
+    privacy = Guarantee(cost, problem.drawn.accounting)
     known = Unstated(problem.workload, privacy)
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
@@ -115,7 +112,7 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
 def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     """A product: entries are integers already, and a record touches so many of them by one each."""
     touched = prod(f.touched if isinstance(f, Transform) else 1 for f in factors)
-    noise, privacy = (_laplace if problem.laplace else _gaussian)(problem, touched)
+    noise, privacy = noise_within(problem, Fraction(touched))
     mechanism = _product_mechanism(problem.workload.schema, factors, noise)
     figures, known = RowFigures(problem.design, mechanism), Unstated(problem.workload, privacy)
     if problem.laplace:
@@ -123,27 +120,6 @@ def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     else:
         loss = float(noise.variance[0]) * (problem.allowed or 0.0) / touched - 1
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
-
-
-def _gaussian(problem: Problem, touched: int) -> tuple[Noise, Guarantee]:
-    """σ² with touched/σ² within what is allowed: the quotient rounded up, and a hair more."""
-    allowed = problem.allowed
-    assert allowed is not None  # there is a budget
-    sigma2 = float(round_up(np.array([touched / allowed * (1 + 1e-14)]), FINE_BITS)[0])
-    if problem.integer:
-        require_variance(sigma2)
-    cost = fraction_up(Fraction(touched) / Fraction(sigma2))
-    return Noise("gaussian", sigma2, problem.integer), Guarantee(cost, problem.law)
-
-
-def _laplace(problem: Problem, touched: int) -> tuple[Noise, Guarantee]:
-    """The scale with touched/b within ε."""
-    norm = Fraction(touched)
-    scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
-    if problem.integer:
-        require_drawable(scales)
-    privacy = Guarantee.pure(epsilon_of([norm], [1], scales))
-    return Noise("laplace", scales, problem.integer), privacy
 
 
 def _product_mechanism(schema: Schema, factors: tuple[Factor, ...], noise: Noise) -> Mechanism:

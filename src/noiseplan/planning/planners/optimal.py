@@ -23,17 +23,11 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.convex_losses import Loss, Terms, least_loss
 from noiseplan.optimize.cost_profiles import refined_cost
 from noiseplan.optimize.fitness import least_cost
+from noiseplan.optimize.integer_rounding import integer_strategy, with_every_cell
 from noiseplan.optimize.optimum import Watch, dense_optimum
 from noiseplan.optimize.sm2 import sm2
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Certified
-from noiseplan.planning.integer_matrix import (
-    CLEARLY,
-    integer_strategy,
-    matrix_mechanism,
-    mechanism_at,
-    with_every_cell,
-)
 from noiseplan.planning.limits import (
     EXPLICIT,
     EXPLICIT_CELLS,
@@ -42,6 +36,7 @@ from noiseplan.planning.limits import (
     SMALL_PROBLEM,
     WORTH_IT,
 )
+from noiseplan.planning.noise_within import matrix_mechanism, mechanism_at
 from noiseplan.planning.objectives import (
     ConvexLoss,
     Objective,
@@ -63,6 +58,8 @@ SHARP, LARGE_SHARP, ROUGH = 1e-6, 1e-4, 1e-3
 SHARP_CELLS, SHARP_ROWS = 2048, 5000
 # Rows that single variances are planned for by one matrix: minutes for so many.
 MOST_ROWS = 20_000
+# Targets are met by this much more than they ask, so that no rounding can tell otherwise.
+CLEARLY = 1e-9
 # Steps of a loss that may have kinks, and never gets there.
 ROUGH_STEPS, SHARP_STEPS = 60, 300
 
@@ -269,7 +266,7 @@ class _Search:
         mechanism, cost = self.mechanism(chosen.strategy, integer)
         if not integer and not self._answers(mechanism):  # sizes of weights that differ very much
             mechanism, cost = self.mechanism(with_every_cell(chosen.strategy), integer)
-        privacy = Guarantee(cost, self.problem.law, "add-remove")
+        privacy = Guarantee(cost, self.problem.drawn.accounting, "add-remove")
         value = self.reached(mechanism)
         scale = 1.0 if isinstance(self.goal, ConvexLoss) else cost
         planned, bound = chosen.value / scale, chosen.bound / scale

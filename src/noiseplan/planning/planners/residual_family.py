@@ -17,7 +17,6 @@ import numpy as np
 from noiseplan.errors import remedy
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.candidate import Candidate, Planner
-from noiseplan.planning.certificates import Residual
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import RelativeError, TotalVariance
@@ -62,12 +61,17 @@ def solve(problem: Problem) -> Candidate:
 
 def planned(problem: Problem) -> Solution:
     """Bases and noise at the budget, or at cost one: everything scales with it."""
-    aim = Aim(problem.design, problem.goal, problem.allowed or 1.0, problem.neighbours)
+    aim = _aim(problem, problem.allowed or 1.0)
     if problem.planner == "residual+":
         return share_given_bases(aim, optimise_upright(problem.design))
     if problem.planner == "product":
         return _product(aim)
     return best_bases(aim, optimise_total(problem.design))
+
+
+def _aim(problem: Problem, cost: float) -> Aim:
+    targeted = problem.targets is not None
+    return Aim(problem.design, problem.goal, cost, problem.neighbours, problem.name, targeted)
 
 
 def made(problem: Problem, solution: Solution) -> Candidate:
@@ -76,17 +80,8 @@ def made(problem: Problem, solution: Solution) -> Candidate:
     if allowed is None:
         allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
         solution = _rescaled(solution, allowed)
-    aim = Aim(problem.design, problem.goal, allowed, problem.neighbours)
-    found = make_residual(aim, solution, problem.noise, least=problem.allowed is None)
-    known = Residual(
-        problem.design,
-        found.share,
-        solution.total_rows,
-        found.privacy,
-        problem.name,
-        problem.targets is not None,
-    )
-    return Candidate(problem.name, found.mechanism, found.privacy, found.figures, known, found.loss)
+    least = problem.allowed is None
+    return make_residual(_aim(problem, allowed), solution, problem.integer, least)
 
 
 def _product(aim: Aim) -> Solution:

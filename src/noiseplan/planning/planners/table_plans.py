@@ -22,7 +22,7 @@ from noiseplan.planning.attribute_strategies import (
 )
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.laplace_scales import epsilon_of, require_drawable, scales_within
+from noiseplan.planning.noise_within import drawable, epsilon_of, scales_within
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.residual_mechanism import placements
 from noiseplan.planning.solve import type_matrix
@@ -101,16 +101,15 @@ def measuring(problem: Problem, strategy: str) -> Candidate:
         shared = Shared.of(design, matrices, bits, larger)
     candidates = shared.candidates
     scales = scales_within(candidates.norms, candidates.tables, spending.shares, epsilon)
-    if integer:
-        require_drawable(scales)
-    spread = Noise("laplace", scales, integer).variance
+    noise = problem.drawn.of_size(scales)  # infinite where nothing is measured
+    drawable(noise.of_size(scales[np.isfinite(scales)]))
     with np.errstate(divide="ignore"):
-        precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / spread, 0.0)
+        precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
         figures = ResidualFigures(design, shared.bases, 1.0 / precision)
     privacy = Guarantee.pure(epsilon_of(candidates.norms, candidates.tables, scales))
     return Candidate(
         " and ".join(names) or "tables",
-        _assembled(design, shared, scales, integer),
+        _assembled(design, shared, noise),
         privacy,
         figures,
         Unstated(problem.workload, privacy),
@@ -148,8 +147,8 @@ def _bits(design: Design, candidates: TableTypes, shares: Array) -> int:
     return min(MOST_BITS, ALL_BITS // max(most, 1))
 
 
-def _assembled(design: Design, shared: Shared, scales: Array, integer: bool) -> TablesMechanism:
-    strategies, candidates = shared.strategies, shared.candidates
+def _assembled(design: Design, shared: Shared, noise: Noise) -> TablesMechanism:
+    strategies, candidates, scales = shared.strategies, shared.candidates, noise.size
     bases = list(dict.fromkeys(s.basis for s in strategies.values()))
     number = {basis: i for i, basis in enumerate(bases)}
     of_role = np.array([number[strategies[r].basis] for r in range(len(strategies))] + [-1])
@@ -170,7 +169,7 @@ def _assembled(design: Design, shared: Shared, scales: Array, integer: bool) -> 
     blocks = [
         TableBlock(
             np.concatenate([sets for sets, _ in parts]),
-            Noise("laplace", np.concatenate([noise for _, noise in parts]), integer),
+            noise.of_size(np.concatenate([sizes for _, sizes in parts])),
             own,
         )
         for own, parts in grouped.items()

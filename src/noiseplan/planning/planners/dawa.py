@@ -1,21 +1,21 @@
-"""`plan(…, planner="dawa")`: the checks, and the plan. Reads no data."""
+"""`planner="dawa"`: buckets of ordered values, chosen from the data when they are released."""
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from noiseplan.aware.plan import AwarePlan
 from noiseplan.errors import BudgetError, PlanError, remedy, setting
 from noiseplan.mechanisms.partition.buckets import LineWorkload
 from noiseplan.mechanisms.partition.hilbert import line
-from noiseplan.mechanisms.partition.mechanism import AwareMechanism
+from noiseplan.mechanisms.partition.mechanism import PartitionMechanism
 from noiseplan.mechanisms.partition.settings import Dawa, Spending
-from noiseplan.planning.bucket_plan import plan_buckets
+from noiseplan.planning.bucket_plan import PlanTotals, plan_buckets
+from noiseplan.planning.candidate import ASKED, Candidate
 from noiseplan.planning.objectives import Objective, TotalVariance
-from noiseplan.planning.problem import Problem, check_people
+from noiseplan.planning.problem import Problem
 from noiseplan.planning.reductions import record_budget
+from noiseplan.planning.workload_errors import UnknownFigures
 from noiseplan.privacy import GDP, Budget, PureDP, zCDP
 from noiseplan.privacy.people import person_price
 from noiseplan.queries import Workload
@@ -23,51 +23,35 @@ from noiseplan.schema.labels import IN_ORDER
 
 MOST_CELLS: Final = 2**20
 _DAWA: Final = remedy("setting", 'planner="dawa"', "planner", "dawa")
-NOISES: Final = {
-    (True, "discrete"): "discrete Laplace",
-    (True, "laplace"): "laplace",
-    (False, "discrete"): "discrete",
-    (False, "gaussian"): "gaussian",
-}
 
 
-def plan_aware(problem: Problem) -> AwarePlan:
-    """A data-aware plan of one ordered attribute, or of two along a Hilbert curve."""
-    replace(problem, objective=None, max_rows=1).check()
+def solve(problem: Problem, plan: PlanTotals) -> Candidate:
+    """A data-aware plan of one ordered attribute, or of two along a Hilbert curve.
+
+    `plan` will plan the totals of the buckets, once these are drawn.
+    """
     settings = _settings(problem.planner)
     budget = _checked(problem.budget, problem.targets, problem.objective, problem.neighbours)
-    workload, noise, max_rows = problem.workload, problem.noise, problem.max_rows
-    check_people(max_rows, "add-remove")
+    workload, noise = problem.workload, problem.noise
     asked = _asked(workload)
     shape = tuple(workload.schema[name].size for name in asked)
     pure = isinstance(budget, PureDP)
-    if (pure, noise) not in NOISES:
+    if noise not in ("discrete", "laplace" if pure else "gaussian"):
         fitting = "'discrete' or 'laplace'" if pure else "'discrete' or 'gaussian'"
         raise PlanError(f"noise for {budget} is {fitting} (for simulation), found {noise!r}")
     # accounted by zCDP whatever the noise, because the first step is no Gaussian mechanism
     whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
-    record = record_budget(whole, int(max_rows), noise)
+    record = record_budget(whole, int(problem.max_rows), noise)
     assert record is not None  # there is a budget
     order = line(shape)
     spending = Spending.of(settings, record, len(order), len(asked), noise)
-    mechanism = AwareMechanism(
-        LineWorkload(workload, asked, order), spending, noise, settings.second, plan_buckets
+    mechanism = PartitionMechanism(
+        LineWorkload(workload, asked, order), spending, settings, noise, partial(plan_buckets, plan)
     )
-    privacy = spending.privacy
-    if max_rows > 1:
-        privacy = person_price(privacy, int(max_rows))
-    if not privacy.within(budget):  # fail closed
-        raise PlanError(f"the plan would cost more than {budget}: this is a bug")
-    return AwarePlan(
-        workload=workload,
-        mechanism=mechanism,
-        budget=budget,
-        privacy=privacy,
-        settings=settings,
-        noise=NOISES[pure, noise],
-        max_rows=int(max_rows),
-        seconds=time.perf_counter() - problem.started,
-    )
+    privacy = person_price(spending.privacy, int(problem.max_rows))
+    considered = (("dawa", ASKED),)
+    unknown = UnknownFigures(workload)
+    return Candidate("dawa", mechanism, privacy, unknown, unknown, considered=considered)
 
 
 def _settings(planner: object) -> Dawa:

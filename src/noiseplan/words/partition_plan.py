@@ -1,4 +1,4 @@
-"""A data-aware plan in words."""
+"""A data-aware plan and its release in words."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from typing import TYPE_CHECKING
 
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
+from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
 from noiseplan.privacy import PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
 if TYPE_CHECKING:
-    from noiseplan.aware.plan import AwarePlan
+    from noiseplan.planning.plan import Plan
+    from noiseplan.release.release import Release
 
 
-def describe(plan: AwarePlan) -> str:
+def describe(plan: Plan) -> str:
     """What `print(plan)` shows."""
-    line, spending = plan.mechanism.line, plan.mechanism.spending
+    mechanism = _drawn(plan)
+    line, spending = mechanism.line, mechanism.spending
     candidates = spending.selector.candidates
     cells, longest = len(line.order), int(candidates.lengths[-1])
     along = "" if len(line.asked) == 1 else ", along a Hilbert curve"
-    lengths = "powers of two" if plan.settings.lengths == "powers" else "any length"
+    lengths = "powers of two" if mechanism.settings.lengths == "powers" else "any length"
     lines = [
-        f"Data-aware plan for {what_is_asked(plan)}",
+        f"Data-aware plan for {_what_is_asked(plan)}",
         f"  cells        {cells:,} of {visible_name(' × '.join(line.asked))}{along}",
         f"  privacy      {cost_words(plan.privacy)}",
         f"  neighbours   {neighbours_words(plan.privacy, plan.max_rows)}",
@@ -46,7 +49,29 @@ def describe(plan: AwarePlan) -> str:
     )
 
 
-def what_is_asked(plan: AwarePlan) -> str:
+def describe_release(release: Release) -> str:
+    """What `print(release)` shows."""
+    line, measured = _drawn(release.plan).line, release.measurements
+    assert isinstance(measured, PartitionMeasurements)  # as its mechanism made them
+    return "\n".join(
+        [
+            f"Data-aware release of {_what_is_asked(release.plan)}",
+            f"  privacy  {cost_words(release.plan.privacy)}, spent once",
+            f"  noise    {release.brand}",
+            f"  holds    {release.buckets:,} buckets of {len(line.order):,} cells, "
+            f"{measured.buckets.numbers:,} noisy numbers",
+            "  errors   estimated: answers are biased where buckets are uneven",
+            f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
+        ]
+    )
+
+
+def _drawn(plan: Plan) -> PartitionMechanism:
+    assert isinstance(plan.mechanism, PartitionMechanism)  # the one that is data-aware
+    return plan.mechanism
+
+
+def _what_is_asked(plan: Plan) -> str:
     """How many queries, and how many rows."""
     queries = counted(len(plan.workload), "query", "queries")
     return f"{queries}, {plan.workload.rows:,} rows"
@@ -58,7 +83,7 @@ def _amount(budget: PureDP | zCDP) -> str:
     return f"ρ = {text_up(budget.rho)}"
 
 
-def _noise(plan: AwarePlan) -> str:
+def _noise(plan: Plan) -> str:
     return {
         "discrete Laplace": "exact discrete Laplace",
         "discrete": "exact discrete Gaussian, accounted by zCDP",

@@ -1,0 +1,133 @@
+"""Noise within a budget: sizes of few bits that spend it, and the exact cost they have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from noiseplan.errors import PlanError, setting
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.noise import Noise
+from noiseplan.noise.sizes import FINE_BITS, size_above, sizes_above
+from noiseplan.optimize.integer_rounding import integer_strategy
+from noiseplan.planning.problem import Problem
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import fraction_up, margin, product_up, sum_up
+from noiseplan.schema import Schema
+
+
+def noise_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
+    """Noise of one size on every row that spends the budget, and what it costs.
+
+    `norm` is the largest L1 norm of a column for Laplace noise, the largest squared length of one
+    for Gaussian noise; what it costs is this over the size.
+    """
+    if problem.laplace:
+        scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
+        privacy = Guarantee.pure(epsilon_of([norm], [1], scales))
+        return drawable(problem.drawn.of_size(scales)), privacy
+    assert problem.allowed is not None  # there is a budget
+    # The quotient rounded up, and a hair more.
+    sigma2 = size_above(float(norm) / problem.allowed * (1 + 1e-14))
+    cost = fraction_up(norm / Fraction(sigma2))
+    noise = drawable(problem.drawn.of_size(sigma2))
+    return noise, Guarantee(cost, noise.accounting)
+
+
+def drawable(noise: Noise) -> Noise:
+    """The noise; refused if it might not fit 64-bit integers."""
+    if noise.drawable:
+        return noise
+    if noise.power == 1:
+        raise PlanError(
+            f"the plan needs Laplace noise of scale {noise.largest:.3g}, and at most 2^48 can be "
+            f"drawn: plan fewer tables or a larger budget, or use "
+            + setting("noise", "laplace")
+            + " to simulate"
+        )
+    raise PlanError(
+        "the budget is so small that the noise does not fit 64-bit integers: plan for a "
+        "larger budget, or use " + setting("noise", "gaussian") + " to simulate"
+    )
+
+
+# ---------------------------------------------------------------------- Laplace noise
+
+
+def scales_within(
+    norms: Sequence[Fraction], counts: Sequence[int], shares: Array, epsilon: float
+) -> Array:
+    """The scale b of each type of table, from its share of ε; infinite where it has none.
+
+    Tables of a type have the L1 norm q and there are N of them: b = N q/(share · ε), rounded up to
+    a number of a few bits. What all of them cost is then at most ε, to the last digit.
+    """
+    with np.errstate(divide="ignore"):
+        prices = np.array([float(n * q) for n, q in zip(counts, norms, strict=True)])
+        wanted = prices / (shares * epsilon)
+    for extra in (0.0, 1e-15, 1e-14, 1e-12, 1e-9):  # rounding of shares and quotients
+        scales = sizes_above(wanted * (1 + extra))
+        if epsilon_of(norms, counts, scales) <= epsilon:
+            return scales
+    raise PlanError(f"no noise scales were found within ε = {epsilon}: this is a bug")
+
+
+def epsilon_of(norms: Sequence[Fraction], counts: Sequence[int], scales: Array) -> float:
+    """ε = Σ N q/b, every quotient and the sum rounded up.
+
+    One record is in one cell of every table; the column of ⊗S_i for its cell has the L1 norm
+    ∏ ‖column of S_i‖₁, which is largest for a record that has the dearest value of every attribute,
+    for all tables at once. So the sum of the tables' norms over their scales is the exact ε.
+    """
+    return sum_up(
+        fraction_up(Fraction(n) * q / Fraction(float(b)))
+        for n, q, b in zip(counts, norms, scales, strict=True)
+        if np.isfinite(b)
+    )
+
+
+def largest_norm(matrix: Array) -> Fraction:
+    """max_j Σ_r |A_rj|: exact for integers, rounded up otherwise."""
+    size = np.abs(matrix)
+    if (size == np.rint(size)).all() and size.max() * len(size) < 2**53:
+        return Fraction(int(size.sum(axis=0).max()))
+    near = size.sum(axis=0)
+    close = np.flatnonzero(near >= near.max() * (1 - 1e-9))  # one of these has the largest
+    return Fraction(max(sum_up(size[:, j].tolist()) for j in close))
+
+
+# ---------------------------------------------------------------------- one matrix, Gaussian noise
+
+
+def matrix_mechanism(
+    schema: Schema, strategy: Array, budget: float, integer: bool
+) -> tuple[DenseMechanism, float]:
+    """The mechanism that spends a budget, and its cost: the largest squared column over σ²."""
+    if integer:
+        strategy = integer_strategy(strategy)
+    return _with_noise(schema, strategy, _largest_column(strategy) / budget, integer)
+
+
+def mechanism_at(
+    schema: Schema, strategy: Array, sigma2: float, integer: bool
+) -> tuple[DenseMechanism, float]:
+    """The mechanism with noise of at most σ² on (already integer) rows, and its cost."""
+    # Two steps of the last bit down, at most one up again.
+    return _with_noise(schema, strategy, sigma2 * (1.0 - 2.0 ** (2 - FINE_BITS)), integer)
+
+
+def _with_noise(
+    schema: Schema, strategy: Array, sigma2: float, integer: bool
+) -> tuple[DenseMechanism, float]:
+    over = margin(len(strategy))
+    sigma2 = size_above(sigma2 * (1 + 2 * over))
+    noise = drawable(Noise("gaussian", sigma2, integer))
+    mechanism = DenseMechanism(schema, strategy, noise)
+    return mechanism, product_up(_largest_column(strategy) / sigma2, 1 + over)
+
+
+def _largest_column(strategy: Array) -> float:
+    return float(np.max(np.einsum("ri,ri->i", strategy, strategy)))

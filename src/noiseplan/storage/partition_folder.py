@@ -1,0 +1,162 @@
+"""Data-aware releases on disk, in folders like those of any release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+import numpy as np
+
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.counting.person_cap import ChosenRecords
+from noiseplan.errors import StorageError
+from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
+from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
+from noiseplan.mechanisms.partition.settings import Dawa
+from noiseplan.noise import Noise
+from noiseplan.planning.plan import Plan
+from noiseplan.planning.planner import plan as make_plan
+from noiseplan.planning.planners.dawa import MOST_CELLS
+from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
+from noiseplan.release.provenance import Provenance
+from noiseplan.release.release import Release
+from noiseplan.storage.certificate import facts, framed
+from noiseplan.storage.plans import check_numbers, read_plan, write_plan
+from noiseplan.storage.workloads import check_backed, read_workload, write_workload
+
+DATA_AWARE: Final = "noiseplan data-aware release"
+_BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
+    "PureDP": PureDP,
+    "zCDP": zCDP,
+    "ApproxDP": ApproxDP,
+}
+_TOP: Final = "top_"
+
+
+def read_release(
+    content: Mapping[str, Any], saved: Mapping[str, Any], arrays: Arrays, measured: Arrays
+) -> Release:
+    """Undo `contents`; the plan is made again from its settings, and must promise the same."""
+    check_backed(saved["workload"], arrays, MOST_CELLS)  # buckets are fewer than cells
+    workload = read_workload(saved["workload"], arrays)
+    kind, values = saved["budget"]
+    budget: Budget = _BUDGETS[kind](*(float(value) for value in values))
+    plan = make_plan(
+        workload,
+        budget=budget,
+        planner=Dawa(**saved["settings"]),
+        noise=str(saved["noise"]),
+        max_rows=int(saved["max_rows"]),
+    )
+    if plan.hash() != content["plan_sha256"]:
+        raise StorageError("the plan is not the one that the certificate names")
+    brand, recorded = content["noise"], content["ledger"]
+    if not isinstance(brand, str) or not isinstance(recorded, str):
+        raise StorageError("certificate.json: noise and ledger should be texts")
+    measurements = _read_measurements(_drawn(plan), saved["buckets"], measured)
+    choice = ChosenRecords() if content.get("records_chosen") else None
+    provenance = Provenance.read(brand, recorded)
+    return Release(replace(plan, loaded=True), measurements, provenance, choice=choice)
+
+
+def _drawn(plan: Plan) -> PartitionMechanism:
+    assert isinstance(plan.mechanism, PartitionMechanism)  # the one that is data-aware
+    return plan.mechanism
+
+
+def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
+    """What is asked, promised and chosen beforehand."""
+    workload, arrays = write_workload(plan.workload)
+    budget, mechanism = plan.budget, _drawn(plan)
+    assert budget is not None  # such plans are made within one
+    content = {
+        "kind": "data-aware",
+        "workload": workload,
+        # As text, so that no digit is lost.
+        "budget": [type(budget).__name__, [repr(float(v)) for v in asdict(budget).values()]],
+        "settings": asdict(mechanism.settings),
+        "noise": mechanism.drawn_by,
+        "max_rows": plan.max_rows,
+        "pcost": repr(plan.privacy.pcost),
+    }
+    return content, arrays
+
+
+def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
+    """Plan, its arrays, measurements, and the certificate as JSON and in words."""
+    plan, arrays = defining_parts(release.plan)
+    measured = release.measurements
+    assert isinstance(measured, PartitionMeasurements)  # as its mechanism made them
+    buckets = measured.buckets
+    assert isinstance(buckets.top, Plan)  # whoever measures buckets plans them
+    top, top_arrays = write_plan(buckets.top)
+    plan = plan | {
+        "buckets": {
+            "top": top,
+            "storeys": [
+                {"size": s.one, "laplace": s.law == "laplace", "integer": s.exact}
+                for s in buckets.storeys
+            ],
+            "unevenness": measured.unevenness,
+        }
+    }
+    numbers: Arrays = {"edges": buckets.edges}
+    numbers |= {f"group_{i}": edges for i, edges in enumerate(buckets.groups)}
+    numbers |= {f"block_{i}": block for i, block in enumerate(measured.values)}
+    numbers |= {f"{_TOP}{name}": array for name, array in top_arrays.items()}
+    content = facts(release, DATA_AWARE) | {
+        "buckets": buckets.buckets,
+        "measured_numbers": buckets.numbers,
+        "errors": "estimated; answers are biased where buckets are uneven",
+    }
+    return plan, arrays, numbers, content, in_words(content, release)
+
+
+def _read_measurements(
+    mechanism: PartitionMechanism, saved: Mapping[str, Any], arrays: Arrays
+) -> PartitionMeasurements:
+    storeys = tuple(
+        Noise("laplace" if s["laplace"] else "gaussian", float(s["size"]), bool(s["integer"]))
+        for s in saved["storeys"]
+    )
+    own = {name[len(_TOP) :]: array for name, array in arrays.items() if name.startswith(_TOP)}
+    check_numbers(saved["top"], own, arrays)
+    top = read_plan(saved["top"], own, (None, None))
+    edges = _edges(arrays, "edges", len(mechanism.line.order))
+    groups = tuple(arrays[f"group_{i}"] for i in range(len(storeys)))
+    buckets = BucketPlan(edges, top, storeys, groups)
+    count = sum(name.startswith("block_") for name in arrays)
+    values = tuple(arrays[f"block_{i}"] for i in range(count))
+    top.mechanism.check(Measurements(values[len(storeys) :]))
+    sizes = [len(edges) - 1, *(len(group) - 1 for group in groups)]
+    if [len(v) for v in values[: len(storeys)]] != sizes[:-1] or sizes[-1] != buckets.top_size:
+        raise StorageError("measurements.npz: there is not one number for every bucket")
+    if not buckets.privacy.within(mechanism.spending.second):
+        raise StorageError("the buckets were measured at a higher cost than the plan states")
+    uneven = saved["unevenness"]
+    gauge = None if uneven is None else float(uneven)
+    return PartitionMeasurements(values, buckets, mechanism.line, mechanism.resolution, gauge)
+
+
+def _edges(arrays: Arrays, name: str, cells: int) -> IntArray:
+    """Where buckets begin, and where the last one ends."""
+    edges = arrays[name]
+    if edges.ndim != 1 or edges.dtype.kind != "i" or len(edges) < 2:
+        raise StorageError(f"measurements.npz: {name} should be whole numbers, at least two")
+    if edges[0] != 0 or edges[-1] != cells or (np.diff(edges) < 1).any():
+        raise StorageError("measurements.npz: the buckets do not cover the cells")
+    return edges
+
+
+def in_words(content: Json, release: Release) -> str:
+    """The certificate for people."""
+    return framed(
+        content,
+        release,
+        f"{content['measured_numbers']:,} noisy numbers of {content['buckets']:,} buckets.",
+        "Buckets were chosen from the data. Answers are biased where buckets are uneven, and",
+        "errors are estimates: the noise is known exactly, the bias is not.",
+        drawn="; the buckets were drawn by the exponential mechanism",
+    )

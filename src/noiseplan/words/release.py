@@ -1,0 +1,55 @@
+"""A release in words: what `print(release)` shows."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from noiseplan.privacy.guarantee import asked_for
+from noiseplan.queries import Identity
+from noiseplan.texts import counted
+from noiseplan.words import partition_plan
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
+    from noiseplan.release.release import Release
+
+# Queries among which an example of what can be asked is looked for.
+LOOKED_AT = 100
+
+
+def describe(release: Release) -> str:
+    """What `print(release)` shows."""
+    plan = release.plan
+    if plan.data_aware:
+        return partition_plan.describe_release(release)
+    return "\n".join(
+        [
+            f"Release of {counted(len(plan.workload), 'query', 'queries')}, "
+            f"{counted(plan.workload.rows, 'row', 'rows')}",
+            f"  privacy  {_promise(plan)}",
+            f"  noise    {release.brand}",
+            f"  holds    {plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
+            f"  ask      {_example(plan)}, .answer(query), .covariance(query, other)",
+        ]
+    )
+
+
+def _example(plan: Plan) -> str:
+    """A call that this release answers: a table of two attributes, of one, or what was asked."""
+    workload = plan.workload
+    asked = [workload.query(position) for position in range(min(len(workload), LOOKED_AT))]
+    plain = [q for q in asked if q.joint is None and set(q.factors.values()) == {Identity()}]
+    for count in (2, 1):
+        for query in plain:
+            if len(query.attributes) == count:
+                return f".table({', '.join(map(repr, query.attributes))})"
+    return f".answer({asked[0].name!r})"
+
+
+def _promise(plan: Plan) -> str:
+    privacy, asked = plan.privacy, asked_for(plan.budget)
+    if not math.isfinite(privacy.pcost):
+        return "not known here: the measurements were made elsewhere"
+    whose = "as the maker of the tables states it" if plan.noise == "given" else "spent once"
+    return f"{privacy.describe().splitlines()[0]}, {asked + ', ' if asked else ''}{whose}"

@@ -12,7 +12,7 @@ from mechanism_oracles import dearest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms import cost, matrix
+from noiseplan.mechanisms import cost
 from noiseplan.mechanisms.cost import cell_by_cell, column_cost, cost_of, of_person, require_sizes
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise import Noise
@@ -48,12 +48,11 @@ def test_never_below_the_dearest_pair(seed: int, law: str, neighbours: Any) -> N
         assert amount <= brute * (1 + 1e-9)
     with pytest.MonkeyPatch.context() as patch:  # as over large domains: each by itself, added
         patch.setattr(cost, "CELL_BY_CELL", 0)
-        patch.setattr(matrix, "CELL_BY_CELL", 0)
         apart = cost_of(parts, neighbours)
         larger = apart.pcost if law == "gaussian" else apart.pure_epsilon
         assert larger is not None and brute <= larger
         alone = sum(
-            column_cost(float(p.noise.norms(p.strategy).max()), p.noise, p.numbers, neighbours)
+            column_cost(p, float(p.noise.norms(p.strategy).max()), p.numbers, neighbours)
             for p in parts
         )
         assert larger == pytest.approx(alone, rel=1e-9)
@@ -68,10 +67,12 @@ def test_domains_that_are_not_the_same_are_added() -> None:
 
 def test_a_difference_of_columns_costs_at_most_two_to_the_power() -> None:
     for law, factor in (("gaussian", 4.0), ("laplace", 2.0)):
-        noise = Noise(law, 5.0)  # type: ignore[arg-type]
-        added = column_cost(3.0, noise, 7, "add-remove")
-        assert 3.0 / 5.0 <= added <= 3.0 / 5.0 * (1 + 1e-9)
-        assert column_cost(3.0, noise, 7, "replace") == factor * added
+        large = drawn(0, law, 5.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cost, "CELL_BY_CELL", 0)
+            added = column_cost(large, 3.0, 7, "add-remove")
+            assert 3.0 / 5.0 <= added <= 3.0 / 5.0 * (1 + 1e-9)
+            assert column_cost(large, 3.0, 7, "replace") == factor * added
 
 
 def test_nothing_measured_costs_nothing() -> None:

@@ -14,7 +14,7 @@ from mechanism_oracles import Written, dearest, least_squares
 import noiseplan as nz
 from noiseplan.errors import StorageError, UnanswerableError
 from noiseplan.matrices import HaarMatrix, IdentityMatrix, TreeMatrix
-from noiseplan.mechanisms import product
+from noiseplan.mechanisms import cost
 from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
 
@@ -105,7 +105,7 @@ def test_the_cost_is_that_of_the_dearest_record(
     if law[0] == "gaussian" or neighbours == "add-remove":
         assert stated <= brute * (1 + 1e-9)
     with pytest.MonkeyPatch.context() as patch:  # as over domains too large for their cells
-        patch.setattr(product, "CELL_BY_CELL", 0)
+        patch.setattr(cost, "CELL_BY_CELL", 0)
         large = mechanism.record_cost(neighbours)  # type: ignore[arg-type]
         assert brute <= large * (1 + 1e-12)
         if neighbours == "add-remove":

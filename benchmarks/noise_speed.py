@@ -11,10 +11,10 @@ from typing import Any, Final
 from benchmarks import noise_scale
 from benchmarks.noise_biased import BIASED
 from benchmarks.noise_laws import Law, p_values
+from benchmarks.noise_rejection import gaussian_by_rejection
 from benchmarks.tables import Claim, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds
 from noiseplan.noise import SystemSource, discrete_gaussian, discrete_laplace
-from noiseplan.noise.rejection import gaussian_by_rejection
 
 # Million draws per CPU second: what is asked of σ up to 1,000, and of any other.
 NARROW, NARROW_FIGURE, WIDE_FIGURE = 1000.0, 5.0, 3.0

@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+    from numpy.typing import NDArray
 
 PREFIX: Final = "noiseplan-engine-"
 _MARK: Final = "owner"
@@ -78,6 +79,15 @@ def engine() -> Iterator[DuckDBPyConnection]:
         connection.execute("SET enable_progress_bar = false")  # on standard output
         connection.execute("SET lock_configuration = true")
         yield connection
+
+
+def copy_to_parquet(
+    connection: DuckDBPyConnection, path: Path, columns: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write arrays as the columns of a Parquet file, which needs no data frame library."""
+    written = dict(columns)  # noqa: F841 (DuckDB reads it below)
+    target = str(path).replace("'", "''")
+    connection.execute(f"COPY (SELECT * FROM written) TO '{target}' (FORMAT parquet)")
 
 
 @contextmanager

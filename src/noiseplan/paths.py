@@ -1,9 +1,10 @@
-"""Paths as users give them, refused in plain words where no system has such a path."""
+"""Paths as users give them, refused where no system has such a path, and their way to the disk."""
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from noiseplan.errors import NoiseplanError
@@ -25,3 +26,16 @@ def checked_path(path: str | os.PathLike[str], error: type[NoiseplanError]) -> P
                 f"a shorter one"
             ) from None
     return Path(text)
+
+
+def to_disk(path: Path) -> None:
+    """Wait until a file, or a folder's list of names, is really on the disk.
+
+    Some systems cannot open or sync folders; there is nothing to wait for then.
+    """
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

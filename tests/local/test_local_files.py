@@ -103,6 +103,23 @@ def test_promises_are_compared_before_memory_is_taken(data: bytes) -> None:
         randomizer_from_bytes(data)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_table_is_in_memory_once(whole: bool) -> None:
+    """A short file may stand for a large table; what is then refused was not copied before."""
+    types, rows = 1024, 2048
+    if whole:
+        arrays = {"table": np.ones((rows, types), dtype="<i8")}
+    else:
+        bits = np.full(rows * types // 8, 0x55, dtype="|u1")
+        low = np.ones(rows, dtype="<i8")
+        arrays = TABLE | {"low": low, "high": 2 * low, "bits": bits}
+    data = file_of("table", {"types": types}, arrays, cells=types)
+    table = 8 * rows * types
+    assert len(data) < table // 500
+    with little_memory(int(1.4 * table)), pytest.raises(ReportError, match="add up to"):
+        randomizer_from_bytes(data)
+
+
 def test_content_without_a_head_is_not_unpacked() -> None:
     body = zlib.compress(bytes(64 << 20), 9)
     data = struct.pack("<4sBI", MAGIC, VERSION, len(body)) + body + bytes(32)

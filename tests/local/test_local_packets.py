@@ -19,7 +19,6 @@ import noiseplan as nz
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.device.wire import HEADER, ReportError, to_packet
 from noiseplan.local.server import packets
-from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.local.server.packets import packets_of
 
 DIGEST, WIDTH = bytes(range(32)), 2
@@ -193,13 +192,11 @@ def test_small_packets_are_counted_together(
         tallied["calls"] += 1
         return tally(self, given)
 
+    first, second = plan.aggregator(), plan.aggregator()
     monkeypatch.setattr(type(device), "tally", counting)
-    for add in (
-        lambda made: made.add_packet(one_each),
-        lambda made: made.add_many(singles),
-    ):
-        made: Aggregator = plan.aggregator()
-        assert add(made) == 3000
+    assert first.add_packet(one_each) == 3000
+    assert second.add_many(singles) == 3000
+    for made in (first, second):
         assert (made.tally == tally(device, reports)).all()
     assert tallied["calls"] <= 2
 

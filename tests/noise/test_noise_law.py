@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is 
 
 from benchmarks.noise_biased import BIASED
 from benchmarks.noise_laws import Ints, Law, p_values, worst
+from benchmarks.noise_rejection import gaussian_by_rejection
 
 from noiseplan.noise import SeededSource, Source, discrete_gaussian, discrete_laplace
 from noiseplan.noise.coarse_fine import CoarseFine
 from noiseplan.noise.discrete import Inversion, sampler
 from noiseplan.noise.energy import Energy
 from noiseplan.noise.inversion import InversionTable
-from noiseplan.noise.rejection import gaussian_by_rejection
 
 # A row multiplies its lowest p-value by the number of tests; a right sampler falls below this once
 # in a million. The seeds are fixed; benchmarks/noise_speed.py repeats the tests on fresh bits.

@@ -10,14 +10,19 @@ from scipy.optimize import check_grad, minimize
 import noiseplan as nz
 from noiseplan.optimize.laplace_allocation import _Sharing, best_spending
 from noiseplan.planning.attribute_strategies import role_strategies
-from noiseplan.planning.planners.table_plans import Shared, _merged, _variances
+from noiseplan.planning.planners.table_plans import _merged
 from noiseplan.planning.table_merging import merged_tables
-from noiseplan.planning.workload_types import prepare
+from noiseplan.planning.table_types import TableTypes, find_table_types, variances
+from noiseplan.planning.workload_types import Design, prepare
 
 
 def marginals(sizes: list[int], k: int) -> nz.Workload:
     schema = nz.Schema.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})
     return nz.Workload.marginals(schema, k=k)
+
+
+def types_of(design: Design, larger: list[tuple[int, ...]] | None = None) -> TableTypes:
+    return find_table_types(design, role_strategies(design, {}, None), larger)
 
 
 def test_gradient() -> None:
@@ -42,19 +47,18 @@ def test_tables_that_tell_nothing_of_each_other_share_by_cube_roots() -> None:
 def test_no_random_start_does_better(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(2, 6, 3).tolist()
-    shared = Shared.of(prepare(marginals(sizes, 2), share=False), {}, None)
-    candidates = shared.candidates
-    found = shared.spend().value
-    wanted = shared.variance > 0
-    told = candidates.told.toarray()[wanted]
+    types = types_of(prepare(marginals(sizes, 2), share=False))
+    found, variance = types.spend().value, variances(types.design, types.strategies)
+    wanted = variance > 0
+    told = types.told.toarray()[wanted]
 
     def value(y: np.ndarray) -> float:
         s = np.exp(y)
-        spent = (candidates.price @ s) ** 2
-        return float(np.log(2 * (shared.variance[wanted] / (told @ s**2)).sum() * spent))
+        spent = (types.price @ s) ** 2
+        return float(np.log(2 * (variance[wanted] / (told @ s**2)).sum() * spent))
 
     for _ in range(15):
-        tried = minimize(value, rng.normal(scale=2, size=len(candidates.price)), method="L-BFGS-B")
+        tried = minimize(value, rng.normal(scale=2, size=len(types.price)), method="L-BFGS-B")
         assert found <= np.exp(tried.fun) * 1.005
 
 
@@ -70,12 +74,12 @@ def test_one_table_is_measured_where_it_tells_all() -> None:
 def test_merged_tables_cover_what_is_asked(sizes: list[int], k: int) -> None:
     design = prepare(marginals(sizes, k), share=False)
     strategies = role_strategies(design, {}, None)
-    keys, shares = merged_tables(design, strategies, _variances(design, strategies))
+    keys, shares = merged_tables(design, strategies, variances(design, strategies))
     assert shares.sum() == pytest.approx(1.0)
     for row in design.terms.subset_roles:
         assert any(set(row[row >= 0].tolist()) <= set(key) for key in keys)
     merged = _merged(design, {})
-    alike = Shared.of(prepare(marginals(sizes, k)), {}, None).spend().value
+    alike = types_of(prepare(marginals(sizes, k))).spend().value
     plan = nz.plan(marginals(sizes, k), budget=nz.PureDP(1.0), noise="laplace")
     assert plan.total_variance <= min(merged[1].value / 0.99, alike) * (1 + 1e-9)
 
@@ -83,8 +87,8 @@ def test_merged_tables_cover_what_is_asked(sizes: list[int], k: int) -> None:
 def test_merging_beats_symmetry_by_far() -> None:
     """All pairs of twenty attributes of two values: symmetric plans measure 211 tables."""
     plan = nz.plan(marginals([2] * 20, 2), budget=nz.PureDP(1.0))
-    alike = Shared.of(plan.design, {}, None, [])
-    symmetric = Shared.of(prepare(plan.workload), {}, None).spend().value
-    assert len(alike.candidates.tables) >= 211
+    alike = types_of(plan.design, [])
+    symmetric = types_of(prepare(plan.workload)).spend().value
+    assert len(alike.tables) >= 211
     assert plan.total_variance < 0.5 * symmetric
     assert plan.mechanism.steps < 60

@@ -14,8 +14,8 @@ from noiseplan.choosing.circumstances import Circumstances
 from noiseplan.choosing.common_and_rest import family_for
 from noiseplan.choosing.common_rows import on_common_rows
 from noiseplan.choosing.continuation import completed
-from noiseplan.choosing.family import Family
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
+from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.rules import Recommendation, Rule, recommended
 from noiseplan.errors import PlanError
 from noiseplan.ledger import AlreadyFollowed

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from noiseplan.choosing.family import SAME, Family
 from noiseplan.choosing.integer_cost_matrix import (
     EXPLICIT_CELLS,
     NEGLIGIBLE,
@@ -17,6 +16,7 @@ from noiseplan.choosing.integer_cost_matrix import (
     rest_cost,
 )
 from noiseplan.choosing.loewner import common_of_costs, pseudo_inverse, symmetric
+from noiseplan.choosing.mechanism_family import SAME, Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 from noiseplan.choosing.common_and_rest import family_for
-from noiseplan.choosing.family import Family
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
+from noiseplan.choosing.mechanism_family import Family
 from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array

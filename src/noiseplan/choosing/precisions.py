@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.choosing.family import SAME, Family
+from noiseplan.choosing.mechanism_family import SAME, Family
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
-from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks, group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
@@ -74,16 +74,10 @@ class SharedBases:
 
 def _place(basis: Basis, known: list[Basis]) -> int:
     for i, other in enumerate(known):
-        if basis == other or _same_rows(basis, other):
+        if basis.same_rows(other):
             return i
     known.append(basis)
     return len(known) - 1
-
-
-def _same_rows(one: Basis, other: Basis) -> bool:
-    if not (isinstance(one, MatrixBasis) and isinstance(other, MatrixBasis)):
-        return False
-    return np.array_equal(one.measure, other.measure)
 
 
 @dataclass(frozen=True)
@@ -127,14 +121,9 @@ class ByPrecisions(Family[ResidualMechanism]):
 
     def together(self, parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
         shared = SharedBases.of(parts)
-        sets = [block.sets for part in parts for block in part.blocks]
-        united = shared.mechanism(parts[0], *_distinct(sets), integer=False)
-        blocks = []
-        for block in united.blocks:
-            variance = weights_and_variance([Places.of(part, block.sets) for part in parts])[1]
-            blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
-        made = Blocks(tuple(blocks), shared.bases, shared.basis_of)
-        return ResidualMechanism(united.schema, made)
+        sets = _distinct([block.sets for part in parts for block in part.blocks])
+        noise = [weights_and_variance([Places.of(p, rows) for p in parts])[1] for rows in sets]
+        return shared.mechanism(parts[0], sets, noise, integer=False)
 
     def recreated(
         self, target: ResidualMechanism, parts: Sequence[tuple[ResidualMechanism, Measurements]]
@@ -168,12 +157,12 @@ def still_needed(target: Array, have: Array, integer: bool) -> Array:
     return np.where(have <= target, np.inf, missing)
 
 
-def _distinct(sets: list[IntArray]) -> tuple[list[IntArray], list[Array]]:
+def _distinct(sets: list[IntArray]) -> list[IntArray]:
     found = []
     for width in sorted({rows.shape[1] for rows in sets}):
         rows = np.concatenate([r for r in sets if r.shape[1] == width])
         found.append(rows[unique_rows(rows)[0]])
-    return found, [np.ones(len(rows)) for rows in found]
+    return found
 
 
 # ---------------------------------------------------------------------- looking sets up

@@ -5,6 +5,8 @@ Queries with the same factors on attributes with the same bases are handled toge
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,20 +26,25 @@ LIMIT = 50_000_000
 
 def estimates(release: Release, workload: Workload) -> Array:
     """The estimate of every row of every query, in the workload's order."""
-    starts = _starts(workload)
-    result = np.empty(starts[-1])
-    mechanism = release.plan.mechanism
-    for positions, values in mechanism.batches(release.measurements, workload):
-        rows = values.reshape(-1, values.shape[-1])
-        result[starts[positions][:, None] + np.arange(len(rows))] = rows.T
-    return result
+    return _in_order(workload, release.plan.mechanism.batches(release.measurements, workload))
 
 
 def variances(mechanism: Mechanism, workload: Workload) -> Array:
     """The variance of every row of every query that the mechanism answers, in the same order."""
-    starts = _starts(workload)
+    return _in_order(workload, variance_batches(mechanism, workload))
+
+
+def _in_order(workload: Workload, batches: Iterable[tuple[IntArray, Array]]) -> Array:
+    """Numbers that come in batches of positions, the batch last."""
+    if workload.rows > LIMIT:
+        raise PlanError(
+            f"a rule over {workload.rows:,} rows: the limit is {LIMIT:,}. Name the tables to judge "
+            f"by, SignalToNoise(…, cells=workload)"
+        )
+    starts = np.concatenate([[0], np.cumsum(workload.sizes)])
     result = np.empty(starts[-1])
-    for positions, rows in variance_batches(mechanism, workload):
+    for positions, values in batches:
+        rows = values.reshape(-1, values.shape[-1])
         result[starts[positions][:, None] + np.arange(len(rows))] = rows.T
     return result
 
@@ -71,15 +78,3 @@ def _answers(mechanism: Mechanism, query: Query) -> bool:
     except UnanswerableError:
         return False
     return True
-
-
-# ---------------------------------------------------------------------- inside
-
-
-def _starts(workload: Workload) -> IntArray:
-    if workload.rows > LIMIT:
-        raise PlanError(
-            f"a rule over {workload.rows:,} rows: the limit is {LIMIT:,}. Name the tables to judge "
-            f"by, SignalToNoise(…, cells=workload)"
-        )
-    return np.concatenate([[0], np.cumsum(workload.sizes)])

@@ -20,7 +20,7 @@ from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.person_cap import PersonCap, Sieve
 from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.records import Block, Stream
-from noiseplan.counting.telling import UNREADABLE, cause, details_are_shown, refused
+from noiseplan.counting.telling import UNREADABLE, cause, refused
 from noiseplan.engine import engine
 from noiseplan.errors import DataError, remedy
 from noiseplan.paths import checked_path
@@ -175,14 +175,9 @@ def _check_columns(
     relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None, spelled: bool
 ) -> None:
     if spelled and not set(schema.names) & set(relation.columns):
-        raise refused(
-            UNREADABLE,
-            f"the first line of the file names none of the columns "
-            f"{', '.join(map(repr, schema.names))}; it must be a header.",
-            f"the first line of the file names none of the columns "
-            f"{', '.join(map(repr, schema.names))}; it must be a header. It reads "
-            f"{', '.join(map(repr, relation.columns))}.",
-        )
+        named, found = (", ".join(map(repr, some)) for some in (schema.names, relation.columns))
+        said = f"the first line of the file names none of the columns {named}; it must be a header."
+        raise refused(UNREADABLE, said, f"{said} It reads {found}.")
     check_columns(schema, relation.columns, people, maybe_records=spelled)
     if people is not None:
         check_kind(people.column, _types(relation)[people.column])
@@ -220,12 +215,14 @@ def _blocks(
                 block = sieve.chosen(block[:-1], block[-1])
             if not refusals:
                 yield block
-    for column in columns if details_are_shown() else ():
-        if column.name in refusals.unexplained:
-            without_code = relation.filter(f"{column.codes()} = {column.refused}")
-            rows = without_code.project(column.quoted).limit(SEARCHED).fetchall()
-            refusals.note(column.name, 0, [value for (value,) in rows])
-    refusals.raise_any()
+
+    def look(name: str) -> list[object]:
+        column = columns[schema.names.index(name)]
+        without_code = relation.filter(f"{column.codes()} = {column.refused}")
+        rows = without_code.project(column.quoted).limit(SEARCHED).fetchall()
+        return [value for (value,) in rows]
+
+    refusals.raise_any(look)
     if people is not None:
         sieve.refuse(people)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.person_cap import PersonCap
-from noiseplan.counting.telling import UNDECLARED, UNREADABLE, refused
+from noiseplan.counting.telling import UNDECLARED, UNREADABLE, details_are_shown, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Schema
 from noiseplan.schema.labels import ANYTHING_ELSE, CLIPPED, IN_ORDER
@@ -34,25 +34,14 @@ class Refusals:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._unknown = dict.fromkeys(schema.names, 0)
-        self._examples: dict[str, list[str]] = {name: [] for name in schema.names}
         self.rows = 0
+        self.unknown = dict.fromkeys(schema.names, 0)
+        """How many rows of a column hold values without a code."""
+        self.examples: dict[str, list[str]] = {name: [] for name in schema.names}
+        """Some of these values, as messages show them."""
 
     def __bool__(self) -> bool:
-        return any(self._unknown.values())
-
-    @property
-    def unexplained(self) -> list[str]:
-        """The columns with undeclared values of which none is known yet."""
-        return [name for name, rows in self._unknown.items() if rows and not self._examples[name]]
-
-    def unknown(self, name: str) -> int:
-        """Return how many rows of a column hold values without a code."""
-        return self._unknown[name]
-
-    def examples(self, name: str) -> list[str]:
-        """Return some of these values, as messages show them."""
-        return list(self._examples[name])
+        return any(self.unknown.values())
 
     def note(self, name: str, rows: int, examples: Iterable[object] = ()) -> None:
         """Note that so many more rows of a column hold values without a code."""
@@ -60,28 +49,34 @@ class Refusals:
 
     def note_written(self, name: str, rows: int, examples: Iterable[str]) -> None:
         """The same, with the values as messages show them."""
-        self._unknown[name] += rows
-        if len(self._examples[name]) <= _SHOWN:
-            fresh = dict.fromkeys([*self._examples[name], *examples])
-            self._examples[name] = list(fresh)[: _SHOWN + 1]
+        self.unknown[name] += rows
+        if len(self.examples[name]) <= _SHOWN:
+            fresh = dict.fromkeys([*self.examples[name], *examples])
+            self.examples[name] = list(fresh)[: _SHOWN + 1]
 
-    def raise_any(self) -> None:
-        """Refuse the data if any value had no code: the first column in full, the rest by name."""
-        faulty = [name for name, rows in self._unknown.items() if rows]
+    def raise_any(self, look: Callable[[str], Iterable[object]] = lambda _: ()) -> None:
+        """Refuse the data if any value had no code: the first column in full, the rest by name.
+
+        `look` finds such values of a column where none is known yet and somebody asked for them.
+        """
+        faulty = [name for name, rows in self.unknown.items() if rows]
         if not faulty:
             return
+        for name in faulty if details_are_shown() else ():
+            if not self.examples[name]:
+                self.note(name, 0, look(name))
         first, *others = faulty
         attribute = self._schema[first]
-        values = self._examples[first]
+        values = self.examples[first]
         listed = ", ".join(values[:_SHOWN]) + (", …" if len(values) > _SHOWN else "")
-        listed_others = ", ".join(f"{name!r} ({self._unknown[name]} rows)" for name in others)
+        listed_others = ", ".join(f"{name!r} ({self.unknown[name]} rows)" for name in others)
         also = f" The same goes for {listed_others}." if others else ""
         named = f" The same goes for {', '.join(map(repr, others))}." if others else ""
         raise refused(
             UNDECLARED,
             f"column {first!r} holds values that the schema does not declare. Declared is "
             f"{attribute.describe()}. " + _remedy(attribute, ()) + named,
-            f"column {first!r}: {self._unknown[first]} of {self.rows} rows hold values that the "
+            f"column {first!r}: {self.unknown[first]} of {self.rows} rows hold values that the "
             f"schema does not declare: {listed}. Declared is {attribute.describe()}. "
             + _remedy(attribute, values)
             + also,
@@ -118,14 +113,6 @@ def encode_block(
     """Return the codes of every attribute, and note values that have none."""
     block = [columns[name].narrow(name, schema[name], refusals) for name in schema.names]
     refusals.rows += len(block[0])
-    return block
-
-
-def encode_all(schema: Schema, columns: Mapping[str, Encoded]) -> list[NDArray[Any]]:
-    """Return the codes of every attribute, or refuse values that have none."""
-    refusals = Refusals(schema)
-    block = encode_block(schema, columns, refusals)
-    refusals.raise_any()
     return block
 
 

@@ -32,7 +32,7 @@ from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
-from noiseplan.counting.telling import details_are_shown, reading
+from noiseplan.counting.telling import reading
 from noiseplan.schema import Binned, Label, Schema
 
 _PERSON: Final = "person"
@@ -142,11 +142,14 @@ class IbisSource(Countable):
         refusals.rows = notes[0]
         for place, column in enumerate(self._columns, 1):
             refusals.note(column.name, notes[place])
-            if notes[place] and details_are_shown():
-                values = self._table.filter(column.code(self._table) == column.refused)
-                shown = values.select(column.name).limit(SEARCHED).to_pyarrow()[column.name]
-                refusals.note(column.name, 0, shown.to_pylist())
-        refusals.raise_any()
+        refusals.raise_any(self._without_code)
+
+    def _without_code(self, name: str) -> list[object]:
+        """Some values of a column that have no code."""
+        column = _IbisColumn(name, self.schema)
+        values = self._table.filter(column.code(self._table) == column.refused)
+        found: list[object] = values.select(name).limit(SEARCHED).to_pyarrow()[name].to_pylist()
+        return found
 
 
 def _counts(codes: Any, place: int, table: Members, schema: Schema) -> Any:

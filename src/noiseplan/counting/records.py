@@ -53,11 +53,8 @@ class Records(Countable):
         narrow = tuple(_narrow(name, size, np.asarray(codes)) for name, size, codes in named)
         lengths = {name: len(codes) for name, codes in zip(schema.names, narrow, strict=True)}
         if len(set(lengths.values())) > 1:
-            raise refused(
-                UNCOUNTABLE,
-                "Records: columns must have one length.",
-                f"Records: columns must have one length, got {lengths}.",
-            )
+            said = "Records: columns must have one length"
+            raise refused(UNCOUNTABLE, f"{said}.", f"{said}, got {lengths}.")
         self.schema, self.columns, self.origin = schema, narrow, origin
         self.rows = len(narrow[0])
         """The number of records: as confidential as any other count."""
@@ -76,14 +73,15 @@ def _narrow(name: str, size: int, codes: NDArray[Any]) -> NDArray[np.unsignedint
             f"{codes.dtype}; values are encoded by open_source({{{name!r}: values, …}}, schema)."
         )
     if codes.size and not 0 <= int(codes.min()) <= int(codes.max()) < size:
+        advice = (
+            f"if these are values, let open_source encode them: "
+            f"open_source({{{name!r}: values, …}}, schema)."
+        )
         raise refused(
             UNCOUNTABLE,
-            f"column {name!r}: some codes are outside the attribute's, 0 to {size - 1}; if these "
-            f"are values, let open_source encode them: open_source({{{name!r}: values, …}}, "
-            f"schema).",
+            f"column {name!r}: some codes are outside the attribute's, 0 to {size - 1}; {advice}",
             f"column {name!r}: codes go from {codes.min()} to {codes.max()}, but the attribute "
-            f"has the codes 0 to {size - 1}; if these are values, let open_source encode them: "
-            f"open_source({{{name!r}: values, …}}, schema).",
+            f"has the codes 0 to {size - 1}; {advice}",
         )
     narrow: NDArray[np.unsignedinteger] = codes.astype(code_dtype(size), copy=False).view()
     narrow.setflags(write=False)

@@ -15,7 +15,7 @@ from noiseplan.counting.database import (
     stream_from_file,
     stream_from_relation,
 )
-from noiseplan.counting.encode import Encoded, check_columns, encode_all
+from noiseplan.counting.encode import Encoded, Refusals, check_columns, encode_block
 from noiseplan.counting.frames import source_from_batches, source_from_frame
 from noiseplan.counting.ibis_tables import is_ibis_table, source_from_ibis
 from noiseplan.counting.person_cap import ChosenRecords, PersonCap
@@ -153,13 +153,12 @@ def _from_mapping(data: Mapping[Any, Any], schema: Schema, people: PersonCap | N
     arrays = {name: _as_column(name, data[name]) for name in names}
     lengths = {name: len(values) for name, values in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise refused(
-            UNCOUNTABLE,
-            "the columns must have one length.",
-            f"the columns must have one length, got {lengths}.",
-        )
+        said = "the columns must have one length"
+        raise refused(UNCOUNTABLE, f"{said}.", f"{said}, got {lengths}.")
     encoded = {name: Encoded.of(schema[name], arrays[name]) for name in schema.names}
-    columns = encode_all(schema, encoded)
+    refusals = Refusals(schema)
+    columns = encode_block(schema, encoded, refusals)
+    refusals.raise_any()
     if people is not None:
         persons = array_of_persons(arrays[people.column], people.column)
         columns = chosen_among(columns, persons, people)
@@ -202,14 +201,16 @@ def _from_array(data: NDArray[Any], schema: Schema, people: PersonCap | None) ->
         return Records(schema, [column.copy() for column in data.T])
     if data.shape in (schema.shape, (schema.size,)) and data.dtype.kind in "biuf":
         return CountTensor(schema, data.reshape(schema.shape))
+    found = f"cannot count an array of {data.dtype}"
+    wanted = (
+        f"integer codes have shape (rows, {len(schema)}), counts {schema.shape} or "
+        f"({schema.size:,},); try CountTensor(schema, counts) for counts, {_as_records(schema)} "
+        f"for records."
+    )
     raise refused(
         UNCOUNTABLE,
-        f"cannot count an array of {data.dtype} with {data.ndim} axes of these lengths: integer "
-        f"codes have shape (rows, {len(schema)}), counts {schema.shape} or ({schema.size:,},); try "
-        f"CountTensor(schema, counts) for counts, {_as_records(schema)} for records.",
-        f"cannot count an array of {data.dtype} of shape {data.shape}: integer codes have shape "
-        f"(rows, {len(schema)}), counts {schema.shape} or ({schema.size:,},); try "
-        f"CountTensor(schema, counts) for counts, {_as_records(schema)} for records.",
+        f"{found} with {data.ndim} axes of these lengths: {wanted}",
+        f"{found} of shape {data.shape}: {wanted}",
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.counter import Counter, code_dtype
+from noiseplan.counting.counter import Counter
 from noiseplan.counting.database import canonical_persons
 from noiseplan.counting.encode import Refusals, check_columns, encode_block
 from noiseplan.counting.frames import encoded_columns, persons_of
@@ -22,6 +22,7 @@ from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.person_cap import CHOSEN, NOBODY, ROUNDED, PersonCap, Sieve
 from noiseplan.counting.persons import check_kind
 from noiseplan.counting.projectable import Countable
+from noiseplan.counting.records import Block
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import details_are_shown, reading
 from noiseplan.schema import Schema
@@ -147,12 +148,9 @@ def count_partition(
     schema: Schema, tables: Sequence[Members], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Count one partition: yield the cells that hold records, and what was noted on the way."""
-    counter, refusals = Counter(schema, tables, threads=1), Refusals(schema)
-    for table in _joined(batches):
-        block = _encoded(table, schema, refusals)
-        if not refusals:
-            counter.add(block)
-    yield from _counted(counter, refusals, schema, len(tables), Sieve())
+    refusals = Refusals(schema)
+    blocks = (_encoded(table, schema, refusals) for table in _joined(batches))
+    return _counted(schema, tables, blocks, refusals, Sieve())
 
 
 def encode_partition(
@@ -182,17 +180,17 @@ def count_chosen(
     schema: Schema, tables: Sequence[Members], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Count the chosen records of one partition of codes."""
-    counter, refusals, sieve = Counter(schema, tables, threads=1), Refusals(schema), Sieve()
-    for table in _joined(batches):
-        refusals.rows += table.num_rows
-        block = [table[n].to_numpy() for n in range(len(schema))]
-        for name, codes in zip(schema.names, block, strict=True):
-            refusals.note(name, int((codes == schema[name].size).sum()))
-        chosen = sieve.chosen(block, table[_CHOICE].to_numpy())
-        if not refusals:
-            kinds = map(code_dtype, schema.shape)
-            counter.add([c.astype(kind) for c, kind in zip(chosen, kinds, strict=True)])
-    yield from _counted(counter, refusals, schema, len(tables), sieve)
+    refusals, sieve = Refusals(schema), Sieve()
+
+    def blocks() -> Iterator[Block]:
+        for table in _joined(batches):
+            refusals.rows += table.num_rows
+            block = [table[n].to_numpy() for n in range(len(schema))]
+            for name, codes in zip(schema.names, block, strict=True):
+                refusals.note(name, int((codes == schema[name].size).sum()))
+            yield sieve.chosen(block, table[_CHOICE].to_numpy())
+
+    return _counted(schema, tables, blocks(), refusals, sieve)
 
 
 def values_without_code(
@@ -205,7 +203,7 @@ def values_without_code(
     for table in _joined(batches):
         _encoded(table, schema, refusals)
     for place, name in enumerate(schema.names):
-        written = refusals.examples(name)
+        written = refusals.examples[name]
         yield pa.RecordBatch.from_arrays(
             [pa.array([place] * len(written), pa.int32()), pa.array(written, pa.string())],
             names=["place", "written"],
@@ -238,15 +236,22 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _counted(
-    counter: Counter, refusals: Refusals, schema: Schema, tables: int, sieve: Sieve
+    schema: Schema,
+    tables: Sequence[Members],
+    blocks: Iterable[Block],
+    refusals: Refusals,
+    sieve: Sieve,
 ) -> Iterator[pa.RecordBatch]:
-    """What travels: the cells of every table, then the notes."""
+    """What travels: the cells of every table, then what was noted of the blocks."""
+    counter = Counter(schema, tables, threads=1)
+    for block in blocks:
+        if not refusals:
+            counter.add(block)
     for place, counts in enumerate(counter.tables()):
         found = np.flatnonzero(counts)
         yield _counts(np.full(len(found), place), found, counts.reshape(-1)[found])
-    unknown = [refusals.unknown(name) for name in schema.names]
-    noted = [refusals.rows, *unknown, sieve.nobody, sieve.rounded]
-    yield _counts(tables + np.arange(len(noted)), np.zeros(len(noted)), np.array(noted))
+    noted = [refusals.rows, *refusals.unknown.values(), sieve.nobody, sieve.rounded]
+    yield _counts(len(tables) + np.arange(len(noted)), np.zeros(len(noted)), np.array(noted))
 
 
 def _counts(places: NDArray[Any], found: NDArray[Any], records: NDArray[Any]) -> pa.RecordBatch:

@@ -103,16 +103,14 @@ def write_population(
     data: Path, places: Path, persons: int = DEFAULT_PERSONS, seed: int = 1
 ) -> None:
     """Write the people as Parquet, and the places with their regions as CSV, a public code list."""
-    from noiseplan.engine import engine
+    from noiseplan.engine import copy_to_parquet, engine
 
     with places.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["place", "region"])
         writer.writerows([name, name.partition("-")[0]] for name in place_names())
-    people = population(persons, seed)  # noqa: F841 (DuckDB reads it below)
-    target = str(data).replace("'", "''")
     with engine() as connection:
-        connection.execute(f"COPY (SELECT * FROM people) TO '{target}' (FORMAT parquet)")
+        copy_to_parquet(connection, data, population(persons, seed))
 
 
 def _shares() -> NDArray[np.float64]:

@@ -209,10 +209,6 @@ class Balance:
             entries=self.entries + 1,
         )
 
-    def under(self, budget: Budget, limits: Limits) -> Balance:
-        """The same spending under another budget."""
-        return replace(self, budget=budget, limits=limits)
-
     def bounded(self, bound: int, spent: Iterable[tuple[Guarantee, int]]) -> Balance:
         """The same spending, once a person is known to have at most so many records."""
         known = replace(self, bound=bound, max_rows=bound, total=Fraction(0), entries=0)
@@ -290,15 +286,14 @@ def left_text(balance: Balance, law: Law | None = None) -> str:
 
 def _epsilon_left(fits: zCDP, law: Law, delta: float) -> float:
     """The ε of a release that fits: a budget of (ε, δ) admits no more than what is left."""
+
+    def largest(budget: ApproxDP) -> float:
+        return budget.gaussian_pcost() if law == "gaussian" else 2 * budget.zcdp_rho()
+
     epsilon = Guarantee(2 * fits.rho, law).epsilon(delta)
-    while epsilon > 0 and not _admits_at_most(ApproxDP(epsilon, delta), law, 2 * fits.rho):
+    while epsilon > 0 and not largest(ApproxDP(epsilon, delta)) <= 2 * fits.rho:
         epsilon = down(epsilon)
     return epsilon
-
-
-def _admits_at_most(budget: ApproxDP, law: Law, pcost: float) -> bool:
-    largest = budget.gaussian_pcost() if law == "gaussian" else 2 * budget.zcdp_rho()
-    return largest <= pcost
 
 
 def _finite(limit: float) -> float:

@@ -245,9 +245,7 @@ class Books:
 
     def _check_following(self, act: Reserved, followed: int) -> None:
         """What is left of a plan after a look is its cost less the look's, but only once."""
-        entry = self.entry(followed)
-        if entry.dataset != act.dataset:
-            raise LedgerError(f"entry {followed} belongs to {entry.dataset!r}")
+        self._own_entry(followed, act.dataset)
         if followed in self._followed:
             raise AlreadyFollowed(
                 f"entry {followed} of dataset {act.dataset!r} was followed already: what is "
@@ -255,13 +253,17 @@ class Books:
             )
 
     def _check_settling(self, act: Settled) -> None:
-        entry = self.entry(act.entry)
-        if entry.dataset != act.dataset:
-            raise LedgerError(f"entry {act.entry} belongs to {entry.dataset!r}")
+        entry = self._own_entry(act.entry, act.dataset)
         if entry.status != "reserved":
             raise LedgerError(
                 f"entry {act.entry} is {entry.status} already and cannot become {act.outcome}"
             )
+
+    def _own_entry(self, number: int, dataset: str) -> Entry:
+        entry = self.entry(number)
+        if entry.dataset != dataset:
+            raise LedgerError(f"entry {number} belongs to {entry.dataset!r}")
+        return entry
 
     def _unknown(self, dataset: str) -> str:
         names = list(self.balances)
@@ -326,7 +328,7 @@ class Books:
 
     def _changed(self, act: Changed) -> Balance:
         """The balance under another budget, its costs converted where a bound is declared."""
-        changed = self.balance(act.dataset).under(act.budget, act.limits)
+        changed = replace(self.balance(act.dataset), budget=act.budget, limits=act.limits)
         if act.max_rows is None:
             return changed
         spent = [(entry.guarantee, entry.max_rows) for entry in self._entries_of(act.dataset)]

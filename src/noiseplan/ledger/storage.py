@@ -19,6 +19,7 @@ from noiseplan.errors import remedy
 from noiseplan.ledger import sql
 from noiseplan.ledger.chain import Record
 from noiseplan.ledger.errors import LIST_ENTRIES, LedgerBusy, LedgerDamaged, LedgerError
+from noiseplan.paths import to_disk
 
 # Seconds between two tries while another process writes: at first, and at most.
 SHORT_NAP, LONG_NAP = 0.002, 0.02
@@ -88,7 +89,7 @@ class Storage:
         finally:
             with suppress(OSError, ValueError):
                 draft.unlink(missing_ok=True)
-        _sync_folder(self.path.parent)
+        to_disk(self.path.parent)
 
     def identify(self) -> None:
         """Refuse what is no ledger, without touching it.
@@ -250,13 +251,3 @@ def _connect(address: str) -> sqlite3.Connection:
 
 def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)) & 0xFF
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, where folders can be synced (not on Windows)."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -12,7 +12,6 @@ Notation of this room, used in every docstring:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -142,13 +141,3 @@ def types_of(workload: Workload) -> Types:
     kind = told_apart((query.over(schema.names) for query in widest), schema.size)
     first = first_of(kind)
     return Types(schema, kind, gram[np.ix_(first, first)], weighted_rows(workload))
-
-
-def cells_within(shape: tuple[int, ...], kept: Sequence[bool]) -> IntArray:
-    """Of every cell its cell in the table of the kept axes (all others summed over)."""
-    axes = np.unravel_index(np.arange(prod(shape)), shape)
-    cell = np.zeros(prod(shape), dtype=np.int64)
-    for axis, size, keep in zip(axes, shape, kept, strict=True):
-        if keep:
-            cell = cell * size + axis
-    return cell

@@ -25,8 +25,17 @@ class IdentityMatrix(SizedMatrix):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
+    @property
+    def touched(self) -> int:
+        """How many numbers one record can change, by one each."""
+        return 1
+
     def matmul(self, x: Array) -> Array:
         return x
+
+    def recover(self, y: Array) -> Array:
+        """The values that y was made of."""
+        return y
 
     def gram(self) -> Array:
         return np.eye(self.size)

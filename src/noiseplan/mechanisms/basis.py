@@ -127,6 +127,12 @@ class Basis(ABC):
     def spans(self, factor: Matrix) -> bool:
         """Whether W = (Wτ)1ᵀ + (WV)U, so that the factor can be answered from this basis."""
 
+    def same_rows(self, other: Basis) -> bool:
+        """Whether both measure by the same numbers."""
+        if isinstance(self.measure, np.ndarray) and isinstance(other.measure, np.ndarray):
+            return np.array_equal(self.measure, other.measure)
+        return self == other
+
 
 @final
 @dataclass(frozen=True, eq=False)

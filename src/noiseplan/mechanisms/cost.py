@@ -20,7 +20,7 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.privacy import Guarantee, Law, Neighbours
-from noiseplan.privacy.people import person_cost
+from noiseplan.privacy.people import person_price
 from noiseplan.privacy.rounding import margin, product_up
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guara
         raise PlanError(f"what is measured has no known cost for neighbours={neighbours!r}")
     if max_rows > 1 and neighbours == "replace":
         raise PlanError("replacing a person with several records has no known cost")
-    if record.pure_epsilon is not None:
-        return Guarantee.pure(person_cost(record.pure_epsilon, max_rows, pure=True), neighbours)
-    return Guarantee(person_cost(record.pcost, max_rows), record.law, neighbours)
+    return person_price(record, max_rows)
 
 
 def gaussian_cost(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import prod
 from typing import Any, ClassVar, Literal
 
@@ -66,7 +65,7 @@ class ProductMechanism(Mechanism):
 
     def record_cost(self, neighbours: Neighbours) -> float:
         # How many numbers one record changes, by one each.
-        touched = prod(f.touched if isinstance(f, Transform) else 1 for f in self.factors)
+        touched = prod(factor.touched for factor in self.factors)
         numbers = self.numbers if self.noise.power == 2 else 1
         return column_cost(self, touched, numbers, neighbours)
 
@@ -90,9 +89,7 @@ class ProductMechanism(Mechanism):
         """The best estimate of every cell, as a tensor of the schema's shape."""
         tensor = measured.values[0].astype(np.float64).reshape(self._shape)
         for axis, factor in enumerate(self.factors):
-            if isinstance(factor, Transform):
-                moved = factor.recover(np.moveaxis(tensor, axis, 0))
-                tensor = np.moveaxis(moved, 0, axis)
+            tensor = np.moveaxis(factor.recover(np.moveaxis(tensor, axis, 0)), 0, axis)
         return tensor
 
     def require(self, query: Query) -> None:
@@ -117,7 +114,7 @@ class ProductMechanism(Mechanism):
             forms = np.einsum("rc,rc->r", spread, query.joint)
         else:
             pairs = zip(query.matrices(), inside, strict=True)
-            forms = reduce(_outer, [_row_forms(*pair) for pair in pairs], np.ones(1))
+            forms = kronecker_dense([_row_forms(*pair)[:, None] for pair in pairs])[:, 0]
         return np.asarray(self.noise.variance * outside * forms)
 
     def covariance(self, query: Query, other: Query) -> Array:
@@ -196,10 +193,6 @@ def _row_forms(rows: Matrix, factor: Factor) -> Array:
 def _of_the_sum(factor: Factor) -> float:
     """1ᵀ(AᵀA)⁻¹1: the variance of the sum over an attribute."""
     return float(factor.profile.sum()) if isinstance(factor, Transform) else float(factor.size)
-
-
-def _outer(one: Array, other: Array) -> Array:
-    return np.asarray(np.multiply.outer(one, other).reshape(-1))
 
 
 def _cross(one: Matrix, other: Matrix, factor: Factor) -> Array:

@@ -67,15 +67,9 @@ def same_bases(blocks: Iterable[Block]) -> bool:
         for place, basis in enumerate(block.bases):
             for attribute in np.unique(block.sets[:, place]):
                 first = known.setdefault(int(attribute), basis)
-                if first is not basis and not _same(first, basis):
+                if first is not basis and not first.same_rows(basis):
                     return False
     return True
-
-
-def _same(one: Basis, other: Basis) -> bool:
-    if isinstance(one.measure, np.ndarray) and isinstance(other.measure, np.ndarray):
-        return np.array_equal(one.measure, other.measure)
-    return one == other
 
 
 # ---------------------------------------------------------------------- replacing a record

@@ -185,16 +185,6 @@ class Spare:
         room[room <= EQUAL * highest] = 0.0
         return Spare(strategy, room)
 
-    def filled(self) -> Array:
-        """The strategy with a row for every cell that has room: then all cells cost the same."""
-        diagonal = np.diag(np.sqrt(self.room))[self.room > 0]
-        return np.concatenate([self.strategy, diagonal])
-
-    def answering(self, rows: Array) -> Array:
-        """The strategy with free rows that serve these queries best, in total variance."""
-        extra = self.measuring(rows.T @ rows)
-        return np.concatenate([self.strategy, extra]) if len(extra) else self.strategy
-
     def measuring(self, gram: Array) -> Array:
         """The free rows that serve queries with this Gram matrix best, by themselves.
 

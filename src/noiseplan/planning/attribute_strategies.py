@@ -39,6 +39,11 @@ class RoleStrategy:
     difference: View | None = None  # of attributes with two values, its L1 norm is one
 
 
+def bases_of(strategies: dict[int, RoleStrategy]) -> dict[int, Basis]:
+    """The basis of every role."""
+    return {r: strategy.basis for r, strategy in strategies.items()}
+
+
 def choose_strategies(design: Design, planner: str) -> dict[int, tuple[str, Array]]:
     """The strategy of every free role over groups of values, by name; the best for "auto"."""
     chosen = {}

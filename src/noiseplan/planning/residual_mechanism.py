@@ -9,6 +9,7 @@ import numpy as np
 from noiseplan.arrays import IntArray, combination_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.optimize.allocation import Share, spend
@@ -104,13 +105,17 @@ def assemble(
 ) -> ResidualMechanism:
     """The mechanism with these bases and this σ² for every subset of each type."""
     schema = design.workload.schema
-    of_role = role_bases(design, rows, integer)
-    bases = list(dict.fromkeys(of_role.values()))
-    number = {basis: i for i, basis in enumerate(bases)}
-    roles = np.array([number[of_role[r]] for r in range(len(of_role))] + [-1])
+    bases, basis_of = numbered(role_bases(design, rows, integer))
     sets, noise = _expand(design, sigma2)
-    basis_of = roles[design.roles.of_attribute]
-    return ResidualMechanism(schema, group_blocks(sets, noise, tuple(bases), basis_of, integer))
+    of_attribute = basis_of[design.roles.of_attribute]
+    return ResidualMechanism(schema, group_blocks(sets, noise, bases, of_attribute, integer))
+
+
+def numbered(of_role: dict[int, Basis]) -> tuple[tuple[Basis, ...], IntArray]:
+    """The different bases, and the number of each role's; the last, −1, is for none."""
+    bases = tuple(dict.fromkeys(of_role.values()))
+    number = {basis: i for i, basis in enumerate(bases)}
+    return bases, np.array([number[of_role[r]] for r in range(len(of_role))] + [-1])
 
 
 def _expand(design: Design, sigma2: Array) -> tuple[list[IntArray], list[Array]]:

@@ -14,7 +14,9 @@ import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.planning.attribute_strategies import RoleStrategy
+from noiseplan.optimize.laplace_allocation import Spending, best_spending
+from noiseplan.planning.attribute_strategies import RoleStrategy, bases_of
+from noiseplan.planning.solve import type_matrix
 from noiseplan.planning.workload_types import Design
 
 # Tables larger than any that is asked for are tried where all types of tables are no more than so
@@ -28,11 +30,15 @@ MOST_NUMBERS = 1 << 24
 class TableTypes:
     """Types of tables: their attributes' roles, how many there are, their L1 norms, what they tell.
 
+    `strategies` say how attributes of each role are measured.
+
     `told[a, m] · Σ over tables of type m of 1/v` is the precision of a residual of type a from all
     tables of type m with noise variance v. `difference` marks types that measure attributes of two
     values by their difference alone.
     """
 
+    design: Design
+    strategies: dict[int, RoleStrategy]
     roles: IntArray  # types × slots, padded with −1
     difference: np.ndarray
     tables: tuple[int, ...]
@@ -43,6 +49,15 @@ class TableTypes:
     def price(self) -> Array:
         """ε of all tables of a type at noise scale one."""
         return np.array([float(n * q) for n, q in zip(self.tables, self.norms, strict=True)])
+
+    def spend(self, start: Array | None = None) -> Spending:
+        """How ε is shared among them, for the least total variance."""
+        return best_spending(variances(self.design, self.strategies), self.told, self.price, start)
+
+
+def variances(design: Design, strategies: dict[int, RoleStrategy]) -> Array:
+    """V of every residual type: what its variance counts in the total."""
+    return np.asarray(design.type_weight @ type_matrix(design, bases_of(strategies)))
 
 
 def find_table_types(
@@ -66,6 +81,8 @@ def find_table_types(
     slots = max((len(key) for key, _ in chosen), default=0)
     padded = [[*key, *[-1] * (slots - len(key))] for key, _ in chosen]
     return TableTypes(
+        design,
+        strategies,
         np.array(padded, dtype=np.int64).reshape(len(chosen), slots),
         np.array([difference for _, difference in chosen]),
         tuple(_count(design, key) for key, _ in chosen),

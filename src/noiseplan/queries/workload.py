@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from numbers import Real
 from typing import SupportsIndex, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, combination_rows
+from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
 from noiseplan.matrices import Matrix
-from noiseplan.queries.columns import (
-    NAMED,
-    QueryColumns,
-    columns_of,
-    joined,
-    merged,
-    padded,
-    without_totals,
-)
-from noiseplan.queries.factors import Factor, Identity, Total, checked_matrix
+from noiseplan.queries.columns import NAMED, QueryColumns, columns_of, joined, merged
 from noiseplan.queries.families import WorkloadMakers
 from noiseplan.queries.name_lookup import positions_of_made_name
-from noiseplan.queries.query import Query, check_factor, checked_weight
+from noiseplan.queries.query import Query
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
@@ -76,83 +66,6 @@ class Workload(WorkloadMakers):
         object.__setattr__(workload, "schema", schema)
         object.__setattr__(workload, "columns", columns)
         return workload
-
-    @classmethod
-    def marginals(
-        cls,
-        schema: Schema,
-        *,
-        k: int | None = None,
-        up_to: int | None = None,
-        factors: Mapping[str, Factor] | None = None,
-        weight: float = 1.0,
-    ) -> Workload:
-        """All tables of exactly `k` attributes, or of at most `up_to` (the total included).
-
-        `factors` says what is asked of an attribute wherever it occurs, `Identity()` if not named.
-        Tables that become equal because of a `Total()` merge, and their weights add.
-
-        Examples
-        --------
-        >>> from noiseplan.queries import Prefix
-        >>> schema = Schema.from_sizes({"age": 10, "sex": 2, "region": 4})
-        >>> [q.name for q in Workload.marginals(schema, k=2, factors={"age": Prefix()})]
-        ['prefix(age) × sex', 'prefix(age) × region', 'sex × region']
-        """
-        if (k is None) == (up_to is None):
-            raise QueryError("say either k=2 (exactly two attributes) or up_to=2 (at most two)")
-        largest = _checked_ways(schema, k if k is not None else up_to)
-        chosen = _factor_of_each(schema, factors)
-        distinct = {factor: i for i, factor in enumerate(dict.fromkeys(chosen))}
-        sizes = [largest] if k is not None else range(largest + 1)
-        rows = [padded(combination_rows(len(schema), size), largest) for size in sizes]
-        attributes = np.concatenate(rows)
-        factor_of = np.array([distinct[factor] for factor in chosen])
-        columns = QueryColumns(
-            attributes=attributes,
-            factors=np.where(attributes >= 0, factor_of[attributes], -1),
-            weights=np.full(len(attributes), checked_weight(weight)),
-            joint=np.full(len(attributes), -1),
-            distinct=tuple(distinct),
-            matrices=(),
-        )
-        if Total() in distinct:  # otherwise all tables differ by construction
-            columns = merged(without_totals(columns))
-        return cls.from_columns(schema, columns)
-
-    @classmethod
-    def from_matrix(
-        cls,
-        matrix: object,
-        schema: Schema | None = None,
-        *,
-        weight: float = 1.0,
-        name: str = "matrix",
-    ) -> Workload:
-        """Any rows over cells: an array, nested lists, or a SciPy sparse matrix.
-
-        Columns are the cells of the schema, the last attribute fastest; without a schema there is
-        one attribute, "cell", numbered from 0.
-
-        Examples
-        --------
-        >>> Workload.from_matrix([[1, 1, 0], [0, 1, 1]])
-        Workload(1 query, 2 rows)
-        """
-        if isinstance(matrix, Schema):  # from_matrix(schema, matrix), as queries are made
-            matrix, schema = schema, matrix
-        if schema is not None and not isinstance(schema, Schema):
-            raise QueryError(
-                f"from_matrix takes a matrix and a Schema, found {type(schema).__name__}; write "
-                f"Workload.from_matrix(matrix, schema)"
-            )
-        if schema is None and _is_one_row(matrix):
-            matrix = [matrix]
-        rows = checked_matrix(matrix, "Workload.from_matrix")
-        if schema is None:
-            schema = Schema.from_sizes({"cell": rows.shape[1]})
-        attributes = list(schema.names)
-        return cls([Query(schema, attributes, matrix=rows, weight=weight, name=name)])
 
     def __add__(self, other: Workload | Query) -> Workload:
         if isinstance(other, Query):
@@ -310,12 +223,6 @@ class Workload(WorkloadMakers):
         return "\n".join(lines)
 
 
-def _is_one_row(matrix: object) -> bool:
-    if isinstance(matrix, np.ndarray):
-        return matrix.ndim == 1
-    return isinstance(matrix, list | tuple) and all(isinstance(x, Real) for x in matrix)
-
-
 def _checked_queries(queries: object) -> list[Query]:
     if isinstance(queries, Query) or not isinstance(queries, Iterable):
         raise QueryError(f"a workload is made of a list of queries; write Workload([{queries!r}])")
@@ -344,29 +251,6 @@ def _check_same_schema(found: Schema, schema: Schema) -> None:
     pairs = zip(schema.names, found.attributes, schema.attributes, strict=True)
     name, one, other = next((n, a, b) for n, a, b in pairs if a != b)
     raise QueryError(f"a workload has one schema: {name!r} is {one!r} beside {other!r}")
-
-
-def _checked_ways(schema: Schema, ways: object) -> int:
-    if isinstance(ways, bool) or not isinstance(ways, (int, np.integer)):
-        raise QueryError(f"the number of attributes per table is an integer, found {ways!r}")
-    if not 0 <= ways <= len(schema):
-        raise QueryError(
-            f"tables of {ways} attributes: the schema has {len(schema)}, so say 0 to {len(schema)}"
-        )
-    return int(ways)
-
-
-def _factor_of_each(schema: Schema, factors: object) -> list[Factor]:
-    """The factor of every attribute of the schema, in order."""
-    chosen: dict[str, Factor] = dict.fromkeys(schema.names, Identity())
-    if factors is not None:
-        if not isinstance(factors, Mapping):
-            raise QueryError(f"factors= maps attributes to factors, found {factors!r}")
-        for name, factor in factors.items():
-            schema.index(name)
-            check_factor(schema, name, factor)
-            chosen[name] = factor
-    return list(chosen.values())
 
 
 def _check_countable(c: QueryColumns, log_rows: NDArray[np.float64]) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import StorageError
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, to_disk
 
 # What a saved array may hold; never objects, which NumPy would have to unpickle.
 _KINDS = "biuf"
@@ -210,18 +210,3 @@ def file_hash(path: Path) -> str:
         while block := file.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
-
-
-def to_disk(path: Path) -> None:
-    """Wait until a file, or a folder's list of names, is really on the disk."""
-    flags = os.O_RDONLY
-    try:
-        descriptor = os.open(path, flags)
-    except OSError:  # folders cannot be opened on some systems
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)

@@ -19,7 +19,7 @@ from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.mechanisms.base import Measurements
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, to_disk
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query
 from noiseplan.release.provenance import Provenance
@@ -32,7 +32,6 @@ from noiseplan.storage.files import (
     read_arrays,
     read_json,
     rehearse,
-    to_disk,
     whole_folder,
     write_arrays,
     write_json,

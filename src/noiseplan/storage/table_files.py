@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.arrays import plain_columns
-from noiseplan.engine import engine
+from noiseplan.engine import copy_to_parquet, engine
 from noiseplan.errors import StorageError, remedy
 from noiseplan.escaping import write_csv_rows
 from noiseplan.matrices.base import Array
@@ -74,10 +74,8 @@ def write_parquet(path: Path, columns: Columns, connection: duckdb.DuckDBPyConne
 
     names = _told_apart(list(columns))
     arrays = map(_array, columns.values())
-    released = dict(zip(names, arrays, strict=True))  # noqa: F841 (DuckDB reads it below)
-    target = str(path).replace("'", "''")
     try:
-        connection.execute(f"COPY (SELECT * FROM released) TO '{target}' (FORMAT parquet)")
+        copy_to_parquet(connection, path, dict(zip(names, arrays, strict=True)))
     except duckdb.Error as error:
         raise StorageError(f"{path.name} cannot be written: {error}") from error
 

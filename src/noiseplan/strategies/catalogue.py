@@ -91,26 +91,6 @@ def product_factors(asked: StrategyName, schema: Schema) -> tuple[Factor, ...] |
     return None
 
 
-def _fourier(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
-    return fourier_strategy(schema.shape, gram)
-
-
-def _workload(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
-    return workload_root(gram)
-
-
-def _singular_value(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
-    return singular_value_strategy(gram, norm)
-
-
-def _eigen(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
-    return eigen_design(gram, norm)
-
-
-def _separated(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
-    return separated_design(gram, asked.whole(least=1), norm)
-
-
 def _principal(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
     percent = PRINCIPAL_PERCENT if asked.number is None else asked.number
     if not 0 < percent <= 100:
@@ -137,11 +117,13 @@ def _least_sensitivity(schema: Schema, gram: Array, norm: Norm, asked: StrategyN
 
 
 BUILDERS: Final[dict[str, Builder]] = {
-    "workload": _workload,
-    "fourier": _fourier,
-    "singular-value": _singular_value,
-    "eigen": _eigen,
-    "eigen-separated": _separated,
+    "workload": lambda schema, gram, norm, asked: workload_root(gram),
+    "fourier": lambda schema, gram, norm, asked: fourier_strategy(schema.shape, gram),
+    "singular-value": lambda schema, gram, norm, asked: singular_value_strategy(gram, norm),
+    "eigen": lambda schema, gram, norm, asked: eigen_design(gram, norm),
+    "eigen-separated": lambda schema, gram, norm, asked: separated_design(
+        gram, asked.whole(least=1), norm
+    ),
     "eigen-principal": _principal,
     "weighted-hierarchical": _weighted,
     "weighted-wavelet": _weighted,

@@ -1,6 +1,11 @@
 """Valid answers: no negative counts, consistent tables, whole numbers, made-up records."""
 
-from noiseplan.valid.answers import ClippedAnswer, ValidAnswers, clipped_answer, valid_answers
+from noiseplan.valid.nonnegative_answers import (
+    ClippedAnswer,
+    ValidAnswers,
+    clipped_answer,
+    valid_answers,
+)
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.solve_tables import valid_tables
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noiseplan.errors import DataError
 from noiseplan.matrices.base import Array
-from noiseplan.valid.family import Set, margin, spread
+from noiseplan.valid.family import Set, fit_margin, margin, spread
 
 # Cells of the joint table of public tables that share attributes.
 MOST_JOINED = 10_000_000
@@ -192,10 +192,8 @@ def _proportional(shares: Array, group: Set, public: Mapping[Set, Array], rounds
         shares = shares / shares.sum()
         missed = 0.0
         for one, wanted in public.items():
-            found = margin(shares, group, one)
-            missed = max(missed, float(np.abs(found - wanted).max()))
-            ratio = np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
-            shares = shares * spread(ratio, one, group)
+            gap = fit_margin(shares, group, one, wanted)
+            missed = max(missed, float(np.abs(gap).max()))
         if missed <= FITTED:
             break
     return shares

@@ -19,6 +19,7 @@ from math import prod
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
@@ -177,6 +178,14 @@ def margin(table: Array, outer: Set, inner: Set) -> Array:
 def spread(table: Array, inner: Set, outer: Set) -> Array:
     """A table on `inner` as a view that multiplies or adds to one on `outer`."""
     return table[tuple(slice(None) if name in inner else None for name in outer)]
+
+
+def fit_margin(table: Array, outer: Set, inner: Set, goal: Array | IntArray) -> Array:
+    """Scale a table, in place, so that a margin is what it should be; what that missed before."""
+    found = margin(table, outer, inner)
+    ratio = np.divide(goal, found, out=np.zeros_like(found), where=found > 0)
+    table *= spread(ratio, inner, outer)
+    return np.asarray(goal - found)
 
 
 def centred(table: Array) -> Array:

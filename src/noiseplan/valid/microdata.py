@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,7 @@ from noiseplan.paths import checked_path
 from noiseplan.release.answer import tidy_frame
 from noiseplan.storage.table_files import write_csv
 from noiseplan.valid.family import Set, TableFamily
-from noiseplan.valid.refining import refine
+from noiseplan.valid.refining import counted, refine
 from noiseplan.valid.solve_tables import checked_total
 from noiseplan.valid.unbiased_tables import Unbiased, deviations
 
@@ -275,19 +274,14 @@ def _sampled(model: Any, source: Unbiased, rows: int, seed: int | None) -> dict[
 
 
 def fidelity(
-    source: Unbiased,
-    codes: Mapping[int, NDArray[np.integer]],
-    sets: Iterable[Set],
-    records: float,
+    source: Unbiased, codes: Mapping[int, IntArray], sets: Iterable[Set], records: float
 ) -> list[TableFidelity]:
     """Every table of the records, blown up to `records` of them, against the released one."""
     found = []
     rows = len(next(iter(codes.values())))
     for one in sets:
         shape = tuple(source.schema.shape[i] for i in one)
-        where = np.ravel_multi_index([codes[i] for i in one], shape) if one else None
-        counts = np.array([rows]) if where is None else np.bincount(where, minlength=prod(shape))
-        table = np.asarray(counts.reshape(shape) * (records / rows), dtype=np.float64)
+        table = np.asarray(counted(codes, one, shape) * (records / rows), dtype=np.float64)
         apart = deviations(table, source.estimate(one), source.variance(one))
         told = apart.size, float(apart.mean()), float(apart.max())
         found.append(TableFidelity(source.names(one), *told))

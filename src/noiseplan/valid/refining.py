@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -50,11 +51,7 @@ def refine(
     rows = len(next(iter(codes.values())))
     if rows > MOST_RECORDS:
         return 0
-    excess = {}
-    for one, table in wanted.items():
-        cells = np.ravel_multi_index([codes[i] for i in one], table.shape)
-        counts = np.bincount(cells, minlength=table.size).reshape(table.shape)
-        excess[one] = counts - table
+    excess = {one: counted(codes, one, table.shape) - table for one, table in wanted.items()}
     sides: dict[int, list[_Side]] = {}
     for one, table in excess.items():
         for place, i in enumerate(one):
@@ -67,6 +64,14 @@ def refine(
         if moved <= rows // 10_000:
             break
     return changed
+
+
+def counted(codes: Mapping[int, IntArray], one: Set, shape: tuple[int, ...]) -> IntArray:
+    """The table of some records."""
+    if not one:
+        return np.array(len(next(iter(codes.values()))))
+    cells = np.ravel_multi_index([codes[i] for i in one], shape)
+    return np.bincount(cells, minlength=prod(shape)).reshape(shape)
 
 
 def _sweep(i: int, codes: Mapping[int, IntArray], sides: list[_Side], order: IntArray) -> int:

@@ -25,7 +25,7 @@ import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.valid.even_population import Anchor
-from noiseplan.valid.family import Set, TableFamily, margin, spread
+from noiseplan.valid.family import Set, TableFamily, fit_margin, margin, spread
 
 # Margins that miss each other by less than this share of all records are equal but for rounding.
 EXACT = 1e-12
@@ -124,10 +124,8 @@ class Settling:
         for _ in range(int(np.clip(1e8 / table.size, fewest, most))):
             missed = 0.0
             for facet, goal in goals.items():
-                found = margin(table, name, facet)
-                missed = max(missed, float(np.abs(goal - found).sum()))
-                ratio = np.divide(goal, found, out=np.zeros_like(goal), where=found > 0)
-                table *= spread(ratio, facet, name)
+                gap = fit_margin(table, name, facet, goal)
+                missed = max(missed, float(np.abs(gap).sum()))
             if missed <= FITTED * self.total:
                 return table
         return even if share >= 1.0 else None

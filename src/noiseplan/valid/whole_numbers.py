@@ -17,7 +17,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError
 from noiseplan.matrices.base import Array
-from noiseplan.valid.family import Set
+from noiseplan.valid.family import Set, fit_margin
 
 Open = Callable[[Set], Array | None]
 # A number that is whole but for rounding.
@@ -61,11 +61,9 @@ def _whole_closed(table: Array, name: Set, found: Mapping[Set, IntArray], total:
         return whole_two_way(table, rows, columns, closed=True)
     near = np.where(table < 1e-12, 0.0, table)
     near *= total / (float(near.sum()) or 1.0)
-    for goal, axis in ((rows, 1), (columns, 0)):
+    for goal, axis in ((rows, 0), (columns, 1)):
         if goal is not None:
-            sums = near.sum(axis=axis)
-            ratio = np.divide(goal, sums, out=np.zeros_like(sums), where=sums > 0)
-            near = near * np.expand_dims(ratio, axis)
+            fit_margin(near, (0, 1), (axis,), goal)
     return whole_near(near)
 
 
@@ -151,10 +149,8 @@ def _fitted(table: Array, rows: IntArray, columns: IntArray) -> Array:
     """The table by proportions to its new margins, which are less than one away."""
     table = np.where(table < 1e-12, 0.0, table)
     for _ in range(20):
-        for goal, axis in ((columns, 0), (rows, 1)):
-            found = table.sum(axis=axis)
-            ratio = np.divide(goal, found, out=np.zeros_like(found), where=found > 0)
-            table = table * np.expand_dims(ratio, axis)
+        for goal, axis in ((columns, 1), (rows, 0)):
+            fit_margin(table, (0, 1), (axis,), goal)
     return table
 
 

@@ -67,8 +67,12 @@ class TableRandomizer(Numbered):
         fits = table.dtype == np.int64 and table.ndim == 2 and table.size > 0
         if not fits or table.min() <= 0 or table.max() > WHOLE:
             raise ReportError("a table of chances is a matrix of integers from 1 to 2^62")
-        # A sum that ran over 64 bits would be negative on the way.
-        if (self._thresholds < 0).any() or (self._thresholds[:, -1] != WHOLE).any():
+        total = np.zeros(self.types, dtype=np.int64)
+        for row in table:  # from 2⁶² at most one more leads to 2⁶³ at most, which turns negative
+            total += row
+            if total.min() < 0 or total.max() > WHOLE:
+                break
+        if (total != WHOLE).any():
             raise ReportError("the chances of every type add up to 2^62")
 
     @property

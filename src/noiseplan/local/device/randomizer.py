@@ -46,13 +46,8 @@ class Room:
     """What is left of the memory that reading one file may take: asked for before it is taken."""
 
     def __init__(self, length: int) -> None:
-        self._head = max(LARGEST_HEAD, _TIMES * length)
+        self.head = max(LARGEST_HEAD, _TIMES * length)
         self.left = max(_MEMORY, _TIMES * length)
-
-    def take_head(self, size: int) -> None:
-        """So many bytes for what a file says of itself."""
-        self.check(size, self._head)
-        self.take(size)
 
     def take(self, size: int) -> None:
         """So many bytes more."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.local.device.counting_randomizers import (
     ShiftRandomizer,
@@ -44,6 +45,9 @@ _DTYPES = ("<i8", "|u1")
 # What reading facts that make no sense may end in.
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 _BROKEN = (*NONSENSE, struct.error, zlib.error)
+_PIECE = 1 << 20
+
+Numbers = NDArray[np.uint8]
 
 
 def load_randomizer(path: str | Path) -> Randomizer:
@@ -76,9 +80,9 @@ def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Rando
     except _BROKEN as error:
         if isinstance(error, ReportError):
             raise
-        head, start, numbers = {}, b"", b""
+        head, start, numbers = {}, b"", np.empty(0, np.uint8)
     hashed = hashlib.sha256(start)
-    hashed.update(numbers)
+    hashed.update(numbers.data)
     if hashed.digest() != digest:
         raise ReportError("the randomizer's file is damaged: its hash does not fit; fetch it anew")
     try:
@@ -92,29 +96,32 @@ def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Rando
     return made
 
 
-def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes, bytes]:
+def _inflated(body: bytes, room: Room) -> tuple[dict[str, Any], bytes, Numbers]:
     """What a file says of itself, the same as bytes, and its numbers: never more than it says,
     nor more than a table over its cells can have."""
     stream = zlib.decompressobj()
     first = stream.decompress(body, 4)
     (size,) = struct.unpack("<I", first)
-    room.take_head(size)
+    room.check(size, room.head)
+    room.take(size)
     text = stream.decompress(stream.unconsumed_tail, max(size, 1))
     head = json.loads(text)
     promised = sum(_bytes_promised(dtype, shape) for _, dtype, shape in head["arrays"])
     room.take(promised)
     schema = Schema.from_dict(head["schema"])
     if head["kind"] != SplitRandomizer.kind and _few_cells(schema):
-        Room.check(promised, _most_numbers(schema))
-    rest = stream.decompress(stream.unconsumed_tail, promised + 1)
-    if not stream.eof or len(rest) != promised:
+        # Numbers of twice as many reports as there are cells, and of a thousand in any case.
+        Room.check(promised, 8 * schema.size * max(2 * schema.size, 1024) + LARGEST_HEAD)
+    numbers, at = np.empty(promised, np.uint8), 0  # filled in place: joining takes twice as much
+    while piece := stream.decompress(stream.unconsumed_tail, min(promised - at, _PIECE) + 1):
+        if len(piece) > promised - at:
+            break
+        numbers[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+        at += len(piece)
+    if not stream.eof or at != promised:
         raise ValueError("the content is not as long as it says")
-    return head, first + text, rest
-
-
-def _most_numbers(schema: Schema) -> int:
-    """Bytes of twice as many reports as there are cells, and of a thousand in any case."""
-    return 8 * schema.size * max(2 * schema.size, 1024) + LARGEST_HEAD
+    numbers.flags.writeable = False
+    return head, first + text, numbers
 
 
 def _bytes_promised(dtype: str, shape: list[int]) -> int:
@@ -125,7 +132,7 @@ def _bytes_promised(dtype: str, shape: list[int]) -> int:
     return np.dtype(dtype).itemsize * prod(shape)
 
 
-def _made(head: Mapping[str, Any], numbers: bytes, room: Room, in_split: bool) -> Randomizer:
+def _made(head: Mapping[str, Any], numbers: Numbers, room: Room, in_split: bool) -> Randomizer:
     arrays, at = {}, 0
     for name, dtype, shape in head["arrays"]:
         arrays[name] = np.frombuffer(numbers, dtype, prod(shape), at).reshape(shape)

@@ -44,10 +44,10 @@ from noiseplan.local.strategies.subsets import SubsetStrategy
 from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, to_disk
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
-from noiseplan.storage.files import canonical, hash_of, read_arrays, to_disk, write_arrays
+from noiseplan.storage.files import canonical, hash_of, read_arrays, write_arrays
 
 FORMAT = "noiseplan local aggregator 1"
 HASH = "sha256"  # of everything else in the file

@@ -21,7 +21,7 @@ from noiseplan.local.device.integer_chances import rounded_shares
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.server.consistency import Consistent, fit_counts, nearest_counts
 from noiseplan.local.strategies.strategy import Strategy
-from noiseplan.local.user_types import Types, cells_within, reduced_query, types_of
+from noiseplan.local.user_types import Types, reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -81,9 +81,9 @@ class Part:
         """WᵀW of a query, unweighted, over the types of the table."""
         types = self.types
         small = types_of(Workload([reduced_query(query, types.schema)]))
-        first = first_of(types.kind)
-        cells = cells_within(types.schema.shape, [n in small.schema for n in types.schema.names])
-        where = small.kind[cells[first]]
+        axes = np.unravel_index(first_of(types.kind), types.schema.shape)
+        kept = [axis for axis, name in zip(axes, self.names, strict=True) if name in small.schema]
+        where = small.kind[np.ravel_multi_index(kept, small.schema.shape)]
         return small.gram[np.ix_(where, where)] / query.weight
 
 

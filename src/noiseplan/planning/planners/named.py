@@ -111,7 +111,7 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
 
 def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     """A product: entries are integers already, and a record touches so many of them by one each."""
-    touched = prod(f.touched if isinstance(f, Transform) else 1 for f in factors)
+    touched = prod(factor.touched for factor in factors)
     noise, privacy = noise_within(problem, Fraction(touched))
     mechanism = _product_mechanism(problem.workload.schema, factors, noise)
     figures, known = RowFigures(problem.design, mechanism), Unstated(problem.workload, privacy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,13 +9,13 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.attribute_views import View
-from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
 from noiseplan.noise import Noise
-from noiseplan.optimize.laplace_allocation import Spending, best_spending
+from noiseplan.optimize.laplace_allocation import Spending
 from noiseplan.planning.attribute_strategies import (
     STRATEGIES,
     RoleStrategy,
+    bases_of,
     choose_strategies,
     role_strategies,
 )
@@ -24,10 +23,9 @@ from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.noise_within import drawable, epsilon_of, scales_within
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.residual_mechanism import placements
-from noiseplan.planning.solve import type_matrix
+from noiseplan.planning.residual_mechanism import numbered, placements
 from noiseplan.planning.table_merging import merged_tables
-from noiseplan.planning.table_types import TableTypes, find_table_types
+from noiseplan.planning.table_types import TableTypes, find_table_types, variances
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import Design, prepare
@@ -44,40 +42,6 @@ EVERY_SHARE = 1e-3
 Keys = list[tuple[int, ...]]
 
 
-@dataclass(frozen=True, eq=False)
-class Shared:
-    """How ε is shared among the tables of one set of strategies."""
-
-    design: Design
-    strategies: dict[int, RoleStrategy]
-    candidates: TableTypes
-    variance: Array  # V of every residual type
-
-    @classmethod
-    def of(
-        cls,
-        design: Design,
-        matrices: dict[int, Array],
-        bits: int | None,
-        larger: Keys | None = None,
-    ) -> Shared:
-        strategies = role_strategies(design, matrices, bits)
-        candidates = find_table_types(design, strategies, larger)
-        return cls(design, strategies, candidates, _variances(design, strategies))
-
-    @property
-    def bases(self) -> dict[int, Basis]:
-        return {r: s.basis for r, s in self.strategies.items()}
-
-    def spend(self, start: Array | None = None) -> Spending:
-        return best_spending(self.variance, self.candidates.told, self.candidates.price, start)
-
-
-def _variances(design: Design, strategies: dict[int, RoleStrategy]) -> Array:
-    bases = {r: s.basis for r, s in strategies.items()}
-    return np.asarray(design.type_weight @ type_matrix(design, bases))
-
-
 def solve(problem: Problem) -> Candidate:
     """The tables of least total variance within ε, of attributes measured as asked."""
     with one_thread(problem.design):
@@ -90,26 +54,25 @@ def measuring(problem: Problem, strategy: str) -> Candidate:
     chosen = choose_strategies(design, strategy)
     names = sorted({name for name, _ in chosen.values()})
     matrices, larger = {r: matrix for r, (_, matrix) in chosen.items()}, None
-    shared = Shared.of(design, matrices, None)
-    spending = shared.spend()
+    types = find_table_types(design, role_strategies(design, matrices, None))
+    spending = types.spend()
     merged = _merged(design, matrices)
     if merged is not None and merged[1].value < WORTH_IT * spending.value:
-        (shared, spending, matrices, larger), design = merged, merged[0].design
+        (types, spending, matrices, larger), design = merged, merged[0].design
     ideal = spending.value / epsilon**2
     if integer and matrices:
-        bits = _bits(design, shared.candidates, spending.shares)
-        shared = Shared.of(design, matrices, bits, larger)
-    candidates = shared.candidates
-    scales = scales_within(candidates.norms, candidates.tables, spending.shares, epsilon)
+        bits = _bits(types, spending.shares)
+        types = find_table_types(design, role_strategies(design, matrices, bits), larger)
+    scales = scales_within(types.norms, types.tables, spending.shares, epsilon)
     noise = problem.drawn.of_size(scales)  # infinite where nothing is measured
     drawable(noise.of_size(scales[np.isfinite(scales)]))
     with np.errstate(divide="ignore"):
-        precision = candidates.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
-        figures = ResidualFigures(design, shared.bases, 1.0 / precision)
-    privacy = Guarantee.pure(epsilon_of(candidates.norms, candidates.tables, scales))
+        precision = types.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
+        figures = ResidualFigures(design, bases_of(types.strategies), 1.0 / precision)
+    privacy = Guarantee.pure(epsilon_of(types.norms, types.tables, scales))
     return Candidate(
         " and ".join(names) or "tables",
-        _assembled(design, shared, noise),
+        _assembled(types, noise),
         privacy,
         figures,
         Unstated(problem.workload, privacy),
@@ -119,7 +82,7 @@ def measuring(problem: Problem, strategy: str) -> Candidate:
 
 def _merged(
     design: Design, matrices: dict[int, Array]
-) -> tuple[Shared, Spending, dict[int, Array], Keys] | None:
+) -> tuple[TableTypes, Spending, dict[int, Array], Keys] | None:
     """The same with larger tables for single attributes, whatever role they play."""
     if design.terms.subset_count.sum() > MOST_SETS:
         return None
@@ -130,35 +93,33 @@ def _merged(
     same = {r: int(of[role.members[0]]) for r, role in enumerate(alone.roles.roles)}
     own = {r: matrices[s] for r, s in same.items() if s in matrices}
     strategies = role_strategies(alone, own, None)
-    larger, start = merged_tables(alone, strategies, _variances(alone, strategies))
+    larger, start = merged_tables(alone, strategies, variances(alone, strategies))
     if not larger:
         return None
-    shared = Shared.of(alone, own, None, larger)
-    types = list(enumerate(shared.candidates.roles))
-    place = {tuple(row[row >= 0].tolist()): m for m, row in reversed(types)}
-    shares = np.full(len(shared.candidates.tables), EVERY_SHARE / len(shared.candidates.tables))
+    types = find_table_types(alone, strategies, larger)
+    numbered = reversed(list(enumerate(types.roles)))
+    place = {tuple(row[row >= 0].tolist()): m for m, row in numbered}
+    shares = np.full(len(types.tables), EVERY_SHARE / len(types.tables))
     shares[[place[key] for key in larger]] += start
-    return shared, shared.spend(shares / shares.sum()), own, larger
+    return types, types.spend(shares / shares.sum()), own, larger
 
 
-def _bits(design: Design, candidates: TableTypes, shares: Array) -> int:
-    used = candidates.roles[shares > 0]
-    most = int(np.isin(used, design.free).sum(axis=1).max(initial=0))
+def _bits(types: TableTypes, shares: Array) -> int:
+    used = types.roles[shares > 0]
+    most = int(np.isin(used, types.design.free).sum(axis=1).max(initial=0))
     return min(MOST_BITS, ALL_BITS // max(most, 1))
 
 
-def _assembled(design: Design, shared: Shared, noise: Noise) -> TablesMechanism:
-    strategies, candidates, scales = shared.strategies, shared.candidates, noise.size
-    bases = list(dict.fromkeys(s.basis for s in strategies.values()))
-    number = {basis: i for i, basis in enumerate(bases)}
-    of_role = np.array([number[strategies[r].basis] for r in range(len(strategies))] + [-1])
+def _assembled(types: TableTypes, noise: Noise) -> TablesMechanism:
+    design, strategies, scales = types.design, types.strategies, noise.size
+    bases, of_role = numbered(bases_of(strategies))
     role_of = design.roles.of_attribute
     views: dict[tuple[object, bool], View] = {}
     grouped: dict[tuple[View, ...], list[tuple[Array, Array]]] = {}
     for m in np.flatnonzero(np.isfinite(scales)):
-        row = candidates.roles[m]
+        row = types.roles[m]
         rows = placements(design, row) if (row >= 0).any() else np.zeros((1, 0), np.int64)
-        halved = bool(candidates.difference[m])
+        halved = bool(types.difference[m])
         signature = of_role[role_of[rows]]
         for kind in np.unique(signature, axis=0):
             mine = rows[(signature == kind).all(axis=1)]
@@ -175,7 +136,7 @@ def _assembled(design: Design, shared: Shared, noise: Noise) -> TablesMechanism:
         for own, parts in grouped.items()
     ]
     schema = design.workload.schema
-    return TablesMechanism(schema, tuple(blocks), tuple(bases), of_role[role_of])
+    return TablesMechanism(schema, tuple(blocks), bases, of_role[role_of])
 
 
 def _view(role: RoleStrategy, halved: bool, views: dict[tuple[object, bool], View]) -> View:

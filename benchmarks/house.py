@@ -71,7 +71,8 @@ def tables(quick: bool) -> Iterator[Table]:
         "with a name of it, or branches on a flag that says the same, outside `noise`; it asks "
         "what a mechanism is where it says `isinstance` of one (by another count these were 99 "
         "and 48). Lines of test are those of `tests/mechanisms` and `tests/conformance`, over all "
-        "lines of `src/noiseplan/mechanisms`, partitions included.",
+        "lines of `src/noiseplan/mechanisms`; that room had no partitions then, and there were no "
+        "conformance tests.",
         figures,
     )
     yield _table(

@@ -108,7 +108,7 @@ def test_discrete_noise_has_the_variance_of_what_is_drawn() -> None:
 
 def test_other_noise_on_the_same_sets() -> None:
     blocks = grouped({(): 1.0, (0,): 2.0, (1, 2): 3.0})
-    doubled = blocks.with_noise(lambda n: replace(n, size=2 * n.size, exact=True), exact=True)
+    doubled = blocks.with_noise(lambda n: replace(n, size=2 * n.size, exact=True))
     assert doubled.exact and all(block.noise.exact for block in doubled)
     assert [b.sets.tolist() for b in doubled] == [b.sets.tolist() for b in blocks]
     np.testing.assert_array_equal(doubled.noise.size, 2 * blocks.noise.size)

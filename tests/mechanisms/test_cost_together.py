@@ -1,0 +1,111 @@
+"""What several mechanisms cost together, whichever way it is added up: never below all pairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mechanism_oracles import dearest
+
+import noiseplan as nz
+from noiseplan.errors import PlanError
+from noiseplan.mechanisms import cost
+from noiseplan.mechanisms.cost import cell_by_cell, column_cost, cost_of, of_person, require_sizes
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.noise import Noise
+from noiseplan.privacy import Guarantee
+
+SCHEMA = nz.Schema.from_sizes({"a": 2, "b": 3})
+OTHER = nz.Schema.from_sizes({"a": 6})
+BOTH = ("add-remove", "replace")
+
+
+def drawn(seed: int, law: str, size: float, schema: nz.Schema = SCHEMA) -> DenseMechanism:
+    rows = np.random.default_rng(seed).integers(-3, 4, (3, 6)).astype(float)
+    rows[0] += 1 - rows.any(axis=0)  # every record is seen
+    return DenseMechanism(schema, rows, Noise(law, size, exact=True))  # type: ignore[arg-type]
+
+
+def together(parts: list[DenseMechanism], power: int, neighbours: str) -> float:
+    rows = np.vstack([part.strategy for part in parts])
+    sizes = np.repeat([part.noise.one for part in parts], [part.numbers for part in parts])
+    return dearest(rows, sizes, power, neighbours)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.sampled_from(["gaussian", "laplace"]), st.sampled_from(BOTH))
+def test_never_below_the_dearest_pair(seed: int, law: str, neighbours: Any) -> None:
+    parts = [drawn(seed, law, 2.0), drawn(seed + 1, law, 0.7)]
+    power = 2 if law == "gaussian" else 1
+    brute = together(parts, power, neighbours)
+    stated = cost_of(parts, neighbours)
+    amount = stated.pcost if law == "gaussian" else stated.pure_epsilon
+    assert amount is not None and brute <= amount
+    if law == "gaussian":  # cell by cell, and so exact
+        assert amount <= brute * (1 + 1e-9)
+    with pytest.MonkeyPatch.context() as patch:  # as over large domains: each by itself, added
+        patch.setattr(cost, "CELL_BY_CELL", 0)
+        apart = cost_of(parts, neighbours)
+        larger = apart.pcost if law == "gaussian" else apart.pure_epsilon
+        assert larger is not None and brute <= larger
+        alone = sum(
+            column_cost(p, float(p.noise.norms(p.strategy).max()), p.numbers, neighbours)
+            for p in parts
+        )
+        assert larger == pytest.approx(alone, rel=1e-9)
+
+
+def test_domains_that_are_not_the_same_are_added() -> None:
+    one, other = drawn(1, "gaussian", 2.0), drawn(2, "gaussian", 3.0, OTHER)
+    for neighbours in BOTH:
+        each = one.record_cost(neighbours) + other.record_cost(neighbours)  # type: ignore[arg-type]
+        assert cost_of([one, other], neighbours).pcost == pytest.approx(each, rel=1e-9)  # type: ignore[arg-type]
+
+
+def test_a_difference_of_columns_costs_at_most_two_to_the_power() -> None:
+    for law, factor in (("gaussian", 4.0), ("laplace", 2.0)):
+        large = drawn(0, law, 5.0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cost, "CELL_BY_CELL", 0)
+            added = column_cost(large, 3.0, 7, "add-remove")
+            assert 3.0 / 5.0 <= added <= 3.0 / 5.0 * (1 + 1e-9)
+            assert column_cost(large, 3.0, 7, "replace") == factor * added
+
+
+def test_nothing_measured_costs_nothing() -> None:
+    empty = DenseMechanism(SCHEMA, np.zeros((0, 6)), Noise("gaussian", 1.0))
+    assert cost_of([empty, empty], "add-remove").pcost == 0.0
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+def test_cells_without_noise_are_refused(neighbours: Any) -> None:
+    bare = DenseMechanism(SCHEMA, np.eye(6), Noise("gaussian", 0.0))
+    with pytest.raises(PlanError, match="without noise"):
+        cell_by_cell([bare], neighbours)
+    for sizes in (np.array([1.0, 0.0]), np.array([-1.0]), np.array([np.nan])):
+        with pytest.raises(PlanError, match="without noise"):
+            require_sizes(sizes)
+
+
+def test_a_person_with_several_records() -> None:
+    record = Guarantee(0.5, "zcdp")
+    assert of_person(record, "add-remove", 3).pcost == pytest.approx(4.5)
+    assert of_person(Guarantee.pure(0.5), "add-remove", 3).pure_epsilon == pytest.approx(1.5)
+    with pytest.raises(PlanError, match="no known cost for neighbours='replace'"):
+        of_person(record, "replace", 1)
+    with pytest.raises(PlanError, match="several records"):
+        of_person(Guarantee(0.5, "zcdp", "replace"), "replace", 2)
+
+
+def test_laws_are_not_promised_beyond_what_is_known() -> None:
+    """Discrete noise has no exact curve, and together with continuous noise neither has that."""
+    discrete = drawn(1, "gaussian", 2.0)
+    continuous = discrete.floating()
+    assert cost_of([continuous], "add-remove").law == "gaussian"
+    assert cost_of([discrete], "add-remove").law == "zcdp"
+    assert cost_of([continuous, discrete], "add-remove").law == "zcdp"
+    with pytest.raises(PlanError, match="not added up"):
+        cost_of([discrete, drawn(1, "laplace", 2.0)], "add-remove")

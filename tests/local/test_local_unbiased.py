@@ -198,3 +198,35 @@ def test_the_last_move_counts() -> None:
     assert table.tolist() == [[3], [3]]
     with pytest.raises(PlanError, match="add up to one"):
         settled(np.array([[1], [1]]), np.array([1, 1]), np.array([3, 3]), np.int64(7))
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "hadamard", "randomized response"])
+@pytest.mark.parametrize("large", [1e8, 1e9, 1e12, 1e15])
+def test_differences_lost_beside_a_large_constant_row_are_refused(
+    large: float, mechanism: str
+) -> None:
+    """Figures come from the Gram matrix: where it has lost all that is asked, they are false."""
+    schema = nz.Schema.from_sizes({"v": 6})
+    rows = nz.Custom([[large] * 6, [1, 2, 3, 4, 5, 6]])
+    with pytest.raises(PlanError, match="differ too much in size"):
+        nz.local.plan(nz.Query(schema, {"v": rows}), 1.0, mechanism=mechanism)
+
+
+def test_a_constant_row_of_moderate_size_changes_no_figure() -> None:
+    schema = nz.Schema.from_sizes({"v": 6})
+    made = [
+        nz.local.plan(nz.Query(schema, {"v": nz.Custom(rows)}), 1.0, mechanism="hadamard")
+        for rows in ([[1e4] * 6, [1, 2, 3, 4, 5, 6]], [[1, 2, 3, 4, 5, 6]])
+    ]
+    assert made[0].worst_variance == pytest.approx(made[1].worst_variance, rel=1e-6)
+    assert nz.local.plan(nz.Query(schema, []), 1.0).worst_variance == 0.0  # only how many users
+
+
+def test_a_large_row_does_not_hide_what_a_small_one_tells_apart() -> None:
+    schema = nz.Schema.from_sizes({"v": 6})
+    halves = nz.Query(schema, {"v": nz.Custom([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]])})
+    reports = nz.local.plan(halves, 3.0).simulate([1000] * 6, seed=1)
+    for large in (1.0, 1e6, 1e12):
+        later = nz.Query(schema, {"v": nz.Custom([[large] * 6, [1, 2, 3, 4, 5, 6]])})
+        with pytest.raises(UnanswerableError, match="tells values apart"):
+            reports.answer(later)

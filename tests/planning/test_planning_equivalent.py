@@ -491,3 +491,21 @@ def test_damaged_cells_are_refused() -> None:
         with pytest.raises(StorageError):
             read_mechanism(content, arrays | {name: damaged}, SCHEMA)
     assert read_mechanism(content, arrays, SCHEMA).schema == SCHEMA
+
+
+def test_a_large_row_does_not_hide_what_a_small_one_tells_apart() -> None:
+    """Classes of cells answer no query that tells their cells apart, however large others are."""
+    cells = 5000
+    schema = nz.Schema.from_sizes({"v": cells})
+    halves = np.repeat(np.eye(2), cells // 2, axis=1)
+    plan = nz.plan(
+        nz.Workload([nz.Query(schema, {"v": nz.Custom(halves)})]),
+        budget=nz.zCDP(0.5),
+        planner="optimal",
+    )
+    assert isinstance(plan.mechanism, ReducedMechanism)
+    for large in (1.0, 1e6, 1e15):
+        rows = np.vstack([np.full(cells, large), np.arange(cells)])
+        with pytest.raises(UnanswerableError):
+            plan.variance(nz.Query(schema, {"v": nz.Custom(rows)}))
+        plan.variance(nz.Query(schema, {"v": nz.Custom(large * halves)}))

@@ -14,7 +14,7 @@ import numpy as np
 from noiseplan.arrays import IntArray, joined_kinds
 from noiseplan.matrices.base import Array, Matrix
 
-# Up to so much, in units of the largest entry of a query, its columns of one group may differ.
+# Up to so much, in units of the largest entry of a row, its columns of one group may differ.
 SAME: Final = 1e-11
 # Matrices whose columns are compared at a time.
 BATCH: Final = 16
@@ -45,5 +45,9 @@ def told_apart(matrices: Iterable[Matrix], cells: int, most: int | None = None) 
 
 
 def same_but_for_rounding(rows: Array, others: Array) -> bool:
-    """Whether rows and what merging leaves of them differ in their last digits at most."""
-    return bool(np.abs(rows - others).max() <= SAME * np.abs(rows).max())
+    """Whether rows and what merging leaves of them differ in their last digits at most.
+
+    Each row by its own size: a large one must not hide what a small one tells apart.
+    """
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)
+    return bool((np.abs(rows - others) <= SAME * largest).all())

@@ -29,6 +29,10 @@ from noiseplan.schema import Schema
 
 # Squares of squares are taken on the way.
 LARGEST_SQUARE = 1e60
+# Differences of rows whose squares are below this share of the Gram matrix are rounding in it.
+FAINT = 1e-11
+# Rows of so many numbers together are looked at one by one.
+WRITTEN_OUT = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,6 +125,25 @@ def weighted_rows(workload: Workload) -> float:
     return float(workload.columns.weights @ workload.sizes)
 
 
+def _refuse_faint(workload: Workload, schema: Schema, gram: Array) -> None:
+    """Refuse a workload whose Gram matrix has lost what its rows tell apart.
+
+    A row that counts all cells alike costs nothing; if such a row is so large that the differences
+    within all other rows are rounding beside it, figures made of the Gram matrix are about nothing.
+    """
+    told = 0.0
+    for query in workload:
+        if query.rows * schema.size > WRITTEN_OUT:
+            return  # only rows that were written down differ so much in size
+        rows = query.over(schema.names).dense()
+        told = max(told, query.weight * float(np.ptp(rows, axis=1).max(initial=0.0)) ** 2)
+    if 0 < told < FAINT * float(np.abs(gram).max()):
+        raise PlanError(
+            "rows of the workload differ too much in size: beside the largest, what tells values "
+            "apart is within rounding; bring weights and rows closer, or plan the queries apart"
+        )
+
+
 def types_of(workload: Workload) -> Types:
     """Types and Gram matrix of a workload over a domain of at most `LARGEST_TABLE` cells."""
     schema = asked_schema(workload)
@@ -136,6 +159,7 @@ def types_of(workload: Workload) -> Types:
             f"weights times squared rows of the workload reach {np.abs(gram).max():.3g}, and "
             f"beyond {LARGEST_SQUARE:g} nothing is planned: divide the weights by a common number"
         )
+    _refuse_faint(workload, schema, gram)
     # The widest first: often it tells all cells apart, and the others need not be looked at.
     widest = sorted(workload, key=lambda query: -len(query.attributes))
     kind = told_apart((query.over(schema.names) for query in widest), schema.size)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from noiseplan.privacy import Law as Accounting
 
 Law = Literal["gaussian", "laplace"]
+LAWS: Final[dict[Law, str]] = {"gaussian": "Gaussian", "laplace": "Laplace"}
 # What plans call their noise.
 NAMED: Final[dict[str, tuple[Law, bool]]] = {
     "discrete": ("gaussian", True),
@@ -65,6 +66,8 @@ class Noise:
     exact: bool = False
 
     def __init__(self, law: Law, size: ArrayLike, exact: bool = False) -> None:
+        if law not in LAWS:
+            raise NoiseError(f"noise is 'gaussian' or 'laplace', found {law!r}")
         object.__setattr__(self, "law", law)
         object.__setattr__(self, "size", np.atleast_1d(np.asarray(size, dtype=np.float64)))
         object.__setattr__(self, "exact", exact)
@@ -163,6 +166,8 @@ class Noise:
 
         A float is the rational number it stands for, so the law of integers is exact.
         """
+        if len(self.size) not in (1, *shape[-1:]):
+            raise NoiseError(f"there are {len(self.size):,} sizes for noise of shape {shape}")
         if isinstance(bits, Source):
             if not self.exact:
                 raise NoiseError("bits of a source are for exact noise, and this one is not")

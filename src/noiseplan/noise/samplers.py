@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.errors import NoiseError
-from noiseplan.noise.law import Law, Noise
-from noiseplan.noise.randomness import NOT_PRIVATE, SeededSource, Source
+from noiseplan.noise.law import LAWS, Law, Noise
+from noiseplan.noise.randomness import NOT_PRIVATE, Source
 
 # Floating-point noise can leak through its gaps (Mironov 2012), and says of itself what it is for.
 FOR_SIMULATION: Final = "for simulation"
-LAWS: Final[dict[Law, str]] = {"gaussian": "Gaussian", "laplace": "Laplace"}
 
 
 def exact_text(law: Law, bits: str) -> str:
@@ -75,7 +74,7 @@ class ExactSampler(NoiseSampler):
     def brand(self) -> str:
         """What a reader of the release must know about its noise."""
         source = self.source
-        told = source.private or isinstance(source, SeededSource)  # others may not say it
+        told = source.private is True or NOT_PRIVATE in source.brand  # others may not say it
         bits = source.brand if told else f"{source.brand}, so {NOT_PRIVATE}"
         return exact_text(self.law, bits)
 

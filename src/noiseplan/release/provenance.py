@@ -8,8 +8,9 @@ from itertools import chain
 from typing import Final, final
 
 from noiseplan.noise import NoiseSampler
+from noiseplan.noise.law import LAWS
 from noiseplan.noise.randomness import FROM_STREAM, FROM_SYSTEM
-from noiseplan.noise.samplers import LAWS, exact_text
+from noiseplan.noise.samplers import exact_text
 
 # Between two draws, or two entries, of one release that was made in two steps.
 BETWEEN: Final = "; "

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 
 from noiseplan.arrays import Json
+from noiseplan.errors import StorageError
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
 from noiseplan.privacy.rounding import text_up
+from noiseplan.release.provenance import Drawn, Provenance
 from noiseplan.release.release import Release
 from noiseplan.storage.plans import schema_hash, stated_by
 
@@ -53,6 +57,25 @@ def facts(release: Release, kind: str) -> Json:
         "queries": len(plan.workload),
         "rows": plan.workload.rows,
     }
+
+
+def read_provenance(content: Mapping[str, Any]) -> Provenance:
+    """Where the noise of a saved release came from: what it calls a simulation is never private.
+
+    The first folders do not say it; their texts do.
+    """
+    brand, recorded = _text(content, "noise"), _text(content, "ledger")
+    found = Provenance.read(brand, recorded)
+    if content.get("simulation", False) is not False and found.private:
+        return Provenance((Drawn(brand, private=False),), recorded)
+    return found
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    text = content[name]
+    if not isinstance(text, str) or not text.isprintable():
+        raise StorageError(f"certificate.json: {name} should be a text on one line")
+    return text
 
 
 def privacy_json(guarantee: Guarantee, max_rows: int = 1, chosen: bool = False) -> Json:

@@ -10,7 +10,7 @@ SHA256SUMS                          of every file
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from noiseplan.mechanisms.base import Measurements
 from noiseplan.paths import checked_path, to_disk
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query
-from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import Release
 from noiseplan.storage import partition_folder
-from noiseplan.storage.certificate import FORMAT, certificate, in_words
+from noiseplan.storage.certificate import FORMAT, certificate, in_words, read_provenance
 from noiseplan.storage.files import (
     file_hash,
     hash_of,
@@ -203,16 +202,9 @@ def _read(folder: Path) -> Release:
     plan.mechanism.check(measured)
     # A folder says that records were chosen, and not which.
     choice = ChosenRecords() if content.get("records_chosen") else None
-    provenance = Provenance.read(_text(content, "noise"), _text(content, "ledger"))
+    provenance = read_provenance(content)
     return Release(plan, measured, provenance, choice=choice)
 
 
 def _blocks(arrays: Arrays) -> tuple[Any, ...]:
     return tuple(arrays[f"block_{i}"] for i in range(len(arrays)))
-
-
-def _text(content: Mapping[str, Any], name: str) -> str:
-    text = content[name]
-    if not isinstance(text, str) or not text.isprintable():
-        raise StorageError(f"{CERTIFICATE}: {name} should be a text on one line")
-    return text

@@ -20,9 +20,8 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import plan as make_plan
 from noiseplan.planning.planners.dawa import MOST_CELLS
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
-from noiseplan.release.provenance import Provenance
 from noiseplan.release.release import Release
-from noiseplan.storage.certificate import facts, framed
+from noiseplan.storage.certificate import facts, framed, read_provenance
 from noiseplan.storage.plans import check_numbers, read_plan, write_plan
 from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
@@ -52,13 +51,10 @@ def read_release(
     )
     if plan.hash() != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
-    brand, recorded = content["noise"], content["ledger"]
-    if not isinstance(brand, str) or not isinstance(recorded, str):
-        raise StorageError("certificate.json: noise and ledger should be texts")
     measurements = _read_measurements(_drawn(plan), saved["buckets"], measured)
     choice = ChosenRecords() if content.get("records_chosen") else None
-    provenance = Provenance.read(brand, recorded)
-    return Release(replace(plan, loaded=True), measurements, provenance, choice=choice)
+    made = replace(plan, loaded=True)
+    return Release(made, measurements, read_provenance(content), choice=choice)
 
 
 def _drawn(plan: Plan) -> PartitionMechanism:
@@ -133,6 +129,9 @@ def _read_measurements(
     sizes = [len(edges) - 1, *(len(group) - 1 for group in groups)]
     if [len(v) for v in values[: len(storeys)]] != sizes[:-1] or sizes[-1] != buckets.top_size:
         raise StorageError("measurements.npz: there is not one number for every bucket")
+    for value, storey in zip(values, storeys, strict=False):
+        if not np.isfinite(value).all() or value.dtype.kind not in ("i" if storey.exact else "f"):
+            raise StorageError("measurements.npz: the totals of buckets are not as they were drawn")
     if not buckets.privacy.within(mechanism.spending.second):
         raise StorageError("the buckets were measured at a higher cost than the plan states")
     uneven = saved["unevenness"]

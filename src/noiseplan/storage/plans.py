@@ -10,7 +10,7 @@ import numpy as np
 from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import StorageError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import saved_kind
+from noiseplan.mechanisms.base import floats, saved_kind
 from noiseplan.mechanisms.price import require_price
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.planning.certificates import Optimality, Stated, Unstated
@@ -26,6 +26,7 @@ from noiseplan.planning.workload_errors import LoadedFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.people import record_price
+from noiseplan.queries import Workload
 from noiseplan.storage.files import hash_of
 from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
@@ -87,8 +88,8 @@ def read_plan(
     optimality: Optimality = Unstated(workload, record_price(guarantee, max_rows), proved, gap)
     if bound is not None:
         optimality = Stated(bound, proved, gap)
-    targets = arrays.get("targets")
-    kinds = arrays.get("kinds") if targets is None else 1.0 / targets
+    targets = _one_for_each(arrays, "targets", workload)
+    kinds = _one_for_each(arrays, "kinds", workload) if targets is None else 1.0 / targets
     return Plan(
         workload=workload,
         mechanism=mechanism,
@@ -104,6 +105,16 @@ def read_plan(
         loaded=True,
         seconds=0.0,
     )
+
+
+def _one_for_each(arrays: Arrays, name: str, workload: Workload) -> Array | None:
+    """A positive number for each query, if they were saved."""
+    if name not in arrays:
+        return None
+    found = floats(arrays, name, 1)
+    if len(found) != len(workload) or not (found > 0).all():
+        raise StorageError(f"{name} should be a positive number for each query")
+    return found
 
 
 def check_numbers(content: Mapping[str, Any], arrays: Arrays, measured: Arrays) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import DependsOnData, StorageError
+from noiseplan.errors import DependsOnData, PlanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism, Progress
 from noiseplan.mechanisms.cost import of_person
@@ -99,6 +99,8 @@ class PartitionMechanism(Mechanism):
         buckets = self.plan_buckets(
             self.line, edges, self.spending.second, self.drawn_by, self.settings.second
         )
+        if not buckets.privacy.within(self.spending.second):  # whoever planned them: fail closed
+            raise PlanError("measuring the buckets would cost more than was charged for them")
         progress(1)
         values = buckets.measure(counts, sample)
         unevenness = None

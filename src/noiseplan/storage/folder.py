@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from noiseplan.arrays import Arrays, Json
 from noiseplan.counting.person_cap import ChosenRecords
@@ -38,9 +37,8 @@ from noiseplan.storage.files import (
 from noiseplan.storage.plans import (
     check_numbers,
     defining_hash,
-    read_gap,
+    read_known,
     read_plan,
-    read_stated,
     write_plan,
 )
 from noiseplan.storage.table_files import require_few, table_stems, write_tables
@@ -196,15 +194,10 @@ def _read(folder: Path) -> Release:
     if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     check_numbers(saved, arrays, blocks)
-    known = content["optimality"]
-    plan = read_plan(saved, arrays, read_stated(known), read_gap(known))
-    measured = Measurements(_blocks(blocks))
+    plan = read_plan(saved, arrays, read_known(content["optimality"]))
+    measured = Measurements(tuple(blocks[f"block_{i}"] for i in range(len(blocks))))
     plan.mechanism.check(measured)
     # A folder says that records were chosen, and not which.
     choice = ChosenRecords() if content.get("records_chosen") else None
     provenance = read_provenance(content)
     return Release(plan, measured, provenance, choice=choice)
-
-
-def _blocks(arrays: Arrays) -> tuple[Any, ...]:
-    return tuple(arrays[f"block_{i}"] for i in range(len(arrays)))

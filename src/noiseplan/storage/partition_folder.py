@@ -119,7 +119,7 @@ def _read_measurements(
     )
     own = {name[len(_TOP) :]: array for name, array in arrays.items() if name.startswith(_TOP)}
     check_numbers(saved["top"], own, arrays)
-    top = read_plan(saved["top"], own, (None, None))
+    top = read_plan(saved["top"], own)
     edges = _edges(arrays, "edges", len(mechanism.line.order))
     groups = tuple(arrays[f"group_{i}"] for i in range(len(storeys)))
     buckets = BucketPlan(edges, top, storeys, groups)

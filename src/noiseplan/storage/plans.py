@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
     elif (kinds := _kinds(plan)) is not None:
         arrays["kinds"] = kinds
     guarantee = plan.privacy
-    content = {
+    content: Json = {
         "workload": workload,
         "mechanism": mechanism,
         "privacy": {
@@ -54,25 +54,32 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
             "pcost": repr(guarantee.pcost),
             "law": guarantee.law,
             "neighbours": guarantee.neighbours,
-            **_pure(guarantee),
         },
         "objective": _write_objective(plan.objective),
         "planner": plan.planner,
         "noise": plan.noise,
         "rounding_loss": plan.rounding_loss,
     }
+    if guarantee.pure_epsilon is not None:
+        content["privacy"]["epsilon"] = repr(guarantee.pure_epsilon)
     if plan.max_rows > 1:
         content["max_rows"] = plan.max_rows
     return content, arrays
 
 
-def read_plan(
-    content: Mapping[str, Any],
-    arrays: Arrays,
-    stated: tuple[float | None, bool | None],
-    gap: float | None = None,
-) -> Plan:
-    """Undo `write_plan`; `stated` and `gap` were known of its optimality when it was saved."""
+class Known(NamedTuple):
+    """What is known of a plan's optimality: a bound, a proof, a certified gap."""
+
+    lower_bound: float | None = None
+    proved: bool | None = None
+    gap: float | None = None
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+def read_plan(content: Mapping[str, Any], arrays: Arrays, known: Known = NOTHING_KNOWN) -> Plan:
+    """Undo `write_plan`; `known` was known of its optimality when it was saved."""
     workload = read_workload(content["workload"], arrays)
     mechanism = read_mechanism(content["mechanism"], arrays, workload.schema)
     privacy = content["privacy"]
@@ -83,7 +90,7 @@ def read_plan(
     if content["noise"] != GIVEN:
         combined = content["noise"] == COMBINED and guarantee.law == "zcdp"
         require_price(mechanism.as_stated() if combined else mechanism, guarantee, max_rows)
-    bound, proved = stated
+    bound, proved, gap = known
     # Variances are those of one record's cost, whatever a person pays.
     optimality: Optimality = Unstated(workload, record_price(guarantee, max_rows), proved, gap)
     if bound is not None:
@@ -122,11 +129,6 @@ def check_numbers(content: Mapping[str, Any], arrays: Arrays, measured: Arrays) 
     numbers = sum(array.size for array in (*arrays.values(), *measured.values()))
     every = saved_kind(content["mechanism"]["kind"]).from_sizes
     check_backed(content["workload"], arrays, numbers, all_measured=every)
-
-
-def _pure(guarantee: Guarantee) -> Json:
-    epsilon = guarantee.pure_epsilon
-    return {} if epsilon is None else {"epsilon": repr(epsilon)}
 
 
 def _read_guarantee(saved: Mapping[str, Any]) -> Guarantee:
@@ -197,15 +199,13 @@ def stated_by(plan: Plan) -> Json:
     return {"lower_bound": bound, "proved": plan.optimality.proved, **certified}
 
 
-def read_stated(saved: Mapping[str, Any]) -> tuple[float | None, bool | None]:
-    """The bound and the proof, where they were known."""
-    bound, proved = saved["lower_bound"], saved["proved"]
-    return None if bound is None else float(bound), None if proved is None else bool(proved)
-
-
-def read_gap(saved: Mapping[str, Any]) -> float | None:
-    """The certified gap, where there was one."""
-    gap = saved.get("gap")
+def read_known(saved: Mapping[str, Any]) -> Known:
+    """What was known of a plan's optimality when it was saved."""
+    bound, proved, gap = saved["lower_bound"], saved["proved"], saved.get("gap")
     if gap is not None and not float(gap) >= 0:
         raise StorageError(f"a certified gap is a number from 0 on, found {gap!r}")
-    return None if gap is None else float(gap)
+    return Known(
+        None if bound is None else float(bound),
+        None if proved is None else bool(proved),
+        None if gap is None else float(gap),
+    )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import PlanError, remedy, setting
-from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
-    dawa,
     laplace_matrix,
     named,
     optimal,
@@ -29,6 +27,9 @@ from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Workload
 from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, unknown_planner
 from noiseplan.strategies.given_rows import Strategy
+
+if TYPE_CHECKING:
+    from noiseplan.mechanisms.partition.settings import Dawa
 
 # Variances go as 1/ε², and their squares must be numbers too.
 LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
@@ -97,7 +98,10 @@ def plan(
     noise = "discrete" if noise is None else noise
     problem = Problem(workload, budget, targets, objective, planner, neighbours, noise, max_rows)
     problem.check()
-    if planner == "dawa" or isinstance(planner, Dawa):
+    if problem.name == "dawa" and not isinstance(planner, Strategy):
+        # Few plans draw partitions; the others start without loading what does.
+        from noiseplan.planning.planners import dawa
+
         return finish(problem, dawa.solve(problem, plan))
     if problem.targets is not None:
         problem = Targets().forward(problem)

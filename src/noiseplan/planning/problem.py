@@ -6,13 +6,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError, remedy, setting
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.mechanisms.product import Factor
 from noiseplan.noise import Noise
 from noiseplan.planning.limits import EXPLICIT_CELLS
@@ -30,6 +29,9 @@ from noiseplan.strategies.catalogue import (
 )
 from noiseplan.strategies.column_norms import Norm
 from noiseplan.strategies.given_rows import Strategy
+
+if TYPE_CHECKING:
+    from noiseplan.mechanisms.partition.settings import Dawa
 
 NOISES: Final = ("discrete", "gaussian", "laplace")
 # What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from numpy.typing import ArrayLike
 
@@ -15,7 +15,6 @@ from noiseplan.counting import count_tables
 from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
-from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.noise import Source
 from noiseplan.planning.plan import Plan
@@ -30,6 +29,7 @@ from noiseplan.texts import counted
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
+    from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements
     from noiseplan.valid import ValidTables
     from noiseplan.valid.microdata import Microdata
 
@@ -182,12 +182,12 @@ class Release(Answers):
 
     @property
     def _partition(self) -> PartitionMeasurements:
-        if not isinstance(self.measurements, PartitionMeasurements):
+        if not self.plan.data_aware:
             raise AttributeError(
                 "buckets are of data-aware releases, and this plan looked at no data: ask "
                 ".answer(query) or .table(…)"
             )
-        return self.measurements
+        return cast("PartitionMeasurements", self.measurements)
 
     @property
     def edges(self) -> IntArray:

@@ -21,6 +21,7 @@ from noiseplan.storage.plans import schema_hash, stated_by
 FORMAT = 1
 UNIT = "one record"
 KIND = "noiseplan release"
+DATA_AWARE = "noiseplan data-aware release"
 
 
 def certificate(release: Release) -> Json:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from noiseplan.arrays import Arrays, Json
 from noiseplan.counting.person_cap import ChosenRecords
@@ -22,8 +23,13 @@ from noiseplan.paths import checked_path, to_disk
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query
 from noiseplan.release.release import Release
-from noiseplan.storage import partition_folder
-from noiseplan.storage.certificate import FORMAT, certificate, in_words, read_provenance
+from noiseplan.storage.certificate import (
+    DATA_AWARE,
+    FORMAT,
+    certificate,
+    in_words,
+    read_provenance,
+)
 from noiseplan.storage.files import (
     file_hash,
     hash_of,
@@ -45,6 +51,8 @@ from noiseplan.storage.table_files import require_few, table_stems, write_tables
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
+# What a folder holds: the plan, its arrays, the measurements, the certificate twice.
+Contents = tuple[Json, Arrays, Arrays, Json, str]
 NEEDED = (CERTIFICATE, PLAN, PLAN_ARRAYS, MEASUREMENTS)
 
 
@@ -117,14 +125,15 @@ def load(folder: str | os.PathLike[str]) -> Release:
 def plan_hash(plan: Plan) -> str:
     """SHA-256 of everything that defines a plan: the same plan has the same hash anywhere."""
     if plan.data_aware:
-        return hash_of(*partition_folder.defining_parts(plan))
+        return hash_of(*_of_partitions().defining_parts(plan))
     return defining_hash(*write_plan(plan))
 
 
-def _contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
+def _contents(release: Release) -> Contents:
     """Plan, its arrays, measurements, and the certificate as JSON and in words."""
     if release.plan.data_aware:
-        return partition_folder.contents(release)
+        found: Contents = _of_partitions().contents(release)
+        return found
     plan, arrays = write_plan(release.plan)
     values = release.measurements.values
     measured = {f"block_{i}": block for i, block in enumerate(values)}
@@ -134,7 +143,7 @@ def _contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
 
 def certificate_words(release: Release, content: Json) -> str:
     """The certificate of a saved release in words, whatever kind of release it is."""
-    words = partition_folder.in_words if release.plan.data_aware else in_words
+    words = _of_partitions().in_words if release.plan.data_aware else in_words
     return words(content, release)
 
 
@@ -189,8 +198,9 @@ def _read(folder: Path) -> Release:
         )
     saved, arrays = read_json(folder / PLAN), read_arrays(folder / PLAN_ARRAYS)
     blocks = read_arrays(folder / MEASUREMENTS)
-    if content.get("kind") == partition_folder.DATA_AWARE:
-        return partition_folder.read_release(content, saved, arrays, blocks)
+    if content.get("kind") == DATA_AWARE:
+        release: Release = _of_partitions().read_release(content, saved, arrays, blocks)
+        return release
     if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     check_numbers(saved, arrays, blocks)
@@ -201,3 +211,10 @@ def _read(folder: Path) -> Release:
     choice = ChosenRecords() if content.get("records_chosen") else None
     provenance = read_provenance(content)
     return Release(plan, measured, provenance, choice=choice)
+
+
+def _of_partitions() -> Any:
+    """Data-aware releases, whose module loads what draws partitions: few folders need it."""
+    from noiseplan.storage import partition_folder
+
+    return partition_folder

@@ -21,11 +21,10 @@ from noiseplan.planning.planner import plan as make_plan
 from noiseplan.planning.planners.dawa import MOST_CELLS
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.release.release import Release
-from noiseplan.storage.certificate import facts, framed, read_provenance
+from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance
 from noiseplan.storage.plans import check_numbers, read_plan, write_plan
 from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
-DATA_AWARE: Final = "noiseplan data-aware release"
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
     "PureDP": PureDP,
     "zCDP": zCDP,

@@ -144,11 +144,11 @@ class Places:
             mine = np.flatnonzero(self.number == found)
             yield int(found), mine, self.place[mine]
 
-    def of_sets(self, sizes: list[Array]) -> Array:
-        """The size of each set, out of those of every block; infinite where it is not measured."""
+    def of_sets(self, sizes: Callable[[int], Array]) -> Array:
+        """The size of each set, from those of a numbered block; infinite where it is in none."""
         result = np.full(len(self.number), np.inf)
         for found, mine, place in self.groups():
-            result[mine] = sizes[found][place]
+            result[mine] = sizes(found)[place]
         return result
 
 
@@ -222,7 +222,7 @@ class Blocks:
 
     def variance(self, sets: IntArray) -> Array:
         """Noise variance of sets that share their bases; infinite where nothing is measured."""
-        return self.find(sets).of_sets([block.variance for block in self.blocks])
+        return self.find(sets).of_sets(lambda number: self.blocks[number].variance)
 
     def own_inside(
         self, sets: IntArray

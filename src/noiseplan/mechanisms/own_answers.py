@@ -13,7 +13,10 @@ from noiseplan.arrays import IntArray
 from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import Block
+from noiseplan.mechanisms.blocks import Block, batches
+
+# Rows × numbers that are written out together.
+SPLIT = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +59,7 @@ class Asked:
     def row_variances(self) -> Array:
         """The variance of every row, in units of the noise on the block."""
         if self.block.whole:
-            split = self.of_cells(self.block.axes[0].recover)
-            return np.asarray(np.einsum("...j,...j->...", split, split).ravel())
+            return self._of_whole()
         inside = iter(self.block.axes)
         pieces = [
             next(inside).residual_rows(factor)
@@ -66,6 +68,15 @@ class Asked:
             for i, (factor, centre) in enumerate(zip(self.factors, self.centres, strict=True))
         ]
         return kronecker_dense([piece[:, None] for piece in pieces])[:, 0]
+
+    def _of_whole(self) -> Array:
+        """A few numbers at a time: a query may have half a million rows."""
+        (axis,) = self.block.axes
+        rows = np.zeros(prod(factor.shape[0] for factor in self.factors))
+        for part in batches(axis.rows, len(rows), SPLIT):
+            split = self.of_cells(axis.recover[:, part]).reshape(len(rows), -1)
+            rows += np.einsum("rj,rj->r", split, split)
+        return rows
 
     def recovery(self) -> Array:
         """rows × numbers: what each number of the block adds to each row."""

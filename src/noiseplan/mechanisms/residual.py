@@ -38,7 +38,7 @@ from noiseplan.mechanisms.residual_cost import has_own, require_noise, residual_
 from noiseplan.mechanisms.residual_errors import (
     attribute_sets,
     noise_inside,
-    own_inside,
+    own_blocks_inside,
     row_covariances,
     row_variances,
     variances_on_sets,
@@ -284,7 +284,7 @@ class ResidualMechanism(Mechanism):
         if query.joint is not None:
             return super().noise_alike(workload, group)
         sets = attribute_sets(workload, query, group)
-        inside = np.vstack([noise_inside(self, sets), own_inside(self, sets)])
+        inside = np.vstack([noise_inside(self, sets), own_blocks_inside(self, sets)])
         return np.unique(inside, axis=1, return_inverse=True)[1].ravel()
 
     def answered_alike(self, workload: Workload, group: IntArray) -> IntArray:
@@ -301,7 +301,7 @@ class ResidualMechanism(Mechanism):
             possible = np.isfinite(self.blocks.variance(sets))
         if possible.any():
             measured = np.isfinite(noise_inside(self, sets[possible]))
-            inside = np.vstack([measured, own_inside(self, sets[possible])])
+            inside = np.vstack([measured, own_blocks_inside(self, sets[possible])])
             kind[possible] = unique_rows(inside.T.astype(np.int64))[1]
         return kind
 

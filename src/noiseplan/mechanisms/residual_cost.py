@@ -47,8 +47,7 @@ def residual_cost(blocks: Sequence[Block], neighbours: Neighbours) -> float:
     """2ρ of one record for everything these blocks measure, rounded up."""
     require_noise(blocks, neighbours)
     if has_own(blocks):
-        numbers = sum(map(len, blocks)) + sum(axis.rows for block in blocks for axis in block.axes)
-        return product_up(uneven_cost(blocks, neighbours), 1 + margin(numbers))
+        return uneven_cost(blocks, neighbours)
     if neighbours == "add-remove":
         cost = sum(
             prod(basis.sensitivity for basis in block.bases) * math.fsum(1.0 / block.sigma2)

@@ -21,12 +21,14 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block
 from noiseplan.mechanisms.largest_sum import MOST_CELLS, Scope, largest_sum
 from noiseplan.mechanisms.uneven_pairs import replaced_bound, replaced_exactly
 from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
 
 # Columns whose squared lengths differ by less, as a share of the longest, count as the longer one.
 GRAIN: Final = 2.0**-30
@@ -37,18 +39,24 @@ Values = dict[int, IntArray]  # of each attribute, those that matter
 
 
 def uneven_cost(blocks: Sequence[Block], neighbours: Neighbours) -> float:
-    """The largest cost over all records, or over all pairs of them, or more; not rounded up."""
-    if neighbours == "add-remove":
-        return added_cost(blocks)
-    changing = [block for block in blocks if block.bases]  # the total does not change
-    exact = replaced_exactly(changing)
-    if exact is not None:
-        return exact
-    return min(replaced_bound(changing), 4.0 * added_cost(changing))
+    """2ρ of the dearest record, or of the dearest pair of them, or more; rounded up."""
+    if neighbours == "replace":
+        blocks = [block for block in blocks if block.bases]  # the total does not change
+    cost = added_cost(blocks) if neighbours == "add-remove" else _replaced_cost(blocks)
+    if not math.isfinite(cost):
+        raise PlanError("rows of so large numbers have no known cost")
+    terms = sum(map(len, blocks)) + sum(axis.rows for block in blocks for axis in block.axes)
+    return product_up(cost, 1 + margin(terms))
+
+
+def _replaced_cost(blocks: Sequence[Block]) -> float:
+    """‖u(x) − u(y)‖² ≤ 2‖u(x)‖² + 2‖u(y)‖² bounds it, where nothing is nearer."""
+    exact = replaced_exactly(blocks)
+    return min(replaced_bound(blocks), 4.0 * added_cost(blocks)) if exact is None else exact
 
 
 def added_cost(blocks: Sequence[Block]) -> float:
-    """max_x c(x), or more."""
+    """max_x c(x), or more; not rounded up."""
     lengths = [_Lengths.of(block) for block in blocks]
     values = _values_that_matter(blocks, lengths)
     several = {attribute for attribute, own in values.items() if len(own) > 1}

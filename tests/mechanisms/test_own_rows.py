@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from mechanism_oracles import Written, dearest, least_squares
-from own_examples import BASES, SCHEMA, blocks_of, centred, mixed, product
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
@@ -16,8 +15,10 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import OwnRows, group_blocks, own_basis, whole_basis, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.saved import read_mechanism
+from own_examples import SCHEMA, bases_of, blocks_of, centred, mixed, product
 
 Array = np.ndarray[Any, Any]
+BASES = bases_of()
 KINDS = ["product", "whole", "both"]
 
 

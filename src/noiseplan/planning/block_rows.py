@@ -39,14 +39,18 @@ class BlockRows:
         """Whether one matrix over all cells is measured."""
         return len(self.rows) != len(self.form.block.slots)
 
-    @cached_property
+    @property
     def variance(self) -> float:
         """The weighted sum of variances of one subset."""
-        form = self.form
-        total = float(form.weights @ self.kind_traces)
-        for weight, rows in form.joints:
-            total += weight * float(((rows @ self._spreads[0]) ** 2).sum())
-        return self.sigma2 * total
+        return self.sigma2 * float(self.by_term(self.form.terms).sum())
+
+    def by_term(self, weights: Array) -> Array:
+        """Of each term with these weights, its variance for noise of size one."""
+        block = self.form.block
+        found = weights * (block.mix.T @ self.kind_traces)
+        for (term, _), rows in zip(block.joints, self.form.joints, strict=True):
+            found[term] = weights[term] * float(((rows @ self._spreads[0]) ** 2).sum())
+        return np.asarray(found)
 
     @cached_property
     def costs(self) -> Array:

@@ -37,11 +37,7 @@ from noiseplan.optimize.optimum import root_of
 from noiseplan.planning.block_types import BlockType, BlockTypes, Centres
 from noiseplan.planning.variance_terms import TINY
 
-# A block of no more coordinates, and numbers in its rows, has a precision of any form.
-WHOLE_SIZE: Final = 1024
-WHOLE_NUMBERS: Final = 1 << 20
-# Records that are enumerated.
-MOST_RECORDS: Final = 100_000
+# How often records are weighted at most, and how level their costs are to be.
 STEPS, GAP = 40, 1e-4
 MOVING_STEPS, MOVING_GAP = 15, 1e-4
 
@@ -54,20 +50,25 @@ class Form:
 
     block: BlockType
     columns: tuple[Array, ...]  # u of each slot
-    weights: Array  # of kinds
-    joints: tuple[tuple[float, Array], ...]  # of dense matrices: weight, and rows in coordinates
+    terms: Array  # weights of all terms
+    joints: tuple[Array, ...]  # rows of dense matrices in coordinates
+    whole: bool  # whether any precision may be taken
 
     @classmethod
-    def of(cls, block: BlockType, centres: Centres, terms: Array) -> Form:
+    def of(cls, block: BlockType, centres: Centres, terms: Array, whole: bool) -> Form:
         columns = tuple(slot.columns(centres) for slot in block.slots)
-        joints = tuple((float(terms[t]), rows) for t, rows in block.joint_rows(centres))
-        return cls(block, columns, block.mix @ terms, joints)
+        return cls(block, columns, terms, tuple(block.joint_rows(centres)), whole)
+
+    @property
+    def weights(self) -> Array:
+        """Of kinds."""
+        return np.asarray(self.block.mix @ self.terms)
 
     @cached_property
     def solver(self) -> WholeBlock | ProductBlock:
         """The search for its precision."""
         block, columns = self.block, self.columns
-        if _may_be_whole(block):
+        if self.whole:
             root = np.asarray(root_of(self._gram()))
             tensor = root.T.reshape(*(len(u) for u in columns), -1)
             image = kronecker_apply([u.T for u in columns], tensor)
@@ -82,18 +83,9 @@ class Form:
         for kind, weight in zip(self.block.kinds, self.weights, strict=True):
             pieces = [h.grams[int(p)] for h, p in zip(self.block.slots, kind, strict=True)]
             gram += weight * kronecker_dense(pieces)
-        for weight, rows in self.joints:
-            gram += weight * rows.T @ rows
+        for (term, _), rows in zip(self.block.joints, self.joints, strict=True):
+            gram += self.terms[term] * rows.T @ rows
         return gram
-
-
-def _may_be_whole(block: BlockType) -> bool:
-    """Whether any precision may be taken; with plain attributes or one kind a product does."""
-    if len(block.slots) < 2:
-        return True
-    if block.price < 1.0 or (len(block.kinds) == 1 and not block.joints):
-        return False
-    return block.size <= WHOLE_SIZE and block.size * prod(block.values) <= WHOLE_NUMBERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +104,7 @@ class Together:
     def costs(self) -> Array:
         total = np.zeros(self.search.types.shape)
         for form, point in zip(self.search.forms, self.points, strict=True):
-            total += _spread(form.block, point.costs, self.search.types.shape)
+            total += spread(form.block, point.costs, self.search.types.shape)
         return total
 
     @property
@@ -149,7 +141,10 @@ class Search:
     def __init__(self, types: BlockTypes, centres: Centres) -> None:
         self.types, self.centres = types, centres
         self.terms, self.mean = types.term_weights(centres)
-        self.forms = [Form.of(block, centres, self.terms) for block in types.blocks]
+        self.forms = [
+            Form.of(block, centres, self.terms, block.number in types.whole)
+            for block in types.blocks
+        ]
 
     def together(
         self, steps: int = STEPS, gap: float = GAP, start: Array | None = None
@@ -178,7 +173,7 @@ def _marginal(block: BlockType, weights: Array) -> Array:
     return kronecker_apply([slot.members for slot in block.slots], kept[..., None])[..., 0]
 
 
-def _spread(block: BlockType, costs: Array, shape: tuple[int, ...]) -> Array:
+def spread(block: BlockType, costs: Array, shape: tuple[int, ...]) -> Array:
     """What the subsets of a type cost each record."""
     costs = costs.reshape(block.values)
     for axis, slot in enumerate(block.slots):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, permutations, product
 from math import comb, prod
+from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +28,12 @@ from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.matrices.base import Array, equal_columns
 from noiseplan.mechanisms.basis import MatrixBasis
 from noiseplan.planning.workload_types import Design, JointQuery, without_rounding
+
+# A block of no more coordinates, and numbers in its rows, may have a precision of any form, while
+# all such blocks take no more operations than this at a time.
+WHOLE_SIZE: Final = 1024
+WHOLE_NUMBERS: Final = 1 << 20
+WHOLE_WORK: Final = 1.2e10
 
 Centres = dict[int, Array]  # τ of each free role, over its groups of values
 
@@ -91,10 +98,25 @@ class BlockType:
     def roles(self) -> list[int]:
         return [slot.role for slot in self.slots]
 
-    def joint_rows(self, centres: Centres) -> Iterator[tuple[int, Array]]:
+    @property
+    def may_be_whole(self) -> bool:
+        """Whether any precision may be taken; with plain attributes or one kind a product does."""
+        if len(self.slots) < 2:
+            return True
+        if self.price < 1.0 or (len(self.kinds) == 1 and not self.joints):
+            return False
+        return self.size <= WHOLE_SIZE and self.size * prod(self.values) <= WHOLE_NUMBERS
+
+    def work(self, whole: bool) -> float:
+        """About how many operations it takes to find the precision for some weights of records."""
+        if whole:
+            return 25.0 * self.size**3 + 2.0 * self.size**2 * prod(self.values)
+        return sum(30.0 * n**3 for n in self.values) + 10.0 * prod(self.values)
+
+    def joint_rows(self, centres: Centres) -> Iterator[Array]:
         """Of each dense-matrix term, its rows in the coordinates of the block."""
-        for term, joint in self.joints:
-            yield term, _on_block(joint, self, centres)
+        for _, joint in self.joints:
+            yield _on_block(joint, self, centres)
 
 
 def _on_block(joint: JointQuery, block: BlockType, centres: Centres) -> Array:
@@ -128,6 +150,20 @@ class BlockTypes:
         parts = np.split(of, ends[:-1])
         found = [self._block(a, terms) for a, terms in enumerate(parts)]
         self.blocks = [block for block in found if block is not None]
+
+    @cached_property
+    def whole(self) -> set[int]:
+        """The numbers of the blocks that may have any precision: the small ones first."""
+        possible = [block for block in self.blocks if block.may_be_whole]
+        possible.sort(key=lambda block: block.size)
+        work = np.cumsum([block.work(whole=True) for block in possible])
+        few = zip(possible, work, strict=True)
+        return {b.number for b, sum_ in few if len(b.slots) < 2 or sum_ <= WHOLE_WORK}
+
+    @cached_property
+    def work(self) -> float:
+        """About how many operations one look at all blocks takes."""
+        return sum(block.work(block.number in self.whole) for block in self.blocks)
 
     @property
     def shape(self) -> tuple[int, ...]:

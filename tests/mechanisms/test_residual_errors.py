@@ -115,7 +115,10 @@ def test_recovery_is_the_part_of_each_measured_set() -> None:
             residuals[tuple(SCHEMA.names[i] for i in row)] = values[..., place].ravel()
     for query in queries(5):
         inside = [part for part in residuals if set(part) <= set(query.attributes)]
-        total = sum(recovery(mechanism, query, part) @ residuals[part] for part in inside)
+        total = sum(
+            recovery(mechanism, query, part, mechanism.block_on(part)) @ residuals[part]
+            for part in inside
+        )
         np.testing.assert_allclose(total, query.dense() @ counts, atol=1e-8)
 
 

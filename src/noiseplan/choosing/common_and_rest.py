@@ -17,7 +17,7 @@ from noiseplan.choosing.integer_cost_matrix import (
 )
 from noiseplan.choosing.loewner import common_of_costs, pseudo_inverse, symmetric
 from noiseplan.choosing.mechanism_family import SAME, Family
-from noiseplan.choosing.precisions import ByPrecisions, SharedBases
+from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
@@ -138,15 +138,17 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
     residual = [m for m in mechanisms if isinstance(m, ResidualMechanism)]
     different = "one of the plans is one matrix over the whole domain"
+    size = mechanisms[0].schema.size
+    explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
     if len(residual) == len(mechanisms):
         try:
             SharedBases.of(residual)
         except PlanError as error:
             different = str(error)
         else:
-            return ByPrecisions()
-    size = mechanisms[0].schema.size
-    if size > EXPLICIT_CELLS or neighbours != "add-remove":
+            if not (explicit and measured_differently(residual)):
+                return ByPrecisions()
+    if not explicit:
         limit = (
             f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
             if size > EXPLICIT_CELLS

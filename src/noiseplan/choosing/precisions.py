@@ -10,11 +10,14 @@ are diagonal, so
 
 for any number of plans. Nothing larger is common: a matrix between the common one and all the
 plans' has the same diagonal as it, and a semidefinite difference with a zero diagonal is zero.
+
+Sets that plans measure by different rows of their own count as not in common: what all plans tell
+is then at least what is stated, and nothing is charged twice that is measured once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +29,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import Block, Blocks, group_blocks
+from noiseplan.mechanisms.blocks import Block, Blocks, Places, group_blocks, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import LARGEST_VARIANCE
@@ -65,10 +68,16 @@ class SharedBases:
         return cls(tuple(known), basis_of)
 
     def mechanism(
-        self, like: ResidualMechanism, sets: list[IntArray], sigma2: list[Array], integer: bool
+        self, like: ResidualMechanism, kinds: list[Block], sigma2: list[Array], integer: bool
     ) -> ResidualMechanism:
         """The mechanism that measures these sets with this noise; infinite: not at all."""
-        blocks = group_blocks(sets, sigma2, self.bases, self.basis_of, integer)
+        pairs = list(zip(kinds, sigma2, strict=True))
+        shared = [(block.sets, noise) for block, noise in pairs if block.own is None]
+        sets, noises = [each for each, _ in shared], [each for _, each in shared]
+        blocks = group_blocks(sets, noises, self.bases, self.basis_of, integer)
+        for block, noise in pairs:
+            if block.own is not None:
+                blocks = with_own(blocks, block.sets, noise, block.own)
         return ResidualMechanism(like.schema, blocks)
 
 
@@ -91,12 +100,12 @@ class ByPrecisions(Family[ResidualMechanism]):
     ) -> ResidualMechanism:
         shared = SharedBases.of(mechanisms)
         fewest = min(mechanisms, key=lambda m: len(m.blocks))
-        sets, noise = [], []
-        for block in fewest.blocks:
-            sets.append(block.sets)
-            noise.append(np.max([Places.of(m, block.sets).sigma2 for m in mechanisms], axis=0))
+        kinds = list(fewest.blocks)
+        noise = [
+            np.max([Located.of(m, block).sigma2 for m in mechanisms], axis=0) for block in kinds
+        ]
         integer = all(m.noise.exact for m in mechanisms)
-        return shared.mechanism(fewest, sets, noise, integer)
+        return shared.mechanism(fewest, kinds, noise, integer)
 
     def rest(self, target: ResidualMechanism, have: ResidualMechanism) -> ResidualMechanism | None:
         """The differences of precisions.
@@ -105,15 +114,23 @@ class ByPrecisions(Family[ResidualMechanism]):
         precisions of both together never exceed the target's.
         """
         shared = SharedBases.of([target, have])
-        sets = [block.sets for block in target.blocks]
+        kinds = list(target.blocks)
         noise = [
-            still_needed(block.sigma2, Places.of(have, block.sets).sigma2, target.noise.exact)
-            for block in target.blocks
+            still_needed(block.sigma2, Located.of(have, block).sigma2, target.noise.exact)
+            for block in kinds
         ]
-        found = shared.mechanism(target, sets, noise, target.noise.exact)
+        found = shared.mechanism(target, kinds, noise, target.noise.exact)
         return found if found.numbers else None
 
     def shared(self, target: ResidualMechanism, have: ResidualMechanism) -> ResidualMechanism:
+        """Refused where both could not be put together after measuring."""
+        different = measured_differently([target, have])
+        if different:
+            raise PlanError(
+                f"the plans measure {different} by different rows, and over so many cells they are "
+                f"not put together: release the plan by itself, or plan both on common rows, "
+                f"adaptive([...], common_rows=True)"
+            )
         return self.common([target, have])
 
     def covers(self, target: ResidualMechanism, united: ResidualMechanism) -> bool:
@@ -121,9 +138,9 @@ class ByPrecisions(Family[ResidualMechanism]):
 
     def together(self, parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
         shared = SharedBases.of(parts)
-        sets = _distinct([block.sets for part in parts for block in part.blocks])
-        noise = [weights_and_variance([Places.of(p, rows) for p in parts])[1] for rows in sets]
-        return shared.mechanism(parts[0], sets, noise, integer=False)
+        kinds = _distinct([block for part in parts for block in part.blocks])
+        noise = [weights_and_variance([Located.of(p, kind) for p in parts])[1] for kind in kinds]
+        return shared.mechanism(parts[0], kinds, noise, integer=False)
 
     def recreated(
         self, target: ResidualMechanism, parts: Sequence[tuple[ResidualMechanism, Measurements]]
@@ -133,14 +150,14 @@ class ByPrecisions(Family[ResidualMechanism]):
         values: list[NDArray[np.number]] = []
         blocks, same = [], True
         for block in target.blocks:
-            places = [Places.of(mechanism, block.sets) for mechanism, _ in parts]
+            places = [Located.of(mechanism, block) for mechanism, _ in parts]
             weights, variance = weights_and_variance(places)
             numbers = np.zeros((*block.shape, len(block)))
             for weight, where, (_, measured) in zip(weights, places, parts, strict=True):
-                for found, mine, place in where.groups():
+                for found, mine, place in where.places.groups():
                     numbers[..., mine] += weight[mine] * measured.values[found][..., place]
             values.append(numbers)
-            blocks.append(Block(block.sets, Noise("gaussian", variance), block.bases))
+            blocks.append(replace(block, noise=Noise("gaussian", variance)))
             same = same and np.allclose(block.variance, blocks[-1].variance, rtol=SAME, atol=0.0)
         really = Blocks(tuple(blocks), target.blocks.bases, target.blocks.basis_of)
         return Measurements(tuple(values)), None if same else replace(target, blocks=really)
@@ -157,66 +174,76 @@ def still_needed(target: Array, have: Array, integer: bool) -> Array:
     return np.where(have <= target, np.inf, missing)
 
 
-def _distinct(sets: list[IntArray]) -> list[IntArray]:
-    found = []
-    for width in sorted({rows.shape[1] for rows in sets}):
-        rows = np.concatenate([r for r in sets if r.shape[1] == width])
-        found.append(rows[unique_rows(rows)[0]])
+def _distinct(blocks: list[Block]) -> list[Block]:
+    """Every set once for all blocks that measure it by the same rows."""
+    found: list[Block] = []
+    for block in blocks:
+        known = [b.sets for b in found if _alike(b, block)]
+        rows = np.concatenate([*known, block.sets])
+        new = np.sort(unique_rows(rows)[0] - (len(rows) - len(block)))
+        new = new[new >= 0]
+        if len(new):
+            noise = replace(block.noise, size=block.sigma2[new])
+            found.append(replace(block, sets=block.sets[new], noise=noise))
     return found
+
+
+def _alike(block: Block, other: Block) -> bool:
+    """Whether blocks may hold the same sets, measured by the same rows."""
+    return block.sets.shape[1] == other.sets.shape[1] and block.same_rows(other)
 
 
 # ---------------------------------------------------------------------- looking sets up
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
-    """Where a mechanism has some sets: the block of each, and its place there; −1 nowhere."""
+class Located:
+    """Where a mechanism has the sets of a block, measured by the same rows; and which by others."""
 
     blocks: Blocks
-    number: IntArray
-    place: IntArray
+    places: Places
+    differently: IntArray
 
     @classmethod
-    def of(cls, mechanism: ResidualMechanism, sets: IntArray) -> Places:
-        blocks = mechanism.blocks
+    def of(cls, mechanism: ResidualMechanism, like: Block) -> Located:
+        blocks, sets = mechanism.blocks, like.sets
         number, place = np.full(len(sets), -1), np.full(len(sets), -1)
         first, kind = unique_rows(blocks.basis_of[sets])
-        for group, example in enumerate(first):
-            found = blocks.block_for(sets[example])
-            if found < 0:
-                continue
+        for group in range(len(first)):
             mine = np.flatnonzero(kind == group)
-            place[mine] = blocks.blocks[found].find(sets[mine])
-            number[mine] = np.where(place[mine] >= 0, found, -1)
-        return cls(blocks, number, place)
-
-    def groups(self) -> Iterator[tuple[int, IntArray, IntArray]]:
-        """Block by block: its number, which of the sets it has, and their places in it."""
-        for found in np.unique(self.number[self.number >= 0]):
-            mine = np.flatnonzero(self.number == found)
-            yield int(found), mine, self.place[mine]
+            found = blocks.find(sets[mine])
+            number[mine], place[mine] = found.number, found.place
+        other = [i for i, block in enumerate(blocks) if not block.same_rows(like)]
+        differently = np.isin(number, other)
+        number = np.where(differently, -1, number)
+        return cls(blocks, Places(number, place), sets[differently])
 
     @property
     def sigma2(self) -> Array:
         """The parameter σ² of each set, infinite where it is not measured."""
-        return self._of_sets([block.sigma2 for block in self.blocks])
+        return self.places.of_sets([block.sigma2 for block in self.blocks])
 
     @property
     def variance(self) -> Array:
         """The variance of the noise on each set; that of discrete laws is below σ²."""
-        return self._of_sets([block.variance for block in self.blocks])
+        return self.places.of_sets([block.variance for block in self.blocks])
 
-    def _of_sets(self, sizes: list[Array]) -> Array:
-        result = np.full(len(self.number), np.inf)
-        for found, mine, place in self.groups():
-            result[mine] = sizes[found][place]
-        return result
+
+def measured_differently(mechanisms: Sequence[ResidualMechanism]) -> str:
+    """The attributes of a set that two mechanisms measure by different rows, if there is one."""
+    with_own_rows = [m for m in mechanisms if m.blocks.has_own]
+    for one in with_own_rows:
+        for block in one.blocks:
+            for other in mechanisms:
+                for row in Located.of(other, block).differently:
+                    return " × ".join(one.schema.names[i] for i in row)
+    return ""
 
 
 # ---------------------------------------------------------------------- putting together
 
 
-def weights_and_variance(parts: Sequence[Places]) -> tuple[Array, Array]:
+def weights_and_variance(parts: Sequence[Located]) -> tuple[Array, Array]:
     """What each part counts (parts × sets, summing to one), and the variance of the result.
 
     Inverse-variance weights by the parameters of the noise; the variance by what it really has.

@@ -12,6 +12,7 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import floats
 from noiseplan.mechanisms.basis import WIDE, Basis, MatrixBasis, WideBasis
+from noiseplan.mechanisms.own_rows import OwnRows, axis_groups, centre_of_cells, undoes
 from noiseplan.schema import Schema
 
 # No attribute of a release has more values.
@@ -47,6 +48,30 @@ def read_bases(
         if basis >= 0 and bases[basis].size != attribute.size:
             raise StorageError("a basis of the mechanism does not fit its attribute")
     return bases, basis_of
+
+
+def write_own(i: int, own: OwnRows | None, arrays: Arrays) -> Json | None:
+    """The rows of block i, if it has any of its own, into arrays."""
+    if own is None:
+        return None
+    for j, part in enumerate(own.parts):
+        arrays[f"own_{i}_{j}_measure"], arrays[f"own_{i}_{j}_recover"] = part.measure, part.recover
+    return {"whole": own.whole}
+
+
+def read_own(i: int, saved: Mapping[str, Any], arrays: Arrays, bases: tuple[Basis, ...]) -> OwnRows:
+    """Undo `write_own`; refuses rows that do not fit these bases."""
+    groups = axis_groups([basis.centre for basis in bases], bool(saved["whole"]))
+    parts = []
+    for j, centres in enumerate(groups):
+        measure, recover = (floats(arrays, f"own_{i}_{j}_{k}", 2) for k in ("measure", "recover"))
+        centre = centre_of_cells(centres)
+        if measure.shape != recover.shape[::-1] or measure.shape[1:] != centre.shape:
+            raise StorageError(f"the rows of block {i} have parts that do not fit each other")
+        parts.append(MatrixBasis(measure, centre, recover))
+        if not undoes(parts[-1], centres):
+            raise StorageError(f"block {i} does not undo what it measures by rows of its own")
+    return OwnRows(tuple(parts), bool(saved["whole"]))
 
 
 def _write_basis(basis: Basis) -> Json:

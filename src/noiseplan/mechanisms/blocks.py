@@ -1,4 +1,8 @@
-"""The subsets that are measured, grouped so that equal shapes are handled together."""
+"""The subsets that are measured, grouped so that equal shapes are handled together.
+
+A block measures its sets by ⊗U_i, the rows of the attributes' bases, or by rows of its own that
+share the attributes' τ_i (:mod:`noiseplan.mechanisms.own_rows`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
@@ -13,7 +18,23 @@ from noiseplan.arrays import IntArray, row_keys, unique_rows
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.own_rows import OwnRows, own_basis, whole_basis
 from noiseplan.noise.law import Noise
+
+__all__ = [
+    "BATCH_CELLS",
+    "Block",
+    "Blocks",
+    "OwnRows",
+    "Places",
+    "SetIndex",
+    "batches",
+    "group_blocks",
+    "own_basis",
+    "subset_patterns",
+    "whole_basis",
+    "with_own",
+]
 
 # Cells measured or reconstructed at a time: a megabyte of doubles stays in the cache.
 BATCH_CELLS = 1 << 17
@@ -24,12 +45,17 @@ class Block:
     """Subsets whose attributes have the same bases in the same order.
 
     `sets` has one row of ascending attribute numbers per subset, in lexicographic order; `noise`
-    one size for each.
+    one size for each. With rows of its `own` the block is measured by them, and its bases give τ.
     """
 
     sets: IntArray
     noise: Noise
     bases: tuple[Basis, ...]
+    own: OwnRows | None = None
+
+    def __post_init__(self) -> None:
+        if self.own is not None:
+            self.own.require_fit([basis.centre for basis in self.bases])
 
     def __len__(self) -> int:
         return len(self.sets)
@@ -45,14 +71,42 @@ class Block:
         return self.noise.size
 
     @property
+    def axes(self) -> tuple[Basis, ...]:
+        """What is measured: a basis for each attribute, or one over all cells of a set."""
+        return self.bases if self.own is None else self.own.parts
+
+    @property
+    def whole(self) -> bool:
+        """Whether one matrix over all cells is measured, and no product."""
+        return self.own is not None and self.own.whole
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Values of each attribute."""
+        return tuple(basis.size for basis in self.bases)
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        """Numbers measured along each attribute."""
-        return tuple(basis.rows for basis in self.bases)
+        """Numbers measured along each axis."""
+        return tuple(basis.rows for basis in self.axes)
 
     @property
     def numbers(self) -> int:
         """Numbers measured in all subsets of the block."""
-        return len(self) * int(np.prod(self.shape, dtype=np.int64))
+        return len(self) * prod(self.shape)
+
+    def same_rows(self, other: Block) -> bool:
+        """Whether sets of both, with the same bases, are measured by the same rows."""
+        if self.own is None or other.own is None:
+            return self.own is other.own
+        return self.own.same_rows(other.own)
+
+
+@dataclass(frozen=True, eq=False)
+class SetIndex:
+    """Sets of one width in lexicographic order, and where they are found."""
+
+    sets: IntArray
 
     @cached_property
     def _keys(self) -> IntArray | None:
@@ -67,14 +121,35 @@ class Block:
         return {tuple(row): i for i, row in enumerate(self.sets.tolist())}
 
     def find(self, sets: IntArray) -> IntArray:
-        """The row of each given set (ascending attribute numbers), −1 where it is not measured."""
+        """The row of each given set (ascending attribute numbers), −1 where it is not there."""
         if self._keys is None:
             return np.array([self._places.get(tuple(row), -1) for row in sets.tolist()])
         known = np.all(sets < self._base - 1, axis=1)
         wanted = row_keys(np.where(known[:, None], sets, 0), self._base)
         assert wanted is not None  # the same base and width as the keys
-        place = np.minimum(np.searchsorted(self._keys, wanted), len(self) - 1)
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self.sets) - 1)
         return np.where(known & (self._keys[place] == wanted), place, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where some sets are measured: the block of each, and its place there; −1 nowhere."""
+
+    number: IntArray
+    place: IntArray
+
+    def groups(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Block by block: its number, which of the sets it has, and their places in it."""
+        for found in np.unique(self.number[self.number >= 0]):
+            mine = np.flatnonzero(self.number == found)
+            yield int(found), mine, self.place[mine]
+
+    def of_sets(self, sizes: list[Array]) -> Array:
+        """The size of each set, out of those of every block; infinite where it is not measured."""
+        result = np.full(len(self.number), np.inf)
+        for found, mine, place in self.groups():
+            result[mine] = sizes[found][place]
+        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +164,10 @@ class Blocks:
     def __post_init__(self) -> None:
         if any(block.noise.exact != self.exact for block in self.blocks):
             raise PlanError("exact noise and floating-point noise do not go together")
+        if self.has_own and any(
+            len(unique_rows(index.sets)[0]) < len(index.sets) for index, _ in self._indices.values()
+        ):
+            raise PlanError("a set of attributes is measured by two blocks: put it into one")
 
     @cached_property
     def noise(self) -> Noise:
@@ -108,23 +187,55 @@ class Blocks:
         return sum(len(block) for block in self.blocks)
 
     @cached_property
-    def _by_signature(self) -> dict[tuple[int, ...], int]:
-        return {
-            tuple(self.basis_of[block.sets[0]].tolist()): i for i, block in enumerate(self.blocks)
-        }
+    def has_own(self) -> bool:
+        """Whether some block has rows of its own."""
+        return any(block.own is not None for block in self.blocks)
 
-    def block_for(self, attributes: IntArray) -> int:
-        """The number of the block that would hold a set with these attributes' bases, or −1."""
-        return self._by_signature.get(tuple(self.basis_of[attributes].tolist()), -1)
+    @cached_property
+    def _indices(self) -> dict[tuple[int, ...], tuple[SetIndex, Places]]:
+        """Of every combination of bases, the sets that have it and where they are."""
+        numbers: dict[tuple[int, ...], list[int]] = {}
+        for i, block in enumerate(self.blocks):
+            numbers.setdefault(tuple(self.basis_of[block.sets[0]].tolist()), []).append(i)
+        return {key: self._index_of(mine) for key, mine in numbers.items()}
+
+    def _index_of(self, numbers: list[int]) -> tuple[SetIndex, Places]:
+        mine = [self.blocks[i] for i in numbers]
+        sets = np.concatenate([block.sets for block in mine])
+        number = np.repeat(numbers, [len(block) for block in mine])
+        place = np.concatenate([np.arange(len(block)) for block in mine])
+        if len(mine) > 1 and sets.shape[1]:
+            order = np.lexsort(sets.T[::-1])
+            sets, number, place = sets[order], number[order], place[order]
+        return SetIndex(sets), Places(number, place)
+
+    def find(self, sets: IntArray) -> Places:
+        """Where sets that share their bases are measured."""
+        found = self._indices.get(tuple(self.basis_of[sets[0]].tolist()))
+        if found is None:
+            nowhere = np.full(len(sets), -1)
+            return Places(nowhere, nowhere)
+        index, there = found
+        row = index.find(sets)
+        number, place = (np.where(row >= 0, each[row], -1) for each in (there.number, there.place))
+        return Places(number, place)
 
     def variance(self, sets: IntArray) -> Array:
         """Noise variance of sets that share their bases; infinite where nothing is measured."""
-        number = self.block_for(sets[0])
-        if number < 0:
-            return np.full(len(sets), np.inf)
-        block = self.blocks[number]
-        place = block.find(sets)
-        return np.where(place >= 0, block.variance[np.maximum(place, 0)], np.inf)
+        return self.find(sets).of_sets([block.variance for block in self.blocks])
+
+    def own_inside(
+        self, sets: IntArray
+    ) -> Iterator[tuple[tuple[int, ...], int, IntArray, IntArray]]:
+        """The blocks with rows of their own inside sets that share their bases.
+
+        Of each: the places of its attributes in a set, its number, which of the sets have it, and
+        where in it.
+        """
+        for pattern in subset_patterns(sets.shape[1]) if self.has_own else ():
+            for number, mine, place in self.find(sets[:, list(pattern)]).groups():
+                if self.blocks[number].own is not None:
+                    yield pattern, number, mine, place
 
 
 def group_blocks(
@@ -152,9 +263,20 @@ def group_blocks(
             mine = np.flatnonzero(kind == number)
             order = mine[np.lexsort(rows[mine].T[::-1])] if width else mine
             chosen = tuple(bases[b] for b in signature[first[number]])
-            own = Noise("gaussian", noise[order], exact)
-            blocks.append(Block(rows[order], own, chosen))
+            sizes = Noise("gaussian", noise[order], exact)
+            blocks.append(Block(rows[order], sizes, chosen))
     return Blocks(tuple(blocks), bases, basis_of, exact)
+
+
+def with_own(blocks: Blocks, sets: IntArray, sigma2: Array, own: OwnRows) -> Blocks:
+    """These blocks and one more, of sets that share their bases and are measured by these rows.
+
+    Sets with infinite σ² are not measured.
+    """
+    added = group_blocks([sets], [sigma2], blocks.bases, blocks.basis_of, blocks.exact).blocks
+    if len(added) > 1:
+        raise PlanError("sets that share rows share their attributes' bases: add them one by one")
+    return replace(blocks, blocks=(*blocks.blocks, *(replace(b, own=own) for b in added)))
 
 
 def subset_patterns(width: int) -> list[tuple[int, ...]]:

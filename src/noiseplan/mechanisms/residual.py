@@ -5,7 +5,8 @@
     Cov(Q_B, Q_C):   Σ_{A⊆B∩C} σ²_A ⊗_i F_i
 
 The answer is unbiased and the only linear one, because the measured rows are linearly independent;
-so all answers agree with each other.
+so all answers agree with each other. A block with rows of its own has U_{A,i} and V_{A,i} in place
+of U_i and V_i, or one matrix in place of their product; τ_i is the same for all.
 
 References
 ----------
@@ -25,17 +26,19 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json, unique_rows
 from noiseplan.errors import PlanError, StorageError
-from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
+from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.basis_files import read_bases, write_bases
+from noiseplan.mechanisms.basis_files import read_bases, read_own, write_bases, write_own
 from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches, subset_patterns
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
-from noiseplan.mechanisms.residual_cost import require_noise, residual_cost, same_bases
+from noiseplan.mechanisms.own_answers import Asked, over_domain
+from noiseplan.mechanisms.residual_cost import has_own, require_noise, residual_cost, same_bases
 from noiseplan.mechanisms.residual_errors import (
     attribute_sets,
     noise_inside,
+    own_inside,
     row_covariances,
     row_variances,
     variances_on_sets,
@@ -62,7 +65,8 @@ class ResidualMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         if self.blocks.exact:  # counts to noisy integers, exactly
-            require_whole([basis.measure for basis in self.blocks.bases])
+            axes = {id(axis): axis for block in self.blocks for axis in block.axes}
+            require_whole([axis.measure for axis in axes.values()])
 
     @property
     def noise(self) -> Noise:  # type: ignore[override]
@@ -82,7 +86,7 @@ class ResidualMechanism(Mechanism):
     def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
         every = [self, *(m for m in others if isinstance(m, ResidualMechanism))]
         blocks = [block for mechanism in every for block in mechanism.blocks]
-        if len(every) <= len(others) or not same_bases(blocks):
+        if len(every) <= len(others) or not (has_own(blocks) or same_bases(blocks)):
             return None
         return residual_cost(blocks, neighbours)
 
@@ -115,9 +119,12 @@ class ResidualMechanism(Mechanism):
             )
         cost = np.zeros((size, size))
         for block in self.blocks:
-            grams = [basis.gram for basis in block.bases]
+            grams = [axis.gram for axis in block.axes]
             for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
-                if sigma2 > 0:
+                if sigma2 > 0 and block.whole:
+                    rows = over_domain(block, row, self._every_value)
+                    cost += rows.T @ rows / sigma2
+                elif sigma2 > 0:
                     place = {int(a): g for a, g in zip(row, grams, strict=True)}
                     pieces = [
                         place.get(i, np.ones((n, n))) for i, n in enumerate(self.schema.shape)
@@ -157,10 +164,11 @@ class ResidualMechanism(Mechanism):
         values = []
         for block in self.blocks:
             noisy: NDArray[np.number] = np.empty((*block.shape, len(block)), block.noise.dtype)
-            rows = [basis.measure for basis in block.bases]
-            cells = prod(max(basis.size, basis.rows) for basis in block.bases)
+            rows = [axis.measure for axis in block.axes]
+            cells = prod(max(axis.size, axis.rows) for axis in block.axes)
             for part in batches(len(block), cells, BATCH_CELLS):
                 counts = marginals(block.sets[part])
+                counts = counts.reshape(len(counts), *(axis.size for axis in block.axes))
                 found = noisy_residuals(rows, counts, block.noise[part], sample)
                 if found.dtype != noisy.dtype:  # integers that 64 bits do not hold, rounded
                     noisy = noisy.astype(np.float64)
@@ -174,19 +182,18 @@ class ResidualMechanism(Mechanism):
     def coordinates(self, measured: Measurements, sets: IntArray) -> Array:
         """All ω_A with A inside each given set, as one tensor per set, the batch last.
 
-        Index 0 on an axis is the sum over that attribute, 1, 2, … its residual.
+        Index 0 on an axis is the sum over that attribute, 1, 2, … its residual. Zero where a block
+        has rows of its own.
         """
         bases = self._bases(sets[0])
         tensor = np.zeros((*(basis.rows + 1 for basis in bases), len(sets)))
         for pattern in subset_patterns(len(bases)):
             inner = sets[:, list(pattern)]
-            number = self.blocks.block_for(inner[0])
-            if number < 0:
-                continue
-            place = self.blocks.blocks[number].find(inner)
             part = tuple(slice(1, None) if i in pattern else 0 for i in range(len(bases)))
-            source = _take_last(measured.values[number], place)
-            tensor[part] = np.where(place >= 0, source, 0.0) if (place < 0).any() else source
+            for number, mine, place in self.blocks.find(inner).groups():
+                if self.blocks.blocks[number].own is None:
+                    source = _take_last(measured.values[number], place)
+                    tensor[part][..., mine if len(mine) < len(sets) else slice(None)] = source
         return tensor
 
     def answers(self, measured: Measurements, query: Query, sets: IntArray) -> Array:
@@ -206,19 +213,29 @@ class ResidualMechanism(Mechanism):
         for axis, factor_left in enumerate(after):
             if factor_left is not None:
                 result = np.moveaxis(factor_left.matmul(np.moveaxis(result, axis, 0)), 0, axis)
+        self._add_own(result, measured, factors, sets)
         return result
+
+    def _add_own(
+        self, result: Array, measured: Measurements, factors: Sequence[Matrix], sets: IntArray
+    ) -> None:
+        """What blocks with rows of their own add to these factors on these sets."""
+        centres = [basis.centre for basis in self._bases(sets[0])]
+        for pattern, number, mine, place in self.blocks.own_inside(sets):
+            asked = Asked(factors, centres, pattern, self.blocks.blocks[number])
+            result[..., mine] += asked.of_numbers(_take_last(measured.values[number], place))
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         return partial(self._answer, measured)
 
     def _answer(self, measured: Measurements, query: Query) -> Array:
         self.require(query)
-        sets = self._set(query.attributes)
+        sets = self.set_of(query.attributes)
         if query.joint is None:
             return np.ascontiguousarray(self.answers(measured, query, sets)[..., 0]).ravel()
-        cells = kronecker_apply(
-            [b.inverse for b in self._bases(sets[0])], self.coordinates(measured, sets)
-        )
+        bases = self._bases(sets[0])
+        cells = kronecker_apply([b.inverse for b in bases], self.coordinates(measured, sets))
+        self._add_own(cells, measured, [IdentityMatrix(b.size) for b in bases], sets)
         return query.joint @ cells.ravel()
 
     def batches(
@@ -266,7 +283,8 @@ class ResidualMechanism(Mechanism):
         query = workload.query(int(group[0]))
         if query.joint is not None:
             return super().noise_alike(workload, group)
-        inside = noise_inside(self, attribute_sets(workload, query, group))
+        sets = attribute_sets(workload, query, group)
+        inside = np.vstack([noise_inside(self, sets), own_inside(self, sets)])
         return np.unique(inside, axis=1, return_inverse=True)[1].ravel()
 
     def answered_alike(self, workload: Workload, group: IntArray) -> IntArray:
@@ -283,19 +301,18 @@ class ResidualMechanism(Mechanism):
             possible = np.isfinite(self.blocks.variance(sets))
         if possible.any():
             measured = np.isfinite(noise_inside(self, sets[possible]))
-            kind[possible] = unique_rows(measured.T.astype(np.int64))[1]
+            inside = np.vstack([measured, own_inside(self, sets[possible])])
+            kind[possible] = unique_rows(inside.T.astype(np.int64))[1]
         return kind
 
     # ------------------------------------------------------------------ written out
 
     def unit_rows(self) -> Array:
-        shape, parts = self.schema.shape, []
+        parts = []
         for block in self.blocks:
             for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
-                own = {int(a): _dense(b.measure) for a, b in zip(row, block.bases, strict=True)}
-                pieces = [own.get(i, np.ones((1, n))) for i, n in enumerate(shape)]
-                parts.append(kronecker_dense(pieces) / np.sqrt(sigma2))
-        return np.concatenate([np.zeros((0, prod(shape))), *parts])
+                parts.append(over_domain(block, row, self._every_value) / np.sqrt(sigma2))
+        return np.concatenate([np.zeros((0, self.schema.size)), *parts])
 
     def unit_values(self, measured: Measurements) -> Array:
         parts = [
@@ -314,12 +331,16 @@ class ResidualMechanism(Mechanism):
         bases, arrays = write_bases(self.blocks.bases, self.blocks.basis_of)
         for i, block in enumerate(self.blocks):
             arrays[f"block_{i}_sets"], arrays[f"block_{i}_sigma2"] = block.sets, block.sigma2
-        content = {
+        content: Json = {
             "kind": self.kind,
             "integer": self.blocks.exact,
             "bases": bases,
             "blocks": len(self.blocks.blocks),
         }
+        if self.blocks.has_own:
+            content["own"] = [
+                write_own(i, block.own, arrays) for i, block in enumerate(self.blocks)
+            ]
         return content, arrays
 
     @classmethod
@@ -329,7 +350,10 @@ class ResidualMechanism(Mechanism):
         bases, basis_of = read_bases(content, arrays, schema)
         exact = bool(content["integer"])
         every = Blocks((), bases, basis_of, exact)
-        blocks = tuple(_read_block(i, arrays, every) for i in range(content["blocks"]))
+        own = content.get("own", [None] * content["blocks"])
+        if len(own) != content["blocks"]:
+            raise StorageError("the blocks with rows of their own are not those that are there")
+        blocks = tuple(_read_block(i, saved, arrays, every) for i, saved in enumerate(own))
         return cls(schema, replace(every, blocks=blocks))
 
     # ------------------------------------------------------------------ what is there
@@ -350,23 +374,23 @@ class ResidualMechanism(Mechanism):
 
     def noise_variance(self, names: Sequence[str]) -> float:
         """Variance of the noise on these attributes, infinite if nothing is measured there."""
-        return float(self.blocks.variance(self._set(names))[0])
+        return float(self.blocks.variance(self.set_of(names))[0])
 
-    def measures(self, names: Sequence[str]) -> bool:
-        """Whether the residual on these attributes is measured, or has no numbers at all."""
-        return np.isfinite(self.noise_variance(names)) or any(
-            self.basis(n).rows == 0 for n in names
-        )
+    def block_on(self, names: Sequence[str]) -> Block | None:
+        """The block that measures the residual on these attributes, if any does."""
+        number = int(self.blocks.find(self.set_of(names)).number[0])
+        return None if number < 0 else self.blocks.blocks[number]
+
+    @property
+    def _every_value(self) -> dict[int, IntArray]:
+        return {i: np.arange(n) for i, n in enumerate(self.schema.shape)}
 
     def _bases(self, attributes: IntArray) -> list[Basis]:
         return [self.blocks.bases[b] for b in self.blocks.basis_of[attributes]]
 
-    def _set(self, names: Sequence[str]) -> IntArray:
+    def set_of(self, names: Sequence[str]) -> IntArray:
+        """The numbers of these attributes, as one set."""
         return np.array([[self.schema.index(n) for n in names]], dtype=np.int64)
-
-
-def _dense(rows: Array | Matrix) -> Array:
-    return rows if isinstance(rows, np.ndarray) else rows.dense()
 
 
 def _take_last(values: NDArray[np.number], place: IntArray) -> NDArray[np.number]:
@@ -376,16 +400,18 @@ def _take_last(values: NDArray[np.number], place: IntArray) -> NDArray[np.number
     return np.take(values, place, axis=-1)
 
 
-def _read_block(i: int, arrays: Arrays, every: Blocks) -> Block:
+def _read_block(i: int, saved: Json | None, arrays: Arrays, every: Blocks) -> Block:
     sets, sigma2 = arrays[f"block_{i}_sets"], floats(arrays, f"block_{i}_sigma2", 1)
     if sets.ndim != 2 or sets.dtype.kind != "i" or len(sets) != len(sigma2) or not len(sets):
         raise StorageError(f"block {i} has parts that do not fit each other")
     if sets.size and not (sets.min() >= 0 and sets.max() < len(every.basis_of)):
         raise StorageError(f"block {i} measures an attribute that is not there")
-    own = every.basis_of[sets]
-    if (own < 0).any() or (own != own[0]).any() or (sigma2 < 0).any():
+    signature = every.basis_of[sets]
+    if (signature < 0).any() or (signature != signature[0]).any() or (sigma2 < 0).any():
         raise StorageError(f"block {i} mixes attributes of different bases, or has no noise")
     if (np.diff(sets, axis=1) <= 0).any():
         raise StorageError(f"block {i} has sets of attributes that are not in ascending order")
     noise = Noise("gaussian", sigma2, every.exact)
-    return Block(sets.astype(np.int64), noise, tuple(every.bases[b] for b in own[0]))
+    bases = tuple(every.bases[b] for b in signature[0])
+    own = None if saved is None else read_own(i, saved, arrays, bases)
+    return Block(sets.astype(np.int64), noise, bases, own)

@@ -14,6 +14,8 @@ at most, β_i the largest diagonal entry of U_iᵀU_i and γ_i its smallest entr
 the columns of U_i have equal length. The cost is the largest sum over all E. No entry of U_iᵀU_i
 lies outside [γ_i, β_i], and the sum is linear in each, so it is largest at ends of their ranges:
 some E. The total (A = ∅) costs nothing, since it does not change.
+
+Where blocks have rows of their own: :mod:`noiseplan.mechanisms.uneven_cost`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block
 from noiseplan.mechanisms.cost import require_sizes
+from noiseplan.mechanisms.uneven_cost import uneven_cost
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 
@@ -43,6 +46,9 @@ EVERY_PATTERN: Final = 18
 def residual_cost(blocks: Sequence[Block], neighbours: Neighbours) -> float:
     """2ρ of one record for everything these blocks measure, rounded up."""
     require_noise(blocks, neighbours)
+    if has_own(blocks):
+        numbers = sum(map(len, blocks)) + sum(axis.rows for block in blocks for axis in block.axes)
+        return product_up(uneven_cost(blocks, neighbours), 1 + margin(numbers))
     if neighbours == "add-remove":
         cost = sum(
             prod(basis.sensitivity for basis in block.bases) * math.fsum(1.0 / block.sigma2)
@@ -58,6 +64,11 @@ def require_noise(blocks: Sequence[Block], neighbours: Neighbours) -> None:
     for block in blocks:
         if block.bases or neighbours != "replace":
             require_sizes(block.sigma2)
+
+
+def has_own(blocks: Iterable[Block]) -> bool:
+    """Whether some block has rows of its own."""
+    return any(block.own is not None for block in blocks)
 
 
 def same_bases(blocks: Iterable[Block]) -> bool:

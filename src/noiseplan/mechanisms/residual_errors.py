@@ -4,7 +4,8 @@
     Cov(Q_B, Q_C)    = Σ_{A⊆B∩C} σ²_A ⊗_i F_i
 
 with F_i = WV(W'V)ᵀ for i ∈ A, Wτ(W'τ)ᵀ for the other common attributes, the column Wτ where only
-Q_B names the attribute, and the row (W'τ)ᵀ where only Q_C does.
+Q_B names the attribute, and the row (W'τ)ᵀ where only Q_C does. Blocks that share the attributes'
+V_i are added up together, as one tensor of σ²_A; those with rows of their own one by one.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.matrices import kronecker_apply, kronecker_dense
+from noiseplan.matrices import IdentityMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.blocks import subset_patterns
+from noiseplan.mechanisms.blocks import Block, subset_patterns
+from noiseplan.mechanisms.own_answers import Asked
 from noiseplan.queries import Query, Workload
 
 if TYPE_CHECKING:
@@ -31,8 +33,7 @@ def row_variances(mechanism: ResidualMechanism, query: Query) -> Array:
     """The variance of every row of an answerable query."""
     if query.joint is not None:
         return np.diagonal(row_covariances(mechanism, query, query)).copy()
-    noise = _sigma2_tensor(mechanism, query.attributes)[..., None]
-    return kronecker_apply(_row_pairs(mechanism, query), noise).ravel()
+    return variances_on_sets(mechanism, query, mechanism.set_of(query.attributes))[:, 0]
 
 
 def _row_pairs(mechanism: ResidualMechanism, query: Query) -> list[Array]:
@@ -57,21 +58,44 @@ def row_covariances(mechanism: ResidualMechanism, query: Query, other: Query) ->
     return _kronecker_covariance(mechanism, query, other)
 
 
-def recovery(mechanism: ResidualMechanism, query: Query, inside: Sequence[str]) -> Array:
-    """rows × ω_A: what each measured number of A = `inside` adds to each row."""
-    steps = []
-    for name in query.attributes:
-        basis = mechanism.basis(name)
-        steps.append(basis.recover if name in inside else basis.centre[:, None])
+def recovery(
+    mechanism: ResidualMechanism, query: Query, inside: Sequence[str], block: Block
+) -> Array:
+    """rows × ω_A: what each number that a block measures on A = `inside` adds to each row."""
+    if block.whole:
+        rows = asked_of(mechanism, query, inside, block).recovery()
+        return rows if query.joint is None else query.joint @ rows
+    axes = dict(zip(inside, block.axes, strict=True))
+    steps = [
+        axes[n].recover if n in axes else mechanism.basis(n).centre[:, None]
+        for n in query.attributes
+    ]
     if query.joint is not None:
         return query.joint @ kronecker_dense(steps)
     return kronecker_dense([f.matmul(s) for f, s in zip(query.matrices(), steps, strict=True)])
+
+
+def asked_of(
+    mechanism: ResidualMechanism, query: Query, inside: Sequence[str], block: Block
+) -> Asked:
+    """A query, or all cells of its attributes if it is a matrix, to the block on A = `inside`."""
+    bases = [mechanism.basis(n) for n in query.attributes]
+    cells = [IdentityMatrix(basis.size) for basis in bases]
+    factors = cells if query.joint is not None else query.matrices()
+    pattern = tuple(i for i, n in enumerate(query.attributes) if n in inside)
+    return Asked(factors, [basis.centre for basis in bases], pattern, block)
 
 
 def _kronecker_covariance(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
     names = [n for n in mechanism.schema.names if n in query.factors or n in other.factors]
     common = [n for n in names if n in query.factors and n in other.factors]
     tensor = _sigma2_tensor(mechanism, common)
+    total = np.zeros((query.rows, other.rows))
+    for pattern, number, _, place in mechanism.blocks.own_inside(mechanism.set_of(common)):
+        block, inside = mechanism.blocks.blocks[number], [common[i] for i in pattern]
+        tensor[tuple(int(i in pattern) for i in range(len(common)))] = 0.0
+        left, right = (recovery(mechanism, q, inside, block) for q in (query, other))
+        total += block.variance[place[0]] * (left @ right.T)
     tensor = tensor.reshape([2 if n in common else 1 for n in names] + [1])
     pieces, shape = [], []
     for name in names:
@@ -84,7 +108,7 @@ def _kronecker_covariance(mechanism: ResidualMechanism, query: Query, other: Que
     # Axes come as (rows, other's rows) per attribute; sort them into (rows …, other's rows …).
     cube = kronecker_apply(pieces, tensor)[..., 0].reshape(shape)
     axes = [*range(0, len(shape), 2), *range(1, len(shape), 2)]
-    return cube.transpose(axes).reshape(query.rows, other.rows)
+    return total + cube.transpose(axes).reshape(query.rows, other.rows)
 
 
 def _split(mechanism: ResidualMechanism, query: Query, name: str) -> Array:
@@ -96,13 +120,13 @@ def _split(mechanism: ResidualMechanism, query: Query, name: str) -> Array:
 
 def _dense_covariance(mechanism: ResidualMechanism, query: Query, other: Query) -> Array:
     common = [n for n in query.attributes if n in other.factors]
-    tensor = _sigma2_tensor(mechanism, common)
     total = np.zeros((query.rows, other.rows))
     for pattern in subset_patterns(len(common)):
         inside = [common[i] for i in pattern]
-        sigma2 = tensor[tuple(int(i in pattern) for i in range(len(common)))]
-        left, right = recovery(mechanism, query, inside), recovery(mechanism, other, inside)
-        total += sigma2 * left @ right.T
+        block = mechanism.block_on(inside)
+        if block is not None:
+            left, right = (recovery(mechanism, q, inside, block) for q in (query, other))
+            total += mechanism.noise_variance(inside) * left @ right.T
     return total
 
 
@@ -123,9 +147,15 @@ def _sigma2_tensor(mechanism: ResidualMechanism, names: Sequence[str]) -> Array:
 def variances_on_sets(mechanism: ResidualMechanism, query: Query, sets: IntArray) -> Array:
     """Row variances of one query asked of many sets of attributes, rows × sets."""
     noise = noise_inside(mechanism, sets)
-    shape = (2,) * sets.shape[1] + (len(sets),)
-    tensor = np.where(np.isfinite(noise), noise, 0.0).reshape(shape)
-    return kronecker_apply(_row_pairs(mechanism, query), tensor).reshape(query.rows, len(sets))
+    noise = np.where(np.isfinite(noise), noise, 0.0).reshape((2,) * sets.shape[1] + (len(sets),))
+    added = np.zeros((query.rows, len(sets)))
+    for pattern, number, mine, place in mechanism.blocks.own_inside(sets):
+        block, inside = mechanism.blocks.blocks[number], [query.attributes[i] for i in pattern]
+        noise[tuple(int(i in pattern) for i in range(sets.shape[1]))][mine] = 0.0
+        rows = asked_of(mechanism, query, inside, block).row_variances()
+        added[:, mine] += np.outer(rows, block.variance[place])
+    shared = kronecker_apply(_row_pairs(mechanism, query), noise)
+    return added + shared.reshape(query.rows, len(sets))
 
 
 def noise_inside(mechanism: ResidualMechanism, sets: IntArray) -> Array:
@@ -136,6 +166,17 @@ def noise_inside(mechanism: ResidualMechanism, sets: IntArray) -> Array:
         place = tuple(int(i in pattern) for i in range(width))
         found[place] = mechanism.blocks.variance(sets[:, list(pattern)])
     return found.reshape(-1, len(sets))
+
+
+def own_inside(mechanism: ResidualMechanism, sets: IntArray) -> IntArray:
+    """Blocks with rows of their own × sets: whether the set has one inside, and nothing of others.
+
+    Every block counts once for each pattern of attributes that it has inside some set.
+    """
+    found = []
+    for _, _, mine, _ in mechanism.blocks.own_inside(sets):
+        found.append(np.isin(np.arange(len(sets)), mine))
+    return np.array(found, dtype=np.int64).reshape(len(found), len(sets))
 
 
 def attribute_sets(workload: Workload, query: Query, group: IntArray) -> IntArray:

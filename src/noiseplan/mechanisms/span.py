@@ -1,21 +1,33 @@
-"""What the residual mechanism can answer, and what to say when it cannot."""
+"""What the residual mechanism can answer, and what to say when it cannot.
+
+A query needs its residual on a set A of attributes, ⊗_{i∈A} W_i(I − τ_i1ᵀ) ⊗_{i∉A} W_iτ_i, unless
+that is zero; it then has to lie in the row space of what is measured on A.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from noiseplan.errors import UnanswerableError
-from noiseplan.matrices import DenseMatrix, Matrix
-from noiseplan.mechanisms.basis import ROUNDING
-from noiseplan.mechanisms.blocks import subset_patterns
-from noiseplan.mechanisms.residual_errors import recovery
+from noiseplan.matrices import kronecker_dense
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import ROUNDING, Basis, WideBasis
+from noiseplan.mechanisms.blocks import Block, subset_patterns
+from noiseplan.mechanisms.residual_errors import asked_of
 from noiseplan.queries import Query
 
 if TYPE_CHECKING:
     from noiseplan.mechanisms.residual import ResidualMechanism
+
+# What rows leave of a query's residual, as a share of the query: more than rounding makes.
+LOST = 1e-9
+# Columns of cells that are looked at together.
+COLUMNS = 32
 
 
 def require(mechanism: ResidualMechanism, query: Query) -> None:
@@ -23,14 +35,31 @@ def require(mechanism: ResidualMechanism, query: Query) -> None:
     if query.schema != mechanism.schema:
         raise UnanswerableError("the query is about another schema than the plan")
     _require_attributes(mechanism, query)
-    _require_values(mechanism, query)
+    span = _Span(mechanism, query)
     for pattern in subset_patterns(len(query.attributes)):
         names = [query.attributes[i] for i in pattern]
-        if not mechanism.measures(names) and _needs(mechanism, query, names):
-            raise UnanswerableError(
-                f"{query.name!r} needs {' × '.join(names) or 'the total'} measured together, and "
-                f"the plan does not: add a query on {names} to the workload"
-            )
+        block = mechanism.block_on(names)
+        untold = None if block is None else span.untold(names, block)
+        if (block is None or untold) and span.needs(names):
+            raise UnanswerableError(_refusal(query, names, untold))
+
+
+def _refusal(query: Query, names: Sequence[str], untold: Sequence[str] | None) -> str:
+    if untold is None:
+        return (
+            f"{query.name!r} needs {' × '.join(names) or 'the total'} measured together, and "
+            f"the plan does not: add a query on {names} to the workload"
+        )
+    if len(names) == 1:
+        return (
+            f"{query.name!r} tells values of {names[0]!r} apart that no query of the plan's "
+            f"workload tells apart: add a query with this factor on {names[0]!r} to the workload"
+        )
+    return (
+        f"{query.name!r} tells values of {', '.join(map(repr, untold))} apart, by "
+        f"{' × '.join(names)}, that no query of the plan's workload tells apart there: add a query "
+        f"with this factor on {names} to the workload"
+    )
 
 
 def _require_attributes(mechanism: ResidualMechanism, query: Query) -> None:
@@ -43,40 +72,102 @@ def _require_attributes(mechanism: ResidualMechanism, query: Query) -> None:
         )
 
 
-def _require_values(mechanism: ResidualMechanism, query: Query) -> None:
-    for name, factor in zip(query.attributes, _axis_matrices(query), strict=True):
-        if not mechanism.basis(name).spans(factor):
-            raise UnanswerableError(
-                f"{query.name!r} tells values of {name!r} apart that no query of the plan's "
-                f"workload tells apart: add a query with this factor on {name!r} to the workload"
-            )
+@dataclass(frozen=True, eq=False)
+class _Span:
+    """One query against what is measured; each factor is compared with each basis once."""
 
+    mechanism: ResidualMechanism
+    query: Query
+    known: dict[tuple[str, Basis], bool] = field(default_factory=dict)
 
-def _axis_matrices(query: Query) -> list[Matrix]:
-    """What the query asks of each attribute; for a dense matrix, its slices along each axis."""
-    if query.joint is None:
-        return query.matrices()
-    cube = query.joint.reshape(-1, *(query.schema[n].size for n in query.attributes))
-    slices = (np.moveaxis(cube, axis, -1) for axis in range(1, cube.ndim))
-    return [DenseMatrix(part.reshape(-1, part.shape[-1])) for part in slices]
-
-
-def _needs(mechanism: ResidualMechanism, query: Query, names: Sequence[str]) -> bool:
-    """Whether ω_A enters the query with a coefficient other than rounding."""
-    if query.joint is not None:
-        bases = {n: mechanism.basis(n) for n in query.attributes}
-        sizes = [
-            b.spread_trace if n in names else float(b.centre @ b.centre) for n, b in bases.items()
+    def untold(self, names: Sequence[str], block: Block) -> list[str]:
+        """The attributes of which the query asks more than the block tells."""
+        if block.whole:
+            return [] if self._in_rows(names, block) else list(names)
+        axes = zip(names, block.axes, strict=True)
+        if self.query.joint is None:
+            return [name for name, basis in axes if not self._spans(name, basis)]
+        left = self._residual(names)
+        most = LOST * self._lengths()
+        return [
+            name for axis, (name, basis) in enumerate(axes, 1) if _lost(left, axis, basis, most)
         ]
-        largest = float((query.joint**2).sum() * np.prod(sizes))
-        return float((recovery(mechanism, query, names) ** 2).sum()) > ROUNDING * largest
-    for name, factor in zip(query.attributes, query.matrices(), strict=True):
-        size = factor.row_squares()
-        centre = mechanism.basis(name).centre
-        if name in names:  # rows that give every value the same weight ask for the sum alone
-            uneven = size - factor.matmul(np.ones((len(centre), 1)))[:, 0] ** 2 / len(centre)
-            if (uneven <= 1e-14 * size).all():
+
+    def _spans(self, name: str, basis: Basis) -> bool:
+        if (name, basis) not in self.known:
+            factor = self.query.factors[name].matrix(self.mechanism.schema[name])
+            self.known[name, basis] = basis.spans(factor)
+        return self.known[name, basis]
+
+    def _in_rows(self, names: Sequence[str], block: Block) -> bool:
+        """Whether R = RVD for the query's residual R, a few cells at a time.
+
+        R(⊗(I − τ1ᵀ) − VD) is the query asked of the columns of what the rows leave over.
+        """
+        (rows,), centres = block.axes, [self.mechanism.basis(name).centre for name in names]
+        if rows.rows == prod(n - 1 for n in block.sizes):
+            return True
+        asked, most = asked_of(self.mechanism, self.query, names, block), LOST * self._lengths()
+        for start in range(0, rows.size, COLUMNS):
+            left = _centred_cells(centres, range(start, min(start + COLUMNS, rows.size)))
+            left -= rows.recover @ np.asarray(rows.measure)[:, start : start + COLUMNS]
+            lost = asked.of_cells(left).reshape(-1, left.shape[1])
+            if self.query.joint is not None:
+                lost = self.query.joint @ lost
+            if not (np.abs(lost) <= most[:, None]).all():
                 return False
-        elif (factor.matmul(centre[:, None]) ** 2).sum() <= ROUNDING * size.sum() * centre @ centre:
-            return False
-    return True
+        return True
+
+    def _lengths(self) -> Array:
+        """The length of every row of the query over its own attributes."""
+        if self.query.joint is not None:
+            return np.asarray(np.sqrt((self.query.joint**2).sum(axis=1)))
+        squares = [factor.row_squares()[:, None] for factor in self.query.matrices()]
+        return np.asarray(np.sqrt(kronecker_dense(squares)[:, 0]))
+
+    def _residual(self, names: Sequence[str]) -> Array:
+        """R of a query that is a matrix: rows × values of each attribute in A."""
+        sizes = [self.query.schema[n].size for n in self.query.attributes]
+        cube = np.asarray(self.query.joint).reshape(-1, *sizes)
+        for axis, name in reversed(list(enumerate(self.query.attributes, 1))):
+            summed = np.tensordot(cube, self.mechanism.basis(name).centre, (axis, 0))
+            cube = cube - np.expand_dims(summed, axis) if name in names else summed
+        return cube
+
+    def needs(self, names: Sequence[str]) -> bool:
+        """Whether the residual on A is more than rounding."""
+        centres = {n: self.mechanism.basis(n).centre for n in self.query.attributes}
+        if self.query.joint is not None:
+            sizes = [(n in names) * len(c) + len(c) * float(c @ c) for n, c in centres.items()]
+            largest = float((self.query.joint**2).sum() * np.prod(sizes))
+            return float((self._residual(names) ** 2).sum()) > ROUNDING * largest
+        for (name, centre), factor in zip(centres.items(), self.query.matrices(), strict=True):
+            size = factor.row_squares()
+            if name in names:  # rows that give every value the same weight ask for the sum alone
+                uneven = size - factor.matmul(np.ones((len(centre), 1)))[:, 0] ** 2 / len(centre)
+                if (uneven <= 1e-14 * size).all():
+                    return False
+            elif (factor.matmul(centre[:, None]) ** 2).sum() <= (
+                ROUNDING * size.sum() * centre @ centre
+            ):
+                return False
+        return True
+
+
+def _lost(cube: Array, axis: int, basis: Basis, most: Array) -> bool:
+    """Whether rows of a basis miss more of what is asked along an axis than rounding."""
+    if basis.rows == basis.size - 1 or isinstance(basis, WideBasis):
+        return False
+    along = np.moveaxis(cube, axis, -1)
+    lost = along - along @ basis.recover @ np.asarray(basis.measure)
+    return not (np.abs(lost).reshape(len(cube), -1) <= most[:, None]).all()
+
+
+def _centred_cells(centres: Sequence[Array], cells: range) -> Array:
+    """Some columns of ⊗(I − τ_i1ᵀ)."""
+    places = np.unravel_index(np.array(cells), [len(centre) for centre in centres])
+    columns = np.ones((1, len(cells)))
+    for centre, place in zip(centres, places, strict=True):
+        own = np.eye(len(centre))[:, place] - centre[:, None]
+        columns = (columns[:, None, :] * own[None]).reshape(-1, len(cells))
+    return columns

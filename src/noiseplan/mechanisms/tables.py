@@ -200,10 +200,9 @@ class TablesMechanism(Mechanism):
                 tensor = kronecker_apply([view.reduce for view in table.views], noisy)
                 for pattern, precision in table.parts:
                     inner = sets[:, list(pattern)]
-                    number = blocks.block_for(inner[0])
-                    place = blocks.blocks[number].find(inner)
                     told = table.part(tensor, pattern) * precision[chosen]
-                    _add_last(sums[number], place, told)
+                    for number, mine, place in blocks.find(inner).groups():
+                        _add_last(sums[number], place, told[..., mine])
                 progress(len(sets))
         pairs = zip(sums, blocks, strict=True)
         return Measurements(tuple(total * block.variance for total, block in pairs))

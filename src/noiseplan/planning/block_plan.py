@@ -24,11 +24,14 @@ from noiseplan.noise import Noise
 from noiseplan.noise.sizes import sizes_above
 from noiseplan.optimize.kernel_rounding import kernel_rows
 from noiseplan.planning.block_rows import BlockRows
+from noiseplan.planning.block_search import Apart, Together, spread
 from noiseplan.planning.block_types import BlockTypes, Centres
 from noiseplan.planning.residual_mechanism import numbered, placements
 from noiseplan.planning.solve import role_bases
 from noiseplan.planning.workload_errors import Figures, RowFigures
 from noiseplan.planning.workload_types import Design
+
+Parts = dict[int, IntArray]
 
 # Bits of the rows of the bases that give integer plans their τ.
 BASIS_LENGTH: Final = 2.0**10
@@ -39,19 +42,55 @@ NO_ATTRIBUTES: Final = np.zeros((1, 0), dtype=np.int64)
 class BlockPlan:
     """Rows of every block for given τ, up to a common scale of the noise.
 
-    `parts` are the integers t of τ = t/Σt where rows are integers. `public`: whether the number of
-    records is, and is not measured.
+    `parts` are the integers t of τ = t/Σt; `exact`: rows are integers, and noise is discrete.
     """
 
     types: BlockTypes
     centres: Centres
     rows: tuple[BlockRows, ...]
-    parts: dict[int, IntArray] | None = None
-    public: bool = False
+    parts: Parts | None = None
+    exact: bool = False
+
+    @classmethod
+    def of(cls, found: Together | Apart, parts: Parts | None) -> BlockPlan:
+        """What a search has found."""
+        rows = []
+        scales = found.scales.tolist()
+        for form, point, scale in zip(found.search.forms, found.points, scales, strict=True):
+            if not form.block.slots and float(point.costs[0]) > 0:
+                rows.append(BlockRows(form, (), 1.0 / (scale * float(point.costs[0]))))
+            elif form.block.slots and all(len(part) for part in point.rows):
+                rows.append(BlockRows(form, tuple(point.rows), 1.0 / scale))
+        return cls(found.search.types, found.search.centres, tuple(rows), parts)
+
+    @cached_property
+    def record_costs(self) -> Array:
+        """Of each block, what its subsets cost every record for noise of size one, or at most."""
+        shape = self.types.shape
+        if not self.types.enumerable:
+            most = [b.form.block.most(b.sigma2 * b.costs) for b in self.rows]
+            return np.array(most)[:, None]
+        each = [spread(b.form.block, b.sigma2 * b.costs, shape) for b in self.rows]
+        return np.array([np.broadcast_to(costs, shape).ravel() for costs in each])
 
     @property
-    def exact(self) -> bool:
-        return self.parts is not None
+    def value(self) -> float:
+        """The total variance at cost one, of adding or removing a record."""
+        total = sum(b.form.block.sets * b.variance for b in self.rows)
+        return total * float((self.precision @ self.record_costs).max())
+
+    @property
+    def precision(self) -> Array:
+        return np.array([1.0 / b.sigma2 for b in self.rows])
+
+    def rounded(self, length: float) -> BlockPlan:
+        """With integer rows whose columns are of about this length."""
+        assert self.parts is not None  # planned to have integer rows
+        every = []
+        for b in self.rows:
+            own = [(s.members @ self.parts[s.role]).astype(np.int64) for s in b.form.block.slots]
+            every.append(b.rounded(length, own))
+        return replace(self, rows=tuple(every), exact=True)
 
     @cached_property
     def sizes(self) -> Array:
@@ -68,6 +107,11 @@ class BlockPlan:
         """The variance that comes to in units of orthogonal bases on plain attributes."""
         sigma2 = np.array([b.sigma2 for b in self.rows])
         return Noise("gaussian", self.sizes, self.exact).variance * (sigma2 / self.sizes)
+
+    @property
+    def drawable(self) -> bool:
+        """Whether such noise can be drawn."""
+        return Noise("gaussian", self.sizes, self.exact).drawable
 
     def scaled(self, factor: float) -> BlockPlan:
         """With so many times the noise."""
@@ -87,6 +131,14 @@ class BlockPlan:
         every = design.terms.subset_roles[rows.form.block.number]
         return [design.roles.roles[r].size for r in every if r >= 0 and r not in design.free]
 
+    def type_sums(self) -> Array:
+        """Query types × blocks: the sum of variances of one query, for noise of size one."""
+        terms, weight = self.types.design.terms, self.types.design.type_weight
+        weights = self.types.term_weights(self.centres)[0] * terms.subset_count[terms.subset]
+        weights = weights / weight[terms.query]
+        columns = [np.bincount(terms.query, b.by_term(weights), terms.queries) for b in self.rows]
+        return np.array(columns, dtype=np.float64).T
+
     # ------------------------------------------------------------------ the mechanism
 
     def mechanism(self) -> ResidualMechanism:
@@ -97,7 +149,7 @@ class BlockPlan:
         basis_of = number[design.roles.of_attribute]
         pairs = zip(self.rows, self.sizes.tolist(), strict=True)
         blocks = [block for rows, size in pairs for block in self._blocks(rows, size, of_role)]
-        if self.public:
+        if self.types.public:
             blocks.append(Block(NO_ATTRIBUTES, Noise("gaussian", np.zeros(1), self.exact), ()))
         return ResidualMechanism(
             design.workload.schema, Blocks(tuple(blocks), bases, basis_of, self.exact)
@@ -109,7 +161,7 @@ class BlockPlan:
         for r, centre in self.centres.items():
             frame = MatrixBasis.orthogonal(len(centre)).measure
             rows[r] = frame - (frame @ centre)[:, None]
-            if self.parts is not None:
+            if self.exact and self.parts is not None:
                 rows[r] = kernel_rows(BASIS_LENGTH * rows[r], self.parts[r])
         return role_bases(self.types.design, rows, self.exact)
 
@@ -170,14 +222,7 @@ class BlockFigures(Figures):
         return self.plan.types.design
 
     def sums(self) -> Array:
-        design, types = self.design, self.plan.types
-        terms = design.terms
-        weights = types.term_weights(self.plan.centres)[0] * terms.subset_count[terms.subset]
-        weights /= design.type_weight[terms.query]
-        found = np.zeros(len(weights))
-        for rows, variance in zip(self.plan.rows, self.plan.variances.tolist(), strict=True):
-            found += variance * rows.by_term(weights)
-        return np.bincount(terms.query, found, terms.queries)
+        return self.plan.type_sums() @ self.plan.variances
 
     def largest(self) -> Array:
         return RowFigures(self.design, self.mechanism).largest()

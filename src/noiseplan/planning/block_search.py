@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from string import ascii_lowercase, ascii_uppercase
-from typing import Final
 
 import numpy as np
 
@@ -110,6 +108,11 @@ class Together:
     @property
     def value(self) -> float:
         return self.variance * float(self.costs.max())
+
+    @property
+    def scales(self) -> Array:
+        """Of the precisions: they are as they should be."""
+        return np.ones(len(self.points))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ Plain attributes are measured alike in every block: they only multiply, R = n �
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations, product
 from math import comb, prod
@@ -34,6 +34,9 @@ from noiseplan.planning.workload_types import Design, JointQuery, without_roundi
 WHOLE_SIZE: Final = 1024
 WHOLE_NUMBERS: Final = 1 << 20
 WHOLE_WORK: Final = 1.2e10
+# Records that are enumerated, and terms in the sums of their costs.
+MOST_RECORDS: Final = 100_000
+MOST_SUMS: Final = 10_000_000
 
 Centres = dict[int, Array]  # τ of each free role, over its groups of values
 
@@ -94,6 +97,10 @@ class BlockType:
         """How many coordinates the residual has."""
         return prod(n - 1 for n in self.values)
 
+    def most(self, costs: Array) -> float:
+        """What all subsets cost a record at most."""
+        return self.sets * self.price * float(costs.max())
+
     @property
     def roles(self) -> list[int]:
         return [slot.role for slot in self.slots]
@@ -139,16 +146,20 @@ def _on_block(joint: JointQuery, block: BlockType, centres: Centres) -> Array:
 
 
 class BlockTypes:
-    """All blocks of a prepared workload, and the weights of their terms for given τ."""
+    """All blocks of a prepared workload, and the weights of their terms for given τ.
 
-    def __init__(self, design: Design) -> None:
-        self.design = design
+    `public`: the number of records is known, and its block is left out.
+    """
+
+    def __init__(self, design: Design, public: bool = False) -> None:
+        self.design, self.public = design, public
         self.axes = _axes(design)
         self._slots: dict[tuple[int, tuple[int, ...]], Slot] = {}
         of = np.argsort(design.terms.subset, kind="stable")
         ends = np.cumsum(np.bincount(design.terms.subset, minlength=design.terms.subsets))
         parts = np.split(of, ends[:-1])
-        found = [self._block(a, terms) for a, terms in enumerate(parts)]
+        widths = (design.terms.subset_roles >= 0).sum(axis=1)
+        found = [self._block(a, t) for a, t in enumerate(parts) if widths[a] or not public]
         self.blocks = [block for block in found if block is not None]
 
     @cached_property
@@ -164,6 +175,18 @@ class BlockTypes:
     def work(self) -> float:
         """About how many operations one look at all blocks takes."""
         return sum(block.work(block.number in self.whole) for block in self.blocks)
+
+    @property
+    def enumerable(self) -> bool:
+        """Whether whole records can be listed."""
+        places = sum(len(block.places) for block in self.blocks)
+        return prod(self.shape) <= MOST_RECORDS and prod(self.shape) * places <= MOST_SUMS
+
+    def reweighted(self, factors: Array) -> BlockTypes:
+        """The same with the weights of query types multiplied."""
+        roles = self.design.roles
+        weighted = replace(roles, type_priority=roles.type_priority * factors)
+        return BlockTypes(replace(self.design, roles=weighted), self.public)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.row_variances import variance_batches
 from noiseplan.planning.certificates import Optimality
+from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.privacy import Guarantee
@@ -44,6 +48,31 @@ class Planner:
     solve: Callable[[Problem], Candidate]
     refuses: Callable[[Problem], str | None] = lambda problem: None
     most_cells: int | None = None
+
+
+def reached(problem: Problem, candidate: Candidate) -> float:
+    """What is to be small; for targets, what meeting them costs."""
+    figures, goal = candidate.figures, problem.goal
+    if problem.priorities is not None:  # at a cost c they are met up to a scale that goes as 1/c
+        return candidate.privacy.pcost * figures.target_scale(1.0 / problem.priorities)
+    if isinstance(goal, TotalVariance):
+        return figures.total_variance
+    if isinstance(goal, PNormVariance):
+        return _p_norm(goal.p, problem, candidate.mechanism)
+    if isinstance(goal, ConvexLoss):
+        roles, rows = figures.design.roles, figures.design.type_rows
+        means = roles.type_weight * figures.type_variances / rows
+        return goal.value(means[roles.type_of_query])
+    return figures.worst_variance
+
+
+def _p_norm(p: float, problem: Problem, mechanism: Mechanism) -> float:
+    """(Σ (weight · variance)^p)^(1/p) over all rows."""
+    weights = problem.workload.columns.weights
+    batches = variance_batches(mechanism, problem.workload)
+    parts = [(rows * weights[positions]).ravel() for positions, rows in batches]
+    norms = np.array([np.linalg.norm(part, p) for part in parts])
+    return float(np.linalg.norm(norms, p))
 
 
 def require_answers(figures: Figures, mechanism: Mechanism) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from noiseplan.errors import UnanswerableError
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
 from noiseplan.planning.objectives import RelativeError, TotalVariance, WorstVariance
@@ -48,13 +48,14 @@ def solve(problem: Problem) -> Candidate:
 
 def _gaussian(problem: Problem) -> Candidate:
     solution = residual_family.planned(problem)
-    reason = optimal.untried(problem)
+    reason, made = optimal.untried(problem), residual_family.made(problem, solution)
     if reason is None:
-        better = optimal.clearly_better(problem, solution.share.value)
+        value = min(solution.share.value, reached(problem, made))
+        better = optimal.clearly_better(problem, value)
         if better is not None:
             return _taken(better, "optimal", "residual", WORSE)
         reason = NOT_BETTER
-    return _taken(residual_family.made(problem, solution), "residual", "optimal", reason)
+    return _taken(made, "residual", "optimal", reason)
 
 
 def _laplace(problem: Problem) -> Candidate:
@@ -97,7 +98,7 @@ def _or_classes(problem: Problem, plain: Candidate) -> Candidate:
         inner = optimal.solve(small)
     require_sound(small, inner)
     best = replace(found.back(inner), name=inner.name if problem.laplace else plain.name)
-    if _loss(problem, best) >= WORTH_IT * _loss(problem, plain):
+    if reached(problem, best) >= WORTH_IT * reached(problem, plain):
         return _taken(plain, plain.considered[0][0], _one_matrix(problem), NOT_BETTER)
     if problem.size <= WRITTEN_OUT:
         best = replace(found.written_out(inner), name=best.name)
@@ -134,15 +135,6 @@ def _classes(problem: Problem) -> SmallerDomain | str:
         return cells
     too_many = single and rows + found.cells.inner.size > SMALL_PROBLEM
     return f"not tried, {rows:,} rows" if too_many else found
-
-
-def _loss(problem: Problem, candidate: Candidate) -> float:
-    """What is to be small; for targets, what meeting them costs."""
-    figures = candidate.figures
-    if problem.priorities is not None:  # at a cost c they are met up to a scale that goes as 1/c
-        return candidate.privacy.pcost * figures.target_scale(1.0 / problem.priorities)
-    total = isinstance(problem.goal, TotalVariance)
-    return figures.total_variance if total else figures.worst_variance
 
 
 PLANNER: Final = Planner(("auto",), solve, refuses)

@@ -2,7 +2,7 @@
 
 | name | bases | noise |
 | --- | --- | --- |
-| `residual` | every split free | the best for them |
+| `residual` | every split free, every block its own rows | the best for them |
 | `residual+` | τ = 1/n | the best for them |
 | `product` | of the best product strategy | that of the product |
 """
@@ -16,7 +16,8 @@ import numpy as np
 
 from noiseplan.errors import remedy
 from noiseplan.optimize.allocation import Share, spend
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.block_choice import make_blocks, worth_trying
+from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import RelativeError, TotalVariance
@@ -37,6 +38,8 @@ from noiseplan.planning.solve import (
 from noiseplan.planning.threads import one_thread
 
 _PRODUCT = remedy("setting", 'planner="product"', "planner", "product")
+# Planners that give every block a precision of its own where that is better.
+BY_BLOCKS: Final = ("auto", "residual")
 _AUTO = remedy("setting", 'planner="auto"', "planner", "auto")
 
 
@@ -75,13 +78,21 @@ def _aim(problem: Problem, cost: float) -> Aim:
 
 
 def made(problem: Problem, solution: Solution) -> Candidate:
-    """The mechanism; without a budget, at the least cost that meets the targets."""
+    """The mechanism; without a budget, at the least cost that meets the targets.
+
+    Blocks have rows of their own where that is better.
+    """
     allowed = problem.allowed
     if allowed is None:
         allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
         solution = _rescaled(solution, allowed)
-    least = problem.allowed is None
-    return make_residual(_aim(problem, allowed), solution, problem.integer, least)
+    least, aim = problem.allowed is None, _aim(problem, allowed)
+    today = make_residual(aim, solution, problem.integer, least)
+    if problem.planner in BY_BLOCKS and worth_trying(problem.design):
+        blocks = make_blocks(aim, solution, problem.integer, least)
+        if blocks is not None and reached(problem, blocks) < reached(problem, today):
+            return blocks
+    return today
 
 
 def _product(aim: Aim) -> Solution:

@@ -1,0 +1,260 @@
+"""The best precision of one block of measurements, for given weights of records.
+
+    minimise  tr(H Ψ⁻¹) + Σ_x λ_x u(x)ᵀΨu(x) ,      H = Σ_k w_k h_k .
+
+With H = RᵀR, Z = R u and K = Z diag(λ) Zᵀ the optimum is Ψ = Rᵀ K^{−1/2} R: both terms are then
+tr K^{1/2}, a record costs diag(Zᵀ K^{−1/2} Z), and the rows to measure are a root of Zᵀ K^{−1/2} Z.
+For any λ the square of tr K^{1/2} bounds what any precision can reach at cost one.
+
+*Whole*: Ψ is any matrix. *Product*: Ψ = ⊗Ψ_i, found by going round the attributes, for each with
+
+    H_i = Σ_k w_k h_{k,i} ∏_{j≠i} tr(h_{k,j}Ψ_j⁻¹) ,   λ_i(x_i) = Σ λ(x) ∏_{j≠i} u_jᵀΨ_ju_j .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+from noiseplan.optimize.anderson import Ascent
+from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, PricedSpectrum, root_of
+
+# Of the logarithm of a record's weight below the largest: less is as good as nothing.
+FAINTEST_RECORD = -25.0
+# Rounds over the attributes of a product block on its own, and the gap of each attribute's optimum.
+ROUNDS, ALONE_GAP, ALONE_STEPS = 8, 1e-5, 60
+
+
+class Visit(Protocol):
+    """Where a search for weights of records stands."""
+
+    @property
+    def variance(self) -> float:
+        """The total variance."""
+
+    @property
+    def costs(self) -> Array:
+        """What each record costs."""
+
+    @property
+    def value(self) -> float:
+        """The total variance at cost one."""
+
+
+V = TypeVar("V", bound=Visit)
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """H = RᵀR at given weights: the spectrum of K, and Ψ⁻¹ = YYᵀ."""
+
+    root: Array
+    spectrum: PricedSpectrum
+
+    @classmethod
+    def of(cls, root: Array, image: Array, weights: Array) -> Solved:
+        return cls(root, PricedSpectrum.of(image, weights))
+
+    @cached_property
+    def spread(self) -> Array:
+        """Y = R⁺K^{1/4}."""
+        half = self.spectrum.vectors * np.sqrt(self.spectrum.singular)
+        if self.root.shape[0] == self.root.shape[1]:
+            return np.asarray(np.linalg.solve(self.root, half))
+        return np.asarray(np.linalg.pinv(self.root) @ half)
+
+    @cached_property
+    def costs(self) -> Array:
+        """u(x)ᵀΨu(x) of every x."""
+        return np.asarray(self.spectrum.diagonal())
+
+    @property
+    def pulls(self) -> Array:
+        """Ψu(x) of every x, side by side."""
+        spectrum = self.spectrum
+        return np.asarray(
+            self.root.T @ (spectrum.vectors @ (spectrum.turned / spectrum.singular[:, None]))
+        )
+
+    @property
+    def rows(self) -> Array:
+        """A root of uᵀΨu."""
+        return np.asarray(self.spectrum.rows())
+
+    def at_cost_one(self) -> Solved:
+        """The same precision divided by its largest cost: K^{1/2} grows by that."""
+        singular = self.spectrum.singular * float(self.costs.max())
+        return replace(self, spectrum=replace(self.spectrum, singular=singular))
+
+
+@dataclass(frozen=True, eq=False)
+class WholePoint:
+    """A whole block at its best."""
+
+    solved: Solved
+
+    @property
+    def variance(self) -> float:
+        return float(self.solved.spectrum.singular.sum())
+
+    @property
+    def costs(self) -> Array:
+        return self.solved.costs
+
+    @property
+    def value(self) -> float:
+        return self.variance * float(self.costs.max())
+
+    @property
+    def rows(self) -> list[Array]:
+        """What is measured of the block's cells, one matrix."""
+        return [self.solved.rows]
+
+
+@dataclass(frozen=True, eq=False)
+class WholeBlock:
+    """R, and Z = R u over the cells of the block."""
+
+    root: Array
+    image: Array
+
+    def at(self, weights: Array, _last: object = None) -> WholePoint:
+        return WholePoint(Solved.of(self.root, self.image, weights.ravel()))
+
+    def alone(self) -> WholePoint:
+        """The best of cost one at most, whatever the other blocks cost."""
+        point = levelled(self.at, self.image.shape[1:], ALONE_STEPS, ALONE_GAP)[0]
+        return WholePoint(point.solved.at_cost_one())
+
+
+@dataclass(frozen=True, eq=False)
+class ProductPoint:
+    """A product block: the precision of each attribute, and tr(hΨ⁻¹), attributes × kinds."""
+
+    weights: Array  # of kinds
+    solved: tuple[Solved, ...]
+    traces: Array
+
+    @property
+    def variance(self) -> float:
+        return float(self.weights @ self.traces.prod(axis=0))
+
+    @property
+    def costs(self) -> Array:
+        return np.asarray(reduce(np.multiply.outer, [one.costs for one in self.solved]))
+
+    @property
+    def rows(self) -> list[Array]:
+        """What is measured along each attribute."""
+        return [one.rows for one in self.solved]
+
+
+@dataclass(frozen=True, eq=False)
+class ProductBlock:
+    """Weights of kinds, h of each kind's pair and u of each attribute; `same` are alike.
+
+    `same[i]` is the first attribute that attribute i is exchangeable with.
+    """
+
+    weights: Array
+    kinds: IntArray  # kinds × attributes
+    grams: tuple[dict[int, Array], ...]
+    columns: tuple[Array, ...]
+    same: tuple[int, ...]
+
+    def at(self, weights: Array, last: object = None) -> ProductPoint:
+        """One round over the attributes from `last`."""
+        point = last if isinstance(last, ProductPoint) else self._start()
+        for i in sorted(set(self.same)):
+            root = root_of(self._gram(i, point.traces))
+            found = Solved.of(root, root @ self.columns[i], summed_out(weights, point, i))
+            point = self._with(point, i, found)
+        return point
+
+    def alone(self) -> ProductPoint:
+        """The best with every attribute's cost at most one, whatever the others'."""
+        point = self._start()
+        for _ in range(ROUNDS):
+            before = point.variance
+            for i in sorted(set(self.same)):
+                root = root_of(self._gram(i, point.traces))
+                found = WholeBlock(root, root @ self.columns[i]).alone()
+                point = self._with(point, i, found.solved)
+            if abs(point.variance / before - 1) <= ALONE_GAP:
+                break
+        return point
+
+    def _start(self) -> ProductPoint:
+        """Every attribute for all that is asked of it, all values alike."""
+        point = ProductPoint(self.weights, (), np.ones((len(self.grams), len(self.weights))))
+        for i, (columns, grams) in enumerate(zip(self.columns, self.grams, strict=True)):
+            root = root_of(np.asarray(sum(h / np.trace(h) for h in grams.values())))
+            even = np.full(columns.shape[1], 1.0 / columns.shape[1])
+            found = Solved.of(root, root @ columns, even)
+            point = replace(point, solved=(*point.solved, found))
+            point.traces[i] = self._traces(i, found)
+        return point
+
+    def _gram(self, place: int, traces: Array) -> Array:
+        """H_i, the other attributes as they are."""
+        others = np.delete(traces, place, axis=0).prod(axis=0) * self.weights
+        asked, grams = self.kinds[:, place], self.grams[place]
+        return np.asarray(sum(others[asked == pair].sum() * h for pair, h in grams.items()))
+
+    def _traces(self, place: int, found: Solved) -> Array:
+        """tr(hΨ⁻¹) of every kind."""
+        spread = found.spread
+        trace = {p: float((spread * (h @ spread)).sum()) for p, h in self.grams[place].items()}
+        return np.array([trace[int(pair)] for pair in self.kinds[:, place]])
+
+    def _with(self, point: ProductPoint, place: int, found: Solved) -> ProductPoint:
+        """With this attribute replaced, and all that are exchangeable with it."""
+        solved, traces = list(point.solved), point.traces.copy()
+        for j in np.flatnonzero(np.array(self.same) == place):
+            solved[j], traces[j] = found, self._traces(int(j), found)
+        return ProductPoint(self.weights, tuple(solved), traces)
+
+
+def summed_out(weights: Array, point: ProductPoint, place: int) -> Array:
+    """λ_i: weights of one attribute's values, the others by what they cost."""
+    for j in reversed(range(weights.ndim)):
+        if j != place:
+            weights = np.tensordot(weights, point.solved[j].costs, axes=(j, 0))
+    return weights
+
+
+def levelled(
+    visit: Callable[[Array, V | None], V],
+    shape: tuple[int, ...],
+    steps: int,
+    gap: float,
+    start: Array | None = None,
+) -> tuple[V, Array]:
+    """The best visit, and its weights: those of records that cost much grow until all cost alike.
+
+    Multiplicative steps λ ← λ·cost², mixed with their own past.
+    """
+    point = np.zeros(int(np.prod(shape))) if start is None else np.log(start.ravel())
+    ascent = Ascent(MEMORY, FARTHEST)
+    best: tuple[V, Array] | None = None
+    last: V | None = None
+    for _ in range(steps):
+        weights = np.exp(np.maximum(point - point.max(), FAINTEST_RECORD))
+        weights /= weights.sum()
+        last = visit(weights.reshape(shape), last)
+        costs = last.costs.ravel()
+        mean = float(weights @ costs)
+        if best is None or last.value < best[0].value:
+            best = last, weights.reshape(shape)
+        if costs.max() <= mean * (1 + gap):
+            break
+        residual = FULL_STEP * np.log(np.maximum(costs / mean, 1e-12))
+        point = ascent.next(np.log(weights), mean * last.variance, residual, weights)
+    assert best is not None  # at least one step is taken
+    return best

@@ -1,0 +1,228 @@
+"""From blocks with rows of their own to a mechanism: at a budget, or at the least cost for targets.
+
+Everything is worked out from the rows that are measured: the cost by the mechanism itself, the
+sums of variances from the traces of its rows. Nothing is taken over from the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, own_basis, whole_basis
+from noiseplan.mechanisms.exact_residuals import LARGEST
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.noise import Noise
+from noiseplan.noise.sizes import sizes_above
+from noiseplan.optimize.kernel_rounding import kernel_rows
+from noiseplan.planning.block_rows import BlockRows
+from noiseplan.planning.block_search import Apart, Together, spread
+from noiseplan.planning.block_types import BlockTypes, Centres
+from noiseplan.planning.residual_mechanism import numbered, placements
+from noiseplan.planning.solve import role_bases
+from noiseplan.planning.workload_errors import Figures, RowFigures
+from noiseplan.planning.workload_types import Design
+
+Parts = dict[int, IntArray]
+
+# Bits of the rows of the bases that give integer plans their τ.
+BASIS_LENGTH: Final = 2.0**10
+NO_ATTRIBUTES: Final = np.zeros((1, 0), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPlan:
+    """Rows of every block for given τ, up to a common scale of the noise.
+
+    `parts` are the integers t of τ = t/Σt; `exact`: rows are integers, and noise is discrete.
+    """
+
+    types: BlockTypes
+    centres: Centres
+    rows: tuple[BlockRows, ...]
+    parts: Parts | None = None
+    exact: bool = False
+
+    @classmethod
+    def of(cls, found: Together | Apart, parts: Parts | None) -> BlockPlan:
+        """What a search has found."""
+        rows = []
+        scales = found.scales.tolist()
+        for form, point, scale in zip(found.search.forms, found.points, scales, strict=True):
+            if not form.block.slots and float(point.costs[0]) > 0:
+                rows.append(BlockRows(form, (), 1.0 / (scale * float(point.costs[0]))))
+            elif form.block.slots and all(len(part) for part in point.rows):
+                rows.append(BlockRows(form, tuple(point.rows), 1.0 / scale))
+        return cls(found.search.types, found.search.centres, tuple(rows), parts)
+
+    @cached_property
+    def record_costs(self) -> Array:
+        """Of each block, what its subsets cost every record for noise of size one, or at most."""
+        shape = self.types.shape
+        if not self.types.enumerable:
+            most = [b.form.block.most(b.sigma2 * b.costs) for b in self.rows]
+            return np.array(most)[:, None]
+        each = [spread(b.form.block, b.sigma2 * b.costs, shape) for b in self.rows]
+        return np.array([np.broadcast_to(costs, shape).ravel() for costs in each])
+
+    @property
+    def value(self) -> float:
+        """The total variance at cost one, of adding or removing a record."""
+        total = sum(b.form.block.sets * b.variance for b in self.rows)
+        return total * float((self.precision @ self.record_costs).max())
+
+    @property
+    def precision(self) -> Array:
+        return np.array([1.0 / b.sigma2 for b in self.rows])
+
+    def rounded(self, length: float) -> BlockPlan:
+        """With integer rows whose columns are of about this length."""
+        assert self.parts is not None  # planned to have integer rows
+        every = []
+        for b in self.rows:
+            own = [(s.members @ self.parts[s.role]).astype(np.int64) for s in b.form.block.slots]
+            every.append(b.rounded(length, own))
+        return replace(self, rows=tuple(every), exact=True)
+
+    @cached_property
+    def sizes(self) -> Array:
+        """The size of the noise on the numbers of each block; of integers rounded up to few bits.
+
+        nI − 11ᵀ is n times an orthogonal basis of a plain attribute: noise of n² times the size.
+        """
+        units = [float(prod(self._plain(b)) ** 2) if self.exact else 1.0 for b in self.rows]
+        sizes = np.array([b.sigma2 for b in self.rows]) * units
+        return sizes_above(sizes) if self.exact else sizes
+
+    @cached_property
+    def variances(self) -> Array:
+        """The variance that comes to in units of orthogonal bases on plain attributes."""
+        sigma2 = np.array([b.sigma2 for b in self.rows])
+        return Noise("gaussian", self.sizes, self.exact).variance * (sigma2 / self.sizes)
+
+    @property
+    def drawable(self) -> bool:
+        """Whether such noise can be drawn."""
+        return Noise("gaussian", self.sizes, self.exact).drawable
+
+    def scaled(self, factor: float) -> BlockPlan:
+        """With so many times the noise."""
+        rows = tuple(replace(b, sigma2=b.sigma2 * factor) for b in self.rows)
+        return replace(self, rows=rows)
+
+    @property
+    def records(self) -> float:
+        """How many records a table may have: every number measured stays below 2⁶²."""
+        largest = [prod(float(np.abs(a).max(initial=1.0)) for a in b.rows) for b in self.rows]
+        plain = [prod(max(n - 1, 1) for n in self._plain(b)) for b in self.rows]
+        return float(LARGEST / np.max(np.multiply(largest, plain), initial=1.0))
+
+    def _plain(self, rows: BlockRows) -> list[int]:
+        """Sizes of a block's plain attributes."""
+        design = self.types.design
+        every = design.terms.subset_roles[rows.form.block.number]
+        return [design.roles.roles[r].size for r in every if r >= 0 and r not in design.free]
+
+    def type_sums(self) -> Array:
+        """Query types × blocks: the sum of variances of one query, for noise of size one."""
+        terms, weight = self.types.design.terms, self.types.design.type_weight
+        weights = self.types.term_weights(self.centres)[0] * terms.subset_count[terms.subset]
+        weights = weights / weight[terms.query]
+        columns = [np.bincount(terms.query, b.by_term(weights), terms.queries) for b in self.rows]
+        return np.array(columns, dtype=np.float64).T
+
+    # ------------------------------------------------------------------ the mechanism
+
+    def mechanism(self) -> ResidualMechanism:
+        """What is measured."""
+        design = self.types.design
+        of_role = self._bases()
+        bases, number = numbered(of_role)
+        basis_of = number[design.roles.of_attribute]
+        pairs = zip(self.rows, self.sizes.tolist(), strict=True)
+        blocks = [block for rows, size in pairs for block in self._blocks(rows, size, of_role)]
+        if self.types.public:
+            blocks.append(Block(NO_ATTRIBUTES, Noise("gaussian", np.zeros(1), self.exact), ()))
+        return ResidualMechanism(
+            design.workload.schema, Blocks(tuple(blocks), bases, basis_of, self.exact)
+        )
+
+    def _bases(self) -> dict[int, Basis]:
+        """Any bases of these τ: they are not measured by where blocks have rows of their own."""
+        rows = {}
+        for r, centre in self.centres.items():
+            frame = MatrixBasis.orthogonal(len(centre)).measure
+            rows[r] = frame - (frame @ centre)[:, None]
+            if self.exact and self.parts is not None:
+                rows[r] = kernel_rows(BASIS_LENGTH * rows[r], self.parts[r])
+        return role_bases(self.types.design, rows, self.exact)
+
+    def _blocks(self, rows: BlockRows, size: float, of_role: dict[int, Basis]) -> Iterator[Block]:
+        """The subsets of a type; those whose roles come in the same order share a block."""
+        design, block = self.types.design, rows.form.block
+        subset = design.terms.subset_roles[block.number]
+        if not (subset >= 0).any():
+            yield Block(NO_ATTRIBUTES, Noise("gaussian", np.full(1, size), self.exact), ())
+            return
+        sets = placements(design, subset)
+        roles = design.roles.of_attribute[sets]
+        for order in np.unique(roles, axis=0):
+            mine = sets[(roles == order).all(axis=1)]
+            mine = mine[np.lexsort(mine.T[::-1])]
+            noise = Noise("gaussian", np.full(len(mine), size), self.exact)
+            bases = tuple(of_role[int(r)] for r in order)
+            own = self._own(rows, order.tolist(), of_role) if block.slots else None
+            yield Block(mine, noise, bases, own)
+
+    def _own(self, rows: BlockRows, order: list[int], of_role: dict[int, Basis]) -> OwnRows:
+        """The rows over the values of attributes with these roles in this order."""
+        block, groups = rows.form.block, self.types.design.groups
+        values = {slot.role: slot.groups[groups[slot.role]] for slot in block.slots}
+        if rows.whole:  # exchangeable slots may be taken in any order
+            left, axes = list(enumerate(block.roles)), []
+            for role in order:
+                place = next(pair for pair in left if pair[1] == role)
+                left.remove(place)
+                axes.append(place[0] + 1)
+            cube = rows.rows[0].reshape(-1, *block.values).transpose(0, *axes)
+            for axis, role in enumerate(order, start=1):
+                cube = cube.take(values[role], axis=axis)
+            centres = [of_role[role].centre for role in order]
+            return OwnRows((whole_basis(cube.reshape(len(cube), -1), centres),), whole=True)
+        along = dict(zip(block.roles, rows.rows, strict=True))
+        parts = {
+            r: own_basis(along[r][:, values[r]], of_role[r].centre)
+            if r in along
+            else self._plain_basis(of_role[r].size)
+            for r in set(order)
+        }
+        return OwnRows(tuple(parts[role] for role in order))
+
+    def _plain_basis(self, size: int) -> MatrixBasis:
+        return MatrixBasis.integer(size) if self.exact else MatrixBasis.orthogonal(size)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockFigures(Figures):
+    """Sums of variances from the traces of the rows; the largest one by one."""
+
+    plan: BlockPlan
+    mechanism: ResidualMechanism
+
+    @property
+    def design(self) -> Design:  # type: ignore[override]  # as good as a field
+        return self.plan.types.design
+
+    def sums(self) -> Array:
+        return self.plan.type_sums() @ self.plan.variances
+
+    def largest(self) -> Array:
+        return RowFigures(self.design, self.mechanism).largest()

@@ -175,7 +175,16 @@ class DenseColumns(Columns):
         return namespace_of(pieces[0]).concatenate(pieces)
 
     def _some(self) -> Iterator[tuple[slice, AnyArray]]:
-        step, join = max(AT_ONCE // self.rows, 1), namespace_of(self.tables[0].values).concatenate
+        step = max(AT_ONCE // self.rows, 1)
         for start in range(0, self.cells, step):
             some = slice(start, min(start + step, self.cells))
-            yield some, join([table.values[:, table.places[some]] for table in self.tables])
+            yield some, self._every if self.cells <= step else self._columns(some)
+
+    @cached_property
+    def _every(self) -> AnyArray:
+        """All of few columns, which are asked for many times."""
+        return self._columns(slice(None))
+
+    def _columns(self, some: slice) -> AnyArray:
+        join = namespace_of(self.tables[0].values).concatenate
+        return join([table.values[:, table.places[some]] for table in self.tables])

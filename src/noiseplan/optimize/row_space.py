@@ -34,6 +34,10 @@ ALONE, TOGETHER = 2.0, 1.0
 # No row's weight is below this share of the largest, so that no direction is without a price.
 LEAST_PRICE = 1e-9
 MOST_STEPS = 400
+# Some cells are looked at by themselves where a question about all takes longer than so many seconds
+# times the cube of the rank; so many more at a time, for each row of a basis.
+CUBED, AT_ONCE = 5e-11, 50
+LIGHT, FINER = 0.1, 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,63 +85,130 @@ class RowSpace:
 
     def least_total(self, tolerance: float, watch: Watch = lambda gap: None) -> RowSpaceOptimum:
         """The least total variance of all rows, to a relative gap."""
-        return _Climb(self, None).run(tolerance, watch)
+        return _Climb(self, None, tolerance).run(watch)
 
     def least_worst(
         self, rows: AnyArray, tolerance: float, watch: Watch = lambda gap: None
     ) -> RowSpaceOptimum:
         """The least largest variance of rows A, given over those of the columns."""
-        return _Climb(self, rows @ self.back).run(tolerance, watch)
+        return _Climb(self, rows @ self.back, tolerance).run(watch)
 
 
 class _Climb:
-    """The ascent over the logarithms of λ and μ, with the best plan and the best bound so far."""
+    """The ascent over the logarithms of λ and μ, with the best plan and the best bound so far.
 
-    def __init__(self, space: RowSpace, rows: AnyArray | None) -> None:
-        self.space, self.rows = space, rows
-        self.cells, self.xp = space.columns.cells, namespace_of(space.basis)
+    Where a question about all cells takes longer than the rest, only the dearest cells are looked
+    at: a bound needs no weight on others. When these are level all cells are looked at again, and
+    the dearest of those that pay too much join them.
+    """
+
+    def __init__(self, space: RowSpace, rows: AnyArray | None, tolerance: float) -> None:
+        self.space, self.rows, self.tolerance = space, rows, tolerance
+        self.xp, self.columns = namespace_of(space.basis), space.columns
+        self.kept: AnyArray = None  # the numbers of the cells looked at; None: all
+        moving = 0 if rows is None else len(rows)
+        self.point = like(np.zeros(self.columns.cells + moving), space.basis)
+        self.ascent = Ascent(MEMORY, FARTHEST)
         self.value, self.bound = float("inf"), 0.0
         self.best: AnyArray = None
 
-    def run(self, tolerance: float, watch: Watch) -> RowSpaceOptimum:
+    def run(self, watch: Watch) -> RowSpaceOptimum:
         """Climb until the gap closes."""
-        xp, moving = self.xp, 0 if self.rows is None else len(self.rows)
-        ascent = Ascent(MEMORY, FARTHEST)
-        point = like(np.zeros(self.cells + moving), self.space.basis)
         step = 0
+        if self.space.columns.seconds > CUBED * self.space.rank**3:
+            self._join(like(np.full(self.space.columns.cells, np.inf), self.point))
         for step in range(1, MOST_STEPS + 1):
-            shares = self._shares(xp.exp(point))
-            bound, ratios = self._visit(shares)
+            shares = self._shares()
+            found, costs = self._visit(shares)
+            everywhere = self._everywhere(found, costs)
+            if everywhere is not None:
+                self._keep(found, float(everywhere.max()))
             watch(self.value / self.bound - 1.0)
-            if self.value <= self.bound * (1.0 + tolerance):
+            if self.value <= self.bound * (1.0 + self.tolerance):
                 break
-            residual = (TOGETHER if moving else ALONE) * xp.log(ratios.clip(min=1e-300))
-            point = ascent.next(point, bound, residual, shares)
-            point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
+            if self.kept is not None and everywhere is not None:
+                self._join(everywhere * (found.worst / self.bound))
+            else:
+                self._move(found, costs, shares)
+                self._leave_out()
         return RowSpaceOptimum(self.best, self.value, self.bound, step)
 
-    def _shares(self, weights: AnyArray) -> AnyArray:
+    @property
+    def level(self) -> float:
+        """The gap among the cells looked at from which on all are looked at again."""
+        return max(self.tolerance / 2.0, min(self.value / max(self.bound, 1e-300) - 1.0, 1.0) / FINER)
+
+    def _shares(self) -> AnyArray:
         """λ and μ that sum to one each."""
-        cells, rows = weights[: self.cells], weights[self.cells :]
+        weights, many = self.xp.exp(self.point), self.columns.cells
+        cells, rows = weights[:many], weights[many:]
         if self.rows is None:
             return cells / cells.sum()
         rows = rows.clip(min=float(rows.max()) * LEAST_PRICE)
         return self.xp.concatenate([cells / cells.sum(), rows / rows.sum()])
 
-    def _visit(self, shares: AnyArray) -> tuple[float, AnyArray]:
-        """The bound at these weights, and g/N, h/N; what is best is kept."""
-        basis, columns = self.space.basis, self.space.columns
-        inner = basis @ columns.moments(shares[: self.cells]) @ basis.T
-        found = _Priced.of(inner, self.rows, shares[self.cells :])
-        rows = found.inverse @ basis
-        costs = columns.squares(rows.T @ rows)
-        largest = float(costs.max())
-        value = largest * (found.total if self.rows is None else float(found.variances.max()))
-        if value < self.value:
-            self.value, self.best = value, rows / largest**0.5
+    def _visit(self, shares: AnyArray) -> tuple[_Priced, AnyArray]:
+        """The best covariance for these weights, and what it costs the cells looked at."""
+        basis, many = self.space.basis, self.columns.cells
+        inner = basis @ self.columns.moments(shares[:many]) @ basis.T
+        found = _Priced.of(inner, self.rows, shares[many:])
         self.bound = max(self.bound, found.bound)
-        both = costs if self.rows is None else self.xp.concatenate([costs, found.variances])
-        return found.bound, both / found.total
+        return found, self._costs(self.columns, found)
+
+    def _costs(self, columns: Columns, found: _Priced) -> AnyArray:
+        rows = found.inverse @ self.space.basis
+        return columns.squares(rows.T @ rows).clip(min=1e-300)
+
+    def _everywhere(self, found: _Priced, costs: AnyArray) -> AnyArray | None:
+        """What it costs all cells; nothing while those looked at pay too much already."""
+        if self.kept is None:
+            return costs
+        if found.worst * float(costs.max()) > self.bound * (1.0 + self.level):
+            return None
+        return self._costs(self.space.columns, found)
+
+    def _keep(self, found: _Priced, largest: float) -> None:
+        """Keep the plan if it is the best so far."""
+        if found.worst * largest < self.value:
+            rows = found.inverse @ self.space.basis
+            self.value, self.best = found.worst * largest, rows / largest**0.5
+
+    def _move(self, found: _Priced, costs: AnyArray, shares: AnyArray) -> None:
+        power, ratios = ALONE, costs
+        if self.rows is not None:
+            power, ratios = TOGETHER, self.xp.concatenate([costs, found.variances])
+        residual = power * self.xp.log(ratios / found.total)
+        point = self.ascent.next(self.point, found.bound, residual, shares)
+        self.point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
+
+    def _leave_out(self) -> None:
+        """Go on with the cells that weigh, if cells were left out before and these are few."""
+        many = self.columns.cells
+        weights = self.xp.exp(self.point[:many])
+        heavy = weights > LIGHT * float(weights.sum()) / many
+        if self.kept is not None and int(heavy.sum()) < many // 2:
+            weights = weights * heavy
+            self._look_at(self.kept, weights)
+
+    def _join(self, ratios: AnyArray) -> None:
+        """Look at some more of the cells that pay too much, from the mean weight of the others."""
+        dear = np.flatnonzero(to_numpy(ratios) > 1.0 + self.level)
+        most = AT_ONCE * self.space.rank
+        if len(dear) > most:
+            dear = np.random.default_rng(0).choice(dear, most, replace=False)
+        weights = like(np.zeros(len(ratios)), self.point)
+        earlier = self.xp.exp(self.point[: self.columns.cells])
+        weights[dear] = float(earlier.mean())
+        if self.kept is not None:
+            weights[self.kept] = earlier
+        self._look_at(self.xp.arange(len(weights)), weights)
+
+    def _look_at(self, cells: AnyArray, weights: AnyArray) -> None:
+        some = self.xp.nonzero(weights > 0)[0]
+        rows = self.point[self.columns.cells :]
+        self.kept = cells[some]
+        self.point = self.xp.concatenate([self.xp.log(weights[some]), rows])
+        self.columns, self.ascent = self.space.columns.some(self.kept), Ascent(MEMORY, FARTHEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +219,11 @@ class _Priced:
     total: float
     variances: AnyArray
     bound: float
+
+    @property
+    def worst(self) -> float:
+        """What is to be small, at a largest cost of one."""
+        return self.total if self.variances is None else float(self.variances.max())
 
     @staticmethod
     def of(inner: AnyArray, rows: AnyArray | None, prices: AnyArray) -> _Priced:

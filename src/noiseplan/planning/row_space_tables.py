@@ -9,7 +9,7 @@ record with the cell x changes the counts by the column b_x (`optimize.cell_colu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 
@@ -136,6 +136,11 @@ class BaseTable:
         return prod(len(base.rows) for base in self.bases.values())
 
     @property
+    def attributes(self) -> set[str]:
+        """The attributes that it does not sum over."""
+        return {name for names in self.bases for name in names}
+
+    @property
     def whole(self) -> bool:
         """Whether it counts in whole numbers."""
         return all(base.whole for base in self.bases.values())
@@ -168,16 +173,14 @@ class BaseTable:
         ways = tuple(DenseMatrix(base.coefficients(factor)) for base, factor in pairs)
         return KroneckerMatrix(ways).matmul(values) if ways else values
 
-    def columns(self, cells: dict[str, IntArray]) -> TableColumns:
-        """Of cells given by the value of every attribute."""
-        place, size = np.zeros(len(next(iter(cells.values()))), dtype=np.int64), 1
-        none = np.zeros(len(place), dtype=bool)
+    def columns(self, axes: dict[str, IntArray]) -> TableColumns:
+        """Of cells given by the value of every attribute, in arrays that broadcast."""
+        place, none, size = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=bool), 1
         for names, base in self.bases.items():
             sizes = [self.schema[n].size for n in names]
-            own = base.places[np.ravel_multi_index([cells[n] for n in names], sizes)]
-            many = base.values.shape[1]
-            none |= own == many
-            place, size = place * many + own, size * many
+            cell = np.ravel_multi_index(np.broadcast_arrays(*(axes[n] for n in names)), sizes)
+            own, many = base.places[cell], base.values.shape[1]
+            place, none, size = place * many + own, none | (own == many), size * many
         values = kronecker_dense([base.values for base in self.bases.values()])
         if none.any():
             place[none] = size
@@ -250,17 +253,30 @@ class BaseTables:
         return found
 
     def columns(self) -> Columns:
-        """Those of all cells that are told apart and counted at all."""
-        tables = [table.columns(self._cells()) for table in self.tables]
-        kinds = first_of(joined_kinds([table.places for table in tables]))
-        some = [table.some(kinds) for table in tables]
-        counted = sum(np.abs(t.values).sum(axis=0)[t.places] for t in some) > 0
-        return columns_of([table.some(counted) for table in some])
+        """Those of one cell of each class that is told apart, and counted at all."""
+        named = zip(self.design.workload.schema.names, self.design.roles.of_attribute, strict=True)
+        first = {n: first_of(self.design.groups[role]) for n, role in named if role >= 0}
+        axes = dict(zip(first, np.ix_(*first.values()), strict=True))
+        shape = [len(values) for values in first.values()]
+        tables = [table.columns(axes) for table in self.tables]
+        some = np.unravel_index(_told_apart(tables, shape), shape)
+        found = [replace(table, places=_at(table.places, some)) for table in tables]
+        counted = sum(np.abs(t.values).sum(axis=0)[t.places] for t in found) > 0
+        return columns_of([table.some(counted) for table in found])
 
-    def _cells(self) -> dict[str, IntArray]:
-        """The values of every attribute that is named, of one cell for each combination of classes
-        of values."""
-        roles, schema = self.design.roles.of_attribute, self.design.workload.schema
-        first = {n: first_of(self.design.groups[r]) for n, r in zip(schema.names, roles) if r >= 0}
-        grid = np.meshgrid(*first.values(), indexing="ij")
-        return {name: values.reshape(-1) for name, values in zip(first, grid, strict=True)}
+
+def _told_apart(tables: list[TableColumns], shape: list[int]) -> IntArray:
+    """One cell of each class: cells with the same sum of random numbers, one for each place of each
+    table, are told apart by no table."""
+    random, sums = np.random.default_rng(0), np.zeros(shape, dtype=np.uint64)
+    for table in tables:
+        numbers = random.integers(2**64, size=table.values.shape[1], dtype=np.uint64)
+        sums += numbers[table.places]
+    return np.unique(sums, return_index=True)[1]
+
+
+def _at(places: IntArray, cells: tuple[IntArray, ...]) -> IntArray:
+    """Entries of an array that broadcasts over the cells."""
+    pairs = zip(places.shape, cells, strict=True)
+    kept = tuple(cell for size, cell in pairs if size > 1)
+    return np.broadcast_to(places.reshape([n for n in places.shape if n > 1])[kept], len(cells[0]))

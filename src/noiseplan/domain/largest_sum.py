@@ -24,8 +24,12 @@ import numpy as np
 from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.matrices.base import Array, exactly_equal_columns
 
-# Cells of the largest table that is made: 128 MB.
-MOST_CELLS: Final = 2**24
+# Cells of the largest table that is made: 32 MB.
+MOST_CELLS: Final = 2**22
+# Times that every attribute is looked at again, on the way to a cell that none beside is better
+# than, and tables whose best cells the way starts from.
+SWEEPS: Final = 20
+STARTS: Final = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +76,34 @@ def largest_sum(tables: Sequence[Table]) -> tuple[float, dict[int, int]]:
         cell[attribute] = int(np.argmax(sum(_line(table, attribute, cell) for table in sums)))
     found = {a: int(firsts[a][value]) for a, value in sorted(cell.items())}
     return float(sum(float(table.values) for table in left)), found
+
+
+def large_sum(tables: Sequence[Table]) -> tuple[float, dict[int, int]]:
+    """A cell that no change of one value makes larger, from the best cells of some tables: quick,
+    and often the largest."""
+    every = sorted({a for table in tables for a in table.attributes})
+    by_attribute = {a: [t for t in tables if a in t.attributes] for a in every}
+    best: tuple[float, dict[int, int]] = (-np.inf, {})
+    for start in sorted(tables, key=lambda table: -float(table.values.max()))[:STARTS]:
+        cell = dict.fromkeys(every, 0)
+        place = np.unravel_index(int(start.values.argmax()), start.values.shape)
+        cell |= dict(zip(start.attributes, map(int, place), strict=True))
+        _climb(by_attribute, cell)
+        value = float(sum(t.values[tuple(cell[a] for a in t.attributes)] for t in tables))
+        best = max(best, (value, cell), key=lambda found: found[0])
+    return best
+
+
+def _climb(by_attribute: dict[int, list[Table]], cell: dict[int, int]) -> None:
+    """Change one value after another for the best, until none is better."""
+    for _ in range(SWEEPS):
+        before = dict(cell)
+        for attribute, tables in by_attribute.items():
+            line = np.sum([_line(table, attribute, cell) for table in tables], axis=0)
+            if line[cell[attribute]] < line.max():
+                cell[attribute] = int(np.argmax(line))
+        if cell == before:
+            break
 
 
 def _cells(tables: Iterable[Table]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.largest_sum import Table, added, largest_sum
+from noiseplan.domain.largest_sum import Table, added, large_sum, largest_sum
 from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
@@ -33,23 +33,35 @@ class QueryCosts:
     def table(self, prices: Array) -> Table:
         """Σ_j c_j |w_j|^p in every cell of the query's table; over fewer attributes where all
         values of one are alike, as they are in plain tables with noise of one size."""
-        joint = len(self.factors) != len(self.attributes)
-        if joint or np.ptp(prices):
-            turned = [f if isinstance(f, Matrix) else f.T for f in self.factors]
-            rows = tuple(f.shape[0] for f in self.factors)
-            values = kronecker_apply(turned, prices.reshape(*rows, 1))
-            return Table(self.attributes, values.reshape(self.sizes))
-        total, kept, lines = prices[0], [], []
+        if self._unit is not None and (prices == prices[0]).all():
+            return Table(self._unit.attributes, prices[0] * self._unit.values)
+        turned = [f if isinstance(f, Matrix) else f.T for f in self.factors]
+        rows = tuple(f.shape[0] for f in self.factors)
+        values = kronecker_apply(turned, prices.reshape(*rows, 1))
+        return Table(self.attributes, values.reshape(self.sizes))
+
+    @cached_property
+    def _unit(self) -> Table | None:
+        """The table of prices of one, of a product."""
+        if len(self.factors) != len(self.attributes):
+            return None
+        total, kept = np.ones(()), []
         for attribute, factor in zip(self.attributes, self.factors, strict=True):
             line = np.ones(1) if isinstance(factor, Matrix) else factor.sum(axis=0)
             if np.ptp(line):
                 kept.append(attribute)
-                lines.append(line)
+                total = np.multiply.outer(total, line)
             else:
                 total = total * line[0]
-        for i, line in enumerate(lines):
-            total = np.asarray(total)[..., None] * line.reshape((1,) * i + (-1,))
         return Table(tuple(kept), np.asarray(total))
+
+    def by_row(self, reduced: Callable[[Array], Array]) -> Array:
+        """A number of each row that is the product of those of its factors."""
+        found = np.ones(1)
+        for factor in self.factors:
+            own = np.ones(factor.shape[0]) if isinstance(factor, Matrix) else reduced(factor)
+            found = np.multiply.outer(found, own).reshape(-1)
+        return found
 
     def at(self, cell: Sequence[int]) -> Array:
         """|w_j|^p of every row in one cell of the whole domain."""
@@ -89,14 +101,28 @@ class RecordCosts:
 
     def largest(self, prices: Array) -> tuple[float, IntArray]:
         """What no record is above, and a record that meets it (or nearly so)."""
+        return self._found(largest_sum(self._tables(prices)))
+
+    def large(self, prices: Array) -> tuple[float, IntArray]:
+        """A record that meets much, and how much: quick, and often the largest."""
+        return self._found(large_sum(self._tables(prices)))
+
+    def _tables(self, prices: Array) -> list[Table]:
+        """What records meet, by the attributes it depends on."""
         by_set: dict[tuple[int, ...], list[Table]] = {}
         for query, (start, stop) in zip(self.queries, self._places, strict=True):
             table = query.table(prices[start:stop])
             by_set.setdefault(table.attributes, []).append(table)
-        value, found = largest_sum([added(tables) for tables in by_set.values()])
+        return [added(tables) for tables in by_set.values()]
+
+    def _found(self, found: tuple[float, dict[int, int]]) -> tuple[float, IntArray]:
         cell = np.zeros(len(self.workload.schema), dtype=np.int64)
-        cell[list(found)] = list(found.values())
-        return value, cell
+        cell[list(found[1])] = list(found[1].values())
+        return found[0], cell
+
+    def by_row(self, reduced: Callable[[Array], Array]) -> Array:
+        """A number of each row that is the product of those of its factors."""
+        return np.concatenate([query.by_row(reduced) for query in self.queries])
 
     def at(self, cell: IntArray) -> Array:
         """|w_j|^p of every row for a record in this cell."""

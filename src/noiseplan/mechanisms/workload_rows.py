@@ -2,10 +2,8 @@
 
     y = C·Wx + z ,    W the rows of all queries, one table counted for each
 
-Everything happens in the row space of W. With the Gram matrix WWᵀ = LLᵀ, which follows from pairs
-of rows (`StackedRows`), there are orthonormal O with W = LOᵀ; so CL are the rows that are measured
-of ξ = Oᵀx, and any query Q in the row space asks for QO = (QWᵀ)L(LᵀL)⁻¹ of it. The rest is least
-squares in as many dimensions as W has rank, however many cells there are.
+Everything happens in the row space of W (`row_space`), which follows from products of pairs of
+rows (`StackedRows`), however many cells there are.
 
 With C = 1 and more rows than can be compared, each row is what was measured of it, which is
 unbiased too; then nothing but the queries of the workload is answered.
@@ -21,13 +19,12 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import lapack
 
 from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
-from noiseplan.matrices import DenseMatrix, IdentityMatrix, Matrix, kronecker_apply
+from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
@@ -37,7 +34,7 @@ from noiseplan.mechanisms.exact_residuals import (
     require_whole,
     with_noise,
 )
-from noiseplan.mechanisms.leastsquares import LeastSquares
+from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
@@ -46,12 +43,7 @@ from noiseplan.queries.workload_files import check_backed, read_workload, write_
 from noiseplan.schema import Schema
 
 # Rows that are compared with each other: their Gram matrix is factored in seconds.
-MOST_ROWS: Final = 6000
-# Of a row of unit length, what is left outside the others' span if it lies in it, squared. A row
-# that is kept though it lies in it costs a little accuracy, and no answer is wrong.
-RANK_FLOOR: Final = 1e-11
-# A query lies in the row space if no more than this of its squared length is outside.
-OUTSIDE: Final = 1e-11
+MOST_ROWS: Final = 4096
 # Cells over which sums of rows are priced, one by one, and numbers looked at together.
 PRICED_CELLS: Final = 2**24
 AT_ONCE: Final = 2**23
@@ -110,13 +102,13 @@ class WorkloadRowsMechanism(Mechanism):
         """Where the rows of each query are; equal queries are one."""
         ends = np.cumsum(self.workload.sizes).tolist()
         pairs = zip(self.queries, self.workload.sizes.tolist(), ends, strict=True)
-        return {_key(query): slice(end - size, end) for query, size, end in reversed(list(pairs))}
+        return {query.key: slice(end - size, end) for query, size, end in reversed(list(pairs))}
 
     @cached_property
     def _factors(self) -> list[tuple[Matrix | Array, ...]]:
         """The rows of each query over its own table, as measuring multiplies them."""
         known: dict[object, tuple[Matrix | Array, ...]] = {}
-        return [known.setdefault(_key(q), tuple(map(_plain, q.pieces))) for q in self.queries]
+        return [known.setdefault(q.key, tuple(map(_plain, q.pieces))) for q in self.queries]
 
     @property
     def numbers(self) -> int:
@@ -235,91 +227,56 @@ class WorkloadRowsMechanism(Mechanism):
     def _stacked(self) -> StackedRows:
         return StackedRows.of(self.schema, self.queries)
 
-    @property
-    def _compared(self) -> bool:
-        """Whether rows are compared with each other, or each stands for itself."""
-        return self.workload.rows <= MOST_ROWS
+    @cached_property
+    def _space(self) -> RowSpace | None:
+        """The space of the rows; none where they are too many to be compared."""
+        return RowSpace(self._stacked) if self.workload.rows <= MOST_ROWS else None
 
     @cached_property
-    def _lower(self) -> Array:
-        """L with WWᵀ = LLᵀ, rows × rank."""
-        gram = self._stacked.gram(self._stacked)
-        lengths = np.sqrt(np.diagonal(gram))
-        lengths = np.where(lengths > 0, lengths, 1.0)
-        factor, order, rank, _ = lapack.dpstrf(
-            gram / lengths / lengths[:, None], tol=RANK_FLOOR, lower=1
-        )
-        lower = np.empty((len(gram), rank))
-        lower[order - 1] = np.tril(factor)[:, :rank]
-        return lower * lengths[:, None]
-
-    @cached_property
-    def _fit(self) -> LeastSquares:
-        """Of ξ = Oᵀx, in units of the noise's standard deviation."""
-        rows = self._lower if self.mix is None else self.mix @ self._lower
-        return LeastSquares(rows / np.sqrt(self._variances)[:, None])
-
-    @cached_property
-    def _variances(self) -> Array:
-        return np.broadcast_to(self.noise.variance, (self.numbers,))
-
-    @cached_property
-    def _back(self) -> Array:
-        """L(LᵀL)⁻¹, rows × rank."""
-        return np.asarray(np.linalg.pinv(self._lower).T)
+    def _estimates(self) -> OwnEstimates | MixedEstimates:
+        variances = np.broadcast_to(self.noise.variance, (self.numbers,))
+        if self.mix is None:
+            return OwnEstimates(variances, self._space)
+        assert self._space is not None  # as the rows of a mix are few
+        return MixedEstimates(variances, self._space, self.mix)
 
     def require(self, query: Query) -> None:
-        self._coordinates(query)
+        self._asked(query)
 
-    def _coordinates(self, query: Query) -> Array:
-        """QO: what the query asks of ξ, if what is measured determines it."""
+    def _asked(self, query: Query) -> sp.csr_array:
+        """The query as sums of the workload's rows, if what is measured determines it."""
         if query.schema != self.schema:
             raise UnanswerableError("the query is about another schema than the plan")
-        place = self._places.get(_key(query))
-        if not self._compared:
-            if place is None:
-                raise _unanswerable(query)
-            return np.arange(place.start, place.stop)[:, None]
-        asked = self._projected(query) if place is None else self._lower[place]
-        if (place is None or self.mix is not None) and not self._fit.determines(DenseMatrix(asked)):
-            raise _unanswerable(query)
+        place = self._places.get(query.key)
+        asked: sp.csr_array | None = None
+        if place is not None:
+            ones = np.ones(query.rows), (np.arange(query.rows), np.arange(place.start, place.stop))
+            asked = sp.csr_array(ones, shape=(query.rows, self.workload.rows))
+        elif self._space is not None:
+            asked = self._space.coefficients(query)
+        if asked is None or not self._estimates.determines(asked):
+            raise UnanswerableError(
+                f"{query.name!r} is not determined by what the plan measures: add a query on "
+                f"{list(query.attributes)} with these rows to the workload"
+            )
         return asked
 
-    def _projected(self, query: Query) -> Array:
-        """QO of a query that the workload has not, which must lie in its row space."""
-        own = StackedRows.of(self.schema, [query])
-        asked = own.gram(self._stacked) @ self._back
-        squares = np.diagonal(own.gram(own))
-        outside = squares - np.einsum("rk,rk->r", asked, asked)
-        if (outside > OUTSIDE * squares).any():
-            raise _unanswerable(query)
-        return np.asarray(asked)
-
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        numbers = np.asarray(measured.values[0], dtype=np.float64)
-        if not self._compared:
-            return lambda query: numbers[self._coordinates(query)[:, 0]]
-        cells = self._fit.estimate(numbers / np.sqrt(self._variances))
-        return lambda query: np.asarray(self._coordinates(query) @ cells)
+        rows = self._estimates.answers(np.asarray(measured.values[0], dtype=np.float64))
+        return lambda query: np.asarray(self._asked(query) @ rows)
 
     def variance(self, query: Query) -> Array:
-        asked = self._coordinates(query)
-        if not self._compared:
-            return np.asarray(self._variances[asked[:, 0]])
-        forms = DenseMatrix(asked).quadratic_rows(self._fit.spread)
-        return np.asarray(np.maximum(forms, 0.0))
+        return self._estimates.variance(self._asked(query))
 
     def covariance(self, query: Query, other: Query) -> Array:
-        one, two = self._coordinates(query), self._coordinates(other)
-        if len(one) * len(two) > DENSE_LIMIT:
+        one, two = self._asked(query), self._asked(other)
+        if query.rows * other.rows > DENSE_LIMIT:
             raise QueryError(
                 f"the covariance of {query.name!r} and {other.name!r} has {query.rows:,} × "
                 f"{other.rows:,} numbers, above the limit of {DENSE_LIMIT:,}: ask for fewer rows, "
                 f"or for variance(query)"
             )
-        if not self._compared:
-            return np.where(one == two.T, self._variances[one], 0.0)
-        return np.asarray(one @ self._fit.spread @ two.T)
+        return self._estimates.covariance(one, two)
 
     # ------------------------------------------------------------------ written out
 
@@ -365,19 +322,6 @@ def _attributes(query: Query) -> tuple[int, ...]:
     return tuple(map(query.schema.index, query.attributes))
 
 
-def _key(query: Query) -> object:
-    """The same for queries that ask the same."""
-    joint = None if query.joint is None else query.joint.tobytes()
-    return query.attributes, tuple(query.factors.values()), joint
-
-
 def _plain(piece: Matrix) -> Matrix | Array:
     """As exact integers are computed from: the identity, or numbers."""
     return piece if isinstance(piece, IdentityMatrix) else piece.dense()
-
-
-def _unanswerable(query: Query) -> UnanswerableError:
-    return UnanswerableError(
-        f"{query.name!r} is not determined by what the plan measures: add a query on "
-        f"{list(query.attributes)} with these rows to the workload"
-    )

@@ -173,8 +173,10 @@ def _classes(problem: Problem) -> SmallerDomain | str:
 
 
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
-    """Noise on the rows themselves; nothing to say for plain tables, which the families plan."""
-    if not problem.design.free:
+    """Noise on the rows themselves; nothing to say of plain tables, which the families plan, nor
+    where the best there is was found."""
+    gap = best.optimality.gap
+    if not problem.design.free or (gap is not None and gap <= 1 - WORTH_IT):
         return None
     reason = own_rows.untried(problem)
     if reason is not None:

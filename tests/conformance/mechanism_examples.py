@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from probes import limits
 
 import noiseplan as nz
-from own_examples import mixed, own_plan
+from own_examples import mixed as mixed_blocks
+from own_examples import own_plan
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.planning.finish import finish
+from noiseplan.planning.planners import own_rows as planned_rows
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.workload_errors import RowFigures
 
 SCHEMA = nz.Schema(
     {
@@ -80,9 +87,28 @@ def rest(**how: Any) -> Factory:
     return made
 
 
-def own_rows(kind: str, exact: bool, neighbours: str = "add-remove") -> Factory:
+def own_blocks(kind: str, exact: bool, neighbours: str = "add-remove") -> Factory:
     """Some blocks measured by rows of their own: products of low rank, one matrix."""
-    return lambda: own_plan(mixed(kind, exact, SCHEMA), neighbours)
+    return lambda: own_plan(mixed_blocks(kind, exact, SCHEMA), neighbours)
+
+
+def own_rows(workload: nz.Workload, *, mixed: bool = False, **how: Any) -> Factory:
+    """The rows of the queries themselves, as large domains are planned, or sums of them."""
+
+    def made() -> Any:
+        problem = Problem(workload, **how)
+        found = planned_rows.solve(problem)
+        if mixed:
+            rows, rng = workload.rows, np.random.default_rng(3)
+            mix = np.vstack([np.eye(rows), rng.integers(-2, 3, (4, rows))])
+            size = 4000.0 if found.mechanism.noise.law == "laplace" else 40_000.0
+            noise = found.mechanism.noise.of_size(np.linspace(size, 2 * size, len(mix)))
+            sums = WorkloadRowsMechanism(workload.schema, workload, mix, noise)
+            privacy, figures = sums.cost("add-remove"), RowFigures(problem.design, sums)
+            found = replace(found, mechanism=sums, privacy=privacy, figures=figures)
+        return finish(problem, found)
+
+    return made
 
 
 EXAMPLES: dict[str, Factory] = {
@@ -95,11 +121,11 @@ EXAMPLES: dict[str, Factory] = {
     "residual of rows, replacing": by(MIXED, noise=G, planner="residual", neighbours="replace"),
     "residual+, discrete": by(MIXED, noise=D, planner="residual+"),
     "residual, product of rows": by(ONE, noise=D, planner="product"),
-    "residual, products of their own, discrete": own_rows("product", True),
-    "residual, products of their own, float": own_rows("product", False),
-    "residual, a matrix of its own, discrete": own_rows("whole", True),
-    "residual, a matrix of its own, float": own_rows("whole", False),
-    "residual, rows of their own, replacing": own_rows("both", True, "replace"),
+    "residual, products of their own, discrete": own_blocks("product", True),
+    "residual, products of their own, float": own_blocks("product", False),
+    "residual, a matrix of its own, discrete": own_blocks("whole", True),
+    "residual, a matrix of its own, float": own_blocks("whole", False),
+    "residual, rows of their own, replacing": own_blocks("both", True, "replace"),
     "common, discrete": common(noise=D, planner="residual"),
     "common by matrix": common(noise=G, planner="optimal"),
     "rest, discrete": rest(noise=D, planner="residual"),
@@ -125,4 +151,13 @@ EXAMPLES: dict[str, Factory] = {
     "reduced, float": reduced(budget=ZCDP, noise=G, planner="optimal"),
     "reduced, Laplace, discrete": reduced(budget=PURE, noise=D, planner="matrix"),
     "reduced, Laplace, float": reduced(budget=PURE, noise=L, planner="matrix"),
+    "own rows, discrete": own_rows(MIXED, budget=ZCDP, noise=D),
+    "own rows, float": own_rows(MIXED, budget=ZCDP, noise=G),
+    "own rows, replacing": own_rows(TWO, budget=ZCDP, noise=D, neighbours="replace"),
+    "own rows, Laplace, discrete": own_rows(MIXED, budget=PURE, noise=D),
+    "own rows, Laplace, float": own_rows(HALVES, budget=PURE, noise=L),
+    "own rows, little noise": own_rows(TWO, budget=nz.PureDP(30.0), noise=D),
+    "sums of rows, discrete": own_rows(MIXED, budget=ZCDP, noise=D, mixed=True),
+    "sums of rows, float": own_rows(HALVES, budget=ZCDP, noise=G, mixed=True),
+    "sums of rows, Laplace, discrete": own_rows(TWO, budget=PURE, noise=D, mixed=True),
 }

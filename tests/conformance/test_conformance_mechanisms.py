@@ -231,6 +231,7 @@ def test_every_mechanism_has_joined() -> None:
 
 
 KINDS = {
+    "workloadrows": ("gaussian", "laplace"),
     "residual": ("gaussian",),
     "tables": ("laplace",),
     "dense": ("gaussian", "laplace"),

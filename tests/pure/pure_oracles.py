@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.mechanisms.exact_residuals import integer_residuals
+from noiseplan.mechanisms.exact_residuals import with_noise
 from oracles import table_counts
 
 
@@ -63,16 +63,18 @@ def look(plan: nz.Plan) -> Seen:
     shape = plan.workload.schema.shape
     columns, scales = [], []
 
-    def watched(rows: list, counts: np.ndarray) -> np.ndarray:
-        exact = integer_residuals(rows, counts)
+    def watched(exact: np.ndarray, noise: np.ndarray) -> np.ndarray:
         columns[-1].append(exact.ravel())
-        return exact
+        return with_noise(exact, noise)
 
     def sampler(size: tuple[int, ...], given: np.ndarray) -> np.ndarray:
         scales[-1] += [Fraction(float(b)) for b in np.broadcast_to(given, size).ravel()]
         return np.zeros(size, dtype=np.int64)
 
-    with patch("noiseplan.mechanisms.exact_residuals.integer_residuals", watched):
+    with (
+        patch("noiseplan.mechanisms.exact_residuals.with_noise", watched),
+        patch("noiseplan.mechanisms.workload_rows.with_noise", watched),
+    ):
         for cell in np.ndindex(*shape):
             x = np.zeros(shape, dtype=np.int64)
             x[cell] = 1

@@ -10,7 +10,8 @@ import noiseplan.mechanisms.matrix
 import noiseplan.mechanisms.product
 import noiseplan.mechanisms.reduced
 import noiseplan.mechanisms.residual
-import noiseplan.mechanisms.tables  # noqa: F401
+import noiseplan.mechanisms.tables
+import noiseplan.mechanisms.workload_rows  # noqa: F401
 from noiseplan.arrays import Arrays
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.mechanisms.base import Mechanism, saved_kind

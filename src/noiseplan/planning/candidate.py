@@ -61,7 +61,7 @@ def reached(problem: Problem, candidate: Candidate) -> float:
         return _p_norm(goal.p, problem, candidate.mechanism)
     if isinstance(goal, ConvexLoss):
         roles, rows = figures.design.roles, figures.design.type_rows
-        means = roles.type_weight * figures.type_variances / rows
+        means = roles.type_priority * figures.type_variances / rows
         return goal.value(means[roles.type_of_query])
     return figures.worst_variance
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
+from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
@@ -16,6 +17,7 @@ from noiseplan.planning.planners import (
     laplace_matrix,
     named,
     optimal,
+    own_rows,
     residual_family,
     table_plans,
 )
@@ -147,6 +149,8 @@ def _require(refusal: str | None) -> None:
 
 
 def _asked_for(problem: Problem) -> Planner:
+    if problem.planner == "workload" and problem.size > _written_out(problem):
+        return own_rows.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
     for planner in LAPLACE if problem.laplace else GAUSSIAN:
@@ -160,6 +164,11 @@ def _asked_for(problem: Problem) -> Planner:
     if isinstance(problem.budget, PureDP):
         allowed_cost(problem.budget, problem.noise)  # which says that no Gaussian noise meets it
     raise PlanError(unknown_planner(problem.planner, PLANNERS))
+
+
+def _written_out(problem: Problem) -> int:
+    """Cells over which rows by name are one matrix."""
+    return LAPLACE_CELLS if problem.laplace else EXPLICIT_CELLS
 
 
 def _check_pure(problem: Problem) -> None:

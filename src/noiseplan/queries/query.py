@@ -114,6 +114,12 @@ class Query:
         return SEPARATOR.join(factor_name(n, f) for n, f in self.factors.items()) or "total"
 
     @property
+    def key(self) -> object:
+        """The same for queries that ask for the same rows, whatever they are called."""
+        joint = None if self.joint is None else self.joint.tobytes()
+        return self.attributes, tuple(self.factors.values()), joint
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Rows along each attribute; (rows,) for a dense matrix."""
         return tuple(piece.shape[0] for piece in self.pieces)

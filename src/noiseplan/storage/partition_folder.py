@@ -20,10 +20,10 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import plan as make_plan
 from noiseplan.planning.planners.dawa import MOST_CELLS
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
+from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance
 from noiseplan.storage.plans import check_numbers, read_plan, write_plan
-from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
     "PureDP": PureDP,

@@ -27,8 +27,8 @@ from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.people import record_price
 from noiseplan.queries import Workload
+from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
 from noiseplan.storage.files import hash_of
-from noiseplan.storage.workloads import check_backed, read_workload, write_workload
 
 # Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
 GIVEN = "given"

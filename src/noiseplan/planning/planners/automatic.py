@@ -6,7 +6,9 @@
 | Laplace | tables | matrix |
 
 One matrix is tried over the cells of a small domain, or over the classes of cells that queries tell
-apart in a larger one. Every plan says what was considered, and why it was taken or not.
+apart in a larger one; where queries are matrices over a domain it fits, it is all there is. Then
+come the challengers: noise on the workload's own rows. Every plan says what was considered, and why
+it was taken or not.
 """
 
 from __future__ import annotations
@@ -17,9 +19,20 @@ from typing import Final
 from noiseplan.errors import UnanswerableError
 from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.finish import require_sound
-from noiseplan.planning.limits import SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
-from noiseplan.planning.objectives import RelativeError, TotalVariance, WorstVariance
-from noiseplan.planning.planners import laplace_matrix, optimal, residual_family, table_plans
+from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    RelativeError,
+    TotalVariance,
+    WorstVariance,
+)
+from noiseplan.planning.planners import (
+    laplace_matrix,
+    optimal,
+    own_rows,
+    residual_family,
+    table_plans,
+)
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
 from noiseplan.planning.threads import one_thread
@@ -28,6 +41,9 @@ TAKEN, WORSE, NOT_BETTER = "taken", "clearly worse", "not clearly better"
 # Steps towards the optimum cost little where so few rows are asked of no more cells than this.
 FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
+# Noise on single rows is left alone where it is so many times worse than what is there: what rows
+# have in common never makes up for that.
+FAR_WORSE: Final = 1.5
 # Over smaller domains than this, rows over classes are written out in full.
 WRITTEN_OUT: Final = 1024
 
@@ -41,9 +57,24 @@ def solve(problem: Problem) -> Candidate:
     """The best that is found."""
     if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
         return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
+    if _matrices(problem):
+        return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
-    return plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
+    best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
+    for name, challenge in CHALLENGERS:
+        best = _against(problem, best, name, challenge(problem, best))
+    return best
+
+
+def _matrices(problem: Problem) -> bool:
+    """Whether queries are matrices over most of a domain that one matrix can be had for.
+
+    Then they have no factors, and a family of products has nothing to begin with.
+    """
+    given = [m.shape[1] for m in problem.workload.columns.matrices]
+    large = SMALL_CELLS < problem.size <= EXPLICIT_CELLS and not problem.laplace
+    return large and 2 * max(given, default=0) >= problem.size and not optimal.refuses(problem)
 
 
 def _gaussian(problem: Problem) -> Candidate:
@@ -135,6 +166,49 @@ def _classes(problem: Problem) -> SmallerDomain | str:
         return cells
     too_many = single and rows + found.cells.inner.size > SMALL_PROBLEM
     return f"not tried, {rows:,} rows" if too_many else found
+
+
+def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """Noise on the rows themselves; nothing to say of plain tables, which the families plan, nor
+    where the best there is was found."""
+    gap = best.optimality.gap
+    if not problem.design.free or (gap is not None and gap <= 1 - WORTH_IT):
+        return None
+    reason = own_rows.untried(problem)
+    if reason is not None:
+        return reason
+    with one_thread(problem.design):
+        rows = own_rows.OwnRows(problem)
+        if rows.value > FAR_WORSE * _at_cost_one(problem, reached(problem, best)):
+            return WORSE
+        return rows.made()
+
+
+def _against(
+    problem: Problem, best: Candidate, name: str, found: Candidate | str | None
+) -> Candidate:
+    """The best so far, or what a challenger found if that is clearly better."""
+    if found is None:
+        return best
+    if isinstance(found, Candidate):
+        if reached(problem, found) < WORTH_IT * reached(problem, best):
+            others = tuple((n, WORSE if r == TAKEN else r) for n, r in best.considered)
+            called = found.name if problem.laplace else best.name
+            return replace(found, name=called, considered=((name, TAKEN), *others))
+        found = NOT_BETTER
+    return replace(best, considered=(*best.considered, (name, found)))
+
+
+# What comes after the families and one matrix, each against the best so far: a candidate, or why
+# there is none, or nothing where there is nothing to say.
+CHALLENGERS: Final = (("own rows", _own_rows),)
+
+
+def _at_cost_one(problem: Problem, loss: float) -> float:
+    """The same at a cost of one; targets are compared at that, and a loss of one's own as it is."""
+    if problem.priorities is not None or isinstance(problem.goal, ConvexLoss):
+        return loss
+    return loss * (problem.epsilon**2 if problem.laplace else problem.allowed or 1.0)
 
 
 PLANNER: Final = Planner(("auto",), solve, refuses)

@@ -1,0 +1,327 @@
+"""The rows of a workload themselves, or sums of them, measured over a domain of any size.
+
+    y = C·Wx + z ,    W the rows of all queries, one table counted for each
+
+Everything happens in the row space of W (`row_space`), which follows from products of pairs of
+rows (`StackedRows`), however many cells there are.
+
+With C = 1 and more rows than can be compared, each row is what was measured of it, which is
+unbiased too; then nothing but the queries of the workload is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, Final, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.domain.record_costs import RecordCosts
+from noiseplan.domain.stacked_rows import StackedRows
+from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
+from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply
+from noiseplan.matrices.base import DENSE_LIMIT, Array
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
+from noiseplan.mechanisms.exact_residuals import (
+    batch_last,
+    integer_residuals,
+    require_whole,
+    with_noise,
+)
+from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
+from noiseplan.queries import Query, Workload
+from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
+from noiseplan.schema import Schema
+
+# Rows that are compared with each other: their Gram matrix is factored in seconds.
+MOST_ROWS: Final = 4096
+# Cells over which sums of rows are priced, one by one, and numbers looked at together.
+PRICED_CELLS: Final = 2**24
+AT_ONCE: Final = 2**23
+# Arrays of the workload are told apart by this.
+ROWS: Final = "rows_"
+
+
+@dataclass(frozen=True, eq=False)
+class WorkloadRowsMechanism(Mechanism):
+    """C·W with independent noise, of one size or of one for each number; `mix` is C, or none.
+
+    With exact noise rows and mix are of integers.
+    """
+
+    kind: ClassVar[str] = "workload rows"
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+
+    schema: Schema
+    workload: Workload
+    mix: Array | None
+    noise: Noise
+
+    def __post_init__(self) -> None:
+        if self.workload.schema != self.schema:
+            raise PlanError("the rows to measure are about another schema than the plan")
+        if self.mix is not None:
+            object.__setattr__(self, "mix", np.ascontiguousarray(self.mix, dtype=np.float64))
+            if self.mix.ndim != 2 or self.mix.shape[1] != self.workload.rows:
+                raise PlanError(
+                    f"a mix has one column for each of the {self.workload.rows:,} rows, found "
+                    f"shape {self.mix.shape}"
+                )
+            self._require_few()
+        if len(self.noise) not in (1, self.numbers):
+            raise PlanError(f"{self.numbers:,} numbers have one size of noise each, or all one")
+        if self.noise.exact:
+            own = () if self.mix is None else (self.mix,)
+            require_whole([*own, *(f for factors in self._factors for f in factors)])
+
+    def _require_few(self) -> None:
+        if self.workload.rows > MOST_ROWS:
+            raise PlanError(
+                f"sums of at most {MOST_ROWS:,} rows are measured, and the queries have "
+                f"{self.workload.rows:,}: measure the rows themselves, or plan fewer queries"
+            )
+
+    # ------------------------------------------------------------------ what is measured
+
+    @cached_property
+    def queries(self) -> list[Query]:
+        """The queries whose rows are measured."""
+        return list(self.workload)
+
+    @cached_property
+    def _places(self) -> dict[object, slice]:
+        """Where the rows of each query are; equal queries are one."""
+        ends = np.cumsum(self.workload.sizes).tolist()
+        pairs = zip(self.queries, self.workload.sizes.tolist(), ends, strict=True)
+        return {query.key: slice(end - size, end) for query, size, end in reversed(list(pairs))}
+
+    @cached_property
+    def _factors(self) -> list[tuple[Matrix | Array, ...]]:
+        """The rows of each query over its own table, as measuring multiplies them."""
+        known: dict[object, tuple[Matrix | Array, ...]] = {}
+        return [known.setdefault(q.key, tuple(map(_plain, q.pieces))) for q in self.queries]
+
+    @property
+    def numbers(self) -> int:
+        return self.workload.rows if self.mix is None else len(self.mix)
+
+    @cached_property
+    def _tables(self) -> dict[tuple[int, ...], list[int]]:
+        """The queries about each set of attributes."""
+        found: dict[tuple[int, ...], list[int]] = {}
+        for number, query in enumerate(self.queries):
+            found.setdefault(_attributes(query), []).append(number)
+        return found
+
+    @property
+    def sets(self) -> list[IntArray]:
+        return [np.array([on], dtype=np.int64).reshape(1, len(on)) for on in self._tables]
+
+    @property
+    def steps(self) -> int:
+        return len(self._tables)
+
+    def describe(self) -> str:
+        rows = "1 row" if self.workload.rows == 1 else f"{self.workload.rows:,} rows"
+        if self.mix is None:
+            return f"{self.numbers:,} noisy numbers, the {rows} of the queries themselves"
+        return f"{self.numbers:,} noisy numbers, sums of the {rows} of the queries"
+
+    def floating(self) -> Mechanism:
+        return replace(self, noise=self.noise.floating())
+
+    def measure(
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
+    ) -> Measurements:
+        rows: list[Any] = [None] * len(self.queries)
+        for on, numbers in self._tables.items():
+            counts = np.asarray(marginals(np.array([on], dtype=np.int64).reshape(1, len(on))))
+            for number in numbers:
+                rows[number] = self._applied(self._factors[number], counts)
+            progress(1)
+        exact = np.concatenate(rows)
+        if self.mix is not None:
+            exact = self._applied((self.mix,), exact[None, :])
+        noise = sample(exact.shape, self.noise)
+        return Measurements((with_noise(exact, noise) if self.noise.exact else exact + noise,))
+
+    def _applied(self, factors: tuple[Matrix | Array, ...], counts: Any) -> Any:
+        """(⊗F_i) x, in integers where the noise is exact."""
+        if len(factors) != counts.ndim - 1:  # one matrix over all cells of the table
+            counts = counts.reshape(1, -1)
+        if self.noise.exact:
+            return integer_residuals(factors, counts).reshape(-1)
+        return kronecker_apply(factors, batch_last(counts)).reshape(-1)
+
+    # ------------------------------------------------------------------ privacy
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        """max_x Σ_j |(CWe_x)_j|^p / size_j, rounded up; replacing one is at most two of them.
+
+        A difference of two numbers of one sign is no larger than the larger of them, so the two
+        squares of rows without negative entries add; else (a − b)² ≤ 2a² + 2b².
+        """
+        self.require_noise(neighbours)
+        if self.noise.power == 2 and self.schema.size <= CELL_BY_CELL:
+            return cell_by_cell([self], neighbours)
+        largest = self._largest_cost()
+        record = product_up(largest, 1 + margin(self.numbers + self.workload.rows))
+        if neighbours == "add-remove":
+            return record
+        return 2 * record if self.noise.power == 1 or self._one_sign else 4 * record
+
+    @property
+    def _one_sign(self) -> bool:
+        return self.mix is None and all(
+            isinstance(f, Matrix) or bool((f >= 0).all()) for own in self._factors for f in own
+        )
+
+    @property
+    def _prices(self) -> Array:
+        """One over the size of each number's noise."""
+        return 1.0 / self._sizes
+
+    def _largest_cost(self) -> float:
+        if self.mix is None:
+            return RecordCosts(self.workload, self.noise.power).largest(self._prices)[0]
+        return max(float(costs.max()) for costs in self._costs_of_cells(self.mix))
+
+    def _costs_of_cells(self, mix: Array) -> Iterator[Array]:
+        """What records cost that the rows tell apart, some at a time."""
+        values = self._stacked.values
+        shape = tuple(map(len, values))
+        cells = prod(shape)
+        if cells > PRICED_CELLS:
+            raise PlanError(
+                f"what sums of rows cost is found cell by cell, for at most {PRICED_CELLS:,}, and "
+                f"the rows tell {cells:,} apart: measure the rows themselves (planner='workload')"
+            )
+        batch = max(1, AT_ONCE // max(mix.shape))
+        for start in range(0, cells, batch):
+            digits = np.unravel_index(np.arange(start, min(start + batch, cells)), shape)
+            some = np.column_stack([v[d] for v, d in zip(values, digits, strict=True)])
+            columns = np.asarray(mix @ sp.csc_array(self._stacked.at(some)))
+            yield self._prices @ np.abs(columns) ** self.noise.power
+
+    def cost_matrix(self) -> Array:
+        rows = self._dense_rows()
+        return (rows.T / self.noise.nominal) @ rows
+
+    def _dense_rows(self) -> Array:
+        """All measured rows over the whole domain."""
+        rows = np.concatenate([query.dense() for query in self.queries])
+        return rows if self.mix is None else self.mix @ rows
+
+    # ------------------------------------------------------------------ answering
+
+    @cached_property
+    def _stacked(self) -> StackedRows:
+        return StackedRows.of(self.schema, self.queries)
+
+    @cached_property
+    def _space(self) -> RowSpace | None:
+        """The space of the rows; none where they are too many to be compared."""
+        return RowSpace(self._stacked) if self.workload.rows <= MOST_ROWS else None
+
+    @cached_property
+    def _estimates(self) -> OwnEstimates | MixedEstimates:
+        variances = np.broadcast_to(self.noise.variance, (self.numbers,))
+        if self.mix is None:
+            return OwnEstimates(variances, self._space)
+        assert self._space is not None  # as the rows of a mix are few
+        return MixedEstimates(variances, self._space, self.mix)
+
+    def require(self, query: Query) -> None:
+        self._asked(query)
+
+    def _asked(self, query: Query) -> sp.csr_array:
+        """The query as sums of the workload's rows, if what is measured determines it."""
+        if query.schema != self.schema:
+            raise UnanswerableError("the query is about another schema than the plan")
+        place = self._places.get(query.key)
+        asked: sp.csr_array | None = None
+        if place is not None:
+            ones = np.ones(query.rows), (np.arange(query.rows), np.arange(place.start, place.stop))
+            asked = sp.csr_array(ones, shape=(query.rows, self.workload.rows))
+        elif self._space is not None:
+            asked = self._space.coefficients(query)
+        if asked is None or not self._estimates.determines(asked):
+            raise UnanswerableError(
+                f"{query.name!r} is not determined by what the plan measures: add a query on "
+                f"{list(query.attributes)} with these rows to the workload"
+            )
+        return asked
+
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        rows = self._estimates.answers(np.asarray(measured.values[0], dtype=np.float64))
+        return lambda query: np.asarray(self._asked(query) @ rows)
+
+    def variance(self, query: Query) -> Array:
+        return self._estimates.variance(self._asked(query))
+
+    def covariance(self, query: Query, other: Query) -> Array:
+        one, two = self._asked(query), self._asked(other)
+        if query.rows * other.rows > DENSE_LIMIT:
+            raise QueryError(
+                f"the covariance of {query.name!r} and {other.name!r} has {query.rows:,} × "
+                f"{other.rows:,} numbers, above the limit of {DENSE_LIMIT:,}: ask for fewer rows, "
+                f"or for variance(query)"
+            )
+        return self._estimates.covariance(one, two)
+
+    # ------------------------------------------------------------------ written out
+
+    def unit_rows(self) -> Array:
+        return np.asarray(self._dense_rows() / np.sqrt(self._sizes)[:, None])
+
+    def unit_values(self, measured: Measurements) -> Array:
+        return np.asarray(measured.values[0] / np.sqrt(self._sizes))
+
+    @property
+    def _sizes(self) -> Array:
+        return np.broadcast_to(self.noise.size, (self.numbers,))
+
+    def measured_queries(self, most: int) -> list[Query]:
+        return self.queries[:most]
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> tuple[Json, Arrays]:
+        rows, found = write_workload(self.workload)
+        arrays = {ROWS + name: array for name, array in found.items()}
+        arrays["sizes"] = self.noise.size
+        if self.mix is not None:
+            arrays["mix"] = self.mix
+        noise = {"law": self.noise.law, "integer": self.noise.exact}
+        return {"kind": self.kind, **noise, "rows": rows}, arrays
+
+    @classmethod
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> WorkloadRowsMechanism:
+        own = {name.removeprefix(ROWS): a for name, a in arrays.items() if name.startswith(ROWS)}
+        sizes = floats(arrays, "sizes", 1)
+        if not (sizes > 0).all():
+            raise StorageError("the rows of the plan are measured without noise")
+        check_backed(content["rows"], own, sum(array.size for array in arrays.values()))
+        workload = read_workload(content["rows"], own)
+        mix = floats(arrays, "mix", 2) if "mix" in arrays else None
+        return cls(schema, workload, mix, Noise(content["law"], sizes, bool(content["integer"])))
+
+
+def _attributes(query: Query) -> tuple[int, ...]:
+    return tuple(map(query.schema.index, query.attributes))
+
+
+def _plain(piece: Matrix) -> Matrix | Array:
+    """As exact integers are computed from: the identity, or numbers."""
+    return piece if isinstance(piece, IdentityMatrix) else piece.dense()

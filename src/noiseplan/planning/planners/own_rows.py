@@ -1,0 +1,232 @@
+"""Noise on the workload's own rows, shared among them as is best: what would be done by hand.
+
+It is independent noise on each table, with three things better: every query has the noise that
+serves the objective most; the budget is spent by the record that meets most of the rows, not by one
+that would meet all of them; and what queries have in common is estimated from all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray
+from noiseplan.domain.record_costs import RecordCosts
+from noiseplan.errors import QueryError, setting
+from noiseplan.matrices import IdentityMatrix
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.noise.sizes import sizes_above
+from noiseplan.optimize.allocation import share_for_loss, share_for_worst
+from noiseplan.optimize.lbfgs import Smooth
+from noiseplan.optimize.record_shares import PAYS_MORE, share_among_records, shared_for_total
+from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.certificates import Unstated
+from noiseplan.planning.noise_within import drawable
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    PNormVariance,
+    RelativeError,
+    TotalVariance,
+    WorstVariance,
+)
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.solve import own_loss, p_norm
+from noiseplan.planning.threads import one_thread
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.queries import Query, Workload
+
+# Classes of rows that get noise of their own; beyond, all rows of a query share it.
+MOST_CLASSES: Final = 512
+# Queries and rows for which noise on the rows is planned.
+MOST_QUERIES, MOST_ROWS = 4000, 200_000
+# What rounding of sizes and prices may take of the budget, or add to a variance.
+ROOM: Final = 1e-11
+
+
+def refuses(problem: Problem) -> str | None:
+    """Fractions, where integers are measured; relative errors; and what is too large."""
+    reason = untried(problem)
+    return reason and (
+        setting("planner", "workload")
+        + f" measures the rows of the queries themselves, and was {reason}; use "
+        + setting("planner", "auto")
+    )
+
+
+def untried(problem: Problem) -> str | None:
+    """Why noise on the rows themselves is not planned, if it is not."""
+    workload = problem.workload
+    if isinstance(problem.goal, RelativeError):
+        return "not tried for relative errors"
+    if len(workload) > MOST_QUERIES or workload.rows > MOST_ROWS:
+        return f"not tried, {len(workload):,} queries of {workload.rows:,} rows"
+    try:
+        whole = _whole(workload)
+    except QueryError:
+        return "not tried, rows of long attributes"
+    return None if whole or not problem.integer else "not tried, rows that are not whole numbers"
+
+
+def _whole(workload: Workload) -> bool:
+    """Whether all rows are of integers, so that discrete noise can be added to them."""
+    factors = (workload.matrix(a, f) for a, f in workload.pairs())
+    values = [f.dense() for f in factors if not isinstance(f, IdentityMatrix)]
+    return all(bool((v == np.rint(v)).all()) for v in (*values, *workload.columns.matrices))
+
+
+def solve(problem: Problem) -> Candidate:
+    """Within the budget, or at the least cost that meets the targets."""
+    with one_thread(problem.design):
+        return OwnRows(problem).made()
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """The rows to measure and the noise of each, at a cost of one until it is made."""
+
+    problem: Problem
+
+    @cached_property
+    def _merged(self) -> tuple[Workload, IntArray]:
+        """Different queries, once each and without a name, and which of them every query is."""
+        plain = [Query(q.schema, q.factors, matrix=q.joint) for q in self.problem.workload]
+        number: dict[object, int] = {}
+        kind = np.array([number.setdefault(query.key, len(number)) for query in plain])
+        return Workload(plain), kind
+
+    @property
+    def workload(self) -> Workload:
+        """What is measured."""
+        return self._merged[0]
+
+    @cached_property
+    def costs(self) -> RecordCosts:
+        """What records meet of its rows."""
+        return RecordCosts(self.workload, self.problem.drawn.power)
+
+    # ------------------------------------------------------------------ classes of rows
+
+    @cached_property
+    def classes(self) -> IntArray:
+        """Rows of one query of the same length have noise of one size; or all rows of a query."""
+        query = np.repeat(np.arange(len(self.workload)), self.workload.sizes)
+        lengths = self.costs.by_row(lambda factor: factor.sum(axis=1))
+        pairs = np.column_stack([query.astype(np.float64), lengths])
+        found = np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+        return found if found.max() < MOST_CLASSES else query
+
+    @cached_property
+    def _rows(self) -> Array:
+        """How many rows each class has."""
+        return np.bincount(self.classes).astype(np.float64)
+
+    @cached_property
+    def _query(self) -> IntArray:
+        """The query of each class."""
+        query = np.repeat(np.arange(len(self.workload)), self.workload.sizes)
+        return query[np.unique(self.classes, return_index=True)[1]]
+
+    def _priorities(self, ufunc: np.ufunc) -> Array:
+        """The weight of a row of each class: of all who ask for it, or the largest of them."""
+        found = np.zeros(len(self.workload))
+        ufunc.at(found, self._merged[1], self.problem.design.priorities)
+        return found[self._query]
+
+    # ------------------------------------------------------------------ noise
+
+    @cached_property
+    def sizes(self) -> Array:
+        """The noise of each class at a cost of one, or a little more."""
+        floor = np.zeros(len(self._rows))
+        np.maximum.at(floor, self.classes, self.costs.by_row(lambda factor: factor.max(axis=1)))
+        floor = np.where(floor > 0, floor, 1.0)  # of rows of zeros, whatever it is
+        return share_among_records(self._dearest, self._shared, floor)
+
+    def _dearest(self, sizes: Array) -> Array:
+        """What a record meets that pays more than one; or, if none is found at once, the most."""
+        prices = 1.0 / sizes[self.classes]
+        most, cell = self.costs.large(prices)
+        if most <= 1 + PAYS_MORE:
+            most, cell = self.costs.largest(prices)
+        met = np.bincount(self.classes, self.costs.at(cell), minlength=len(sizes))
+        return met.astype(np.float64)
+
+    def _shared(self, met: Array) -> Array:
+        """The best sizes if there were no records but these, zero for what none of them meets."""
+        goal, seen = self.problem.goal, np.flatnonzero(met.any(axis=0))
+        sizes, met = np.zeros(met.shape[1]), met[:, seen]
+        if isinstance(goal, WorstVariance):
+            rows = sp.csr_array(sp.diags_array(self._priorities(np.maximum)[seen]))
+            sizes[seen] = share_for_worst(met, rows, 1.0).sigma2
+            return sizes
+        weight = (self._priorities(np.add) * self._rows)[seen]
+        sizes[seen] = shared_for_total(met, weight, 3 - self.problem.drawn.power)
+        if not isinstance(goal, TotalVariance):
+            rows, loss = self._loss
+            start = sizes[seen]
+            share = share_for_loss(met, sp.csr_array(rows[:, seen]), 1.0, loss, start)
+            sizes[seen] = share.sigma2
+        return sizes
+
+    @cached_property
+    def _loss(self) -> tuple[sp.csr_array, Smooth]:
+        """What variances the loss is of, as sums over classes, and the loss at a cost of one."""
+        goal, cost = self.problem.goal, self.problem.allowed or 1.0
+        if isinstance(goal, PNormVariance):
+            return sp.diags_array(self._priorities(np.maximum)).tocsr(), p_norm(goal.p, self._rows)
+        assert isinstance(goal, ConvexLoss)
+        own, asked = own_loss(goal), self.problem.workload
+        share = self._rows / self.workload.sizes[self._query]
+        mine = (self._merged[1][:, None] == self._query) * share
+        rows = sp.csr_array(mine * asked.columns.weights[:, None])
+
+        def loss(variances: Array) -> tuple[float, Array]:
+            value, slope = own(variances / cost)
+            return value, slope / cost
+
+        return rows, loss
+
+    # ------------------------------------------------------------------ made
+
+    @property
+    def value(self) -> float:
+        """What the objective is at a cost of one, each row by itself: at most a little above the
+        best that is made by hand, and what the queries have in common makes it better."""
+        goal, each = self.problem.goal, self.problem.drawn.of_size(self.sizes).nominal
+        if isinstance(goal, WorstVariance):
+            return float((self._priorities(np.maximum) * each).max())
+        if isinstance(goal, TotalVariance):
+            return float((self._priorities(np.add) * self._rows) @ each)
+        rows, loss = self._loss
+        return loss(rows @ each)[0]
+
+    def made(self) -> Candidate:
+        """The mechanism; without a budget, with as much noise as the targets leave."""
+        problem = self.problem
+        allowed = problem.epsilon if problem.laplace else problem.allowed
+        mechanism = self._mechanism(self.sizes)
+        if allowed is None:
+            assert problem.priorities is not None  # there are targets
+            figures = RowFigures(problem.design, mechanism.floating())
+            scale = figures.target_scale(1.0 / problem.priorities)
+            mechanism = self._mechanism(self.sizes / scale * (1 - ROOM))
+        else:
+            paid = mechanism.record_cost(problem.neighbours) / allowed
+            mechanism = self._mechanism(self.sizes * paid * (1 + ROOM))
+        drawable(mechanism.noise)
+        privacy = mechanism.cost(problem.neighbours)
+        figures = RowFigures(problem.design, mechanism)
+        known = Unstated(problem.workload, privacy)
+        return Candidate("workload", mechanism, privacy, figures, known)
+
+    def _mechanism(self, sizes: Array) -> WorkloadRowsMechanism:
+        noise = self.problem.drawn.of_size(sizes_above(sizes)[self.classes])
+        return WorkloadRowsMechanism(self.workload.schema, self.workload, None, noise)
+
+
+PLANNER: Final = Planner(("workload",), solve, refuses)

@@ -76,7 +76,8 @@ class Tower:
 
     def __init__(self, letters: int, most: int, largest: int) -> None:
         self.letters, self.most, self.largest = letters, most, largest
-        self._known = {(): States(np.zeros(1, dtype=np.int64), np.zeros((letters, 1, 1)))}
+        start = States(np.zeros(1, dtype=np.int64), np.zeros((letters, 1, 1)))
+        self._known: dict[Diagram, States] = {(): start}
 
     def states(self, diagram: Diagram) -> States:
         """Refused where growing them takes matrices of more than the largest size allowed."""
@@ -116,12 +117,11 @@ class ExchangeableSums:
 
     def blocks(self, factors: int) -> list[Block]:
         """Every block of this number of factors."""
-        found = [
+        return [
             Block(float(fillings(diagram)), states.present, self._on(diagram))
             for diagram in diagrams(factors, self.tower.most, self.tower.letters)
             if len((states := self.tower.states(diagram)).present)
         ]
-        return found
 
     def _on(self, diagram: Diagram) -> dict[Placed, Array]:
         path = [diagram]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.planning.workload_types import Design
+from noiseplan.planning.workload_types import Design, without_rounding
 
 # Eigenvalues below this fraction of the largest are taken for rounding.
 NOISE_FLOOR = 1e-11
@@ -65,7 +65,7 @@ class PricedFactors:
         moments = {p: _seen(frame.T @ g @ frame, size, kappa) for p, g in self.grams.items()}
         kept = {p: kept for p, (kept, _) in moments.items()}
         rest = {p: rest for p, (_, rest) in moments.items()}
-        whole = size == self.values or len(self.roots) < 2 and size <= count
+        whole = not any(rest.values()) or (len(self.roots) < 2 and size <= count)
         return Heads(size, kept, rest, whole)
 
     def _frame(self, count: int) -> tuple[Array, int]:
@@ -109,4 +109,4 @@ def _seen(gram: Array, size: int, kappa: float) -> tuple[Array, float]:
     seen = inverse @ (scale[:, None] * gram)
     head, tail = seen[:size, :size], seen[size:, size:]
     rest = float(np.linalg.svd(tail, compute_uv=False).sum()) if tail.size else 0.0
-    return head.T @ head, rest**2
+    return head.T @ head, without_rounding(np.array(rest**2), np.trace(gram)).item()

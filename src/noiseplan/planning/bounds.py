@@ -30,28 +30,32 @@ from noiseplan.optimize.split_coordinates import Point
 from noiseplan.planning.attribute_heads import Heads, PricedFactors, plain_heads
 from noiseplan.planning.free_split import cost_and_gradients
 from noiseplan.planning.nuclear_norm import HeadedWorkload, root_trace
+from noiseplan.planning.row_products import row_products
 from noiseplan.planning.workload_types import Design
 
 # Up to so many cells the exact optimum is worked out.
 DENSE_CELLS = 400
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
-# Heads of each attribute, as far as work allows, and what more of them must bring.
+# Heads of each attribute, as far as work allows.
 LEVELS = (1, 2, 3, 4, 6, 9, 14, 24, 48, 96, 192)
-WORTH_MORE = 1e-4
 # How much the sum direction counts when the partial isometry is chosen; any value is valid.
 KAPPAS, ONE_KAPPA, LESS = np.geomspace(0.1, 1.2, 13), 0.5, 0.6
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How large matrices may be whose eigenvalues are worked out, in the end and on the way."""
+    """How large matrices may be whose eigenvalues are worked out, in the end and on the way.
+
+    More heads are tried as long as the norm grows by the share `gain`.
+    """
 
     size: int
     largest: int
+    gain: float
 
 
-USUAL, THOROUGH = Effort(2000, 500), Effort(6000, 1500)
+USUAL, THOROUGH = Effort(2000, 500, 3e-4), Effort(6000, 1500, 3e-5)
 
 
 def total_variance_bound(
@@ -75,7 +79,10 @@ def _add_remove(design: Design, records: dict[int, Array], effort: Effort) -> fl
         return dense_optimum(design.gram()).bound
     found = _structured(design, records, effort)
     if design.free and cells <= effort.size:
-        found = max(found, _over_cells(design, records))
+        return max(found, _over_cells(design, records)) ** 2
+    if design.free and design.workload.rows <= effort.size:
+        products = row_products(design, _attribute_weights(design, records))
+        found = found if products is None else max(found, float(root_trace(products)))
     return found**2
 
 
@@ -92,15 +99,24 @@ def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
 
 def _over_cells(design: Design, records: dict[int, Array]) -> float:
     """The norm itself, dense-matrix queries included."""
-    schema, weights = design.workload.schema, []
-    for attribute, role in enumerate(design.roles.of_attribute.tolist()):
-        uniform = np.full(schema.shape[attribute], 1.0 / schema.shape[attribute])
-        if role in records:
-            groups = design.groups[role]
-            uniform = (records[role] / np.bincount(groups))[groups]
-        weights.append(np.sqrt(uniform))
-    root = reduce(np.kron, weights)
+    weights = _attribute_weights(design, records)
+    each = []
+    for attribute, size in enumerate(design.workload.schema.shape):
+        role = int(design.roles.of_attribute[attribute])
+        groups = design.groups[role] if role >= 0 else np.arange(size)
+        each.append(np.sqrt(weights[attribute] / np.bincount(groups))[groups])
+    root = reduce(np.kron, each)
     return float(root_trace(design.gram() * np.outer(root, root)))
+
+
+def _attribute_weights(design: Design, records: dict[int, Array]) -> dict[int, Array]:
+    """d of every attribute over its groups of values; over values where no query names it."""
+    result = {}
+    for attribute, size in enumerate(design.workload.schema.shape):
+        role = int(design.roles.of_attribute[attribute])
+        groups = design.groups[role] if role >= 0 else np.arange(size)
+        result[attribute] = records.get(role, np.bincount(groups) / size)
+    return result
 
 
 def _structured(
@@ -123,7 +139,7 @@ def _structured(
             found, kappa = max((seen(count, k).root(), k) for k in (kappa, LESS * kappa))
         except TooLarge:
             break
-        enough = found <= best * (1 + WORTH_MORE)
+        enough = found <= best * (1 + effort.gain)
         best = max(found, best)
         if enough or all(h.whole for h in seen(count, kappa).heads.values()):
             break

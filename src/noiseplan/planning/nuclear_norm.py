@@ -30,7 +30,7 @@ from noiseplan.planning.workload_types import Design
 HELD = 1e6
 
 
-def root_trace(gram: Array) -> float:
+def root_trace(gram: Array) -> Array:
     """Σ √(eigenvalue) over a stack of Gram matrices, less what rounding may have added."""
     values = np.linalg.eigvalsh(gram)
     off = EIGENVALUE_ERROR * values.shape[-1] * np.maximum(values[..., -1:], 0.0)
@@ -170,7 +170,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        return self.states.shape[1]
+        return int(self.states.shape[1])
 
     def _factors(self, term: int) -> list[Array]:
         """The matrix of a term on each role."""

@@ -1,81 +1,93 @@
 """How low can the total variance be, for any linear mechanism with Gaussian noise?
 
 For any probability λ on the records, the least weighted sum of variances at privacy cost c is at
-least ‖W Λ^{1/2}‖²_*/c, the squared nuclear norm (λ uniform: the SVD bound). And ‖W'‖_* ≥ tr(W'ᵀY)
-for every Y of operator norm at most one. Two choices of Y are used, and the larger bound is kept.
+least ‖W Λ^{1/2}‖²_*/c, the squared nuclear norm (λ uniform: the SVD bound). The weights taken are
+products λ = ⊗d_i, d_i what a longer column of the planned U_i would be worth: the optimal ones to
+about three digits. The norm is taken, in this order, as far as it can be,
 
-*Structured*, at any scale. Let λ = ⊗λ_i, u_i = √λ_i, and for each factor let Y_i be a partial
-isometry, with t_i = Y_iu_i and P_i the rest. For a query on B put
+* over all cells, where they are few, or over all rows, K = W Λ Wᵀ, where these are;
+* from the structure, at any scale: heads and tails of attributes (`nuclear_norm`), with as many
+  heads as the work allows.
 
-    Y = Σ_{A⊆B} y_A ⊗_{i∈A} P_i ⊗_{i∈B∖A} t_iu_iᵀ ⊗_{i∉B} u_iᵀ .
+On very small domains λ is improved by its own fixed point, which is exact.
 
-The blocks of different A are orthogonal, and the best y give
-
-    ‖W'‖_* ≥ Σ_A √( Σ_{B⊇A} w_B ∏_{i∈A} r_i² ∏_{i∈B∖A} s_i² ),
-
-with r_i = tr(P_iᵀW'_i) and s_i = t_iᵀW'_iu_i:
-
-the planner's own sum with r², s² in place of βR, m. It is exact for marginals and for one full
-product.
-
-*Dense*, for small domains: Y the polar factor of the whole W', λ improved by its own fixed point;
-exact.
+*Replaced records.* Of two records drawn from λ, (e_r − e_s)ᵀC(e_r − e_s) ≤ c in the mean, which is
+2 tr C(Λ − λλᵀ) ≤ c (1 − Σλ²): the same with W Λ^{1/2} less its direction √λ, and twice the bound.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.allocation import root_cost
-from noiseplan.optimize.gram_bounds import svd_bound
+from noiseplan.optimize.exchangeable_sums import TooLarge
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.split_coordinates import Point
+from noiseplan.planning.attribute_heads import Heads, PricedFactors, plain_heads
 from noiseplan.planning.free_split import cost_and_gradients
+from noiseplan.planning.nuclear_norm import HeadedWorkload, root_trace
+from noiseplan.planning.row_products import row_products
 from noiseplan.planning.workload_types import Design
 
+# Up to so many cells the exact optimum is worked out.
 DENSE_CELLS = 400
-# The structured bound leaves out dense-matrix queries; up to here the SVD bound counts them.
-SVD_CELLS = 2048
-# Eigenvalues below this fraction of the largest are taken for rounding.
-NOISE_FLOOR = 1e-11
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
+# Heads of each attribute, as far as work allows.
+LEVELS = (1, 2, 3, 4, 6, 9, 14, 24, 48, 96, 192)
+# How much the sum direction counts when the partial isometry is chosen; any value is valid.
+KAPPAS, ONE_KAPPA, LESS = np.geomspace(0.1, 1.2, 13), 0.5, 0.6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How large matrices may be whose eigenvalues are worked out, in the end and on the way.
+
+    More heads are tried as long as the norm grows by the share `gain`.
+    """
+
+    size: int
+    largest: int
+    gain: float
+
+
+USUAL, THOROUGH = Effort(2000, 500, 3e-4), Effort(6000, 1500, 3e-5)
 
 
 def total_variance_bound(
-    design: Design, rows: dict[int, Array], budget: float, neighbours: str
+    design: Design, rows: dict[int, Array], budget: float, neighbours: str, effort: Effort = USUAL
 ) -> float:
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
-    replace = neighbours == "replace"
     if budget == 0:  # everything asked is public, and exact
         return 0.0
-    records = {} if replace else _record_weights(design, rows)
-    root = max(_structured(design, records, k, replace) for k in _trials(design))
-    bound = root**2
-    if replace:
-        # Averaging (e_r − e_s)ᵀC(e_r − e_s) ≤ c over r ≠ s bounds the centred trace by c(N−1)/2.
+    if neighbours == "replace":
         others = design.workload.schema.size - 1
-        bound *= 2.0 + 2.0 * float(1 / Fraction(others)) if others else 2.0
-    elif design.workload.schema.size <= DENSE_CELLS:
-        bound = max(bound, dense_optimum(design.gram()).bound)
-    elif design.joints and design.workload.schema.size <= SVD_CELLS:
-        bound = max(bound, svd_bound(design.gram()))
+        more = 2.0 + 2.0 * float(1 / Fraction(others)) if others else 2.0
+        bound = more * _structured(design, {}, effort, centred=True) ** 2
+    else:
+        bound = _add_remove(design, _record_weights(design, rows), effort)
     return bound / budget * (1 - 1e-9)
 
 
-def _trials(design: Design) -> Array:
-    """How much the sum direction counts when the partial isometry is chosen; any value is valid."""
-    largest = max((design.group_count(r) for r in design.free), default=0)
-    if not design.free:
-        return np.ones(1)
-    return np.geomspace(0.1, 1.2, 13) if largest <= SEARCH_UP_TO else np.array([0.5])
+def _add_remove(design: Design, records: dict[int, Array], effort: Effort) -> float:
+    cells = design.workload.schema.size
+    if cells <= DENSE_CELLS:
+        return dense_optimum(design.gram()).bound
+    found = _structured(design, records, effort)
+    if design.free and cells <= effort.size:
+        return max(found, _over_cells(design, records)) ** 2
+    if design.free and design.workload.rows <= effort.size:
+        products = row_products(design, _attribute_weights(design, records))
+        found = found if products is None else max(found, float(root_trace(products)))
+    return found**2
 
 
 def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
-    """λ_i of each free role: what a longer column of U_i would be worth."""
+    """d_i of each free role: what a longer column of U_i would be worth."""
     points = {r: Point.at(u) for r, u in rows.items()}
     _, gradients = cost_and_gradients(design, points)
     result = {}
@@ -85,39 +97,64 @@ def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
     return result
 
 
-def _structured(design: Design, records: dict[int, Array], kappa: float, replace: bool) -> float:
-    count = len(design.roles.pair_role)
-    residual, mean = np.zeros(count), np.zeros(count)
-    for pair, role in enumerate(design.roles.pair_role):
-        n = design.roles.roles[role].size
-        gram = design.grams[pair]
-        if gram is None:
-            residual[pair], mean[pair] = (n - 1) ** 2 / n, 1.0 / n
+def _over_cells(design: Design, records: dict[int, Array]) -> float:
+    """The norm itself, dense-matrix queries included."""
+    weights = _attribute_weights(design, records)
+    each = []
+    for attribute, size in enumerate(design.workload.schema.shape):
+        role = int(design.roles.of_attribute[attribute])
+        groups = design.groups[role] if role >= 0 else np.arange(size)
+        each.append(np.sqrt(weights[attribute] / np.bincount(groups))[groups])
+    root = reduce(np.kron, each)
+    return float(root_trace(design.gram() * np.outer(root, root)))
+
+
+def _attribute_weights(design: Design, records: dict[int, Array]) -> dict[int, Array]:
+    """d of every attribute over its groups of values; over values where no query names it."""
+    result = {}
+    for attribute, size in enumerate(design.workload.schema.shape):
+        role = int(design.roles.of_attribute[attribute])
+        groups = design.groups[role] if role >= 0 else np.arange(size)
+        result[attribute] = records.get(role, np.bincount(groups) / size)
+    return result
+
+
+def _structured(
+    design: Design, records: dict[int, Array], effort: Effort, centred: bool = False
+) -> float:
+    """With more and more heads, until they bring nothing or cost too much."""
+    plain, factors = _attributes(design, records)
+
+    def seen(count: int, kappa: float) -> HeadedWorkload:
+        free = {r: f.heads(count, kappa) for r, f in factors.items()}
+        return HeadedWorkload(design, plain | free, effort.largest, centred)
+
+    few = max((f.values for f in factors.values()), default=0) <= SEARCH_UP_TO
+    kappas = KAPPAS if few and factors else [ONE_KAPPA]
+    best, kappa = max((seen(0, k).root(), k) for k in kappas)
+    for count in LEVELS if factors else ():
+        try:
+            if seen(count, kappa).work() > effort.size**3:
+                break
+            found, kappa = max((seen(count, k).root(), k) for k in (kappa, LESS * kappa))
+        except TooLarge:
+            break
+        enough = found <= best * (1 + effort.gain)
+        best = max(found, best)
+        if enough or all(h.whole for h in seen(count, kappa).heads.values()):
+            break
+    return best
+
+
+def _attributes(
+    design: Design, records: dict[int, Array]
+) -> tuple[dict[int, Heads], dict[int, PricedFactors]]:
+    """Roles asked by value, which need no heads, and the others."""
+    plain, factors = {}, {}
+    for r, role in enumerate(design.roles.roles):
+        if role.plain:
+            plain[r] = plain_heads([int(p) for p in design.pairs_of(r)], role.size)
         else:
-            uniform = np.bincount(design.groups[role]) / n  # over values, so by members over groups
-            weights = records.get(int(role), uniform)
-            residual[pair], mean[pair] = _isometry_moments(gram, weights, kappa)
-    terms = design.terms
-    # Dense-matrix queries are left out: the optimum without them is no larger.
-    coefficients = terms.coefficients(residual, mean, np.zeros(len(terms.joint)))
-    variance = terms.by_subset(coefficients * design.type_weight[terms.query])
-    if replace:
-        variance[(terms.subset_roles < 0).all(axis=1)] = 0.0
-    return root_cost(terms.subset_count, variance)
-
-
-def _isometry_moments(gram: Array, weights: Array, kappa: float) -> tuple[float, float]:
-    """r² and s² from WᵀW alone, for Y the polar factor of W'(κuuᵀ + (I − uuᵀ)).
-
-    Y = W'D K^{−1/2} with K = D H D and H = W'ᵀW', so tr(W'ᵀY) = tr(H D K^{−1/2}).
-    """
-    u = np.sqrt(weights)
-    h = gram * np.outer(u, u)
-    d = np.eye(len(u)) + (kappa - 1.0) * np.outer(u, u)
-    values, vectors = np.linalg.eigh(d @ h @ d)
-    # Without what rounding may have made up: dropping directions only lowers the bound.
-    keep = values > NOISE_FLOOR * values[-1]
-    root = (vectors[:, keep] / np.sqrt(values[keep])) @ vectors[:, keep].T
-    product = h @ d @ root  # W'ᵀY
-    along = float(u @ product @ u)
-    return max(float(np.trace(product)) - along, 0.0) ** 2, along**2
+            uniform = np.bincount(design.groups[r]) / role.size  # over values, so by members
+            factors[r] = PricedFactors(design, r, records.get(r, uniform))
+    return plain, factors

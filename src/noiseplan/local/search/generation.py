@@ -31,7 +31,7 @@ from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
 from noiseplan.local.strategies.shifts import Bits
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.matrices.base import Array
-from noiseplan.planning.bounds import NOISE_FLOOR
+from noiseplan.planning.attribute_heads import NOISE_FLOOR
 
 # Up to so many types all shapes are priced, and the optimum is certified.
 EXHAUSTIVE = 16

@@ -27,7 +27,8 @@ from math import exp, expm1, sinh
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.planning.bounds import NOISE_FLOOR, total_variance_bound
+from noiseplan.planning.attribute_heads import NOISE_FLOOR
+from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.workload_types import prepare
 from noiseplan.queries import Query, Workload
 

@@ -33,7 +33,7 @@ class NameLookup:
 
     def __init__(self, workload: Workload) -> None:
         c = workload.columns
-        self.given = {name: position for position, name in reversed(c.names.items())}
+        self.given = {name: position for position, name in reversed(list(c.names.items()))}
         unnamed = np.ones(len(c), dtype=bool)
         unnamed[list(c.names)] = False
         dense = np.flatnonzero(unnamed & (c.joint >= 0)).tolist()

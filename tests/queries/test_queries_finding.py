@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
+from itertools import combinations
 from math import comb
 from typing import Any
 
@@ -108,6 +109,53 @@ def test_finding_by_name_among_many_is_quick() -> None:
     start = time.process_time()
     assert workload["a3 × a50 × a99"].attributes == ("a3", "a50", "a99")
     assert time.process_time() - start < 0.5
+
+
+WIDE = Schema.from_sizes({f"a{i}": 10 for i in range(100)})
+PAIRS = list(combinations(WIDE.names, 2))
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload.marginals(WIDE, up_to=3),
+        Workload([Query(WIDE, [f"a{i % 100}"], name=f"table {i}") for i in range(3000)]),
+        Workload(
+            [Query(WIDE, list(n), matrix=[[1.0] * 50 + [2.0] * 50]) for n in PAIRS[:2000]],
+        ),
+    ],
+    ids=["made", "given", "dense"],
+)
+def test_after_the_first_every_name_is_found_at_once(workload: Workload) -> None:
+    """One by one through all queries, a thousand names would take as long as a thousand firsts."""
+    wanted = [workload.query(q).name for q in range(0, len(workload), len(workload) // 1000)]
+    start = time.process_time()
+    found = [workload.position(wanted[0])]
+    first = time.process_time()
+    found += [workload.position(name) for name in wanted[1:]]
+    assert time.process_time() - first <= 100 * (first - start)
+    assert [workload.query(q).name for q in found] == wanted
+
+
+def test_names_of_attributes_may_hold_separators() -> None:
+    """Every name is read in every way, also where separators overlap."""
+    odd = Schema.from_sizes({"a": 2, "a ×": 2, "× b": 2, "b": 2, "c": 2})
+    workload = Workload.marginals(odd, up_to=3)
+    by_hand: dict[str, list[int]] = {}
+    for position, query in enumerate(workload):
+        by_hand.setdefault(query.name, []).append(position)
+    assert max(map(len, by_hand.values())) > 1
+    for name, positions in by_hand.items():
+        if len(positions) == 1:
+            assert workload.position(name) == positions[0]
+        else:
+            with pytest.raises(QueryError, match=f"{len(positions)} queries are called"):
+                workload.position(name)
+
+
+def test_a_name_is_a_text() -> None:
+    with pytest.raises(QueryError, match="the name of a query is a text"):
+        Workload.marginals(SCHEMA, k=1).position(5)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- weights and subsets

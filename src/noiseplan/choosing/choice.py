@@ -322,7 +322,7 @@ class Look(Answers):
                 )
             self._followed.append(what)
         try:
-            family, left = self.choice.family, remaining(target.privacy, self.privacy)
+            family, left = self.choice.family, self._left(target.privacy)
             rest = family.rest(target.mechanism, self.plan.mechanism)
             parts, paid = [self.release], self._paid
             if rest is not None:
@@ -333,6 +333,20 @@ class Look(Answers):
             self._followed.clear()
             raise
         return completed(family, target, parts), paid
+
+    def _left(self, total: Guarantee) -> Guarantee:
+        """What is left to pay of a total: the two charges never add up to more than it.
+
+        Notes
+        -----
+        Whatever pair of neighbours, the second measurement adds no more than C_total − C_paid to
+        what the first told about them; so both together cost what the total does, even where each
+        alone is dearest for another pair. Less was paid than this look states where it differs
+        from the one before by nothing that is measured.
+        """
+        paid = min(Fraction(self.privacy.pcost), self._paid.price)
+        left = fraction_down(Fraction(total.pcost) - paid)
+        return Guarantee(max(0.0, left), total.law, total.neighbours)
 
     def _measured(self, rest: Plan, what: str) -> Release:
         """What is left, at the price of the difference where that is right, else at its own."""
@@ -365,19 +379,6 @@ class Look(Answers):
 
     def __str__(self) -> str:
         return f"{self.release}\n  next     .choose(plan) of {len(self.choice.plans)} plans"
-
-
-def remaining(total: Guarantee, paid: Guarantee) -> Guarantee:
-    """What is left to pay of a total: the two charges never add up to more than it.
-
-    Notes
-    -----
-    Whatever pair of neighbours, the second measurement adds no more than C_total − C_paid to what
-    the first told about them; so both together cost what the total does, even where each alone is
-    dearest for another pair.
-    """
-    left = Fraction(total.pcost) - Fraction(paid.pcost)
-    return Guarantee(max(0.0, fraction_down(left)), total.law, total.neighbours)
 
 
 def _percent(share: float) -> str:

@@ -2,49 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.queries.query import SEPARATOR, factor_name
 
 if TYPE_CHECKING:
     from noiseplan.queries.workload import Workload
 
+# An attribute and a factor of it, as numbers.
+Pair = tuple[int, int]
+T = TypeVar("T")
 
-def positions_of_made_name(workload: Workload, name: str) -> list[int]:
-    """Positions of the queries without a given name that are called `name`.
 
-    The name is read rather than all names written: a workload may have a million tables.
+class NameLookup:
+    """The queries of a workload by their names, sorted once: then each name takes few steps.
+
+    Made names are read rather than all of them written: a workload may have a million tables.
     """
-    c = workload.columns
-    dense = np.flatnonzero(c.joint >= 0).tolist()
-    found = [q for q in dense if workload.query(q).name == name]
-    schema = workload.schema
-    pieces = [(a, f, factor_name(schema.names[a], c.distinct[f])) for a, f in workload.pairs()]
-    for spelling in _spellings(name, pieces):
-        if len(spelling) > c.attributes.shape[1]:
-            continue
-        wanted = np.full((2, c.attributes.shape[1]), -1)
-        wanted[:, : len(spelling)] = np.array(spelling, dtype=np.int64).reshape(-1, 2).T
-        same = (c.attributes == wanted[0]).all(axis=1) & (c.factors == wanted[1]).all(axis=1)
-        found += np.flatnonzero(same & (c.joint < 0)).tolist()
-    return sorted(q for q in found if q not in c.names)
+
+    given: Mapping[str, int]
+    _dense: Mapping[str, Sequence[int]]
+    _pieces: Mapping[str, Sequence[Pair]]
+    _rows: IntArray  # attributes and factors of the queries with made names, in order
+    _positions: IntArray
+
+    def __init__(self, workload: Workload) -> None:
+        c = workload.columns
+        self.given = {name: position for position, name in reversed(list(c.names.items()))}
+        unnamed = np.ones(len(c), dtype=bool)
+        unnamed[list(c.names)] = False
+        dense = np.flatnonzero(unnamed & (c.joint >= 0)).tolist()
+        self._dense = _grouped((workload.query(q).name, q) for q in dense)
+        names = workload.schema.names
+        self._pieces = _grouped(
+            (factor_name(names[a], c.distinct[f]), (a, f)) for a, f in workload.pairs()
+        )
+        plain = np.flatnonzero(unnamed & (c.joint < 0))
+        rows = np.column_stack([c.attributes[plain], c.factors[plain]])
+        order = np.argsort(unique_rows(rows)[1], kind="stable")
+        self._rows, self._positions = rows[order], plain[order]
+
+    def made(self, name: str) -> list[int]:
+        """Positions of the queries without a given name that are called `name`."""
+        found = list(self._dense.get(name, ()))
+        for spelling in _spellings(name, self._pieces):
+            found += self._spelled(spelling)
+        return sorted(found)
+
+    def _spelled(self, spelling: list[Pair]) -> list[int]:
+        """The queries with these attributes and factors, found by halving."""
+        width = self._rows.shape[1] // 2
+        if len(spelling) > width:
+            return []
+        padding = [(-1, -1)] * (width - len(spelling))
+        attributes, factors = np.array(spelling + padding).reshape(-1, 2).T.tolist()
+        places, row = range(len(self._rows)), lambda place: self._rows[place].tolist()
+        start = bisect_left(places, attributes + factors, key=row)
+        end = bisect_right(places, attributes + factors, lo=start, key=row)
+        return [int(position) for position in self._positions[start:end]]
+
+
+def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    groups: dict[str, list[T]] = {}
+    for text, item in pairs:
+        groups.setdefault(text, []).append(item)
+    return groups
 
 
 def _spellings(
-    name: str, pieces: Sequence[tuple[int, int, str]], after: int = -1
-) -> Iterator[list[tuple[int, int]]]:
+    name: str, pieces: Mapping[str, Sequence[Pair]], after: int = -1
+) -> Iterator[list[Pair]]:
     """All ways to read a name as (attribute, factor) numbers with the attributes ascending.
 
     There may be several, since the name of an attribute can hold any text.
     """
     if after < 0 and name == "total":
         yield []
-    for a, f, text in pieces:
-        if a > after and name == text:
-            yield [(a, f)]
-        if a > after and name.startswith(text + SEPARATOR):
-            rest = name.removeprefix(text + SEPARATOR)
-            yield from ([(a, f), *tail] for tail in _spellings(rest, pieces, a))
+    yield from ([pair] for pair in pieces.get(name, ()) if pair[0] > after)
+    for text, rest in _cuts(name):
+        for pair in pieces.get(text, ()):
+            if pair[0] > after:
+                yield from ([pair, *tail] for tail in _spellings(rest, pieces, pair[0]))
+
+
+def _cuts(name: str) -> Iterator[tuple[str, str]]:
+    """The texts before and after every separator."""
+    at = name.find(SEPARATOR)
+    while at >= 0:
+        yield name[:at], name[at + len(SEPARATOR) :]
+        at = name.find(SEPARATOR, at + 1)

@@ -18,7 +18,7 @@ from noiseplan.escaping import visible_name
 from noiseplan.matrices import Matrix
 from noiseplan.queries.columns import NAMED, QueryColumns, columns_of, joined, merged
 from noiseplan.queries.families import WorkloadMakers
-from noiseplan.queries.name_lookup import positions_of_made_name
+from noiseplan.queries.name_lookup import NameLookup
 from noiseplan.queries.query import Query
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -109,10 +109,11 @@ class Workload(WorkloadMakers):
 
     def position(self, name: str) -> int:
         """The position of the query of that name; names that were given go first."""
-        for position, given in self.columns.names.items():
-            if given == name:
-                return position
-        found = positions_of_made_name(self, name)
+        if not isinstance(name, str):
+            raise QueryError(f"the name of a query is a text, as in 'age × sex'; found {name!r}")
+        if name in self._lookup.given:
+            return self._lookup.given[name]
+        found = self._lookup.made(name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -124,6 +125,10 @@ class Workload(WorkloadMakers):
         near = get_close_matches(str(name), names, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise QueryError(f"no query is called {name!r}; the workload has {known}{meant}")
+
+    @cached_property
+    def _lookup(self) -> NameLookup:
+        return NameLookup(self)
 
     def asked(self, query: object) -> Query:
         """A query as it is, or the one of that name; anything else is refused in words."""

@@ -350,6 +350,24 @@ def test_words() -> None:
     assert "gauge" in gauss
 
 
+def test_what_estimated_errors_leave_out_is_said() -> None:
+    """Towers in long buckets: the stated error is far below the true one, and says why."""
+    schema = nz.Schema({"v": nz.Ordinal(range(512))})
+    cells = nz.Workload([nz.Query(schema, ["v"])])
+    rng = np.random.default_rng(0)
+    towers = np.zeros(512, dtype=np.int64)
+    towers[rng.choice(512, 20, replace=False)] = rng.integers(100, 1000, 20)
+    plan = nz.plan(cells, budget=nz.PureDP(0.1), planner=Dawa(longest=64))
+    release = plan.release(towers, seed=1)
+    answer = release.answer(cells.query(0))
+    true = np.sqrt(np.mean((answer.estimate - towers) ** 2))
+    assert answer.typical_error < true / 2
+    assert "too small where single cells tower over their bucket" in str(answer)
+    assert "how uneven they are was not measured" in str(release)
+    gauged = nz.plan(cells, budget=nz.PureDP(0.1), planner=Dawa(longest=64, error_share=0.1))
+    assert "how uneven they are together was measured" in str(gauged.release(towers, seed=1))
+
+
 def test_errors_that_nobody_knows_are_refused() -> None:
     plan = made()
     for ask in (plan.variance, plan.std_error):
@@ -376,6 +394,8 @@ def test_errors_that_nobody_knows_are_refused() -> None:
         ({"neighbours": "replace"}, "half the ε"),
         ({"noise": "gaussian"}, "'laplace'"),
         ({"budget": nz.zCDP(1.0), "noise": "laplace"}, "pure DP"),
+        ({"budget": nz.zCDP(1.0), "planner": Dawa(second="tree")}, "second='tree' is for PureDP"),
+        ({"budget": nz.ApproxDP(1.0, 1e-6), "planner": Dawa(second="wavelet")}, "leave second out"),
     ],
 )
 def test_refused_arguments(options: dict[str, object], words: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import combinations, permutations
-from math import comb, inf, isclose, log
+from math import comb, inf, isclose
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ from noiseplan.local.device.randomizer_file import randomizer_from_bytes
 from noiseplan.local.device.wire import ReportError
 from noiseplan.local.split_planner import plan_split
 from noiseplan.noise import SeededSource
+from noiseplan.privacy import gaussian_epsilon
 
 MECHANISMS = (
     "auto", "randomized response", "hadamard", "hadamard blocks", "hierarchical",
@@ -177,9 +178,10 @@ def test_added_noise_is_as_large_as_the_distance_of_types(mechanism: str) -> Non
     assert largest_distance(randomizer.rows, power) == farthest
     if power == 1:  # the loss of discrete Laplace noise is distance ÷ scale
         assert Fraction(farthest) / randomizer.scale <= Fraction(randomizer.epsilon)
-    else:  # σ² of zero-concentrated privacy, converted by the textbook formula, which is looser
-        rho = float(farthest / (2 * randomizer.scale))
-        assert randomizer.epsilon <= rho + 2 * (rho * log(1 / randomizer.delta)) ** 0.5
+    else:  # the exact curve of continuous noise: hardly less, and not more than was asked for
+        pcost = float(farthest / randomizer.scale)
+        exact = gaussian_epsilon(pcost, randomizer.delta)
+        assert exact * (1 - 1e-12) <= randomizer.epsilon <= exact * (1 + 1e-9)
 
 
 def test_distances_have_no_largest_number() -> None:

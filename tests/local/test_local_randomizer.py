@@ -366,8 +366,10 @@ def test_reports_are_as_short_as_can_be() -> None:
     assert subset.randomizer().payload_bytes == 2
 
 
-def test_devices_load_no_planner(tmp_path: Path) -> None:
-    path = nz.local.plan(one(6, nz.Prefix()), 1.0).randomizer().save(tmp_path / "device.bin")
+@pytest.mark.parametrize("mechanism", ["auto", "matrix l2"])
+def test_devices_load_no_planner(mechanism: str, tmp_path: Path) -> None:
+    plan = nz.local.plan(one(6, nz.Prefix()), 1.0, mechanism=mechanism)
+    path = plan.randomizer().save(tmp_path / "device.bin")
     code = (
         "import sys\n"
         "from noiseplan.local import Memory, load_randomizer\n"

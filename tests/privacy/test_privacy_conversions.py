@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import privacy_oracles as oracle
@@ -21,6 +22,7 @@ from noiseplan.privacy import (
     zcdp_epsilon,
     zcdp_rho,
 )
+from noiseplan.privacy.conversions import discrete_gaussian_epsilon, discrete_gaussian_variance
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -204,6 +206,59 @@ def test_zcdp_rho_is_largest_and_rounded_down(epsilon: float, delta: float) -> N
     if rho > 1e-90:  # the oracle looks at orders up to e¹¹⁰
         assert oracle.zcdp_delta(rho, epsilon) <= delta
         assert oracle.zcdp_delta(rho * (1 + INVERSE), epsilon) > delta
+
+
+@repeatable
+@given(points())
+def test_the_curve_without_scipy_is_rounded_up(point: tuple[float, float]) -> None:
+    pcost, epsilon = point
+    truth = oracle.gaussian_delta(pcost, epsilon)
+    found = _curves.plain_gaussian_curve(pcost, epsilon)
+    assert truth <= found
+    if pcost < 100 and epsilon >= 0.001 and 1e-12 < truth < 0.1:
+        assert found <= truth * (1 + 1e-8)
+
+
+# ---------------------------------------------------------------- discrete noise on integers
+
+
+def _lattice_delta(apart: tuple[int, ...], variance: float, epsilon: float) -> float:
+    """Σ_x (p(x) − e^ε p(x − a))₊ over a box of integer vectors that holds all but 10⁻³⁰."""
+    reach = math.ceil(12 * math.sqrt(variance)) + max(map(abs, apart))
+    line = np.arange(-reach, reach + 1)
+    total = np.exp(-(line**2) / (2 * variance)).sum()
+    here, there = np.ones(()), np.ones(())
+    for shift in apart:
+        here = np.multiply.outer(here, np.exp(-(line**2) / (2 * variance)) / total)
+        moved = np.exp(-((line - shift) ** 2) / (2 * variance)) / total
+        there = np.multiply.outer(there, moved)
+    return float(np.maximum(here - math.exp(epsilon) * there, 0.0).sum())
+
+
+@pytest.mark.parametrize("apart", [(1,), (5,), (3, 1), (7, -4), (2, 2, 1)])
+@pytest.mark.parametrize("variance", [3, 6, 30, 100])
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_discrete_noise_on_integers_is_as_private_as_stated(
+    apart: tuple[int, ...], variance: int, delta: float
+) -> None:
+    """Every output of the lattice added up: δ at the ε stated is not above the one asked for."""
+    distance = sum(a * a for a in apart)
+    epsilon = discrete_gaussian_epsilon(distance, Fraction(variance), delta)
+    assert _lattice_delta(apart, variance, epsilon) <= delta * (1 + 1e-9)
+    assert epsilon <= zcdp_epsilon(distance / (2 * variance), delta) * (1 + 1e-12)
+    if variance == 100 and epsilon > 0:  # near the continuous law, whose ε is a little smaller
+        assert epsilon <= 1.04 * gaussian_epsilon(distance / variance, delta)
+
+
+@repeatable
+@given(log_uniform(-3, 1), log_uniform(-12, -1), st.integers(1, 10**18))
+def test_the_variance_of_discrete_noise_is_enough(
+    epsilon: float, delta: float, distance: int
+) -> None:
+    variance = discrete_gaussian_variance(distance, epsilon, delta)
+    assert discrete_gaussian_epsilon(distance, variance, delta) <= epsilon
+    continuous = distance / gaussian_pcost(epsilon, delta)
+    assert float(variance) <= continuous * (1 + 1e-7) + 4
 
 
 # ---------------------------------------------------------------- order

@@ -17,6 +17,7 @@ Where to find what:
         portfolio                 everything that is tried, and the best of it
         descent                   projected gradients, on any array library
         patterns, row_weights, generation   rows of two values, their weights, new rows
+        least_favourable          weights against the worst prior: the exact minimax
         shift_search              the same for shifted patterns
         variance_bounds           what no mechanism can beat
     device/                     what runs on devices, NumPy only

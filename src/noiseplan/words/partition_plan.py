@@ -60,7 +60,8 @@ def describe_release(release: Release) -> str:
             f"  noise    {release.brand}",
             f"  holds    {release.buckets:,} buckets of {len(line.order):,} cells, "
             f"{measured.buckets.numbers:,} noisy numbers",
-            "  errors   estimated: answers are biased where buckets are uneven",
+            "  errors   estimated: answers are biased where buckets are uneven; how uneven they "
+            f"are {'was not' if measured.unevenness is None else 'together was'} measured",
             f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
         ]
     )

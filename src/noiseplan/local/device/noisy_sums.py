@@ -16,7 +16,7 @@ from noiseplan.local.device.randomizer import LARGEST_TABLE, Parts, Randomizer, 
 from noiseplan.local.device.wire import Payloads, ReportError, bytes_for, packed, unpacked
 from noiseplan.noise import discrete_gaussian, discrete_laplace
 from noiseplan.noise.randomness import Source
-from noiseplan.privacy import zcdp_epsilon
+from noiseplan.privacy.conversions import discrete_gaussian_epsilon
 from noiseplan.privacy.rounding import fraction_up
 
 # Noise beyond so many scales or deviations does not happen (e⁻⁶⁴); a report with it is refused.
@@ -79,8 +79,7 @@ class SumRandomizer(Randomizer):
         """From the largest distance of two types, as the law of the noise guarantees it."""
         if self.law == "laplace":
             return fraction_up(largest_distance(self.rows, 1) / self.scale)
-        rho = fraction_up(largest_distance(self.rows, 2) / (2 * self.scale))
-        return zcdp_epsilon(rho, self.delta)
+        return discrete_gaussian_epsilon(largest_distance(self.rows, 2), self.scale, self.delta)
 
     def draw(self, types: IntArray, source: Source) -> Reports:
         sampler = discrete_gaussian if self.law == "gaussian" else discrete_laplace

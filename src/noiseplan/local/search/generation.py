@@ -1,24 +1,20 @@
 """Column generation: reweigh the row shapes, find shapes that would help, and again.
 
-For the worst case the prior moves too. The smallest worst variance is the saddle value
-
-    min_Q max_π Σ_u π_u t_u(Q) ,
-
-and it exists: with the answers' coefficients scaled by the weights, second moments are convex in
-both and linear in π. So π grows where t is large, a little in every round, and the reconstruction
-is the best one for the π reached.
+For the worst case the prior is the least favourable one for the shapes there are, found together
+with their weights; see `noiseplan.local.search.least_favourable`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, inf
 
 import numpy as np
 
 from noiseplan.local.device.integer_chances import settled
+from noiseplan.local.search.least_favourable import saddle_point
 from noiseplan.local.search.patterns import (
     SHORT_CLIMB,
     Pricing,
@@ -41,6 +37,8 @@ ALL_AT_ONCE = 9
 UNASKED = 1e-12
 NEW_SHARE = 0.1
 POLISHES = 10
+# How much of the prior given is mixed to the least favourable one where rounding hides its bound.
+EVEN_SHARE = 0.02
 EPS = float(np.finfo(np.float64).eps)
 # Weights below this share of the mean are left out of the strategy.
 NEGLIGIBLE_WEIGHT = 1e-6
@@ -72,28 +70,6 @@ class Candidate:
     solved: Weighting
     prior: Array
     variances: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Ascent:
-    """The prior on its way to the least favourable one.
-
-    π_u ∝ π_u exp(η (t_u/t̄ − 1)); the stride η grows while the excesses keep their direction, and
-    shrinks when they turn round.
-    """
-
-    prior: Array
-    stride: float = 0.5
-    excess: Array | None = None
-
-    def moved(self, variances: Array) -> Ascent:
-        excess = np.clip(variances / float(self.prior @ variances) - 1, -1, 1)
-        stride = self.stride
-        if self.excess is not None:
-            turned = float((self.prior * excess) @ self.excess) < 0
-            stride = stride / 2 if turned else min(1.3 * stride, 20.0)
-        moved = np.maximum(self.prior * np.exp(stride * excess), 1e-9 / len(excess))
-        return Ascent(moved / moved.sum(), stride, excess)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +110,13 @@ class Goal:
         return np.asarray(self.gram + UNASKED * values[-1] * np.eye(len(self.gram)))
 
     def solve(self, shapes: Bits, weights: Array, prior: Array, gap: float) -> Candidate:
+        """The best weights under the prior, or under the least favourable one, found from it."""
         patterns = levels(shapes, self.ratio)
         start = weights / (weights @ patterns).mean()
-        solved = best_weights(patterns, self._asked, prior, start, gap=gap)
+        if self.worst:
+            solved, prior = saddle_point(patterns, self._asked, prior, start, gap=gap)
+        else:
+            solved = best_weights(patterns, self._asked, prior, start, gap=gap)
         # Σ_o w_o p_o a_oᵀMa_o with a = p/(p·π): second moments of each type.
         along = np.einsum("ij,ij->i", patterns @ solved.curvature, patterns)
         second = (solved.weights * along / (patterns @ prior) ** 2) @ patterns
@@ -198,40 +178,54 @@ def generate(
     else:  # with the rows of randomized response any set of shapes has feasible weights
         shapes = np.vstack([shapes, np.eye(types, dtype=bool)])
         weights = np.append(weights, np.full(types, 1e-3 * float(weights.mean())))
-    best, bound, ascent = None, -inf, Ascent(goal.prior)
-    for r in range(effort.rounds):
-        here = goal.solve(shapes, weights, ascent.prior, effort.gap)
-        best = here if best is None else min(best, here, key=goal.value)
-        new, lacking = goal.helpful(here, effort.most // 2)
-        if every is not None:
-            bound = max(bound, goal.certified(here, lacking))
-        advance(1)
-        value = goal.value(best)
-        if value - bound <= 10 * effort.gap * abs(value) or r == effort.rounds - 1:
-            break
-        shapes, weights = _joined(here, new, effort.most)
-        if goal.worst:
-            ascent = ascent.moved(here.variances)
-    assert best is not None
+    found, bound = _rounds(goal, (shapes, weights, goal.prior), effort, advance)
+    exact = replace(effort, rounds=POLISHES if every is not None else 1, gap=effort.final_gap)
+    start = found.shapes, found.solved.weights, found.prior
+    best, proved = _rounds(goal, start, exact, lambda steps: None)
+    best, bound = min(found, best, key=goal.value), max(bound, proved)
     if every is None:
-        polished = goal.solve(best.shapes, best.solved.weights, best.prior, effort.final_gap)
-        return Found(strategy_of(min(best, polished, key=goal.value), goal.epsilon))
-    shapes, weights = best.shapes, best.solved.weights
-    # A mean is polished until it is proved; of a saddle no more is known than its prior is exact.
-    for _ in range(1 if goal.worst else POLISHES):
-        polished = goal.solve(shapes, weights, best.prior, effort.final_gap)
-        best = min(best, polished, key=goal.value)
-        new, lacking = goal.helpful(polished, effort.most // 2)
-        bound = max(bound, goal.certified(polished, lacking))
-        value = goal.value(best)
-        if value - bound <= 10 * effort.final_gap * abs(value):
-            break
-        shapes, weights = _joined(polished, new, effort.most)
+        return Found(strategy_of(best, goal.epsilon))
+    if goal.worst and not _closed(goal.value(best), bound, exact.gap):
+        bound = max(bound, _bound_inside(goal, best, exact.gap))
     # Weigh again what will be kept: what is left out would be missed.
     kept = _counted(best.solved.weights)
     lean = best.shapes[kept], best.solved.weights[kept]
-    best = min(best, goal.solve(*lean, best.prior, effort.final_gap), key=goal.value)
+    best = min(best, goal.solve(*lean, best.prior, exact.gap), key=goal.value)
     return Found(strategy_of(best, goal.epsilon), bound)
+
+
+def _rounds(
+    goal: Goal, start: tuple[Bits, Array, Array], effort: Effort, advance: Callable[[int], None]
+) -> tuple[Candidate, float]:
+    """Weigh, add shapes that would help, and again: the best found, and the largest bound."""
+    shapes, weights, prior = start
+    best, bound = None, -inf
+    for _ in range(effort.rounds):
+        here = goal.solve(shapes, weights, prior, effort.gap)
+        best = here if best is None else min(best, here, key=goal.value)
+        new, lacking = goal.helpful(here, effort.most // 2)
+        if goal.every is not None:
+            bound = max(bound, goal.certified(here, lacking))
+        advance(1)
+        if _closed(goal.value(best), bound, effort.gap):
+            break
+        shapes, weights = _joined(here, new, effort.most)
+        prior = here.prior
+    assert best is not None
+    return best, bound
+
+
+def _closed(value: float, bound: float, gap: float) -> bool:
+    """Whether a value is proved to be as small as it can be, but for what weights leave."""
+    return value - bound <= 10 * gap * abs(value)
+
+
+def _bound_inside(goal: Goal, best: Candidate, gap: float) -> float:
+    """A bound under a prior a little inside: at the edge, for large ε, rounding hides it."""
+    inside = (1 - EVEN_SHARE) * best.prior + EVEN_SHARE * goal.prior
+    mean = replace(goal, worst=False)
+    here = mean.solve(best.shapes, best.solved.weights, inside, gap)
+    return goal.certified(here, goal.helpful(here, 1)[1])
 
 
 def _joined(here: Candidate, new: Bits, most: int) -> tuple[Bits, Array]:

@@ -40,7 +40,7 @@ class Weighting:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
+class Point:
     """The objective at some weights: its value, X⁻¹, M and the gradient."""
 
     value: float
@@ -58,8 +58,8 @@ def best_weights(
     """
     w = start
     scaled = patterns / np.sqrt(patterns @ prior)[:, None]
-    here = _at(scaled, w, gram)
-    nu, s = _first_multipliers(patterns, w, here)
+    here = point_at(scaled, w, gram)
+    nu, s = first_multipliers(patterns, w, here)
     for _ in range(WEIGHT_STEPS):
         missing = 1.0 - patterns.T @ w
         if w @ s <= gap * here.value and np.abs(missing).max() <= 1e-9:
@@ -67,7 +67,7 @@ def best_weights(
         try:
             towards = _newton(patterns, scaled, here, (w, nu, s), missing)
             d_w, d_nu, d_s = interior_step(w, s, towards)
-            moved = _at(scaled, w + d_w, gram)
+            moved = point_at(scaled, w + d_w, gram)
         except np.linalg.LinAlgError:
             break
         if not np.isfinite(moved.value) or moved.value <= 0:
@@ -76,7 +76,8 @@ def best_weights(
     return Weighting(w, here.value, here.curvature, nu)
 
 
-def _at(scaled: Array, weights: Array, gram: Array) -> _Point:
+def point_at(scaled: Array, weights: Array, gram: Array) -> Point:
+    """The objective for rows b_o with these weights."""
     from scipy.linalg import cho_factor, cho_solve
 
     n = len(gram)
@@ -85,10 +86,18 @@ def _at(scaled: Array, weights: Array, gram: Array) -> _Point:
     inverse = cho_solve(cho_factor(information, check_finite=False), np.eye(n), check_finite=False)
     curvature = inverse @ gram @ inverse
     gradient = -np.einsum("ij,ij->i", scaled @ curvature, scaled)
-    return _Point(float((inverse * gram).sum()), inverse, curvature, gradient)
+    return Point(float((inverse * gram).sum()), inverse, curvature, gradient)
 
 
-def _first_multipliers(patterns: Array, w: Array, here: _Point) -> tuple[Array, Array]:
+def hessian(scaled: Array, here: Point) -> Array:
+    """2 (BX⁻¹Bᵀ)∘(BMBᵀ)."""
+    second = (scaled @ here.inverse) @ scaled.T
+    second *= (scaled @ here.curvature) @ scaled.T
+    second *= 2.0
+    return second
+
+
+def first_multipliers(patterns: Array, w: Array, here: Point) -> tuple[Array, Array]:
     """ν by least squares where weights are large, and slacks s safely positive."""
     heavy = patterns * (w * w)[:, None]
     normal = patterns.T @ heavy
@@ -100,18 +109,16 @@ def _first_multipliers(patterns: Array, w: Array, here: _Point) -> tuple[Array, 
 
 
 def _newton(
-    patterns: Array, scaled: Array, here: _Point, at: tuple[Array, Array, Array], missing: Array
+    patterns: Array, scaled: Array, here: Point, at: tuple[Array, Array, Array], missing: Array
 ) -> Towards[Array]:
     """Newton's equations at w, ν and s, factored."""
     from scipy.linalg import cho_factor, cho_solve
 
     w, nu, s = at
-    hessian = (scaled @ here.inverse) @ scaled.T
-    hessian *= (scaled @ here.curvature) @ scaled.T
-    hessian *= 2.0
-    hessian[np.diag_indices(len(w))] += s / w
-    hessian[np.diag_indices(len(w))] *= 1 + 1e-12
-    factor = cho_factor(hessian, lower=True, check_finite=False, overwrite_a=True)
+    barred = hessian(scaled, here)
+    barred[np.diag_indices(len(w))] += s / w
+    barred[np.diag_indices(len(w))] *= 1 + 1e-12
+    factor = cho_factor(barred, lower=True, check_finite=False, overwrite_a=True)
     through = cho_solve(factor, patterns, check_finite=False)
     schur = patterns.T @ through
 

@@ -32,6 +32,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.p_identity import best_p_identity, strategy
 from noiseplan.privacy import ApproxDP
+from noiseplan.privacy.conversions import discrete_gaussian_variance
 from noiseplan.privacy.rounding import fraction_up
 from noiseplan.schema import Schema
 
@@ -124,8 +125,9 @@ def additive_strategy(
     if laplace:
         scale = Fraction(largest_distance(rows, 1)) / Fraction(epsilon)
     else:
-        rho = Fraction(ApproxDP(epsilon, delta).zcdp_rho())
-        scale = Fraction(largest_distance(rows, 2)) / (2 * rho)
+        asked = ApproxDP(epsilon, delta)
+        distance = largest_distance(rows, 2)
+        scale = discrete_gaussian_variance(distance, asked.epsilon, asked.delta)
     scale = Fraction(fraction_up(scale))  # more noise, never less
     law = "laplace" if laplace else "gaussian"
     return AdditiveStrategy(rows, scale, law, epsilon, 0.0 if laplace else delta, mechanism)

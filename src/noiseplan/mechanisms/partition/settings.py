@@ -37,7 +37,8 @@ class Dawa:
         The most cells of a bucket; 1/32 of all unless given, of two attributes 1/256.
     second
         How the buckets are measured under `PureDP`: "auto", "p-identity", "tree" (the
-        dissertation's greedy tree), "wavelet" or "identity".
+        dissertation's greedy tree), "wavelet" or "identity". Other budgets take none but "auto":
+        with Gaussian noise the optimal strategy is measured.
     error_share
         The part of the budget for measuring how uneven the buckets are, by which errors are
         estimated; none unless given.

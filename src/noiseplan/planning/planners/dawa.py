@@ -36,6 +36,11 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
     asked = _asked(workload)
     shape = tuple(workload.schema[name].size for name in asked)
     pure = isinstance(budget, PureDP)
+    if settings.second != "auto" and not pure:
+        raise PlanError(
+            f"second={settings.second!r} is for PureDP, found {budget}: with Gaussian noise the "
+            "optimal strategy is measured, and no other is as good; leave second out"
+        )
     if noise not in ("discrete", "laplace" if pure else "gaussian"):
         fitting = "'discrete' or 'laplace'" if pure else "'discrete' or 'gaussian'"
         raise PlanError(f"noise for {budget} is {fitting} (for simulation), found {noise!r}")

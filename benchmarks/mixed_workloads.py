@@ -103,10 +103,10 @@ def conjunctions(count: int) -> nz.Workload:
 def _condition(rng: np.random.Generator, schema: nz.Schema) -> nz.Query:
     factors = {}
     for place in sorted(rng.permutation(len(schema))[:3]):
-        attribute = schema.attributes[place]
-        row = np.zeros((1, attribute.size))
-        row[0, rng.permutation(attribute.size)[: attribute.size // 2]] = 1.0
-        factors[attribute.name] = nz.Custom(row)
+        size = schema.shape[place]
+        row = np.zeros((1, size))
+        row[0, rng.permutation(size)[: size // 2]] = 1.0
+        factors[schema.names[place]] = nz.Custom(row)
     return nz.Query(schema, factors)
 
 

@@ -140,6 +140,9 @@ class Places:
 
     def groups(self) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Block by block: its number, which of the sets it has, and their places in it."""
+        if len(self.number) and self.number[0] >= 0 and (self.number == self.number[0]).all():
+            yield int(self.number[0]), np.arange(len(self.number)), self.place
+            return
         for found in np.unique(self.number[self.number >= 0]):
             mine = np.flatnonzero(self.number == found)
             yield int(found), mine, self.place[mine]

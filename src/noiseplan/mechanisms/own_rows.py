@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import solve_triangular
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_dense
@@ -78,10 +78,17 @@ def whole_basis(measure: Array, centres: Sequence[Array]) -> MatrixBasis:
     Raises `numpy.linalg.LinAlgError` where rows are linearly dependent, for all numbers can tell.
     """
     require_centred(measure, centres)
-    recover = _right_inverse(measure).reshape(*map(len, centres), len(measure))
+    recover = without_sums(_right_inverse(measure), centres)
+    return MatrixBasis(measure, centre_of_cells(centres), recover)
+
+
+def without_sums(cells: Array, centres: Sequence[Array]) -> Array:
+    """⊗(I − τ_i1ᵀ) of columns of cells."""
+    cube = cells.reshape(*map(len, centres), -1)
     for axis, centre in enumerate(centres):
-        recover = recover - _along(centre, axis, recover.ndim) * recover.sum(axis, keepdims=True)
-    return MatrixBasis(measure, centre_of_cells(centres), recover.reshape(measure.shape[::-1]))
+        along = centre.reshape([-1 if i == axis else 1 for i in range(cube.ndim)])
+        cube = cube - along * cube.sum(axis, keepdims=True)
+    return cube.reshape(cells.shape)
 
 
 def centre_of_cells(centres: Sequence[Array]) -> Array:
@@ -102,24 +109,17 @@ def require_centred(measure: Array, centres: Sequence[Array]) -> None:
             )
 
 
-def _along(values: Array, axis: int, ndim: int) -> Array:
-    """A vector along one of several axes."""
-    return values.reshape([-1 if i == axis else 1 for i in range(ndim)])
-
-
 def _right_inverse(measure: Array) -> Array:
-    """U⁺ of linearly independent rows, which are taken at length one first."""
+    """U⁺ of linearly independent rows, by U = S(QR)ᵀ with S their lengths: U⁺ = QR⁻ᵀS⁻¹.
+
+    The diagonal of R is what each row leaves beside those before it.
+    """
     length = np.sqrt(np.einsum("ri,ri->r", measure, measure))
-    dependent = len(measure) > measure.shape[1] or not (length > 0).all()
-    if not dependent and len(measure):
-        q, r, order = qr((measure / length[:, None]).T, mode="economic", pivoting=True)
-        dependent = not np.abs(np.diagonal(r)).min() > INDEPENDENT
-    if dependent:
-        raise np.linalg.LinAlgError("rows of a block's own are linearly dependent")
-    inverse = np.empty(measure.shape[::-1])
-    if len(measure):
-        inverse[:, order] = solve_triangular(r, q.T).T
-    return np.asarray(inverse / length)
+    if (length > 0).all() and len(measure) <= measure.shape[1]:
+        q, r = np.linalg.qr((measure / length[:, None]).T)
+        if (np.abs(np.diagonal(r)) > INDEPENDENT).all():
+            return np.asarray(solve_triangular(r, q.T).T / length)
+    raise np.linalg.LinAlgError("rows of a block's own are linearly dependent")
 
 
 def undoes(part: MatrixBasis, centres: Sequence[Array]) -> bool:

@@ -18,6 +18,7 @@ from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import ROUNDING, Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block, subset_patterns
+from noiseplan.mechanisms.own_rows import without_sums
 from noiseplan.mechanisms.residual_errors import asked_of
 from noiseplan.queries import Query
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 # What rows leave of a query's residual, as a share of the query: more than rounding makes.
 LOST = 1e-9
-# Columns of cells that are looked at together.
-COLUMNS = 32
+# Random counts on which rows are tried: what they all miss is rounding.
+TRIED = 8
 
 
 def require(mechanism: ResidualMechanism, query: Query) -> None:
@@ -100,23 +101,19 @@ class _Span:
         return self.known[name, basis]
 
     def _in_rows(self, names: Sequence[str], block: Block) -> bool:
-        """Whether R = RVD for the query's residual R, a few cells at a time.
+        """Whether R = RVD for the query's residual R, tried on random counts g.
 
-        R(⊗(I − τ1ᵀ) − VD) is the query asked of the columns of what the rows leave over.
+        R(⊗(I − τ1ᵀ) − VD)g is the query asked of what the rows leave over of g.
         """
         (rows,), centres = block.axes, [self.mechanism.basis(name).centre for name in names]
         if rows.rows == prod(n - 1 for n in block.sizes):
             return True
-        asked, most = asked_of(self.mechanism, self.query, names, block), LOST * self._lengths()
-        for start in range(0, rows.size, COLUMNS):
-            left = _centred_cells(centres, range(start, min(start + COLUMNS, rows.size)))
-            left -= rows.recover @ np.asarray(rows.measure)[:, start : start + COLUMNS]
-            lost = asked.of_cells(left).reshape(-1, left.shape[1])
-            if self.query.joint is not None:
-                lost = self.query.joint @ lost
-            if not (np.abs(lost) <= most[:, None]).all():
-                return False
-        return True
+        some = np.random.default_rng(0).standard_normal((rows.size, TRIED))
+        left = without_sums(some, centres) - rows.recover @ (np.asarray(rows.measure) @ some)
+        lost = asked_of(self.mechanism, self.query, names, block).of_cells(left).reshape(-1, TRIED)
+        if self.query.joint is not None:
+            lost = self.query.joint @ lost
+        return bool((np.abs(lost) <= LOST * self._lengths()[:, None]).all())
 
     def _lengths(self) -> Array:
         """The length of every row of the query over its own attributes."""
@@ -161,13 +158,3 @@ def _lost(cube: Array, axis: int, basis: Basis, most: Array) -> bool:
     along = np.moveaxis(cube, axis, -1)
     lost = along - along @ basis.recover @ np.asarray(basis.measure)
     return not (np.abs(lost).reshape(len(cube), -1) <= most[:, None]).all()
-
-
-def _centred_cells(centres: Sequence[Array], cells: range) -> Array:
-    """Some columns of ⊗(I − τ_i1ᵀ)."""
-    places = np.unravel_index(np.array(cells), [len(centre) for centre in centres])
-    columns = np.ones((1, len(cells)))
-    for centre, place in zip(centres, places, strict=True):
-        own = np.eye(len(centre))[:, place] - centre[:, None]
-        columns = (columns[:, None, :] * own[None]).reshape(-1, len(cells))
-    return columns

@@ -222,8 +222,9 @@ def test_damaged_rows_are_refused(kind: str) -> None:
 
 def test_a_set_is_in_one_block() -> None:
     blocks = blocks_of({(): 1.0, (0,): 1.0})
+    twice = with_own(blocks, np.array([[0]]), np.ones(1), product([[[1, 0, 0, 0]]], [0]))
     with pytest.raises(PlanError, match="two blocks"):
-        with_own(blocks, np.array([[0]]), np.ones(1), product([[[1, 0, 0, 0]]], [0]))
+        ResidualMechanism(SCHEMA, twice)
 
 
 def test_rows_fit_their_attributes() -> None:

@@ -141,7 +141,7 @@ def test_bounds_are_above_every_record_and_every_pair(
     """With limits so low that hardly anything is listed."""
     blocks = random_blocks(seed)
     rows, sizes = written_out(blocks)
-    monkeypatch.setattr(uneven, "MOST_CELLS", limit)
+    monkeypatch.setattr(uneven, "LISTED", limit)
     monkeypatch.setattr(pairs, "PAIRED", limit)
     for patterns in (1, 1 << 26):
         monkeypatch.setattr(pairs, "PATTERNS", patterns)
@@ -158,7 +158,7 @@ def test_parts_cost_together_what_the_whole_does(
     seed: int, neighbours: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Precisions that add up to those of a mechanism: what a look and its rest are."""
-    monkeypatch.setattr(uneven, "MOST_CELLS", limit)
+    monkeypatch.setattr(uneven, "LISTED", limit)
     monkeypatch.setattr(pairs, "PAIRED", limit)
     blocks = random_blocks(seed).blocks
     part = tuple(replace(b, noise=Noise("gaussian", 3 * b.sigma2)) for b in blocks)

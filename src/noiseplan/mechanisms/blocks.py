@@ -97,9 +97,11 @@ class Block:
 
     def same_rows(self, other: Block) -> bool:
         """Whether sets of both, with the same bases, are measured by the same rows."""
-        if self.own is None or other.own is None:
-            return self.own is other.own
-        return self.own.same_rows(other.own)
+        if self.own is None and other.own is None:
+            return True
+        if (self.whole, self.shape) != (other.whole, other.shape):
+            return False
+        return all(a is b or a.same_rows(b) for a, b in zip(self.axes, other.axes, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,10 +169,6 @@ class Blocks:
     def __post_init__(self) -> None:
         if any(block.noise.exact != self.exact for block in self.blocks):
             raise PlanError("exact noise and floating-point noise do not go together")
-        if self.has_own and any(
-            len(unique_rows(index.sets)[0]) < len(index.sets) for index, _ in self._indices.values()
-        ):
-            raise PlanError("a set of attributes is measured by two blocks: put it into one")
 
     @cached_property
     def noise(self) -> Noise:
@@ -188,6 +186,12 @@ class Blocks:
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks)
+
+    def require_distinct(self) -> None:
+        """Refuse a set in two blocks, which would be measured twice and read once."""
+        indices = (index.sets for index, _ in self._indices.values())
+        if self.has_own and any(len(unique_rows(sets)[0]) < len(sets) for sets in indices):
+            raise PlanError("a set of attributes is measured by two blocks: put it into one")
 
     @cached_property
     def has_own(self) -> bool:

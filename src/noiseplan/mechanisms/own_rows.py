@@ -39,13 +39,6 @@ class OwnRows:
     parts: tuple[MatrixBasis, ...]
     whole: bool = False
 
-    def same_rows(self, other: OwnRows) -> bool:
-        """Whether both measure by the same numbers."""
-        return self is other or (
-            (self.whole, len(self.parts)) == (other.whole, len(other.parts))
-            and all(a.same_rows(b) for a, b in zip(self.parts, other.parts, strict=True))
-        )
-
     def require_fit(self, centres: Sequence[Array]) -> None:
         """Refuse rows that are not of a set of attributes with these τ_i."""
         groups = axis_groups(centres, self.whole)

@@ -64,6 +64,7 @@ class ResidualMechanism(Mechanism):
     blocks: Blocks
 
     def __post_init__(self) -> None:
+        self.blocks.require_distinct()
         if self.blocks.exact:  # counts to noisy integers, exactly
             axes = {id(axis): axis for block in self.blocks for axis in block.axes}
             require_whole([axis.measure for axis in axes.values()])

@@ -230,13 +230,11 @@ def test_a_set_is_in_one_block() -> None:
 def test_rows_fit_their_attributes() -> None:
     with pytest.raises(PlanError, match="see the sum"):
         own_basis(np.array([[1.0, 0, 0, 0]]), BASES[0].centre)
-    with pytest.raises(PlanError, match="see the sum"):
-        with_own(
-            blocks_of({(): 1.0}), np.array([[1]]), np.ones(1),
-            OwnRows((own_basis(np.array([[1.0, -1.0]]), np.full(2, 0.5)),)),
-        )  # fmt: skip
-    with pytest.raises(PlanError, match="do not fit"):
-        with_own(blocks_of({(): 1.0}), np.array([[1]]), np.ones(1), product([[[1, 0, 0, 0]]], [0]))
+    even = OwnRows((own_basis(np.array([[1.0, -1.0]]), np.full(2, 0.5)),))
+    for own, told in ((even, "see the sum"), (product([[[1, 0, 0, 0]]], [0]), "do not fit")):
+        blocks = with_own(blocks_of({(): 1.0}), np.array([[1]]), np.ones(1), own)
+        with pytest.raises(PlanError, match=told):
+            ResidualMechanism(SCHEMA, blocks)
     for rows in ([[1.0, 0, 0, -1], [2.0, 0, 0, -2]], np.zeros((1, 4)), np.eye(4) - 0.25):
         with pytest.raises(np.linalg.LinAlgError, match="dependent"):
             own_basis(np.array(rows), BASES[0].centre)

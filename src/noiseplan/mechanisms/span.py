@@ -83,22 +83,20 @@ class _Span:
 
     def untold(self, names: Sequence[str], block: Block) -> list[str]:
         """The attributes of which the query asks more than the block tells."""
-        if block.whole:
+        if block.own is not None and block.own.whole:
             return [] if self._in_rows(names, block) else list(names)
-        axes = zip(names, block.axes, strict=True)
+        axes = list(zip(names, block.axes, strict=True))
         if self.query.joint is None:
-            return [name for name, basis in axes if not self._spans(name, basis)]
+            for name, basis in axes:
+                if (name, basis) not in self.known:
+                    factor = self.query.factors[name].matrix(self.mechanism.schema[name])
+                    self.known[name, basis] = basis.spans(factor)
+            return [name for name, basis in axes if not self.known[name, basis]]
         left = self._residual(names)
         most = LOST * self._lengths()
         return [
             name for axis, (name, basis) in enumerate(axes, 1) if _lost(left, axis, basis, most)
         ]
-
-    def _spans(self, name: str, basis: Basis) -> bool:
-        if (name, basis) not in self.known:
-            factor = self.query.factors[name].matrix(self.mechanism.schema[name])
-            self.known[name, basis] = basis.spans(factor)
-        return self.known[name, basis]
 
     def _in_rows(self, names: Sequence[str], block: Block) -> bool:
         """Whether R = RVD for the query's residual R, tried on random counts g.

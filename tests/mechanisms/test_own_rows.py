@@ -15,7 +15,16 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import OwnRows, group_blocks, own_basis, whole_basis, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.saved import read_mechanism
-from own_examples import SCHEMA, bases_of, blocks_of, centred, mixed, product
+from own_examples import (
+    SCHEMA,
+    SIZES,
+    bases_of,
+    blocks_of,
+    centred,
+    mixed,
+    product,
+    random_blocks,
+)
 
 Array = np.ndarray[Any, Any]
 BASES = bases_of()
@@ -29,7 +38,7 @@ def mechanism(request: pytest.FixtureRequest) -> ResidualMechanism:
 
 def rows_of(mechanism: ResidualMechanism) -> Array:
     """Every measured number as a row over the domain, by measuring one record at a time."""
-    written, units = Written(mechanism), np.eye(SCHEMA.size, dtype=np.int64)
+    written, units = Written(mechanism), np.eye(mechanism.schema.size, dtype=np.int64)
     columns = [written.measured(unit)[0].values for unit in units]
     # Block by block, the batch first, as `noise_map` counts the noise that is drawn.
     return np.array([np.concatenate([v.ravel() for v in column]) for column in columns]).T
@@ -115,6 +124,39 @@ def test_errors_are_those_of_least_squares(mechanism: ResidualMechanism) -> None
         np.testing.assert_allclose(
             mechanism.variance(query), own, rtol=1e-9, atol=1e-12 * own.max()
         )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_rows_over_four_attributes(seed: int) -> None:
+    """Any τ, shared rows, products of low rank and matrices: answers and errors, or a refusal."""
+    schema = nz.Schema.from_sizes(dict(zip("abcd", SIZES, strict=True)))
+    mechanism = ResidualMechanism(schema, random_blocks(seed))
+    rng, counts = np.random.default_rng(seed), np.random.default_rng(1).integers(0, 9, schema.size)
+    rows, sizes = rows_of(mechanism), sizes_of(mechanism)
+    measured, _ = Written(mechanism).measured(counts)
+    queries = [nz.Query(schema, list(s)) for k in range(4) for s in combinations("abcd", k)]
+    queries += [nz.Query(schema, matrix=rng.standard_normal((2, len(rows))) @ rows, name="rows")]
+    for block in mechanism.blocks:
+        names = [schema.names[i] for i in block.sets[0]]
+        matrix = rng.standard_normal((2, 1))
+        for axis in block.axes:
+            own = rng.standard_normal((1, axis.rows)) @ np.asarray(axis.measure)
+            matrix = np.kron(matrix, own)
+        if names:
+            queries.append(nz.Query(schema, names, matrix=matrix, name=f"of {names}"))
+    known = [query for query in queries if determined(rows, query)]
+    assert len(mechanism.blocks.blocks) < len(known)
+    for query in queries:
+        if query not in known:
+            with pytest.raises(UnanswerableError):
+                mechanism.require(query)
+            continue
+        truth = least_squares(rows, sizes, query.dense(), query.dense())
+        np.testing.assert_allclose(mechanism.answer(measured, query), query.dense() @ counts)
+        np.testing.assert_allclose(mechanism.variance(query), np.diagonal(truth), rtol=1e-7)
+        cross = least_squares(rows, sizes, query.dense(), known[-1].dense())
+        scale = 1e-8 * np.sqrt(truth.max() * mechanism.variance(known[-1]).max())
+        np.testing.assert_allclose(mechanism.covariance(query, known[-1]), cross, atol=scale)
 
 
 def test_queries_alike_are_handled_as_one_by_one(mechanism: ResidualMechanism) -> None:

@@ -253,6 +253,7 @@ def test_damaged_rows_are_refused(kind: str) -> None:
         ({measure: turned}, "undo|see the sum"),
         ({recover: 2 * arrays[recover]}, "undo"),
         ({recover: shifted}, "undo"),
+        ({measure: arrays[measure][[0] * len(arrays[measure])]}, "undo"),  # one row over again
         ({measure: arrays[measure][:, 1:]}, "do not fit"),
         ({measure: arrays[measure] * np.nan}, "finite"),
     ):

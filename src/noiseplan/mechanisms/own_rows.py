@@ -116,12 +116,16 @@ def _right_inverse(measure: Array) -> Array:
 
 
 def undoes(part: MatrixBasis, centres: Sequence[Array]) -> bool:
-    """Whether the way back leads back and adds up to nothing on every axis: UVU = U, 1ᵀV = 0.
+    """Whether the way back leads back and adds up to nothing on every axis: UV = I, 1ᵀV = 0.
 
-    The first is tried on random counts.
+    The first is tried on random numbers: of the rows' own span, where there are as many rows as
+    values and more, as in nI − 11ᵀ.
     """
-    some = np.random.default_rng(0).standard_normal((part.size, 4))
-    seen = part.measure @ some
+    rng = np.random.default_rng(0)
+    if part.rows < part.size:
+        seen = rng.standard_normal((part.rows, 4))
+    else:
+        seen = part.measure @ rng.standard_normal((part.size, 4))
     again = part.measure @ (part.recover @ seen)
     cube = part.recover.reshape(*map(len, centres), part.rows)
     sums = [np.abs(cube.sum(axis)).max(initial=0.0) for axis in range(len(centres))]

@@ -92,11 +92,11 @@ class _Span:
                     factor = self.query.factors[name].matrix(self.mechanism.schema[name])
                     self.known[name, basis] = basis.spans(factor)
             return [name for name, basis in axes if not self.known[name, basis]]
-        left = self._residual(names)
-        most = LOST * self._lengths()
-        return [
-            name for axis, (name, basis) in enumerate(axes, 1) if _lost(left, axis, basis, most)
-        ]
+        short = [(i, *pair) for i, pair in enumerate(axes, 1) if not _tells_all(pair[1])]
+        if not short:
+            return []
+        left, most = self._residual(names), LOST * self._lengths()
+        return [name for axis, name, basis in short if _lost(left, axis, basis, most)]
 
     def _in_rows(self, names: Sequence[str], block: Block) -> bool:
         """Whether R = RVD for the query's residual R, tried on random counts g.
@@ -133,7 +133,10 @@ class _Span:
         """Whether the residual on A is more than rounding."""
         centres = {n: self.mechanism.basis(n).centre for n in self.query.attributes}
         if self.query.joint is not None:
-            sizes = [(n in names) * len(c) + len(c) * float(c @ c) for n, c in centres.items()]
+            sizes = [
+                len(c) * (1 + float(c @ c)) if n in names else float(c @ c)
+                for n, c in centres.items()
+            ]
             largest = float((self.query.joint**2).sum() * np.prod(sizes))
             return float((self._residual(names) ** 2).sum()) > ROUNDING * largest
         for (name, centre), factor in zip(centres.items(), self.query.matrices(), strict=True):
@@ -149,10 +152,13 @@ class _Span:
         return True
 
 
+def _tells_all(basis: Basis) -> bool:
+    """Whether a basis tells all values apart, as its form says already."""
+    return basis.rows == basis.size - 1 or isinstance(basis, WideBasis)
+
+
 def _lost(cube: Array, axis: int, basis: Basis, most: Array) -> bool:
     """Whether rows of a basis miss more of what is asked along an axis than rounding."""
-    if basis.rows == basis.size - 1 or isinstance(basis, WideBasis):
-        return False
     along = np.moveaxis(cube, axis, -1)
     lost = along - along @ basis.recover @ np.asarray(basis.measure)
     return not (np.abs(lost).reshape(len(cube), -1) <= most[:, None]).all()

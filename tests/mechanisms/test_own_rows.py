@@ -11,7 +11,7 @@ from mechanism_oracles import Written, dearest, least_squares
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import OwnRows, group_blocks, own_basis, whole_basis, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.saved import read_mechanism
@@ -298,6 +298,28 @@ def test_rows_and_the_way_back(seed: int) -> None:
         np.testing.assert_allclose(basis.measure @ basis.recover, np.eye(basis.rows), atol=1e-10)
     for axis in (0, 1):
         assert np.abs(both.recover.reshape(3, 4, -1).sum(axis)).max() < 1e-10
+
+
+def test_as_many_rows_as_values_are_read_by_least_squares() -> None:
+    """nI − 11ᵀ as one part of a product: dependent rows, saved, loaded, answered all the same."""
+    low = product([[[1, 0, 0]]], [2]).parts[0]
+    own = OwnRows((MatrixBasis.integer(4), low))
+    blocks = with_own(
+        blocks_of({(): 2.0, (0,): 3.0, (2,): 4.0}), np.array([[0, 2]]), np.array([9.0]), own
+    )
+    made = ResidualMechanism(SCHEMA, blocks)
+    mechanism = read_mechanism(*made.parts(), SCHEMA)
+    assert isinstance(mechanism, ResidualMechanism)
+    rows, sizes = rows_of(mechanism), sizes_of(mechanism)
+    query = nz.Query(SCHEMA, {"a": nz.Identity(), "c": nz.Custom([[1, 0, 0]])})
+    truth = least_squares(rows, sizes, query.dense(), query.dense())
+    np.testing.assert_allclose(mechanism.covariance(query, query), truth, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(mechanism.variance(query), np.diagonal(truth), rtol=1e-9)
+    counts = np.arange(SCHEMA.size)
+    found = Written(mechanism).answers(query, counts)
+    np.testing.assert_allclose(found, query.dense() @ counts, rtol=1e-9)
+    with pytest.raises(UnanswerableError, match=r"values of 'c' apart, by a × c"):
+        mechanism.require(nz.Query(SCHEMA, ["a", "c"]))
 
 
 def test_several_blocks_have_the_same_bases() -> None:

@@ -7,6 +7,7 @@ and (1, 1, 2)/4 on the third; rows with Uτ = 0 are made of any rows by U ← U�
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ Array = np.ndarray[Any, Any]
 SCHEMA = nz.Schema(
     {"a": nz.Ordinal(range(4)), "b": nz.Categorical(["x", "y"]), "c": nz.Ordinal(range(3))}
 )
+SIZES = (2, 3, 2, 4)  # of the attributes of random blocks
 SHARED: dict[tuple[int, ...], float] = {(): 2.0, (1,): 3.0, (2,): 5.0, (1, 2): 7.0}
 
 
@@ -90,6 +92,35 @@ def mixed(
     for each, size, rows_of in own:
         blocks = with_own(blocks, np.array([each]), np.array([noise * size]), rows_of)
     return ResidualMechanism(schema, blocks)
+
+
+def random_blocks(seed: int) -> Blocks:
+    """Random τ; shared rows on some sets, products of low rank and one matrix on others."""
+    rng = np.random.default_rng(seed)
+    bases = tuple(Basis.from_rows(rng.standard_normal((n - 1, n))) for n in SIZES)
+    every = [c for width in range(3) for c in combinations(range(4), width)]
+    kind = rng.integers(0, 3, len(every))
+    shared = [each for each, k in zip(every, kind, strict=True) if k == 0 or not each]
+    sets = [np.array([each], dtype=np.int64).reshape(1, len(each)) for each in shared]
+    blocks = group_blocks(sets, [rng.uniform(1, 3, 1) for _ in sets], bases, np.arange(4))
+    for each, k in zip(every, kind, strict=True):
+        if k and each:
+            own = random_rows(rng, [bases[i].centre for i in each], bool(k == 2))
+            blocks = with_own(blocks, np.array([each]), rng.uniform(1, 3, 1), own)
+    return blocks
+
+
+def random_rows(rng: np.random.Generator, centres: list[Array], whole: bool) -> OwnRows:
+    out = [np.eye(len(c)) - np.outer(c, np.ones(len(c))) for c in centres]
+    if whole:
+        both = out[0] if len(out) == 1 else np.kron(*out)
+        rows = rng.standard_normal((int(rng.integers(1, 3)), len(both))) @ both
+        while np.linalg.matrix_rank(rows) < len(rows):
+            rows = rows[1:]
+        return OwnRows((whole_basis(rows, centres),), whole=True)
+    ranks = [int(rng.integers(1, len(c))) for c in centres]
+    rows = [rng.standard_normal((r, len(o))) @ o for r, o in zip(ranks, out, strict=True)]
+    return OwnRows(tuple(own_basis(u, c) for u, c in zip(rows, centres, strict=True)))
 
 
 def own_plan(mechanism: ResidualMechanism, neighbours: Any = "add-remove") -> nz.Plan:

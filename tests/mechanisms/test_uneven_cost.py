@@ -18,22 +18,14 @@ from noiseplan.errors import PlanError
 from noiseplan.mechanisms import uneven_cost as uneven
 from noiseplan.mechanisms import uneven_pairs as pairs
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import (
-    Block,
-    Blocks,
-    OwnRows,
-    group_blocks,
-    own_basis,
-    whole_basis,
-    with_own,
-)
+from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, group_blocks, own_basis
 from noiseplan.mechanisms.largest_sum import largest_sum
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.residual_cost import residual_cost
 from noiseplan.noise import Noise
+from own_examples import SIZES, random_blocks, random_rows
 
 Array = np.ndarray[Any, Any]
-SIZES = (2, 3, 2, 4)
 BOTH = ["add-remove", "replace"]
 
 
@@ -71,35 +63,6 @@ def test_no_tables_have_no_sum() -> None:
 
 
 # ---------------------------------------------------------------------- mechanisms
-
-
-def random_blocks(seed: int) -> Blocks:
-    """Random τ; shared rows on some sets, products of low rank and one matrix on others."""
-    rng = np.random.default_rng(seed)
-    bases = tuple(Basis.from_rows(rng.standard_normal((n - 1, n))) for n in SIZES)
-    every = [c for width in range(3) for c in combinations(range(4), width)]
-    kind = rng.integers(0, 3, len(every))
-    shared = [each for each, k in zip(every, kind, strict=True) if k == 0 or not each]
-    sets = [np.array([each], dtype=np.int64).reshape(1, len(each)) for each in shared]
-    blocks = group_blocks(sets, [rng.uniform(1, 3, 1) for _ in sets], bases, np.arange(4))
-    for each, k in zip(every, kind, strict=True):
-        if k and each:
-            own = random_rows(rng, [bases[i].centre for i in each], bool(k == 2))
-            blocks = with_own(blocks, np.array([each]), rng.uniform(1, 3, 1), own)
-    return blocks
-
-
-def random_rows(rng: np.random.Generator, centres: list[Array], whole: bool) -> OwnRows:
-    out = [np.eye(len(c)) - np.outer(c, np.ones(len(c))) for c in centres]
-    if whole:
-        both = out[0] if len(out) == 1 else np.kron(*out)
-        rows = rng.standard_normal((int(rng.integers(1, 3)), len(both))) @ both
-        while np.linalg.matrix_rank(rows) < len(rows):
-            rows = rows[1:]
-        return OwnRows((whole_basis(rows, centres),), whole=True)
-    ranks = [int(rng.integers(1, len(c))) for c in centres]
-    rows = [rng.standard_normal((r, len(o))) @ o for r, o in zip(ranks, out, strict=True)]
-    return OwnRows(tuple(own_basis(u, c) for u, c in zip(rows, centres, strict=True)))
 
 
 def written_out(blocks: Blocks) -> tuple[Array, Array]:
@@ -141,7 +104,7 @@ def test_bounds_are_above_every_record_and_every_pair(
     """With limits so low that hardly anything is listed."""
     blocks = random_blocks(seed)
     rows, sizes = written_out(blocks)
-    monkeypatch.setattr(uneven, "MOST_CELLS", limit)
+    monkeypatch.setattr(uneven, "LISTED", limit)
     monkeypatch.setattr(pairs, "PAIRED", limit)
     for patterns in (1, 1 << 26):
         monkeypatch.setattr(pairs, "PATTERNS", patterns)
@@ -158,7 +121,7 @@ def test_parts_cost_together_what_the_whole_does(
     seed: int, neighbours: str, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Precisions that add up to those of a mechanism: what a look and its rest are."""
-    monkeypatch.setattr(uneven, "MOST_CELLS", limit)
+    monkeypatch.setattr(uneven, "LISTED", limit)
     monkeypatch.setattr(pairs, "PAIRED", limit)
     blocks = random_blocks(seed).blocks
     part = tuple(replace(b, noise=Noise("gaussian", 3 * b.sigma2)) for b in blocks)

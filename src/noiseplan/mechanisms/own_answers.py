@@ -79,10 +79,9 @@ class Asked:
         return rows
 
     def recovery(self) -> Array:
-        """rows × numbers: what each number of the block adds to each row."""
-        count = prod(self.block.shape)
-        found = self.of_numbers(np.eye(count).reshape(*self.block.shape, count))
-        return found.reshape(-1, count)
+        """rows × numbers: what each number of a block of one matrix adds to each row."""
+        (axis,) = self.block.axes
+        return self.of_cells(axis.recover).reshape(-1, axis.rows)
 
 
 def over_domain(block: Block, row: IntArray, values: Mapping[int, IntArray]) -> Array:

@@ -171,14 +171,17 @@ def _sigma2_tensor(mechanism: ResidualMechanism, names: Sequence[str]) -> Array:
 
 def variances_on_sets(mechanism: ResidualMechanism, query: Query, sets: IntArray) -> Array:
     """Row variances of one query asked of many sets of attributes, rows × sets."""
-    noise = noise_inside(mechanism, sets)
-    noise = np.where(np.isfinite(noise), noise, 0.0).reshape((2,) * sets.shape[1] + (len(sets),))
+    noise = np.zeros((2,) * sets.shape[1] + (len(sets),))  # an unmeasured set has no coefficient
     added = np.zeros((query.rows, len(sets)))
-    for pattern, number, mine, place in mechanism.blocks.own_inside(sets):
-        block, inside = mechanism.blocks.blocks[number], [query.attributes[i] for i in pattern]
-        noise[tuple(int(i in pattern) for i in range(sets.shape[1]))][mine] = 0.0
-        rows = asked_of(mechanism, query, inside, block).row_variances()
-        added[:, mine] += np.outer(rows, block.variance[place])
+    for pattern in subset_patterns(sets.shape[1]):
+        for number, mine, place in mechanism.blocks.find(sets[:, list(pattern)]).groups():
+            block, inside = mechanism.blocks.blocks[number], [query.attributes[i] for i in pattern]
+            if block.own is None:
+                axes = tuple(int(i in pattern) for i in range(sets.shape[1]))
+                noise[axes][mine] = block.variance[place]
+            else:
+                rows = asked_of(mechanism, query, inside, block).row_variances()
+                added[:, mine] += np.outer(rows, block.variance[place])
     shared = kronecker_apply(_row_pairs(mechanism, query), noise)
     return added + shared.reshape(query.rows, len(sets))
 

@@ -25,13 +25,15 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block
-from noiseplan.mechanisms.largest_sum import MOST_CELLS, Scope, largest_sum
+from noiseplan.mechanisms.largest_sum import Scope, largest_sum
 from noiseplan.mechanisms.uneven_pairs import replaced_bound, replaced_exactly
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 
 # Columns whose squared lengths differ by less, as a share of the longest, count as the longer one.
 GRAIN: Final = 2.0**-30
+# Cells of all tables that are listed.
+LISTED: Final = 1 << 25
 # Comparisons of values up to which those that never matter are looked for.
 COMPARED: Final = 10**8
 
@@ -59,27 +61,33 @@ def added_cost(blocks: Sequence[Block]) -> float:
     """max_x c(x), or more; not rounded up."""
     lengths = [_Lengths.of(block) for block in blocks]
     values = _values_that_matter(blocks, lengths)
+    terms = _by_scope(blocks, lengths, values)
+    shapes = {scope: [len(values[a]) for a in scope] for scope in terms}
+    tables: dict[Scope, Array] = {}
+    alone: list[float] = []
+    cells = 0
+    # Small tables first: what no longer fits counts at its largest, whatever the record.
+    for scope in sorted(terms, key=lambda s: (prod(shapes[s]), s)):
+        cells += prod(shapes[scope])
+        if scope and cells <= LISTED:
+            each = [t.table(row, values).reshape(shapes[scope]) / s for t, row, s in terms[scope]]
+            tables[scope] = np.sum(each, axis=0)
+        else:
+            alone += [length.longest / sigma2 for length, _, sigma2 in terms[scope]]
+    return math.fsum(alone) + largest_sum(tables)
+
+
+def _by_scope(
+    blocks: Sequence[Block], lengths: Sequence[_Lengths], values: Values
+) -> dict[Scope, list[tuple[_Lengths, IntArray, float]]]:
+    """Every measured set with its σ², by those of its attributes that leave a choice of values."""
     several = {attribute for attribute, own in values.items() if len(own) > 1}
-    tables: dict[Scope, list[tuple[_Lengths, IntArray, float]]] = {}
-    settled = []
+    terms: dict[Scope, list[tuple[_Lengths, IntArray, float]]] = {}
     for block, length in zip(blocks, lengths, strict=True):
         for row, sigma2 in zip(block.sets, block.sigma2.tolist(), strict=True):
             scope = tuple(a for a in row.tolist() if a in several)
-            if scope:
-                tables.setdefault(scope, []).append((length, row, sigma2))
-            else:
-                settled.append(length.longest / sigma2)
-    sums: dict[Scope, Array] = {}
-    cells = 0
-    for scope in sorted(tables, key=lambda s: (prod(len(values[a]) for a in s), s)):
-        shape = [len(values[a]) for a in scope]
-        cells += prod(shape)
-        if cells <= MOST_CELLS:
-            each = [t.table(row, values).reshape(shape) / s for t, row, s in tables[scope]]
-            sums[scope] = np.sum(each, axis=0)
-        else:
-            settled += [length.longest / sigma2 for length, _, sigma2 in tables[scope]]
-    return math.fsum(settled) + largest_sum(sums)
+            terms.setdefault(scope, []).append((length, row, sigma2))
+    return terms
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.optimize.kernel_rounding import in_parts
-from noiseplan.planning.block_plan import BlockFigures, BlockPlan, Parts
+from noiseplan.planning.block_plan import BlockFigures, BlockPlan
 from noiseplan.planning.block_search import STEPS, Search, moved
 from noiseplan.planning.block_shares import shared_noise
 from noiseplan.planning.block_types import BlockTypes, Centres
@@ -27,13 +27,13 @@ from noiseplan.planning.workload_types import Design
 # Operations of one look at all blocks: beyond, or with more blocks, none is tried.
 MOST_WORK, MOST_BLOCKS = 3e10, 2000
 # Operations of all looks together; and of one, up to which τ is moved too, and how often.
-ALL_WORK, MOVING_WORK, MOVES = 6e11, 3e7, 3
+ALL_WORK, MOVING_WORK, LOOKS = 6e11, 3e7, 6
 # Plain attributes with more values are measured by formula, which rows of a block's own are not.
 MOST_PLAIN: Final = 2048
 # Bits of integer rows.
 BITS: Final = (9, 10, 11, 12, 13, 14)
 # Rounds of weighting queries for single variances.
-REWEIGHTED: Final = 3
+REWEIGHTED: Final = 2
 # Steps to the least noise that meets targets, and how much more than met they are.
 LEAST_STEPS, CLEARLY = 12, 1e-9
 
@@ -84,10 +84,9 @@ def _for_objective(
 
     For single variances, queries whose largest variance is near the worst are weighted more.
     """
-    best = _searched(types, centres, integer)
     if isinstance(aim.objective, TotalVariance):
-        return best
-    found = [shared_noise(aim, best)]
+        return _searched(types, _moved(types, centres), integer)
+    found = [shared_noise(aim, _searched(types, centres, integer))]
     single, weighted = isinstance(aim.objective, WorstVariance), types
     for _ in range(REWEIGHTED if single and types.work <= MOVING_WORK else 0):
         if found[-1] is None:
@@ -100,24 +99,21 @@ def _for_objective(
 
 def _searched(types: BlockTypes, centres: Centres, integer: bool) -> BlockPlan:
     """The best rows for the total variance."""
+    parts = {r: in_parts(centre) for r, centre in centres.items()} if integer else None
+    if parts is not None:
+        centres = {r: t / t.sum() for r, t in parts.items()}
+    search = Search(types, centres)
     if not types.enumerable:
-        centres, parts = _whole_parts(centres, integer)
-        return BlockPlan.of(Search(types, centres).apart(), parts)
+        return BlockPlan.of(search.apart(), parts)
     steps = int(np.clip(ALL_WORK / types.work, 5, STEPS))
-    weights = None
-    if types.work <= MOVING_WORK and not types.design.joints:
-        found, weights = moved(*Search(types, centres).together(steps), MOVES)
-        centres = found.search.centres
-    centres, parts = _whole_parts(centres, integer)
-    return BlockPlan.of(Search(types, centres).together(steps, start=weights)[0], parts)
+    return BlockPlan.of(search.together(steps)[0], parts)
 
 
-def _whole_parts(centres: Centres, integer: bool) -> tuple[Centres, Parts | None]:
-    """τ, and for integer rows the whole numbers t that it is made of."""
-    if not integer:
-        return centres, None
-    parts = {r: in_parts(centre) for r, centre in centres.items()}
-    return {r: t / t.sum() for r, t in parts.items()}, parts
+def _moved(types: BlockTypes, centres: Centres) -> Centres:
+    """τ a little better, where looking for it takes little time."""
+    if not types.enumerable or types.work > MOVING_WORK or types.design.joints:
+        return centres
+    return moved(*Search(types, centres).together(), LOOKS)[0].search.centres
 
 
 def _integers(plan: BlockPlan) -> tuple[BlockPlan, float] | None:

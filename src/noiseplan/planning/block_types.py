@@ -226,6 +226,8 @@ class BlockTypes:
     def _block(self, number: int, terms: IntArray) -> BlockType | None:
         design = self.design
         every = [int(r) for r in design.terms.subset_roles[number] if r >= 0]
+        if any(design.group_count(r) == 1 for r in every):  # there is no residual
+            return None
         roles = sorted(r for r in every if r in design.free)
         others = [r for r in every if r not in design.free]
         kinds, entries = self._kinds(roles, terms)

@@ -32,8 +32,6 @@ def test_a_block_alone_is_the_convex_optimum(seed: int, size: int, rank: int) ->
     block = random_block(seed, size, rank, 7)
     precision = cp.Variable((rank, rank), PSD=True)
     variance = sum(cp.matrix_frac(row, precision) for row in np.eye(rank))
-    costs = [cp.quad_form(z, np.eye(rank)) for z in block.image.T]
-    assert len(costs) == 7
     limits = [cp.sum(cp.multiply(np.outer(z, z), precision)) <= 1 for z in block.image.T]
     best = cp.Problem(cp.Minimize(variance), limits).solve(solver=cp.CLARABEL)
     found = block.alone()
@@ -60,7 +58,7 @@ def product_block(seed: int, kinds: list[list[int]]) -> ProductBlock:
 def test_a_product_of_one_kind_is_the_product_of_its_optima() -> None:
     block = product_block(3, [[0, 2]])
     alone = []
-    for pair, (grams, columns) in zip((0, 2), zip(block.grams, block.columns, strict=True)):
+    for pair, grams, columns in zip((0, 2), block.grams, block.columns, strict=True):
         root = np.linalg.cholesky(grams[pair]).T
         alone.append(WholeBlock(root, root @ columns).alone().variance)
     expected = block.weights[0] * alone[0] * alone[1]

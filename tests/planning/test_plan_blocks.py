@@ -37,9 +37,8 @@ def alike() -> nz.Workload:
     names = "abc"
     tables: list[dict[str, nz.Factor]] = []
     for one in names:
-        for other in names:
-            if one != other:
-                tables.append({one: nz.Identity(), other: nz.Prefix()})
+        others = [other for other in names if other != one]
+        tables += [{one: nz.Identity(), other: nz.Prefix()} for other in others]
         tables.append({one: BANDS, "sex": nz.Identity()})
     return nz.Workload([nz.Query(schema, table) for table in tables])
 
@@ -216,10 +215,7 @@ def test_blocks_apart_where_records_cannot_be_listed(monkeypatch: pytest.MonkeyP
     bands = nz.Levels(5, leaves=False, total=False)
     names = schema.names
     queries = [
-        nz.Query(schema, {a: nz.Identity(), b: nz.Prefix()})
-        for a in names
-        for b in names
-        if a != b
+        nz.Query(schema, {a: nz.Identity(), b: nz.Prefix()}) for a in names for b in names if a != b
     ]
     queries += [
         nz.Query(schema, {a: bands, b: bands, c: bands})

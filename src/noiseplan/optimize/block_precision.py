@@ -27,6 +27,8 @@ from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, PricedSpectr
 
 # Of the logarithm of a record's weight below the largest: less is as good as nothing.
 FAINTEST_RECORD = -25.0
+# So many steps that gain nothing are the last: products need not become quite level.
+PATIENCE = 8
 # Rounds over the attributes of a product block on its own, and the gap of each attribute's optimum.
 ROUNDS, ALONE_GAP, ALONE_STEPS = 8, 1e-5, 60
 
@@ -244,15 +246,17 @@ def levelled(
     ascent = Ascent(MEMORY, FARTHEST)
     best: tuple[V, Array] | None = None
     last: V | None = None
+    least, since = np.inf, 0
     for _ in range(steps):
         weights = np.exp(np.maximum(point - point.max(), FAINTEST_RECORD))
         weights /= weights.sum()
         last = visit(weights.reshape(shape), last)
-        costs = last.costs.ravel()
+        costs, value = last.costs.ravel(), last.value
         mean = float(weights @ costs)
-        if best is None or last.value < best[0].value:
+        if best is None or value < best[0].value:
             best = last, weights.reshape(shape)
-        if costs.max() <= mean * (1 + gap):
+        least, since = (value, 0) if value < least * (1 - gap) else (least, since + 1)
+        if costs.max() <= mean * (1 + gap) or since >= PATIENCE:
             break
         residual = FULL_STEP * np.log(np.maximum(costs / mean, 1e-12))
         point = ascent.next(np.log(weights), mean * last.variance, residual, weights)

@@ -8,32 +8,34 @@ share the noise among the blocks for themselves.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from noiseplan.optimize.kernel_rounding import in_parts
-from noiseplan.planning.block_plan import BlockFigures, BlockPlan, Parts
+from noiseplan.planning.block_plan import BlockFigures, BlockPlan
 from noiseplan.planning.block_search import STEPS, Search, moved
 from noiseplan.planning.block_shares import shared_noise
 from noiseplan.planning.block_types import BlockTypes, Centres
-from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.certificates import Residual
 from noiseplan.planning.integers import ALLOWED_LOSS, MOST_LOSS, ROOMY
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
+from noiseplan.planning.problem import Problem
 from noiseplan.planning.solve import Aim, Solution, group_inverses
 from noiseplan.planning.workload_types import Design
 
 # Operations of one look at all blocks: beyond, or with more blocks, none is tried.
 MOST_WORK, MOST_BLOCKS = 3e10, 2000
 # Operations of all looks together; and of one, up to which τ is moved too, and how often.
-ALL_WORK, MOVING_WORK, MOVES = 6e11, 3e7, 3
+ALL_WORK, MOVING_WORK, LOOKS = 6e11, 3e7, 6
 # Plain attributes with more values are measured by formula, which rows of a block's own are not.
 MOST_PLAIN: Final = 2048
 # Bits of integer rows.
 BITS: Final = (9, 10, 11, 12, 13, 14)
 # Rounds of weighting queries for single variances.
-REWEIGHTED: Final = 3
+REWEIGHTED: Final = 2
 # Steps to the least noise that meets targets, and how much more than met they are.
 LEAST_STEPS, CLEARLY = 12, 1e-9
 
@@ -47,20 +49,22 @@ def worth_trying(design: Design) -> bool:
     return any(roles.count(r) > 1 and design.group_count(r) > 2 for r in design.free)
 
 
-def make_blocks(aim: Aim, today: Solution, integer: bool, least: bool) -> Candidate | None:
+def make_blocks(problem: Problem, aim: Aim, today: Solution) -> Candidate | None:
     """The plan by blocks; nothing where none is affordable or rows do not fit 64 bits.
 
-    `today` has the bases that serve all blocks alike. `least`: targets must be met, whatever that
-    costs.
+    `today` has the bases that serve all blocks alike. Without a budget the targets must be met,
+    whatever that costs.
     """
     types = _types(aim)
     if types is None:
         return None
     centres = {r: t[:, 0] for r, t in group_inverses(aim.design, today.bases).items()}
     try:
-        plan = _for_objective(aim, types, centres, integer)
-        found = None if plan is None else _integers(plan) if integer else (plan, 0.0)
-        return None if found is None else _made(aim, today, *found, least)
+        plan = _for_objective(aim, types, centres)
+        smooth = None if plan is None else _made(problem, aim, today, plan)
+        if plan is None or smooth is None or not problem.integer:
+            return smooth
+        return _integers(problem, aim, today, plan, reached(problem, smooth))
     except np.linalg.LinAlgError:  # sizes of weights that differ too much for double precision
         return None
 
@@ -77,84 +81,77 @@ def _types(aim: Aim) -> BlockTypes | None:
     return None if left_out or types.work > MOST_WORK or not types.blocks else types
 
 
-def _for_objective(
-    aim: Aim, types: BlockTypes, centres: Centres, integer: bool
-) -> BlockPlan | None:
+def _for_objective(aim: Aim, types: BlockTypes, centres: Centres) -> BlockPlan | None:
     """The best rows for the total, or noise shared for the objective among such rows.
 
     For single variances, queries whose largest variance is near the worst are weighted more.
     """
-    best = _searched(types, centres, integer)
     if isinstance(aim.objective, TotalVariance):
-        return best
-    found = [shared_noise(aim, best)]
+        return _searched(types, _moved(types, centres))
+    found = [shared_noise(aim, _searched(types, centres))]
     single, weighted = isinstance(aim.objective, WorstVariance), types
     for _ in range(REWEIGHTED if single and types.work <= MOVING_WORK else 0):
         if found[-1] is None:
             break
         weighted = weighted.reweighted(found[-1].loads ** 2)
-        found.append(shared_noise(aim, _searched(weighted, centres, integer)))
+        found.append(shared_noise(aim, _searched(weighted, centres)))
     known = [one for one in found if one is not None]
     return min(known, key=lambda one: one.value).plan if known else None
 
 
-def _searched(types: BlockTypes, centres: Centres, integer: bool) -> BlockPlan:
-    """The best rows for the total variance."""
-    if not types.enumerable:
-        centres, parts = _whole_parts(centres, integer)
-        return BlockPlan.of(Search(types, centres).apart(), parts)
-    steps = int(np.clip(ALL_WORK / types.work, 5, STEPS))
-    weights = None
-    if types.work <= MOVING_WORK and not types.design.joints:
-        found, weights = moved(*Search(types, centres).together(steps), MOVES)
-        centres = found.search.centres
-    centres, parts = _whole_parts(centres, integer)
-    return BlockPlan.of(Search(types, centres).together(steps, start=weights)[0], parts)
-
-
-def _whole_parts(centres: Centres, integer: bool) -> tuple[Centres, Parts | None]:
-    """τ, and for integer rows the whole numbers t that it is made of."""
-    if not integer:
-        return centres, None
+def _searched(types: BlockTypes, centres: Centres) -> BlockPlan:
+    """The best rows for the total variance, with a rational τ that integer rows can have too."""
     parts = {r: in_parts(centre) for r, centre in centres.items()}
-    return {r: t / t.sum() for r, t in parts.items()}, parts
+    search = Search(types, {r: t / t.sum() for r, t in parts.items()})
+    if not types.enumerable:
+        return BlockPlan.of(search.apart(), parts)
+    steps = int(np.clip(ALL_WORK / types.work, 5, STEPS))
+    return BlockPlan.of(search.together(steps)[0], parts)
 
 
-def _integers(plan: BlockPlan) -> tuple[BlockPlan, float] | None:
-    """With integer rows of the fewest bits that lose little, and what they lose."""
-    best: tuple[BlockPlan, float] | None = None
+def _moved(types: BlockTypes, centres: Centres) -> Centres:
+    """τ a little better, where looking for it takes little time."""
+    if not types.enumerable or types.work > MOVING_WORK or types.design.joints:
+        return centres
+    return moved(*Search(types, centres).together(), LOOKS)[0].search.centres
+
+
+def _integers(
+    problem: Problem, aim: Aim, today: Solution, plan: BlockPlan, before: float
+) -> Candidate | None:
+    """With integer rows of the fewest bits that lose little of the objective `before`."""
+    best: Candidate | None = None
     for bits in BITS:
         try:
             rounded = plan.rounded(2.0**bits)
-            loss = rounded.value / plan.value - 1.0
+            found = _made(problem, aim, today, rounded)
         except np.linalg.LinAlgError:  # too coarse: some rows fell together
             continue
-        if rounded.records < 1 or not rounded.drawable:
+        if rounded.records < 1 or found is None or not found.mechanism.noise.drawable:
             break
-        if np.isfinite(loss) and (best is None or loss < best[1]):
-            best = rounded, loss
+        loss = reached(problem, found) / before - 1.0 if before > 0 else 0.0
+        if best is None or loss < best.loss:
+            best = replace(found, loss=loss)
         if loss <= (ALLOWED_LOSS if rounded.records >= ROOMY else MOST_LOSS):
             break
     return best
 
 
-def _made(aim: Aim, today: Solution, plan: BlockPlan, loss: float, least: bool) -> Candidate | None:
-    scaled = _least(aim, plan) if least else _within(aim, plan)
+def _made(problem: Problem, aim: Aim, today: Solution, plan: BlockPlan) -> Candidate | None:
+    scaled = _least(aim, plan) if problem.allowed is None else _within(aim, plan)
     if scaled is None:
         return None
-    mechanism = scaled.mechanism()
-    privacy = mechanism.cost(aim.neighbours)
-    figures = BlockFigures(scaled, mechanism)
+    privacy = scaled.mechanism.cost(aim.neighbours)
     known = Residual(aim.design, today.share, today.total_rows, privacy, aim.planner, aim.targeted)
-    return Candidate(aim.planner, mechanism, privacy, figures, known, loss)
+    return Candidate(aim.planner, scaled.mechanism, privacy, BlockFigures(scaled), known)
 
 
 def _within(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
     """With the noise that spends the budget."""
-    factor = plan.mechanism().cost(aim.neighbours).pcost / aim.budget
+    cost = plan.scaled(1.0).mechanism.cost(aim.neighbours).pcost
     for over in (1e-14, 1e-12, 1e-9, 1e-6):
-        scaled = plan.scaled(factor * (1 + over))
-        if scaled.mechanism().cost(aim.neighbours).pcost <= aim.budget:
+        scaled = plan.scaled(cost / aim.budget * (1 + over))
+        if scaled.mechanism.cost(aim.neighbours).pcost <= aim.budget:
             return scaled
     return None
 
@@ -162,9 +159,9 @@ def _within(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
 def _least(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
     """With the most noise that meets the targets."""
     for _ in range(LEAST_STEPS):
-        worst = BlockFigures(plan, plan.mechanism()).largest()
-        reached = float(np.max(aim.design.roles.type_priority * worst))
-        if 1 - 2 * CLEARLY <= reached <= 1:
+        worst = BlockFigures(plan).largest()
+        over = float(np.max(aim.design.roles.type_priority * worst))
+        if 1 - 4 * CLEARLY <= over <= 1:
             return plan
-        plan = plan.scaled((1 - CLEARLY) / reached)
-    return plan if reached <= 1 else None
+        plan = plan.scaled(plan.factor * (1 - CLEARLY) / over)
+    return None

@@ -21,7 +21,7 @@ from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, own_basis, whole
 from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import sizes_above
+from noiseplan.noise.sizes import round_up
 from noiseplan.optimize.kernel_rounding import kernel_rows
 from noiseplan.planning.block_rows import BlockRows
 from noiseplan.planning.block_search import Apart, Together, spread
@@ -42,17 +42,20 @@ NO_ATTRIBUTES: Final = np.zeros((1, 0), dtype=np.int64)
 class BlockPlan:
     """Rows of every block for given τ, up to a common scale of the noise.
 
-    `parts` are the integers t of τ = t/Σt; `exact`: rows are integers, and noise is discrete.
+    `parts` are the integers t of τ = t/Σt; `exact`: rows are integers, and noise is discrete. The
+    noise is `factor` times that of the rows; `unit` is the mechanism for a factor of one.
     """
 
     types: BlockTypes
     centres: Centres
     rows: tuple[BlockRows, ...]
-    parts: Parts | None = None
+    parts: Parts
     exact: bool = False
+    factor: float = 1.0
+    unit: ResidualMechanism | None = None
 
     @classmethod
-    def of(cls, found: Together | Apart, parts: Parts | None) -> BlockPlan:
+    def of(cls, found: Together | Apart, parts: Parts) -> BlockPlan:
         """What a search has found."""
         rows = []
         scales = found.scales.tolist()
@@ -85,38 +88,36 @@ class BlockPlan:
 
     def rounded(self, length: float) -> BlockPlan:
         """With integer rows whose columns are of about this length."""
-        assert self.parts is not None  # planned to have integer rows
         every = []
         for b in self.rows:
             own = [(s.members @ self.parts[s.role]).astype(np.int64) for s in b.form.block.slots]
             every.append(b.rounded(length, own))
         return replace(self, rows=tuple(every), exact=True)
 
-    @cached_property
-    def sizes(self) -> Array:
-        """The size of the noise on the numbers of each block; of integers rounded up to few bits.
-
-        nI − 11ᵀ is n times an orthogonal basis of a plain attribute: noise of n² times the size.
-        """
-        units = [float(prod(self._plain(b)) ** 2) if self.exact else 1.0 for b in self.rows]
-        sizes = np.array([b.sigma2 for b in self.rows]) * units
-        return sizes_above(sizes) if self.exact else sizes
-
-    @cached_property
-    def variances(self) -> Array:
-        """The variance that comes to in units of orthogonal bases on plain attributes."""
-        sigma2 = np.array([b.sigma2 for b in self.rows])
-        return Noise("gaussian", self.sizes, self.exact).variance * (sigma2 / self.sizes)
+    @property
+    def _units(self) -> Array:
+        """nI − 11ᵀ is n times an orthogonal basis of a plain attribute: n² times the variance."""
+        return np.array([prod(self._plain(b)) ** 2.0 if self.exact else 1.0 for b in self.rows])
 
     @property
-    def drawable(self) -> bool:
-        """Whether such noise can be drawn."""
-        return Noise("gaussian", self.sizes, self.exact).drawable
+    def noise(self) -> Noise:
+        """The noise on the numbers of each block."""
+        sizes = np.array([b.sigma2 for b in self.rows]) * self._units
+        return self._scaled(Noise("gaussian", sizes, self.exact))
+
+    def _scaled(self, noise: Noise) -> Noise:
+        """So many times the noise; discrete noise has sizes of few bits, rounded up."""
+        sizes = noise.size * self.factor
+        return noise.of_size(round_up(sizes) if self.exact else sizes)
+
+    @property
+    def variances(self) -> Array:
+        """Of each block, in units of orthogonal bases on plain attributes."""
+        return np.asarray(self.noise.variance / self._units)
 
     def scaled(self, factor: float) -> BlockPlan:
-        """With so many times the noise."""
-        rows = tuple(replace(b, sigma2=b.sigma2 * factor) for b in self.rows)
-        return replace(self, rows=rows)
+        """With so many times the noise of the rows."""
+        return replace(self, factor=factor, unit=self.unit or self._assembled())
 
     @property
     def records(self) -> float:
@@ -141,13 +142,19 @@ class BlockPlan:
 
     # ------------------------------------------------------------------ the mechanism
 
+    @cached_property
     def mechanism(self) -> ResidualMechanism:
         """What is measured."""
+        unit = self.unit or self._assembled()
+        return replace(unit, blocks=unit.blocks.with_noise(self._scaled))
+
+    def _assembled(self) -> ResidualMechanism:
         design = self.types.design
         of_role = self._bases()
         bases, number = numbered(of_role)
         basis_of = number[design.roles.of_attribute]
-        pairs = zip(self.rows, self.sizes.tolist(), strict=True)
+        sizes = np.array([b.sigma2 for b in self.rows]) * self._units
+        pairs = zip(self.rows, sizes.tolist(), strict=True)
         blocks = [block for rows, size in pairs for block in self._blocks(rows, size, of_role)]
         if self.types.public:
             blocks.append(Block(NO_ATTRIBUTES, Noise("gaussian", np.zeros(1), self.exact), ()))
@@ -161,7 +168,7 @@ class BlockPlan:
         for r, centre in self.centres.items():
             frame = MatrixBasis.orthogonal(len(centre)).measure
             rows[r] = frame - (frame @ centre)[:, None]
-            if self.exact and self.parts is not None:
+            if self.exact:
                 rows[r] = kernel_rows(BASIS_LENGTH * rows[r], self.parts[r])
         return role_bases(self.types.design, rows, self.exact)
 
@@ -215,7 +222,6 @@ class BlockFigures(Figures):
     """Sums of variances from the traces of the rows; the largest one by one."""
 
     plan: BlockPlan
-    mechanism: ResidualMechanism
 
     @property
     def design(self) -> Design:  # type: ignore[override]  # as good as a field
@@ -225,4 +231,4 @@ class BlockFigures(Figures):
         return self.plan.type_sums() @ self.plan.variances
 
     def largest(self) -> Array:
-        return RowFigures(self.design, self.mechanism).largest()
+        return RowFigures(self.design, self.plan.mechanism).largest()

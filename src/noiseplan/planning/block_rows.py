@@ -49,7 +49,8 @@ class BlockRows:
         block = self.form.block
         found = weights * (block.mix.T @ self.kind_traces)
         for (term, _), rows in zip(block.joints, self.form.joints, strict=True):
-            found[term] = weights[term] * float(((rows @ self._spreads[0]) ** 2).sum())
+            split = rows @ self._spreads[0] if self.rows else rows
+            found[term] = weights[term] * float((split**2).sum())
         return np.asarray(found)
 
     @cached_property

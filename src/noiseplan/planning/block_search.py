@@ -30,7 +30,7 @@ from noiseplan.optimize.block_precision import (
     levelled,
     summed_out,
 )
-from noiseplan.optimize.lbfgs import minimise
+from noiseplan.optimize.lbfgs import descend
 from noiseplan.optimize.optimum import root_of
 from noiseplan.planning.block_types import BlockType, BlockTypes, Centres
 from noiseplan.planning.variance_terms import TINY
@@ -248,8 +248,8 @@ def _slopes(best: Together, weights: Array) -> Centres:
     return result
 
 
-def moved(start: Together, weights: Array, steps: int) -> tuple[Together, Array]:
-    """With τ moved downhill a few steps, records weighted anew at each."""
+def moved(start: Together, weights: Array, looks: int) -> tuple[Together, Array]:
+    """With τ moved downhill, records weighted anew at each of a few looks; the best of them."""
     types, roles = start.search.types, list(start.search.centres)
     frames = {r: MatrixBasis.orthogonal(len(start.search.centres[r])).recover for r in roles}
     ends = np.cumsum([frame.shape[1] for frame in frames.values()])[:-1]
@@ -265,7 +265,6 @@ def moved(start: Together, weights: Array, steps: int) -> tuple[Together, Array]
         gradient = np.concatenate([frames[r].T @ slopes[r] for r in roles])
         return float(np.log(found[0].value)), gradient
 
-    minimise(
-        value, np.zeros(sum(frame.shape[1] for frame in frames.values())), steps=steps, gain=1e-6
-    )
+    count = sum(frame.shape[1] for frame in frames.values())
+    descend(value, np.zeros(count), {"maxiter": looks, "maxfun": looks})
     return best[0]

@@ -86,9 +86,9 @@ def _by_row(aim: Aim, plan: BlockPlan) -> tuple[sp.csr_array, IntArray, Array] |
     design = aim.design
     if int(design.type_rows.sum()) * len(plan.rows) > MOST_NUMBERS:
         return None
-    mechanism = plan.mechanism()
+    mechanism = plan.mechanism
     pieces, owners, counts = [], [], []
-    for number, first in enumerate(BlockFigures(plan, mechanism).first_of_types()):
+    for number, first in enumerate(BlockFigures(plan).first_of_types()):
         query = design.workload.query(int(first))
         rows = np.zeros((query.rows, len(plan.rows)))
         for place, variances in _inside(plan, mechanism, query):

@@ -30,9 +30,11 @@ from noiseplan.mechanisms.basis import MatrixBasis
 from noiseplan.planning.workload_types import Design, JointQuery, without_rounding
 
 # A block of no more coordinates, and numbers in its rows, may have a precision of any form, while
-# all such blocks take no more operations than this at a time.
+# all such blocks take no more operations than this at a time (WHOLE_WORK).
 WHOLE_SIZE: Final = 1024
 WHOLE_NUMBERS: Final = 1 << 20
+# The same where only one kind is asked: a product does almost as well.
+ONE_KIND_SIZE: Final = 128
 WHOLE_WORK: Final = 1.2e10
 # Records that are enumerated, and terms in the sums of their costs.
 MOST_RECORDS: Final = 100_000
@@ -107,12 +109,13 @@ class BlockType:
 
     @property
     def may_be_whole(self) -> bool:
-        """Whether any precision may be taken; with plain attributes or one kind a product does."""
+        """Whether any precision may be taken; with plain attributes a product must do."""
         if len(self.slots) < 2:
             return True
-        if self.price < 1.0 or (len(self.kinds) == 1 and not self.joints):
+        if self.price < 1.0:
             return False
-        return self.size <= WHOLE_SIZE and self.size * prod(self.values) <= WHOLE_NUMBERS
+        most = WHOLE_SIZE if len(self.kinds) != 1 or self.joints else ONE_KIND_SIZE
+        return self.size <= most and self.size * prod(self.values) <= WHOLE_NUMBERS
 
     def work(self, whole: bool) -> float:
         """About how many operations it takes to find the precision for some weights of records."""
@@ -223,6 +226,8 @@ class BlockTypes:
     def _block(self, number: int, terms: IntArray) -> BlockType | None:
         design = self.design
         every = [int(r) for r in design.terms.subset_roles[number] if r >= 0]
+        if any(design.group_count(r) == 1 for r in every):  # there is no residual
+            return None
         roles = sorted(r for r in every if r in design.free)
         others = [r for r in every if r not in design.free]
         kinds, entries = self._kinds(roles, terms)

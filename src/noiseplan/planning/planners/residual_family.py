@@ -89,7 +89,7 @@ def made(problem: Problem, solution: Solution) -> Candidate:
     least, aim = problem.allowed is None, _aim(problem, allowed)
     today = make_residual(aim, solution, problem.integer, least)
     if problem.planner in BY_BLOCKS and worth_trying(problem.design):
-        blocks = make_blocks(aim, solution, problem.integer, least)
+        blocks = make_blocks(problem, aim, solution)
         if blocks is not None and reached(problem, blocks) < reached(problem, today):
             return blocks
     return today

@@ -1,0 +1,195 @@
+"""The best precision of one block and of all together, against a convex solver and differences."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.mechanisms.basis import MatrixBasis
+from noiseplan.optimize.block_precision import ProductBlock, WholeBlock
+from noiseplan.optimize.kernel_rounding import centred, in_parts, kernel_rows
+from noiseplan.planning import block_search
+from noiseplan.planning.block_search import Search
+from noiseplan.planning.block_types import BlockTypes
+from noiseplan.planning.free_split import optimise_total
+from noiseplan.planning.solve import group_inverses, role_bases
+from noiseplan.planning.workload_types import Design, prepare
+
+
+def random_block(seed: int, size: int, rank: int, cells: int) -> WholeBlock:
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((rank, size))
+    return WholeBlock(root, root @ rng.standard_normal((size, cells)))
+
+
+@pytest.mark.parametrize(("seed", "size", "rank"), [(0, 3, 3), (1, 4, 4), (2, 5, 2)])
+def test_a_block_alone_is_the_convex_optimum(seed: int, size: int, rank: int) -> None:
+    """min tr(HΨ⁻¹) subject to u(x)ᵀΨu(x) ≤ 1, in the range of H."""
+    block = random_block(seed, size, rank, 7)
+    precision = cp.Variable((rank, rank), PSD=True)
+    variance = sum(cp.matrix_frac(row, precision) for row in np.eye(rank))
+    limits = [cp.sum(cp.multiply(np.outer(z, z), precision)) <= 1 for z in block.image.T]
+    best = cp.Problem(cp.Minimize(variance), limits).solve(solver=cp.CLARABEL)
+    found = block.alone()
+    assert found.costs.max() == pytest.approx(1.0, rel=1e-12)
+    assert best * (1 - 1e-6) <= found.variance <= best * (1 + 1e-4)
+    rows = found.rows[0]  # what is measured has these costs
+    np.testing.assert_allclose((rows**2).sum(axis=0), found.costs, rtol=1e-9)
+
+
+def product_block(seed: int, kinds: list[list[int]]) -> ProductBlock:
+    """Two attributes of 4 and 3 coordinates; pairs 0, 1 on the first, 2, 3 on the second."""
+    rng = np.random.default_rng(seed)
+    roots = [rng.standard_normal((n + 1, n)) for n in (4, 4, 3, 3)]
+    grams = [root.T @ root for root in roots]
+    columns = tuple(rng.standard_normal((n, n + 2)) for n in (4, 3))
+    asked = ({0: grams[0], 1: grams[1]}, {2: grams[2], 3: grams[3]})
+    weights = rng.uniform(0.5, 2.0, len(kinds))
+    used = tuple(
+        {p: h for p, h in one.items() if p in {k[i] for k in kinds}} for i, one in enumerate(asked)
+    )
+    return ProductBlock(weights, np.array(kinds), used, columns, (0, 1))
+
+
+def test_a_product_of_one_kind_is_the_product_of_its_optima() -> None:
+    block = product_block(3, [[0, 2]])
+    alone = []
+    for pair, grams, columns in zip((0, 2), block.grams, block.columns, strict=True):
+        root = np.linalg.cholesky(grams[pair]).T
+        alone.append(WholeBlock(root, root @ columns).alone().variance)
+    expected = block.weights[0] * alone[0] * alone[1]
+    assert block.alone().variance == pytest.approx(expected, rel=1e-4)
+
+
+def test_no_change_of_one_attribute_makes_a_product_better() -> None:
+    """Going round the attributes ends where each is the convex optimum for the others."""
+    block = product_block(4, [[0, 2], [1, 3], [1, 2]])
+    found = block.alone()
+    assert found.costs.max() <= 1 + 1e-9
+    for place in (0, 1):
+        others = found.traces[1 - place] * block.weights
+        gram = sum(
+            others[block.kinds[:, place] == pair].sum() * h
+            for pair, h in block.grams[place].items()
+        )
+        root = np.linalg.cholesky(gram).T
+        best = WholeBlock(root, root @ block.columns[place]).alone().variance
+        assert found.variance <= best * (1 + 2e-3)
+
+
+# ---------------------------------------------------------------------- all blocks together
+
+
+def mixed(seed: int) -> Design:
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3, "sex": 2})
+    rng = np.random.default_rng(seed)
+    identity, prefix, pairs = nz.Identity(), nz.Prefix(), nz.Levels(2, leaves=False, total=False)
+    tables = [
+        {"a": identity, "b": prefix},
+        {"a": prefix, "b": identity},
+        {"a": pairs, "sex": identity},
+        {"b": prefix},
+    ]
+    queries = [nz.Query(schema, t, weight=float(rng.uniform(0.5, 2))) for t in tables]
+    return prepare(nz.Workload(queries))
+
+
+def centres_of(design: Design) -> dict[int, np.ndarray]:
+    bases = role_bases(design, optimise_total(design))
+    return {r: t[:, 0] for r, t in group_inverses(design, bases).items()}
+
+
+def test_blocks_together_are_the_convex_optimum() -> None:
+    """min Σ_A tr(H_AΨ_A⁻¹) subject to Σ_A u_AᵀΨ_Au_A ≤ 1 for every record."""
+    design = mixed(0)
+    types = BlockTypes(design)
+    search = Search(types, centres_of(design))
+    found = search.together(200, 1e-7)[0]
+    variance, costs = 0.0, np.zeros(types.shape, dtype=object)
+    for form in search.forms:
+        assert isinstance(form.solver, WholeBlock)
+        root, image = form.solver.root, form.solver.image
+        precision = cp.Variable((len(root), len(root)), PSD=True)
+        parts = [cp.matrix_frac(row, precision) for row in np.eye(len(root))]
+        variance = variance + form.block.sets * sum(parts)
+        for x in product(*map(range, types.shape)):
+            at = tuple(
+                slot.groups[x[axis]]
+                for slot, axis in zip(form.block.slots, form.block.places[0], strict=True)
+            )
+            cell = np.ravel_multi_index(at, form.block.values) if at else 0
+            z = image[:, cell]
+            own = cp.sum(cp.multiply(np.outer(z, z), precision))
+            costs[x] = costs[x] + form.block.price * form.block.plain * own
+    limits = [cost <= 1 for cost in costs.ravel()]
+    best = cp.Problem(cp.Minimize(variance), limits).solve(solver=cp.CLARABEL)
+    assert best * (1 - 1e-5) <= found.value <= best * (1 + 1e-4)
+    assert search.apart().value >= found.value * (1 - 1e-4)  # a cost of its own each is dearer
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_slope_of_the_total_in_tau(seed: int) -> None:
+    design = mixed(seed)
+    types, centres = BlockTypes(design), centres_of(design)
+    best, weights = Search(types, centres).together(300, 1e-10)
+    slopes = block_search._slopes(best, weights)
+    for role, slope in slopes.items():
+        frame = MatrixBasis.orthogonal(len(slope)).recover
+        for direction in frame.T:
+            ends = []
+            for step in (1e-4, -1e-4):
+                there = {**centres, role: centres[role] + step * direction}
+                moved = Search(types, there).together(300, 1e-10, weights)[0]
+                ends.append(np.log(moved.value))
+            assert (ends[0] - ends[1]) / 2e-4 == pytest.approx(slope @ direction, abs=2e-4)
+
+
+# ---------------------------------------------------------------------- integer rows
+
+
+def test_tau_in_parts() -> None:
+    assert in_parts(np.full(5, 0.2)).tolist() == [1] * 5
+    rng = np.random.default_rng(0)
+    for size in (2, 7, 40):
+        centre = rng.uniform(0.5, 1.5, size)
+        centre /= centre.sum()
+        parts = in_parts(centre)
+        np.testing.assert_allclose(parts / parts.sum(), centre, atol=1 / 256)
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_rows_in_the_kernel_are_the_nearest(size: int) -> None:
+    """Against all integer rows around."""
+    rng = np.random.default_rng(size)
+    parts = rng.integers(1, 6, size)
+    rows = rng.normal(0, 10, (6, size))
+    rows -= np.outer(rows @ parts, parts) / (parts @ parts)
+    found = kernel_rows(rows, parts)
+    assert (found == np.rint(found)).all() and not (found @ parts).any()
+    for row, own in zip(rows, found, strict=True):
+        moves = np.array(list(product(range(-3, 4), repeat=size)))
+        around = np.rint(row) + moves
+        near = around[around @ parts == 0]
+        least = ((near - row) ** 2).sum(axis=1).min()
+        assert ((own - row) ** 2).sum() == pytest.approx(least)
+
+
+def test_rows_in_the_kernel_where_none_is_near() -> None:
+    """Two values leave one direction only: s·r − (r·t)1ᵀ is in it."""
+    parts = np.array([100, 157])
+    rows = np.array([[157.0, -100.0]]) * 0.05
+    found = kernel_rows(rows, parts)
+    assert found.any() and not (found @ parts).any()
+
+
+def test_integer_rows_over_cells_see_no_sum() -> None:
+    rng = np.random.default_rng(5)
+    parts = [np.array([3, 4, 1]), np.array([2, 2, 5, 7])]
+    rows = centred(rng.integers(-50, 50, (4, 12)).astype(float), parts)
+    cube = rows.reshape(4, 3, 4)
+    assert not np.tensordot(cube, parts[0], axes=(1, 0)).any()
+    assert not np.tensordot(cube, parts[1], axes=(2, 0)).any()

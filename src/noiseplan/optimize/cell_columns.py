@@ -104,6 +104,17 @@ class Columns(ABC):
         return type(self)([table.some(cells) for table in self.tables])
 
 
+def paired_seconds(cells: int, places: list[int]) -> float:
+    """By pairs of tables with so many places."""
+    pairs = len(places) * (len(places) + 1) / 2
+    return (pairs * cells * PAIR + sum(places) ** 2 * ENTRY) * 1e-9
+
+
+def dense_seconds(cells: int, rows: int) -> float:
+    """By dense columns of so many rows."""
+    return cells * rows * (rows * PRODUCT + ENTRY) * 1e-9
+
+
 def columns_of(tables: list[TableColumns]) -> Columns:
     """In the way that is faster."""
     return min(PairedColumns(tables), DenseColumns(tables), key=lambda ways: ways.seconds)
@@ -125,9 +136,7 @@ class PairedColumns(Columns):
 
     @property
     def seconds(self) -> float:
-        pairs = len(self.tables) * (len(self.tables) + 1) / 2
-        places = sum(table.values.shape[1] for table in self.tables)
-        return (pairs * self.cells * PAIR + places**2 * ENTRY) * 1e-9
+        return paired_seconds(self.cells, [table.values.shape[1] for table in self.tables])
 
     def moments(self, weights: AnyArray) -> AnyArray:
         found = like(np.zeros((self.rows, self.rows)), weights)
@@ -162,7 +171,7 @@ class DenseColumns(Columns):
 
     @property
     def seconds(self) -> float:
-        return self.cells * self.rows * (self.rows * PRODUCT + ENTRY) * 1e-9
+        return dense_seconds(self.cells, self.rows)
 
     def moments(self, weights: AnyArray) -> AnyArray:
         total: Any = 0.0

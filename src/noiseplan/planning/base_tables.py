@@ -20,7 +20,7 @@ from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.matrices import DenseMatrix, KroneckerMatrix, Matrix, TotalMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_dense
-from noiseplan.optimize.cell_columns import Columns, TableColumns, columns_of
+from noiseplan.optimize.cell_columns import Columns, TableColumns, columns_of, dense_seconds, paired_seconds
 from noiseplan.optimize.optimum import root_of
 from noiseplan.optimize.tolerances import SAFE_PIVOT
 from noiseplan.planning.workload_types import Design
@@ -211,14 +211,14 @@ class BaseTables:
     @staticmethod
     def of(design: Design) -> BaseTables:
         """The largest tables first, the others where they fit."""
-        found, bases = BaseTables(design), {}
+        found = BaseTables(design)
         queries = list(design.workload)
         size = [prod(min(m.shape) for m in pieces(q).values()) for q in queries]
         for number in sorted(range(len(queries)), key=lambda i: -size[i]):
-            found._settle(number, queries[number], bases)
+            found._settle(number, queries[number])
         return found
 
-    def _settle(self, number: int, query: Query, bases: dict[object, Base]) -> None:
+    def _settle(self, number: int, query: Query) -> None:
         for t, table in enumerate(self.tables):
             factors = table.factors(query)
             if factors is not None:
@@ -240,17 +240,40 @@ class BaseTables:
         ends = np.cumsum([table.rows for table in self.tables]).tolist()
         return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
+    @property
+    def size(self) -> int:
+        """How many numbers all tables count."""
+        return int(self.spans[-1].stop)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of them are whole."""
+        return all(table.whole for table in self.tables)
+
+    def seconds(self, cells: int) -> float:
+        """About how long one core takes for a question about the columns of so many cells."""
+        return min(
+            paired_seconds(cells, [table.rows for table in self.tables]),
+            dense_seconds(cells, self.size),
+        )
+
     def root(self) -> Array:
         """R with RᵀR = Γ: of all queries by their weights."""
-        rows = self.spans[-1].stop
         gram = [np.zeros((table.rows, table.rows)) for table in self.tables]
         for number, (t, factors) in self.homes.items():
             weight = self.design.priorities[number]
             gram[t] += weight * self.tables[t].gram(factors)
-        found = np.zeros((rows, rows))
+        found = np.zeros((self.size, self.size))
         for span, own in zip(self.spans, gram, strict=True):
             found[span, span] = root_of(own)
         return found
+
+    def rows(self, back: Array) -> Array:
+        """A B of all rows asked for, over the roots of their targets, or times those of weights."""
+        scale = np.sqrt(self.design.priorities)
+        return np.concatenate(
+            [scale[q] * self.tables[t].read(f, back[self.spans[t]]) for q, (t, f) in self.homes.items()]
+        )
 
     def columns(self) -> Columns:
         """Those of one cell of each class that is told apart, and counted at all."""

@@ -18,7 +18,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
+from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_backend, to_numpy
 
 # Numbers of dense columns that are made at a time.
 AT_ONCE: Final = 1 << 22
@@ -63,6 +63,11 @@ class TableColumns:
         """Of some cells only."""
         return TableColumns(self.values, self.places[cells], self.plain)
 
+    def on(self, backend: str) -> TableColumns:
+        """The same moved to another library or device."""
+        values, places = to_backend(self.values, backend), to_backend(self.places, backend)
+        return TableColumns(values, places, self.plain)
+
 
 @dataclass(frozen=True, eq=False)
 class Columns(ABC):
@@ -102,6 +107,10 @@ class Columns(ABC):
     def some(self, cells: Any) -> Columns:
         """Those of some cells only."""
         return type(self)([table.some(cells) for table in self.tables])
+
+    def on(self, backend: str) -> Columns:
+        """The same moved to another library or device."""
+        return type(self)([table.on(backend) for table in self.tables])
 
 
 def paired_seconds(cells: int, places: list[int]) -> float:

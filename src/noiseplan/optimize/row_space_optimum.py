@@ -4,7 +4,7 @@ Rows w_j = l_j T b over columns b_x, T with r independent rows; record weights �
 both probabilities. With K₁ = T (Σ_x λ_x b_x b_xᵀ) Tᵀ and K₂ = Σ_j μ_j l_jᵀl_j (r × r each), the
 best covariance for these weights solves Σ K₂ Σ = K₁. In the basis F of Σ = FFᵀ both are diag(s),
 
-    N = Σ s ,    variances h_j = ‖l_j F‖² ,    costs g_x = ‖F⁻¹T b_x‖² ,    Σ μ_j h_j = Σ λ_x g_x = N .
+    N = Σ s ,   variances h_j = ‖l_j F‖² ,   costs g_x = ‖F⁻¹T b_x‖² ,   Σ μ_j h_j = Σ λ_x g_x = N .
 
 No mechanism of cost one has a lower worst variance than N², and Σ reaches max h · max g. For the
 total variance K₂ is the identity and stays: no total is below N², and Σ reaches N · max g.
@@ -27,11 +27,9 @@ from noiseplan.errors import PlanError
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.optimize.cell_columns import Columns
-from noiseplan.optimize.optimum import FARTHEST, MEMORY, SMALLEST_WEIGHT, Watch
+from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, SMALLEST_WEIGHT, Watch
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR
 
-# Powers of g and h: where λ moves alone, and where μ moves too.
-ALONE, TOGETHER = 2.0, 1.0
 # No row's weight is below this share of the largest, so that no direction is without a price.
 LEAST_PRICE = 1e-9
 MOST_STEPS = 400
@@ -47,7 +45,10 @@ CELLS_SHARE, AT_ONCE, LIGHT, FINER = 0.2, 50, 0.1, 10.0
 
 @dataclass(frozen=True, eq=False)
 class RowSpaceOptimum:
-    """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below."""
+    """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below.
+
+    There are no rows, and the value is infinite, where the search ended without hope.
+    """
 
     rows: AnyArray
     value: float
@@ -109,7 +110,7 @@ class RowBasis:
 
 
 def usual_seconds(question: float, rank: int) -> float:
-    """About how long the optimum takes on one core, where a question about all cells takes so long."""
+    """About how long the optimum takes on one core, if a question about all cells takes so long."""
     return USUAL_STEPS * (2.0 * question + CUBE * rank**3)
 
 
@@ -133,13 +134,12 @@ class _Climb:
 
     def run(self, watch: Watch, hopeless: float) -> RowSpaceOptimum:
         """Climb until the gap closes, or nothing below `hopeless` is left."""
-        step = 0
         if self.asked.columns.seconds > CELLS_SHARE * CUBE * self.asked.rank**3:
             self._join(like(np.full(self.asked.columns.cells, np.inf), self.point))
         for step in range(1, MOST_STEPS + 1):
             shares = self._shares()
             found, costs = self._visit(shares)
-            everywhere = self._everywhere(found, costs)
+            everywhere = self._everywhere(found, costs, last=step == MOST_STEPS)
             if everywhere is not None:
                 self._keep(found, float(everywhere.max()))
             watch(self.value / self.bound - 1.0)
@@ -150,7 +150,8 @@ class _Climb:
             else:
                 self._move(found, costs, shares)
                 self._leave_out()
-        return RowSpaceOptimum(self.best @ self.asked.basis, self.value, self.bound, step)
+        rows = None if self.best is None else self.best @ self.asked.basis
+        return RowSpaceOptimum(rows, self.value, self.bound, step)
 
     @property
     def level(self) -> float:
@@ -178,11 +179,12 @@ class _Climb:
         rows = found.inverse @ self.asked.basis
         return columns.squares(rows.T @ rows).clip(min=TINY)
 
-    def _everywhere(self, found: _Priced, costs: AnyArray) -> AnyArray | None:
+    def _everywhere(self, found: _Priced, costs: AnyArray, last: bool) -> AnyArray | None:
         """What it costs all cells; nothing while those looked at pay too much already."""
         if self.kept is None:
             return costs
-        if found.worst * float(costs.max()) > self.bound * (1.0 + self.level):
+        too_much = found.worst * float(costs.max()) > self.bound * (1.0 + self.level)
+        if too_much and not last:
             return None
         return self._costs(self.asked.columns, found)
 
@@ -192,41 +194,39 @@ class _Climb:
             self.value, self.best = found.worst * largest, found.inverse / largest**0.5
 
     def _move(self, found: _Priced, costs: AnyArray, shares: AnyArray) -> None:
-        power, ratios = ALONE, costs
-        if self.rows is not None:
-            power, ratios = TOGETHER, self.xp.concatenate([costs, found.variances])
-        residual = power * self.xp.log(ratios / found.total)
+        """One step of the ascent."""
+        both = costs if self.rows is None else self.xp.concatenate([costs, found.variances])
+        residual = FULL_STEP * self.xp.log(both / found.total)
         point = self.ascent.next(self.point, found.bound, residual, shares)
         self.point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
 
     def _leave_out(self) -> None:
-        """Go on with the cells that weigh, if cells were left out before and these are few."""
+        """Go on with the cells that weigh, if not all are looked at and these are few."""
         many = self.columns.cells
         weights = self.xp.exp(self.point[:many])
         heavy = weights > LIGHT * float(weights.sum()) / many
         if self.kept is not None and int(heavy.sum()) < many // 2:
-            weights = weights * heavy
-            self._look_at(self.kept, weights)
+            some = self.xp.nonzero(heavy)[0]
+            self._look_at(self.kept[some], weights[some])
 
     def _join(self, ratios: AnyArray) -> None:
         """Look at some more of the cells that pay too much, from the mean weight of the others."""
-        dear = np.flatnonzero(to_numpy(ratios) > 1.0 + self.level)
-        most = AT_ONCE * self.asked.rank
+        dear, most = np.flatnonzero(to_numpy(ratios) > 1.0 + self.level), AT_ONCE * self.asked.rank
         if len(dear) > most:
             dear = np.random.default_rng(0).choice(dear, most, replace=False)
         weights = like(np.zeros(len(ratios)), self.point)
         earlier = self.xp.exp(self.point[: self.columns.cells])
-        weights[dear] = float(earlier.mean())
+        weights[dear.tolist()] = float(earlier.mean())
         if self.kept is not None:
             weights[self.kept] = earlier
-        self._look_at(self.xp.arange(len(weights)), weights)
+        kept = self.xp.nonzero(weights > 0)[0]
+        self._look_at(kept, weights[kept])
 
     def _look_at(self, cells: AnyArray, weights: AnyArray) -> None:
-        some = self.xp.nonzero(weights > 0)[0]
         rows = self.point[self.columns.cells :]
-        self.kept = cells[some]
-        self.point = self.xp.concatenate([self.xp.log(weights[some]), rows])
-        self.columns, self.ascent = self.asked.columns.some(self.kept), Ascent(MEMORY, FARTHEST)
+        self.point = self.xp.concatenate([self.xp.log(weights), rows])
+        self.kept, self.columns = cells, self.asked.columns.some(cells)
+        self.ascent = Ascent(MEMORY, FARTHEST)
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,13 @@ from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.matrices import DenseMatrix, KroneckerMatrix, Matrix, TotalMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_dense
-from noiseplan.optimize.cell_columns import Columns, TableColumns, columns_of, dense_seconds, paired_seconds
+from noiseplan.optimize.cell_columns import (
+    Columns,
+    TableColumns,
+    columns_of,
+    dense_seconds,
+    paired_seconds,
+)
 from noiseplan.optimize.optimum import root_of
 from noiseplan.optimize.tolerances import SAFE_PIVOT
 from noiseplan.planning.workload_types import Design
@@ -49,10 +55,8 @@ class Base:
         kinds = factor.column_kinds()
         found, first = np.unique(kinds, return_index=True)
         found, first = found[found > 0], first[found > 0]
-        if len(found) <= factor.shape[0]:
-            gram = factor.take_columns(first)
-            if _regular(gram.T @ gram):
-                return Base((kinds == found[:, None]) * 1.0)
+        if len(found) <= factor.shape[0] and _regular(_gram(factor, first)):
+            return Base((kinds == found[:, None]) * 1.0)
         return Base(_independent_rows(factor.dense()))
 
     @property
@@ -76,7 +80,9 @@ class Base:
 
     @cached_property
     def _inverse(self) -> Array:
-        return np.linalg.pinv(self.rows)
+        if ((self.rows != 0).sum(axis=0) <= 1).all():  # rows that share no value are orthogonal
+            return np.ascontiguousarray((self.rows / (self.rows**2).sum(axis=1)[:, None]).T)
+        return np.asarray(np.linalg.pinv(self.rows), dtype=np.float64)
 
     def reads(self, factor: Matrix) -> bool:
         """Whether F = AV for some A: with probability one by random vectors."""
@@ -94,6 +100,14 @@ class Base:
             found = self.coefficients(factor)
             return found.T @ found
         return self._inverse.T @ factor.gram() @ self._inverse
+
+
+def _gram(factor: Matrix, columns: IntArray) -> Array:
+    """FᵀF of some columns."""
+    if factor.shape[0] > factor.shape[1]:
+        return factor.gram()[np.ix_(columns, columns)]
+    some = factor.take_columns(columns)
+    return some.T @ some
 
 
 def _regular(gram: Array) -> bool:
@@ -270,10 +284,12 @@ class BaseTables:
 
     def rows(self, back: Array) -> Array:
         """A B of all rows asked for, over the roots of their targets, or times those of weights."""
-        scale = np.sqrt(self.design.priorities)
-        return np.concatenate(
-            [scale[q] * self.tables[t].read(f, back[self.spans[t]]) for q, (t, f) in self.homes.items()]
-        )
+        scale, spans = np.sqrt(self.design.priorities), self.spans
+        found = [
+            scale[number] * self.tables[t].read(factors, back[spans[t]])
+            for number, (t, factors) in self.homes.items()
+        ]
+        return np.concatenate(found)
 
     def columns(self) -> Columns:
         """Those of one cell of each class that is told apart, and counted at all."""

@@ -17,6 +17,7 @@ from noiseplan.errors import remedy, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
 from noiseplan.noise.sizes import size_above
+from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.optimize.row_space_optimum import RowBasis, RowSpaceOptimum, usual_seconds
 from noiseplan.planning.base_tables import BaseTables
 from noiseplan.planning.candidate import Candidate, Planner
@@ -25,16 +26,19 @@ from noiseplan.planning.limits import FITTED, WORTH_IT
 from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.smaller_domain import at_least
 from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy.rounding import margin
 from noiseplan.progress import closing_gap
+from noiseplan.queries import Workload
 
 # Cells, after merging values that no query tells apart, all of which are looked at.
 MOST_CELLS: Final = 10_000_000
 # Rows whose single variances are looked at: minutes for so many.
 MOST_SINGLE: Final = 10_000
 # The relative gap asked for, and what rounding of sizes and prices may take of the budget.
-TOLERANCE, ROOM = 3e-4, 1e-11
+TOLERANCE, ROOM = 5e-4, 1e-11
 # Tried unasked where it takes no longer than so many seconds, to this gap.
 PATIENCE, ROUGH = 5.0, 1e-3
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
@@ -64,6 +68,9 @@ def _outside(problem: Problem) -> str | None:
             f"looks at every row for targets and the worst variance, at most {MOST_SINGLE:,}, and "
             f"the workload has {problem.workload.rows:,}; use " + setting("planner", "auto")
         )
+    numbers = int(max(at_least(problem.design), _most_values(problem)))
+    if numbers > MOST_ROWS:
+        return _too_many(numbers)
     cells = told_apart(problem)
     if cells > MOST_CELLS:
         return (
@@ -71,6 +78,19 @@ def _outside(problem: Problem) -> str | None:
             f"up to {cells:,}; use " + setting("planner", "auto")
         )
     return None
+
+
+def _most_values(problem: Problem) -> int:
+    """Values of an attribute that queries tell apart."""
+    design = problem.design
+    return max((design.group_count(r) for r in range(len(design.groups))), default=0)
+
+
+def _too_many(numbers: int) -> str:
+    return (
+        f"works in the space that queries span, up to {MOST_ROWS:,} numbers of tables, and these "
+        f"need {numbers:,} or more; ask for smaller tables, or use " + setting("planner", "auto")
+    )
 
 
 def told_apart(problem: Problem) -> int:
@@ -83,11 +103,7 @@ def told_apart(problem: Problem) -> int:
 def _too_large(tables: BaseTables, problem: Problem) -> str | None:
     """What makes no tables that can be measured."""
     if tables.size > MOST_ROWS:
-        return (
-            f"works in the space that queries span, up to {MOST_ROWS:,} numbers of tables, and "
-            f"these need {tables.size:,}; ask for fewer tables, or use "
-            + setting("planner", "auto")
-        )
+        return _too_many(tables.size)
     if problem.integer and not tables.whole:
         return (
             "measures whole numbers, and a query has rows of fractions: multiply them until they "
@@ -124,6 +140,26 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
     search = _Search(problem)
     found = search.found(ROUGH, WORTH_IT * value * (problem.allowed or 1.0))
     return search.made(found) if found.gap <= ROUGH else None
+
+
+def optimum_at_cost_one(
+    workload: Workload, tolerance: float = TOLERANCE, backend: str = "numpy"
+) -> RowSpaceOptimum:
+    """The least total variance at a privacy cost of one, and its certificate.
+
+    `backend` is "numpy", "torch" or "torch:cuda" (extra ``gpu``): the same text on an accelerator.
+
+    Examples
+    --------
+    >>> from noiseplan import Schema
+    >>> schema = Schema.from_sizes({"a": 3, "b": 4})
+    >>> found = optimum_at_cost_one(Workload.marginals(schema, k=1), 1e-6)
+    >>> round(found.value, 4), found.gap <= 1e-6
+    (11.6859, True)
+    """
+    tables = BaseTables.of(prepare(workload))
+    root, columns = to_backend(tables.root(), backend), tables.columns().on(backend)
+    return RowBasis.of(root, columns).least_total(tolerance)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import (
+    EXACT,
     batch_last,
     integer_residuals,
     require_whole,
@@ -209,7 +210,10 @@ class WorkloadRowsMechanism(Mechanism):
         for start in range(0, cells, batch):
             digits = np.unravel_index(np.arange(start, min(start + batch, cells)), shape)
             some = np.column_stack([v[d] for v, d in zip(values, digits, strict=True)])
-            columns = np.asarray(mix @ sp.csc_array(self._stacked.at(some)))
+            entries = self._stacked.at(some)
+            if self.noise.exact:
+                _require_exact(mix, entries)
+            columns = np.asarray(mix @ sp.csc_array(entries))
             yield self._prices @ np.abs(columns) ** self.noise.power
 
     def cost_matrix(self) -> Array:
@@ -298,7 +302,7 @@ class WorkloadRowsMechanism(Mechanism):
     def parts(self) -> tuple[Json, Arrays]:
         rows, found = write_workload(self.workload)
         arrays = {ROWS + name: array for name, array in found.items()}
-        arrays["sizes"] = self.noise.size
+        arrays["sizes"] = np.array(self._sizes)
         if self.mix is not None:
             arrays["mix"] = self.mix
         noise = {"law": self.noise.law, "integer": self.noise.exact}
@@ -320,6 +324,12 @@ class WorkloadRowsMechanism(Mechanism):
 
 def _attributes(query: Query) -> tuple[int, ...]:
     return tuple(map(query.schema.index, query.attributes))
+
+
+def _require_exact(mix: Array, entries: Array) -> None:
+    """Refuse integers whose sums would be rounded: what a record costs would not be known."""
+    if np.abs(mix).sum(axis=1).max() * np.abs(entries).max(initial=0.0) >= EXACT:
+        raise PlanError("the sums of rows have entries above 2^53: round the mix to fewer digits")
 
 
 def _plain(piece: Matrix) -> Matrix | Array:

@@ -41,11 +41,14 @@ from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
 from noiseplan.planning.solve import p_norm
 from noiseplan.planning.threads import one_thread
+from noiseplan.queries import Custom
 
 TAKEN, WORSE, NOT_BETTER = "taken", "clearly worse", "not clearly better"
 # Steps towards the optimum cost little where so few rows are asked of no more cells than this.
 FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
+# From so many cells on, a matrix over one attribute is such a matrix too.
+MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
 # have in common never makes up for that.
 FAR_WORSE: Final = 1.5
@@ -77,9 +80,12 @@ def _matrices(problem: Problem) -> bool:
 
     Then they have no factors, and a family of products has nothing to begin with.
     """
-    given = [m.shape[1] for m in problem.workload.columns.matrices]
-    large = SMALL_CELLS < problem.size <= EXPLICIT_CELLS and not problem.laplace
-    return large and 2 * max(given, default=0) >= problem.size and not optimal.refuses(problem)
+    size, columns = problem.size, problem.workload.columns
+    given = [m.shape[1] for m in columns.matrices]
+    if size >= MATRIX_CELLS:
+        given += [f.values.shape[1] for f in columns.distinct if isinstance(f, Custom)]
+    large = SMALL_CELLS < size <= EXPLICIT_CELLS and not problem.laplace
+    return large and 2 * max(given, default=0) >= size and not optimal.refuses(problem)
 
 
 def _gaussian(problem: Problem) -> Candidate:

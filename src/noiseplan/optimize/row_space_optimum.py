@@ -1,0 +1,269 @@
+"""The exact optimum in the row space of a workload: its rank matters, not the number of cells.
+
+Rows w_j = l_j T b over columns b_x, T with r independent rows; record weights λ and row weights μ,
+both probabilities. With K₁ = T (Σ_x λ_x b_x b_xᵀ) Tᵀ and K₂ = Σ_j μ_j l_jᵀl_j (r × r each), the
+best covariance for these weights solves Σ K₂ Σ = K₁. In the basis F of Σ = FFᵀ both are diag(s),
+
+    N = Σ s ,    variances h_j = ‖l_j F‖² ,    costs g_x = ‖F⁻¹T b_x‖² ,    Σ μ_j h_j = Σ λ_x g_x = N .
+
+No mechanism of cost one has a lower worst variance than N², and Σ reaches max h · max g. For the
+total variance K₂ is the identity and stays: no total is below N², and Σ reaches N · max g.
+N is concave with gradient (h, g)/2: weights are multiplied by powers of h/N and g/N, mixed with
+their past (`anderson`).
+
+References
+----------
+`optimum` and `priced_covariance` have the same programs over all cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from noiseplan.errors import PlanError
+from noiseplan.optimize.anderson import Ascent
+from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
+from noiseplan.optimize.cell_columns import Columns
+from noiseplan.optimize.optimum import FARTHEST, MEMORY, SMALLEST_WEIGHT, Watch
+from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR
+
+# Powers of g and h: where λ moves alone, and where μ moves too.
+ALONE, TOGETHER = 2.0, 1.0
+# No row's weight is below this share of the largest, so that no direction is without a price.
+LEAST_PRICE = 1e-9
+MOST_STEPS = 400
+TINY: Final = 1e-300
+# Seconds of one core, for each rank cubed: of a step.
+CUBE: Final = 3e-10
+USUAL_STEPS: Final = 12
+# Where a question about all cells takes longer than this share of the rest of a step, some are
+# looked at by themselves: so many more at a time for each rank, less those that weigh less than
+# this share of the mean; all again when they are level to this part of the gap.
+CELLS_SHARE, AT_ONCE, LIGHT, FINER = 0.2, 50, 0.1, 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class RowSpaceOptimum:
+    """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below."""
+
+    rows: AnyArray
+    value: float
+    bound: float
+    steps: int
+
+    @property
+    def gap(self) -> float:
+        """How far the value may be above the best, relative."""
+        return self.value / self.bound - 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class RowBasis:
+    """T, with r independent rows over those of the columns, and B with w = (AB)T for rows w = A b.
+
+    R M Rᵀ = Q diag(v) Qᵀ for M = Σ_x b_x b_xᵀ/n and the rows asked for, RᵀR = AᵀA. Rows with v = 0
+    are zero at every cell; T = QᵀR has the others, and T M Tᵀ = diag(v) gives B = M Tᵀ diag(v)⁻¹.
+    """
+
+    columns: Columns
+    basis: AnyArray
+    back: AnyArray
+
+    @staticmethod
+    def of(root: AnyArray, columns: Columns) -> RowBasis:
+        """From R and the columns of all cells."""
+        xp = namespace_of(root)
+        moments = columns.moments(like(np.full(columns.cells, 1.0 / columns.cells), root))
+        values, vectors = xp.linalg.eigh(root @ moments @ root.T)
+        least = RANK_FLOOR * len(values) * float(values[-1])
+        kept = np.flatnonzero(to_numpy(values) > least).tolist()
+        basis = vectors[:, kept].T @ root
+        return RowBasis(columns, basis, moments @ basis.T / values[kept])
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return len(self.basis)
+
+    def least_total(
+        self, tolerance: float, watch: Watch = lambda gap: None, hopeless: float = np.inf
+    ) -> RowSpaceOptimum:
+        """The least total variance of all rows, to a relative gap.
+
+        The search ends before where no total below `hopeless` is left.
+        """
+        return _Climb(self, None, tolerance).run(watch, hopeless)
+
+    def least_worst(
+        self,
+        rows: AnyArray,
+        tolerance: float,
+        watch: Watch = lambda gap: None,
+        hopeless: float = np.inf,
+    ) -> RowSpaceOptimum:
+        """The same for the largest variance of rows l_j, which are AB of those asked for."""
+        return _Climb(self, rows, tolerance).run(watch, hopeless)
+
+
+def usual_seconds(question: float, rank: int) -> float:
+    """About how long the optimum takes on one core, where a question about all cells takes so long."""
+    return USUAL_STEPS * (2.0 * question + CUBE * rank**3)
+
+
+class _Climb:
+    """The ascent over the logarithms of λ and μ, with the best plan and the best bound so far.
+
+    Where a question about all cells takes longer than the rest, only the dearest cells are looked
+    at: a bound needs no weight on others. When these are level all cells are looked at again, and
+    the dearest of those that pay too much join them.
+    """
+
+    def __init__(self, asked: RowBasis, rows: AnyArray | None, tolerance: float) -> None:
+        self.asked, self.rows, self.tolerance = asked, rows, tolerance
+        self.xp, self.columns = namespace_of(asked.basis), asked.columns
+        self.kept: AnyArray = None  # the numbers of the cells looked at; None: all
+        moving = 0 if rows is None else len(rows)
+        self.point = like(np.zeros(self.columns.cells + moving), asked.basis)
+        self.ascent = Ascent(MEMORY, FARTHEST)
+        self.value, self.bound = float("inf"), 0.0
+        self.best: AnyArray = None
+
+    def run(self, watch: Watch, hopeless: float) -> RowSpaceOptimum:
+        """Climb until the gap closes, or nothing below `hopeless` is left."""
+        step = 0
+        if self.asked.columns.seconds > CELLS_SHARE * CUBE * self.asked.rank**3:
+            self._join(like(np.full(self.asked.columns.cells, np.inf), self.point))
+        for step in range(1, MOST_STEPS + 1):
+            shares = self._shares()
+            found, costs = self._visit(shares)
+            everywhere = self._everywhere(found, costs)
+            if everywhere is not None:
+                self._keep(found, float(everywhere.max()))
+            watch(self.value / self.bound - 1.0)
+            if self.value <= self.bound * (1.0 + self.tolerance) or self.bound >= hopeless:
+                break
+            if self.kept is not None and everywhere is not None:
+                self._join(everywhere * (found.worst / self.bound))
+            else:
+                self._move(found, costs, shares)
+                self._leave_out()
+        return RowSpaceOptimum(self.best @ self.asked.basis, self.value, self.bound, step)
+
+    @property
+    def level(self) -> float:
+        """The gap among the cells looked at from which on all are looked at again."""
+        return max(self.tolerance / 2.0, min(self.value / max(self.bound, TINY) - 1.0, 1.0) / FINER)
+
+    def _shares(self) -> AnyArray:
+        """λ and μ that sum to one each."""
+        weights, many = self.xp.exp(self.point), self.columns.cells
+        cells, rows = weights[:many], weights[many:]
+        if self.rows is None:
+            return cells / cells.sum()
+        rows = rows.clip(min=float(rows.max()) * LEAST_PRICE)
+        return self.xp.concatenate([cells / cells.sum(), rows / rows.sum()])
+
+    def _visit(self, shares: AnyArray) -> tuple[_Priced, AnyArray]:
+        """The best covariance for these weights, and what it costs the cells looked at."""
+        basis, many = self.asked.basis, self.columns.cells
+        inner = basis @ self.columns.moments(shares[:many]) @ basis.T
+        found = _Priced.of(inner, self.rows, shares[many:])
+        self.bound = max(self.bound, found.bound)
+        return found, self._costs(self.columns, found)
+
+    def _costs(self, columns: Columns, found: _Priced) -> AnyArray:
+        rows = found.inverse @ self.asked.basis
+        return columns.squares(rows.T @ rows).clip(min=TINY)
+
+    def _everywhere(self, found: _Priced, costs: AnyArray) -> AnyArray | None:
+        """What it costs all cells; nothing while those looked at pay too much already."""
+        if self.kept is None:
+            return costs
+        if found.worst * float(costs.max()) > self.bound * (1.0 + self.level):
+            return None
+        return self._costs(self.asked.columns, found)
+
+    def _keep(self, found: _Priced, largest: float) -> None:
+        """Keep the plan if it is the best so far."""
+        if found.worst * largest < self.value:
+            self.value, self.best = found.worst * largest, found.inverse / largest**0.5
+
+    def _move(self, found: _Priced, costs: AnyArray, shares: AnyArray) -> None:
+        power, ratios = ALONE, costs
+        if self.rows is not None:
+            power, ratios = TOGETHER, self.xp.concatenate([costs, found.variances])
+        residual = power * self.xp.log(ratios / found.total)
+        point = self.ascent.next(self.point, found.bound, residual, shares)
+        self.point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
+
+    def _leave_out(self) -> None:
+        """Go on with the cells that weigh, if cells were left out before and these are few."""
+        many = self.columns.cells
+        weights = self.xp.exp(self.point[:many])
+        heavy = weights > LIGHT * float(weights.sum()) / many
+        if self.kept is not None and int(heavy.sum()) < many // 2:
+            weights = weights * heavy
+            self._look_at(self.kept, weights)
+
+    def _join(self, ratios: AnyArray) -> None:
+        """Look at some more of the cells that pay too much, from the mean weight of the others."""
+        dear = np.flatnonzero(to_numpy(ratios) > 1.0 + self.level)
+        most = AT_ONCE * self.asked.rank
+        if len(dear) > most:
+            dear = np.random.default_rng(0).choice(dear, most, replace=False)
+        weights = like(np.zeros(len(ratios)), self.point)
+        earlier = self.xp.exp(self.point[: self.columns.cells])
+        weights[dear] = float(earlier.mean())
+        if self.kept is not None:
+            weights[self.kept] = earlier
+        self._look_at(self.xp.arange(len(weights)), weights)
+
+    def _look_at(self, cells: AnyArray, weights: AnyArray) -> None:
+        some = self.xp.nonzero(weights > 0)[0]
+        rows = self.point[self.columns.cells :]
+        self.kept = cells[some]
+        self.point = self.xp.concatenate([self.xp.log(weights[some]), rows])
+        self.columns, self.ascent = self.asked.columns.some(self.kept), Ascent(MEMORY, FARTHEST)
+
+
+@dataclass(frozen=True, eq=False)
+class _Priced:
+    """F⁻¹ of the best covariance for some weights, N, h where μ moves, and the bound."""
+
+    inverse: AnyArray
+    total: float
+    variances: AnyArray
+    bound: float
+
+    @property
+    def worst(self) -> float:
+        """What is to be small, at a largest cost of one."""
+        return self.total if self.variances is None else float(self.variances.max())
+
+    @staticmethod
+    def of(inner: AnyArray, rows: AnyArray | None, prices: AnyArray) -> _Priced:
+        """From K₁, l_j and μ: K₂ = CCᵀ, CᵀK₁C = U diag(s²) Uᵀ, F⁻¹ = diag(s)^{−1/2} UᵀCᵀ."""
+        xp = namespace_of(inner)
+        lower = None if rows is None else _lower(rows.T @ (rows * prices[:, None]))
+        values, vectors = xp.linalg.eigh(inner if lower is None else lower.T @ inner @ lower)
+        singular = xp.sqrt(values.clip(min=float(values[-1]) * 1e-18))
+        inverse, variances = (vectors / xp.sqrt(singular)).T, None
+        if lower is not None:
+            factor = xp.linalg.solve(lower.T, vectors * xp.sqrt(singular))
+            inverse, variances = inverse @ lower.T, ((rows @ factor) ** 2).sum(1)
+        off = EIGENVALUE_ERROR * len(values) * float(values[-1])
+        bound = float(xp.sqrt((values - off).clip(min=0.0)).sum()) ** 2
+        return _Priced(inverse, float(singular.sum()), variances, bound)
+
+
+def _lower(matrix: AnyArray) -> AnyArray:
+    try:
+        return namespace_of(matrix).linalg.cholesky(matrix)
+    except (np.linalg.LinAlgError, RuntimeError):
+        raise PlanError(
+            "the sizes of weights, targets or entries differ too much for double precision: bring "
+            "them nearer to each other, or leave out what is negligible"
+        ) from None

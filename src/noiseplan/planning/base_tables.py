@@ -20,7 +20,13 @@ from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.matrices import DenseMatrix, KroneckerMatrix, Matrix, TotalMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_dense
-from noiseplan.optimize.cell_columns import Columns, TableColumns, columns_of, dense_seconds, paired_seconds
+from noiseplan.optimize.cell_columns import (
+    Columns,
+    TableColumns,
+    columns_of,
+    dense_seconds,
+    paired_seconds,
+)
 from noiseplan.optimize.optimum import root_of
 from noiseplan.optimize.tolerances import SAFE_PIVOT
 from noiseplan.planning.workload_types import Design
@@ -272,7 +278,10 @@ class BaseTables:
         """A B of all rows asked for, over the roots of their targets, or times those of weights."""
         scale = np.sqrt(self.design.priorities)
         return np.concatenate(
-            [scale[q] * self.tables[t].read(f, back[self.spans[t]]) for q, (t, f) in self.homes.items()]
+            [
+                scale[q] * self.tables[t].read(f, back[self.spans[t]])
+                for q, (t, f) in self.homes.items()
+            ]
         )
 
     def columns(self) -> Columns:

@@ -7,8 +7,9 @@
 
 One matrix is tried over the cells of a small domain, or over the classes of cells that queries tell
 apart in a larger one; where queries are matrices over a domain it fits, it is all there is. Then
-come the challengers: noise on the workload's own rows. Every plan says what was considered, and why
-it was taken or not.
+come the challengers, each against the best so far: the optimum in the row space where the rank is
+low, and noise on the workload's own rows. Conditions of low rank have the optimum at once. Every
+plan says what was considered, and why it was taken or not.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from noiseplan.planning.planners import (
     optimal,
     own_rows,
     residual_family,
+    row_space_plans,
     table_plans,
 )
 from noiseplan.planning.problem import Problem
@@ -67,6 +69,8 @@ def solve(problem: Problem) -> Candidate:
         return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
     if _matrices(problem):
         return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
+    if _conditions(problem):
+        return replace(row_space_plans.solve(problem), considered=(("row space", TAKEN),))
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
     best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
@@ -86,6 +90,13 @@ def _matrices(problem: Problem) -> bool:
         given += [f.values.shape[1] for f in columns.distinct if isinstance(f, Custom)]
     large = SMALL_CELLS < size <= EXPLICIT_CELLS and not problem.laplace
     return large and 2 * max(given, default=0) >= size and not optimal.refuses(problem)
+
+
+def _conditions(problem: Problem) -> bool:
+    """Whether queries are single rows, over more cells than fit a matrix and of low rank: no family
+    of tables is near the optimum then."""
+    single = problem.workload.rows == len(problem.workload) and problem.size > SMALL_CELLS
+    return single and not problem.laplace and row_space_plans.untried(problem) is None
 
 
 def _gaussian(problem: Problem) -> Candidate:
@@ -194,6 +205,18 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
         return rows.made()
 
 
+def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The optimum where the rank is low; nothing to say of what has one already."""
+    gap = best.optimality.gap
+    if problem.laplace or not problem.design.free or (gap is not None and gap <= 1 - WORTH_IT):
+        return None
+    reason = row_space_plans.untried(problem)
+    if reason is not None:
+        return reason
+    value = _at_cost_one(problem, _loss(problem, best)) / (problem.allowed or 1.0)
+    return row_space_plans.clearly_better(problem, value) or NOT_BETTER
+
+
 def _against(
     problem: Problem, best: Candidate, name: str, found: Candidate | str | None
 ) -> Candidate:
@@ -211,7 +234,7 @@ def _against(
 
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
 # there is none, or nothing where there is nothing to say.
-CHALLENGERS: Final = (("own rows", _own_rows),)
+CHALLENGERS: Final = (("row space", _row_space), ("own rows", _own_rows))
 
 
 def _loss(problem: Problem, candidate: Candidate) -> float:

@@ -49,7 +49,7 @@ def test_two_resolutions_are_no_worse_than_noise_on_each_table(
     workload = two_resolutions(which)
     plan = nz.plan(workload, budget=budget)
     assert plan.total_variance < 0.999 * by_hand(workload, 1 if budget is PURE else 2)
-    assert plan.considered[0] == ("own rows", "taken")
+    assert plan.considered[0] in (("own rows", "taken"), ("optimal", "taken"))
     planned = own_rows.OwnRows(Problem(workload, budget))
     np.testing.assert_allclose(planned.value, by_hand(workload, planned.costs.power), rtol=2e-3)
 
@@ -239,7 +239,7 @@ def test_fractions_are_said_not_to_be_tried() -> None:
     share = nz.Custom(np.full((1, 40), 0.3) * (np.arange(40) < 9))
     queries = [{"a": share, "b": I}, {"a": BANDS, "b": nz.Prefix()}, {"a": I}]
     workload = nz.Workload([nz.Query(schema, factors) for factors in queries])
-    plan = nz.plan(workload, budget=HALF)
+    plan = nz.plan(workload, budget=PURE)
     assert ("own rows", "not tried, rows that are not whole numbers") in plan.considered
 
 

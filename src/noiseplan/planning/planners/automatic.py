@@ -70,7 +70,7 @@ def solve(problem: Problem) -> Candidate:
     if _matrices(problem):
         return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
     if _conditions(problem):
-        return replace(row_space_plans.solve(problem), considered=(("row space", TAKEN),))
+        return replace(row_space_plans.solve(problem), considered=(("optimal", TAKEN),))
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
     best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
@@ -93,10 +93,12 @@ def _matrices(problem: Problem) -> bool:
 
 
 def _conditions(problem: Problem) -> bool:
-    """Whether queries are single rows, over more cells than fit a matrix and of low rank: no family
-    of tables is near the optimum then."""
+    """Whether queries are single rows of low rank that tell many cells apart: no family of tables
+    is near the optimum then."""
     single = problem.workload.rows == len(problem.workload) and problem.size > SMALL_CELLS
-    return single and not problem.laplace and row_space_plans.untried(problem) is None
+    if not single or problem.laplace or isinstance(_classes(problem), SmallerDomain):
+        return False
+    return row_space_plans.untried(problem) is None
 
 
 def _gaussian(problem: Problem) -> Candidate:
@@ -189,11 +191,21 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     return f"not tried, {rows:,} rows" if too_many else found
 
 
+def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The optimum where the rank is low, however many cells there are."""
+    planned = not problem.laplace and problem.neighbours == "add-remove"
+    if not planned or not problem.design.free or _at_the_optimum(best):
+        return None
+    reason = row_space_plans.untried(problem)
+    if reason is not None:
+        return reason
+    value = _at_cost_one(problem, _loss(problem, best)) / (problem.allowed or 1.0)
+    return row_space_plans.clearly_better(problem, value) or NOT_BETTER
+
+
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
-    """Noise on the rows themselves; nothing to say of plain tables, which the families plan, nor
-    where the best there is was found."""
-    gap = best.optimality.gap
-    if not problem.design.free or (gap is not None and gap <= 1 - WORTH_IT):
+    """Noise on the rows themselves; plain tables are measured so by the families."""
+    if not problem.design.free or (not problem.laplace and _at_the_optimum(best)):
         return None
     reason = own_rows.untried(problem)
     if reason is not None:
@@ -205,16 +217,10 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
         return rows.made()
 
 
-def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
-    """The optimum where the rank is low; nothing to say of what has one already."""
+def _at_the_optimum(best: Candidate) -> bool:
+    """Whether nothing with Gaussian noise is clearly better: it was looked for."""
     gap = best.optimality.gap
-    if problem.laplace or not problem.design.free or (gap is not None and gap <= 1 - WORTH_IT):
-        return None
-    reason = row_space_plans.untried(problem)
-    if reason is not None:
-        return reason
-    value = _at_cost_one(problem, _loss(problem, best)) / (problem.allowed or 1.0)
-    return row_space_plans.clearly_better(problem, value) or NOT_BETTER
+    return (gap is not None and gap <= 1 - WORTH_IT) or ("optimal", NOT_BETTER) in best.considered
 
 
 def _against(
@@ -223,18 +229,19 @@ def _against(
     """The best so far, or what a challenger found if that is clearly better."""
     if found is None:
         return best
+    others = tuple((n, reason) for n, reason in best.considered if n != name)
     if isinstance(found, Candidate):
         if _loss(problem, found) < WORTH_IT * _loss(problem, best):
-            others = tuple((n, WORSE if r == TAKEN else r) for n, r in best.considered)
+            beaten = ((n, WORSE if reason == TAKEN else reason) for n, reason in others)
             called = found.name if problem.laplace else best.name
-            return replace(found, name=called, considered=((name, TAKEN), *others))
+            return replace(found, name=called, considered=((name, TAKEN), *beaten))
         found = NOT_BETTER
-    return replace(best, considered=(*best.considered, (name, found)))
+    return replace(best, considered=(*others, (name, found)))
 
 
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
-# there is none, or nothing where there is nothing to say.
-CHALLENGERS: Final = (("row space", _row_space), ("own rows", _own_rows))
+# there is none; nothing where there is nothing to say. What a later one says of itself counts.
+CHALLENGERS: Final = (("optimal", _row_space), ("own rows", _own_rows))
 
 
 def _loss(problem: Problem, candidate: Candidate) -> float:

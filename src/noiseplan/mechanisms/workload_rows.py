@@ -174,8 +174,7 @@ class WorkloadRowsMechanism(Mechanism):
         self.require_noise(neighbours)
         if self.noise.power == 2 and self.schema.size <= CELL_BY_CELL:
             return cell_by_cell([self], neighbours)
-        largest = self._largest_cost()
-        record = product_up(largest, 1 + margin(self.numbers + self.workload.rows))
+        record = product_up(self._largest_cost, 1 + margin(self.numbers + self.workload.rows))
         if neighbours == "add-remove":
             return record
         return 2 * record if self.noise.power == 1 or self._one_sign else 4 * record
@@ -191,6 +190,7 @@ class WorkloadRowsMechanism(Mechanism):
         """One over the size of each number's noise."""
         return 1.0 / self._sizes
 
+    @cached_property
     def _largest_cost(self) -> float:
         if self.mix is None:
             return RecordCosts(self.workload, self.noise.power).largest(self._prices)[0]

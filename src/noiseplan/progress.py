@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import log
 
 PATIENCE = 1.0
 
@@ -38,3 +39,19 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     finally:
         if shown:
             bar.stop()
+
+
+@contextmanager
+def closing_gap(title: str, tolerance: float) -> Iterator[Callable[[float], None]]:
+    """Yield a function to call with a relative gap: the bar is full when it is at the tolerance."""
+    with progress(title, 100) as advance:
+        shown = 0
+
+        def watch(gap: float) -> None:
+            nonlocal shown
+            if 0.0 < gap < 1.0:
+                reached = min(int(100 * log(gap) / log(tolerance)), 100)
+                advance(max(reached - shown, 0))
+                shown = max(reached, shown)
+
+        yield watch

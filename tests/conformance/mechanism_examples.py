@@ -10,13 +10,13 @@ import numpy as np
 from probes import limits
 
 import noiseplan as nz
-from own_examples import mixed as mixed_blocks
-from own_examples import own_plan
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning.finish import finish
 from noiseplan.planning.planners import own_rows as planned_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
+from own_examples import mixed as mixed_blocks
+from own_examples import own_plan
 
 SCHEMA = nz.Schema(
     {

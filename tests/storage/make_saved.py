@@ -36,7 +36,13 @@ from saved_facts import (
 
 import noiseplan as nz
 from noiseplan.errors import NoiseplanError
-from noiseplan.noise import SeededSource
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.noise import Noise, SeededSource
+from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.certificates import Unstated
+from noiseplan.planning.finish import finish
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.workload_errors import RowFigures
 from own_examples import mixed, own_plan
 
 SCHEMA = nz.Schema(
@@ -139,6 +145,26 @@ def tall(**how: Any) -> nz.Release:
     )
     rng = np.random.default_rng(6)
     return planned(workload, rng.integers(0, 9, TALL.shape), **how)
+
+
+def several() -> nz.Workload:
+    """Conditions, a matrix and tables at two resolutions over 24,000 cells."""
+    bands = nz.Query(LARGE, {"age": nz.Levels(10, leaves=False), "region": nz.Levels(5)})
+    matrix = np.random.default_rng(7).integers(-1, 3, (3, 400))
+    joint = nz.Query(LARGE, ["age", "income"], matrix=matrix, weight=2.0, name="joint")
+    return predicates() + nz.Workload([bands, joint])
+
+
+def sums_of_rows() -> nz.Release:
+    """Sums of the rows of queries, which no planner by name measures."""
+    problem = Problem(predicates(), ZCDP)
+    mix = np.array([[3.0, 1, 0, 0], [0, 2, -1, 0], [1, 0, 5, 0], [0, 0, 1, 4], [1, 1, 1, 1]])
+    noise = Noise("gaussian", [90.0, 80, 150, 160, 120], exact=True)
+    mechanism = WorkloadRowsMechanism(LARGE, problem.workload, mix, noise)
+    privacy = mechanism.cost("add-remove")
+    figures = RowFigures(problem.design, mechanism)
+    made = Candidate("optimal", mechanism, privacy, figures, Unstated(problem.workload, privacy))
+    return finish(problem, made).release(large_counts(), seed=11)
 
 
 def continued(first: nz.Workload, second: nz.Workload, **how: Any) -> nz.Release:
@@ -281,6 +307,17 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "reduced-pure": lambda: planned(
         predicates(), large_counts(), budget=PURE, noise=D, planner="matrix"
     ),
+    # the rows of the queries themselves
+    "own-rows-discrete": lambda: planned(
+        several(), large_counts(), budget=ZCDP, noise=D, planner="workload"
+    ),
+    "own-rows-float": lambda: planned(
+        several(), large_counts(), budget=ZCDP, noise=G, planner="workload"
+    ),
+    "own-rows-pure": lambda: planned(
+        several(), large_counts(), budget=PURE, noise=D, planner="workload"
+    ),
+    "own-rows-sums": sums_of_rows,
     # data-aware
     "dawa-pure-discrete": lambda: planned(RANGES, budget=PURE, noise=D, planner="dawa"),
     "dawa-pure-float": lambda: planned(

@@ -31,6 +31,8 @@ KINDS = {
     "residual": (SMALL, nz.zCDP(0.5), "residual", "discrete"),
     "product": (LARGE, nz.zCDP(0.5), "hierarchical", "discrete"),
     "reduced": (LARGE, nz.zCDP(0.5), "optimal", "discrete"),
+    "own rows": (LARGE, nz.zCDP(0.5), "workload", "discrete"),
+    "own rows Laplace": (LARGE, nz.PureDP(1.0), "workload", "discrete"),
     "dense Laplace": (SMALL, nz.PureDP(1.0), "eigen", "discrete"),
     "tables": (SMALL, nz.PureDP(1.0), "tree", "discrete"),
     "product Laplace": (LARGE, nz.PureDP(1.0), "privelet", "discrete"),

@@ -23,6 +23,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise.discrete import LARGEST_VARIANCE
 
 # The common cost matrix is taken this share smaller; noise of the rest may grow by so much for it.
@@ -140,6 +141,8 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
     different = "one of the plans is one matrix over the whole domain"
     size = mechanisms[0].schema.size
     explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
+    if any(isinstance(m, WorkloadRowsMechanism) for m in mechanisms):
+        different = "one of the plans measures the rows of its queries"
     if len(residual) == len(mechanisms):
         try:
             SharedBases.of(residual)

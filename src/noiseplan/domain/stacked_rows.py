@@ -49,8 +49,8 @@ class ProductRows:
         """The entries in some cells, given by their values: rows × cells."""
         found = np.ones((len(self.numbers), len(cells)))
         for vectors, place, values in zip(self.vectors, self.places.T, cells.T, strict=True):
-            if place.any():
-                found *= vectors[:, values][place]
+            named = np.flatnonzero(place)
+            found[named] *= vectors[:, values][place[named]]
         return found
 
 

@@ -29,6 +29,7 @@ from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import (
+    EXACT,
     batch_last,
     integer_residuals,
     require_whole,
@@ -173,8 +174,7 @@ class WorkloadRowsMechanism(Mechanism):
         self.require_noise(neighbours)
         if self.noise.power == 2 and self.schema.size <= CELL_BY_CELL:
             return cell_by_cell([self], neighbours)
-        largest = self._largest_cost()
-        record = product_up(largest, 1 + margin(self.numbers + self.workload.rows))
+        record = product_up(self._largest_cost, 1 + margin(self.numbers + self.workload.rows))
         if neighbours == "add-remove":
             return record
         return 2 * record if self.noise.power == 1 or self._one_sign else 4 * record
@@ -190,6 +190,7 @@ class WorkloadRowsMechanism(Mechanism):
         """One over the size of each number's noise."""
         return 1.0 / self._sizes
 
+    @cached_property
     def _largest_cost(self) -> float:
         if self.mix is None:
             return RecordCosts(self.workload, self.noise.power).largest(self._prices)[0]
@@ -209,7 +210,10 @@ class WorkloadRowsMechanism(Mechanism):
         for start in range(0, cells, batch):
             digits = np.unravel_index(np.arange(start, min(start + batch, cells)), shape)
             some = np.column_stack([v[d] for v, d in zip(values, digits, strict=True)])
-            columns = np.asarray(mix @ sp.csc_array(self._stacked.at(some)))
+            entries = self._stacked.at(some)
+            if self.noise.exact:
+                _require_exact(mix, entries)
+            columns = np.asarray(mix @ sp.csc_array(entries))
             yield self._prices @ np.abs(columns) ** self.noise.power
 
     def cost_matrix(self) -> Array:
@@ -298,7 +302,7 @@ class WorkloadRowsMechanism(Mechanism):
     def parts(self) -> tuple[Json, Arrays]:
         rows, found = write_workload(self.workload)
         arrays = {ROWS + name: array for name, array in found.items()}
-        arrays["sizes"] = self.noise.size
+        arrays["sizes"] = np.array(self._sizes)
         if self.mix is not None:
             arrays["mix"] = self.mix
         noise = {"law": self.noise.law, "integer": self.noise.exact}
@@ -320,6 +324,12 @@ class WorkloadRowsMechanism(Mechanism):
 
 def _attributes(query: Query) -> tuple[int, ...]:
     return tuple(map(query.schema.index, query.attributes))
+
+
+def _require_exact(mix: Array, entries: Array) -> None:
+    """Refuse integers whose sums would be rounded: what a record costs would not be known."""
+    if np.abs(mix).sum(axis=1).max() * np.abs(entries).max(initial=0.0) >= EXACT:
+        raise PlanError("the sums of rows have entries above 2^53: round the mix to fewer digits")
 
 
 def _plain(piece: Matrix) -> Matrix | Array:

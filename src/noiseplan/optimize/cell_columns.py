@@ -18,7 +18,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
+from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_backend, to_numpy
 
 # Numbers of dense columns that are made at a time.
 AT_ONCE: Final = 1 << 22
@@ -63,6 +63,11 @@ class TableColumns:
         """Of some cells only."""
         return TableColumns(self.values, self.places[cells], self.plain)
 
+    def on(self, backend: str) -> TableColumns:
+        """The same moved to another library or device."""
+        values, places = to_backend(self.values, backend), to_backend(self.places, backend)
+        return TableColumns(values, places, self.plain)
+
 
 @dataclass(frozen=True, eq=False)
 class Columns(ABC):
@@ -103,6 +108,21 @@ class Columns(ABC):
         """Those of some cells only."""
         return type(self)([table.some(cells) for table in self.tables])
 
+    def on(self, backend: str) -> Columns:
+        """The same moved to another library or device."""
+        return type(self)([table.on(backend) for table in self.tables])
+
+
+def paired_seconds(cells: int, places: list[int]) -> float:
+    """By pairs of tables with so many places."""
+    pairs = len(places) * (len(places) + 1) / 2
+    return (pairs * cells * PAIR + sum(places) ** 2 * ENTRY) * 1e-9
+
+
+def dense_seconds(cells: int, rows: int) -> float:
+    """By dense columns of so many rows."""
+    return cells * rows * (rows * PRODUCT + ENTRY) * 1e-9
+
 
 def columns_of(tables: list[TableColumns]) -> Columns:
     """In the way that is faster."""
@@ -125,9 +145,7 @@ class PairedColumns(Columns):
 
     @property
     def seconds(self) -> float:
-        pairs = len(self.tables) * (len(self.tables) + 1) / 2
-        places = sum(table.values.shape[1] for table in self.tables)
-        return (pairs * self.cells * PAIR + places**2 * ENTRY) * 1e-9
+        return paired_seconds(self.cells, [table.values.shape[1] for table in self.tables])
 
     def moments(self, weights: AnyArray) -> AnyArray:
         found = like(np.zeros((self.rows, self.rows)), weights)
@@ -162,7 +180,7 @@ class DenseColumns(Columns):
 
     @property
     def seconds(self) -> float:
-        return self.cells * self.rows * (self.rows * PRODUCT + ENTRY) * 1e-9
+        return dense_seconds(self.cells, self.rows)
 
     def moments(self, weights: AnyArray) -> AnyArray:
         total: Any = 0.0

@@ -41,13 +41,15 @@ class Candidate:
 class Planner:
     """A way to plan: what it is called, what it proposes, and why it cannot plan a problem.
 
-    Over more than `most_cells` it is given the classes of cells that queries tell apart.
+    Over more than `most_cells` it is given the classes of cells that queries tell apart; where
+    these are more too, `beyond` plans.
     """
 
     names: tuple[str, ...]
     solve: Callable[[Problem], Candidate]
     refuses: Callable[[Problem], str | None] = lambda problem: None
     most_cells: int | None = None
+    beyond: Planner | None = None
 
 
 def reached(problem: Problem, candidate: Candidate) -> float:

@@ -11,6 +11,7 @@ from noiseplan.optimize.allocation import Share
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
+from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
@@ -92,6 +93,8 @@ class Certified:
     @cached_property
     def lower_bound(self) -> float:
         total = self.total
+        if total is None and self.workload.schema.size > EXPLICIT_CELLS:
+            return _bound_for(self.workload, self.privacy)
         if total is None:
             design = prepare(self.workload)
             with one_thread(design):

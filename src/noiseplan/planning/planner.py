@@ -130,6 +130,9 @@ def over_classes(problem: Problem, planner: Planner) -> Candidate:
     """The same over the classes of cells that queries tell apart."""
     most = planner.most_cells or problem.size
     found = smaller(problem, most)
+    if isinstance(found, str) and planner.beyond is not None:
+        _require(planner.beyond.refuses(problem))
+        return planner.beyond.solve(problem)
     if isinstance(found, str):
         raise PlanError(
             setting("planner", problem.name)

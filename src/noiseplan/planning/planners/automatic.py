@@ -7,8 +7,9 @@
 
 One matrix is tried over the cells of a small domain, or over the classes of cells that queries tell
 apart in a larger one; where queries are matrices over a domain it fits, it is all there is. Then
-come the challengers: noise on the workload's own rows. Every plan says what was considered, and why
-it was taken or not.
+come the challengers, each against the best so far: the optimum in the row space where the rank is
+low, and noise on the workload's own rows. Conditions of low rank have the optimum at once. Every
+plan says what was considered, and why it was taken or not.
 """
 
 from __future__ import annotations
@@ -31,16 +32,20 @@ from noiseplan.planning.planners import (
     optimal,
     own_rows,
     residual_family,
+    row_space_plans,
     table_plans,
 )
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
 from noiseplan.planning.threads import one_thread
+from noiseplan.queries import Custom
 
 TAKEN, WORSE, NOT_BETTER = "taken", "clearly worse", "not clearly better"
 # Steps towards the optimum cost little where so few rows are asked of no more cells than this.
 FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
+# From so many cells on, a matrix over one attribute is such a matrix too.
+MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
 # have in common never makes up for that.
 FAR_WORSE: Final = 1.5
@@ -55,26 +60,44 @@ def refuses(problem: Problem) -> str | None:
 
 def solve(problem: Problem) -> Candidate:
     """The best that is found."""
-    if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
-        return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
-    if _matrices(problem):
-        return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
+    outright = _outright(problem)
+    if outright is not None:
+        return replace(outright, considered=(("optimal", TAKEN),))
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
     best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
-    for name, challenge in CHALLENGERS:
+    # Plain tables the families plan as well as can be.
+    for name, challenge in CHALLENGERS if problem.design.free else ():
         best = _against(problem, best, name, challenge(problem, best))
     return best
 
 
-def _matrices(problem: Problem) -> bool:
-    """Whether queries are matrices over most of a domain that one matrix can be had for.
+def _outright(problem: Problem) -> Candidate | None:
+    """The optimum, where nothing else is worth trying: the families have nothing to begin with."""
+    if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
+        return optimal.solve(problem)
+    if problem.laplace or problem.size <= SMALL_CELLS or not problem.design.free:
+        return None
+    if _matrices(problem):
+        return optimal.solve(problem)
+    return row_space_plans.solve(problem) if _conditions(problem) else None
 
-    Then they have no factors, and a family of products has nothing to begin with.
-    """
-    given = [m.shape[1] for m in problem.workload.columns.matrices]
-    large = SMALL_CELLS < problem.size <= EXPLICIT_CELLS and not problem.laplace
-    return large and 2 * max(given, default=0) >= problem.size and not optimal.refuses(problem)
+
+def _matrices(problem: Problem) -> bool:
+    """Whether queries are matrices over most of a domain that one matrix can be had for."""
+    size, columns = problem.size, problem.workload.columns
+    given = [m.shape[1] for m in columns.matrices]
+    if size >= MATRIX_CELLS:
+        given += [f.values.shape[1] for f in columns.distinct if isinstance(f, Custom)]
+    few = size <= EXPLICIT_CELLS and not optimal.refuses(problem)
+    return few and 2 * max(given, default=0) >= size
+
+
+def _conditions(problem: Problem) -> bool:
+    """Whether queries are single rows of low rank that tell many cells apart."""
+    if problem.workload.rows > len(problem.workload) or row_space_plans.untried(problem):
+        return False
+    return isinstance(_classes(problem), str)
 
 
 def _gaussian(problem: Problem) -> Candidate:
@@ -168,11 +191,21 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     return f"not tried, {rows:,} rows" if too_many else found
 
 
+def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The optimum where the rank is low, however many cells there are."""
+    planned = not problem.laplace and problem.neighbours == "add-remove"
+    if not planned or _at_the_optimum(best):
+        return None
+    reason = row_space_plans.untried(problem)
+    if reason is not None:
+        return reason
+    value = _at_cost_one(problem, reached(problem, best)) / (problem.allowed or 1.0)
+    return row_space_plans.clearly_better(problem, value) or NOT_BETTER
+
+
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
-    """Noise on the rows themselves; nothing to say of plain tables, which the families plan, nor
-    where the best there is was found."""
-    gap = best.optimality.gap
-    if not problem.design.free or (gap is not None and gap <= 1 - WORTH_IT):
+    """Noise on the rows themselves, unless it is far worse before anything is made of it."""
+    if not problem.laplace and _at_the_optimum(best):
         return None
     reason = own_rows.untried(problem)
     if reason is not None:
@@ -184,24 +217,31 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
         return rows.made()
 
 
+def _at_the_optimum(best: Candidate) -> bool:
+    """Whether nothing with Gaussian noise is clearly better: it was looked for."""
+    gap = best.optimality.gap
+    return (gap is not None and gap <= 1 - WORTH_IT) or ("optimal", NOT_BETTER) in best.considered
+
+
 def _against(
     problem: Problem, best: Candidate, name: str, found: Candidate | str | None
 ) -> Candidate:
     """The best so far, or what a challenger found if that is clearly better."""
     if found is None:
         return best
+    others = tuple((n, reason) for n, reason in best.considered if n != name)
     if isinstance(found, Candidate):
         if reached(problem, found) < WORTH_IT * reached(problem, best):
-            others = tuple((n, WORSE if r == TAKEN else r) for n, r in best.considered)
+            beaten = ((n, WORSE if reason == TAKEN else reason) for n, reason in others)
             called = found.name if problem.laplace else best.name
-            return replace(found, name=called, considered=((name, TAKEN), *others))
+            return replace(found, name=called, considered=((name, TAKEN), *beaten))
         found = NOT_BETTER
-    return replace(best, considered=(*best.considered, (name, found)))
+    return replace(best, considered=(*others, (name, found)))
 
 
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
-# there is none, or nothing where there is nothing to say.
-CHALLENGERS: Final = (("own rows", _own_rows),)
+# there is none; nothing where there is nothing to say. What a later one says of itself counts.
+CHALLENGERS: Final = (("optimal", _row_space), ("own rows", _own_rows))
 
 
 def _at_cost_one(problem: Problem, loss: float) -> float:

@@ -9,10 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from math import log
 from typing import Final
 
 import numpy as np
@@ -24,7 +21,7 @@ from noiseplan.optimize.convex_losses import Loss, Terms, least_loss
 from noiseplan.optimize.cost_profiles import refined_cost
 from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.integer_rounding import integer_strategy, with_every_cell
-from noiseplan.optimize.optimum import Watch, dense_optimum
+from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.sm2 import sm2
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Certified
@@ -45,13 +42,14 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
+from noiseplan.planning.planners import row_space_plans
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.small_workload import Asked, loss_terms
 from noiseplan.planning.solve import own_loss, p_norm
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Guarantee
-from noiseplan.progress import progress
+from noiseplan.progress import closing_gap
 
 # The relative gap asked for: by name, the same where that is large, and to see if it is worth it.
 SHARP, LARGE_SHARP, ROUGH = 1e-6, 1e-4, 1e-3
@@ -60,6 +58,7 @@ SHARP_CELLS, SHARP_ROWS = 2048, 5000
 MOST_ROWS = 20_000
 # Targets are met by this much more than they ask, so that no rounding can tell otherwise.
 CLEARLY = 1e-9
+SEARCHING: Final = "searching for the optimum"
 # Steps of a loss that may have kinks, and never gets there.
 ROUGH_STEPS, SHARP_STEPS = 60, 300
 
@@ -189,7 +188,7 @@ class _Search:
             steps = ROUGH_STEPS if tolerance >= ROUGH else SHARP_STEPS
             found = least_loss(terms, self._loss(count), count, tolerance, steps)
             return Chosen(found.strategy, found.value, found.bound)
-        with _watched(tolerance) as watch:
+        with closing_gap(SEARCHING, tolerance) as watch:
             best = dense_optimum(self._gram(), tolerance, watch=watch)
         return Chosen(best.strategy, best.value, best.bound)
 
@@ -206,7 +205,7 @@ class _Search:
         elif self.problem.planner == "refined":
             found = refined_cost(self.asked.written_out(setting("planner", "refined")), targets)
         else:
-            with _watched(tolerance) as watch:
+            with closing_gap(SEARCHING, tolerance) as watch:
                 found = least_cost(self.asked.rows(), targets, tolerance=tolerance, watch=watch)
         return Chosen(found.strategy / np.sqrt(found.cost), found.cost, found.bound)
 
@@ -282,20 +281,4 @@ class _Search:
         )
 
 
-@contextmanager
-def _watched(tolerance: float) -> Iterator[Watch]:
-    """A bar that fills up as the gap closes."""
-    with progress("searching for the optimum", 100) as advance:
-        shown = 0
-
-        def watch(gap: float) -> None:
-            nonlocal shown
-            if 0.0 < gap < 1.0:
-                reached = min(int(100 * log(gap) / log(tolerance)), 100)
-                advance(max(reached - shown, 0))
-                shown = max(reached, shown)
-
-        yield watch
-
-
-PLANNER: Final = Planner(EXPLICIT, solve, refuses, EXPLICIT_CELLS)
+PLANNER: Final = Planner(EXPLICIT, solve, refuses, EXPLICIT_CELLS, row_space_plans.PLANNER)

@@ -20,7 +20,13 @@ from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.matrices import DenseMatrix, KroneckerMatrix, Matrix, TotalMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_dense
-from noiseplan.optimize.cell_columns import Columns, TableColumns, columns_of
+from noiseplan.optimize.cell_columns import (
+    Columns,
+    TableColumns,
+    columns_of,
+    dense_seconds,
+    paired_seconds,
+)
 from noiseplan.optimize.optimum import root_of
 from noiseplan.optimize.tolerances import SAFE_PIVOT
 from noiseplan.planning.workload_types import Design
@@ -49,10 +55,8 @@ class Base:
         kinds = factor.column_kinds()
         found, first = np.unique(kinds, return_index=True)
         found, first = found[found > 0], first[found > 0]
-        if len(found) <= factor.shape[0]:
-            gram = factor.take_columns(first)
-            if _regular(gram.T @ gram):
-                return Base((kinds == found[:, None]) * 1.0)
+        if len(found) <= factor.shape[0] and _regular(_gram(factor, first)):
+            return Base((kinds == found[:, None]) * 1.0)
         return Base(_independent_rows(factor.dense()))
 
     @property
@@ -76,7 +80,9 @@ class Base:
 
     @cached_property
     def _inverse(self) -> Array:
-        return np.linalg.pinv(self.rows)
+        if ((self.rows != 0).sum(axis=0) <= 1).all():  # rows that share no value are orthogonal
+            return np.ascontiguousarray((self.rows / (self.rows**2).sum(axis=1)[:, None]).T)
+        return np.asarray(np.linalg.pinv(self.rows), dtype=np.float64)
 
     def reads(self, factor: Matrix) -> bool:
         """Whether F = AV for some A: with probability one by random vectors."""
@@ -94,6 +100,14 @@ class Base:
             found = self.coefficients(factor)
             return found.T @ found
         return self._inverse.T @ factor.gram() @ self._inverse
+
+
+def _gram(factor: Matrix, columns: IntArray) -> Array:
+    """FᵀF of some columns."""
+    if factor.shape[0] > factor.shape[1]:
+        return factor.gram()[np.ix_(columns, columns)]
+    some = factor.take_columns(columns)
+    return some.T @ some
 
 
 def _regular(gram: Array) -> bool:
@@ -211,14 +225,14 @@ class BaseTables:
     @staticmethod
     def of(design: Design) -> BaseTables:
         """The largest tables first, the others where they fit."""
-        found, bases = BaseTables(design), {}
+        found = BaseTables(design)
         queries = list(design.workload)
         size = [prod(min(m.shape) for m in pieces(q).values()) for q in queries]
         for number in sorted(range(len(queries)), key=lambda i: -size[i]):
-            found._settle(number, queries[number], bases)
+            found._settle(number, queries[number])
         return found
 
-    def _settle(self, number: int, query: Query, bases: dict[object, Base]) -> None:
+    def _settle(self, number: int, query: Query) -> None:
         for t, table in enumerate(self.tables):
             factors = table.factors(query)
             if factors is not None:
@@ -240,17 +254,42 @@ class BaseTables:
         ends = np.cumsum([table.rows for table in self.tables]).tolist()
         return [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
 
+    @property
+    def size(self) -> int:
+        """How many numbers all tables count."""
+        return int(self.spans[-1].stop)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of them are whole."""
+        return all(table.whole for table in self.tables)
+
+    def seconds(self, cells: int) -> float:
+        """About how long one core takes for a question about the columns of so many cells."""
+        return min(
+            paired_seconds(cells, [table.rows for table in self.tables]),
+            dense_seconds(cells, self.size),
+        )
+
     def root(self) -> Array:
         """R with RᵀR = Γ: of all queries by their weights."""
-        rows = self.spans[-1].stop
         gram = [np.zeros((table.rows, table.rows)) for table in self.tables]
         for number, (t, factors) in self.homes.items():
             weight = self.design.priorities[number]
             gram[t] += weight * self.tables[t].gram(factors)
-        found = np.zeros((rows, rows))
+        found = np.zeros((self.size, self.size))
         for span, own in zip(self.spans, gram, strict=True):
             found[span, span] = root_of(own)
         return found
+
+    def rows(self, back: Array) -> Array:
+        """A B of all rows asked for, over the roots of their targets, or times those of weights."""
+        scale, spans = np.sqrt(self.design.priorities), self.spans
+        found = [
+            scale[number] * self.tables[t].read(factors, back[spans[t]])
+            for number, (t, factors) in self.homes.items()
+        ]
+        return np.concatenate(found)
 
     def columns(self) -> Columns:
         """Those of one cell of each class that is told apart, and counted at all."""

@@ -4,7 +4,7 @@ Rows w_j = l_j T b over columns b_x, T with r independent rows; record weights �
 both probabilities. With K₁ = T (Σ_x λ_x b_x b_xᵀ) Tᵀ and K₂ = Σ_j μ_j l_jᵀl_j (r × r each), the
 best covariance for these weights solves Σ K₂ Σ = K₁. In the basis F of Σ = FFᵀ both are diag(s),
 
-    N = Σ s ,    variances h_j = ‖l_j F‖² ,    costs g_x = ‖F⁻¹T b_x‖² ,    Σ μ_j h_j = Σ λ_x g_x = N .
+    N = Σ s ,   variances h_j = ‖l_j F‖² ,   costs g_x = ‖F⁻¹T b_x‖² ,   Σ μ_j h_j = Σ λ_x g_x = N .
 
 No mechanism of cost one has a lower worst variance than N², and Σ reaches max h · max g. For the
 total variance K₂ is the identity and stays: no total is below N², and Σ reaches N · max g.
@@ -19,6 +19,7 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -26,23 +27,28 @@ from noiseplan.errors import PlanError
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.optimize.cell_columns import Columns
-from noiseplan.optimize.optimum import FARTHEST, MEMORY, SMALLEST_WEIGHT, Watch
+from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, SMALLEST_WEIGHT, Watch
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR
 
-# Powers of g and h: where λ moves alone, and where μ moves too.
-ALONE, TOGETHER = 2.0, 1.0
 # No row's weight is below this share of the largest, so that no direction is without a price.
 LEAST_PRICE = 1e-9
 MOST_STEPS = 400
-# Some cells are looked at by themselves where a question about all takes longer than so many seconds
-# times the cube of the rank; so many more at a time, for each row of a basis.
-CUBED, AT_ONCE = 5e-11, 50
-LIGHT, FINER = 0.1, 10.0
+TINY: Final = 1e-300
+# Seconds of one core, for each rank cubed: of a step.
+CUBE: Final = 3e-10
+USUAL_STEPS: Final = 12
+# Where a question about all cells takes longer than this share of the rest of a step, some are
+# looked at by themselves: so many more at a time for each rank, less those that weigh less than
+# this share of the mean; all again when they are level to this part of the gap.
+CELLS_SHARE, AT_ONCE, LIGHT, FINER = 0.2, 50, 0.1, 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class RowSpaceOptimum:
-    """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below."""
+    """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below.
+
+    There are no rows, and the value is infinite, where the search ended without hope.
+    """
 
     rows: AnyArray
     value: float
@@ -56,7 +62,7 @@ class RowSpaceOptimum:
 
 
 @dataclass(frozen=True, eq=False)
-class RowSpace:
+class RowBasis:
     """T, with r independent rows over those of the columns, and B with w = (AB)T for rows w = A b.
 
     R M Rᵀ = Q diag(v) Qᵀ for M = Σ_x b_x b_xᵀ/n and the rows asked for, RᵀR = AᵀA. Rows with v = 0
@@ -68,7 +74,7 @@ class RowSpace:
     back: AnyArray
 
     @staticmethod
-    def of(root: AnyArray, columns: Columns) -> RowSpace:
+    def of(root: AnyArray, columns: Columns) -> RowBasis:
         """From R and the columns of all cells."""
         xp = namespace_of(root)
         moments = columns.moments(like(np.full(columns.cells, 1.0 / columns.cells), root))
@@ -76,22 +82,36 @@ class RowSpace:
         least = RANK_FLOOR * len(values) * float(values[-1])
         kept = np.flatnonzero(to_numpy(values) > least).tolist()
         basis = vectors[:, kept].T @ root
-        return RowSpace(columns, basis, moments @ basis.T / values[kept])
+        return RowBasis(columns, basis, moments @ basis.T / values[kept])
 
     @property
     def rank(self) -> int:
         """r."""
         return len(self.basis)
 
-    def least_total(self, tolerance: float, watch: Watch = lambda gap: None) -> RowSpaceOptimum:
-        """The least total variance of all rows, to a relative gap."""
-        return _Climb(self, None, tolerance).run(watch)
+    def least_total(
+        self, tolerance: float, watch: Watch = lambda gap: None, hopeless: float = np.inf
+    ) -> RowSpaceOptimum:
+        """The least total variance of all rows, to a relative gap.
+
+        The search ends before where no total below `hopeless` is left.
+        """
+        return _Climb(self, None, tolerance).run(watch, hopeless)
 
     def least_worst(
-        self, rows: AnyArray, tolerance: float, watch: Watch = lambda gap: None
+        self,
+        rows: AnyArray,
+        tolerance: float,
+        watch: Watch = lambda gap: None,
+        hopeless: float = np.inf,
     ) -> RowSpaceOptimum:
-        """The least largest variance of rows A, given over those of the columns."""
-        return _Climb(self, rows @ self.back, tolerance).run(watch)
+        """The same for the largest variance of rows l_j, which are AB of those asked for."""
+        return _Climb(self, rows, tolerance).run(watch, hopeless)
+
+
+def usual_seconds(question: float, rank: int) -> float:
+    """About how long the optimum takes on one core, if a question about all cells takes so long."""
+    return USUAL_STEPS * (2.0 * question + CUBE * rank**3)
 
 
 class _Climb:
@@ -102,41 +122,41 @@ class _Climb:
     the dearest of those that pay too much join them.
     """
 
-    def __init__(self, space: RowSpace, rows: AnyArray | None, tolerance: float) -> None:
-        self.space, self.rows, self.tolerance = space, rows, tolerance
-        self.xp, self.columns = namespace_of(space.basis), space.columns
+    def __init__(self, asked: RowBasis, rows: AnyArray | None, tolerance: float) -> None:
+        self.asked, self.rows, self.tolerance = asked, rows, tolerance
+        self.xp, self.columns = namespace_of(asked.basis), asked.columns
         self.kept: AnyArray = None  # the numbers of the cells looked at; None: all
         moving = 0 if rows is None else len(rows)
-        self.point = like(np.zeros(self.columns.cells + moving), space.basis)
+        self.point = like(np.zeros(self.columns.cells + moving), asked.basis)
         self.ascent = Ascent(MEMORY, FARTHEST)
         self.value, self.bound = float("inf"), 0.0
         self.best: AnyArray = None
 
-    def run(self, watch: Watch) -> RowSpaceOptimum:
-        """Climb until the gap closes."""
-        step = 0
-        if self.space.columns.seconds > CUBED * self.space.rank**3:
-            self._join(like(np.full(self.space.columns.cells, np.inf), self.point))
+    def run(self, watch: Watch, hopeless: float) -> RowSpaceOptimum:
+        """Climb until the gap closes, or nothing below `hopeless` is left."""
+        if self.asked.columns.seconds > CELLS_SHARE * CUBE * self.asked.rank**3:
+            self._join(like(np.full(self.asked.columns.cells, np.inf), self.point))
         for step in range(1, MOST_STEPS + 1):
             shares = self._shares()
             found, costs = self._visit(shares)
-            everywhere = self._everywhere(found, costs)
+            everywhere = self._everywhere(found, costs, last=step == MOST_STEPS)
             if everywhere is not None:
                 self._keep(found, float(everywhere.max()))
             watch(self.value / self.bound - 1.0)
-            if self.value <= self.bound * (1.0 + self.tolerance):
+            if self.value <= self.bound * (1.0 + self.tolerance) or self.bound >= hopeless:
                 break
             if self.kept is not None and everywhere is not None:
                 self._join(everywhere * (found.worst / self.bound))
             else:
                 self._move(found, costs, shares)
                 self._leave_out()
-        return RowSpaceOptimum(self.best, self.value, self.bound, step)
+        rows = None if self.best is None else self.best @ self.asked.basis
+        return RowSpaceOptimum(rows, self.value, self.bound, step)
 
     @property
     def level(self) -> float:
         """The gap among the cells looked at from which on all are looked at again."""
-        return max(self.tolerance / 2.0, min(self.value / max(self.bound, 1e-300) - 1.0, 1.0) / FINER)
+        return max(self.tolerance / 2.0, min(self.value / max(self.bound, TINY) - 1.0, 1.0) / FINER)
 
     def _shares(self) -> AnyArray:
         """λ and μ that sum to one each."""
@@ -149,66 +169,64 @@ class _Climb:
 
     def _visit(self, shares: AnyArray) -> tuple[_Priced, AnyArray]:
         """The best covariance for these weights, and what it costs the cells looked at."""
-        basis, many = self.space.basis, self.columns.cells
+        basis, many = self.asked.basis, self.columns.cells
         inner = basis @ self.columns.moments(shares[:many]) @ basis.T
         found = _Priced.of(inner, self.rows, shares[many:])
         self.bound = max(self.bound, found.bound)
         return found, self._costs(self.columns, found)
 
     def _costs(self, columns: Columns, found: _Priced) -> AnyArray:
-        rows = found.inverse @ self.space.basis
-        return columns.squares(rows.T @ rows).clip(min=1e-300)
+        rows = found.inverse @ self.asked.basis
+        return columns.squares(rows.T @ rows).clip(min=TINY)
 
-    def _everywhere(self, found: _Priced, costs: AnyArray) -> AnyArray | None:
+    def _everywhere(self, found: _Priced, costs: AnyArray, last: bool) -> AnyArray | None:
         """What it costs all cells; nothing while those looked at pay too much already."""
         if self.kept is None:
             return costs
-        if found.worst * float(costs.max()) > self.bound * (1.0 + self.level):
+        too_much = found.worst * float(costs.max()) > self.bound * (1.0 + self.level)
+        if too_much and not last:
             return None
-        return self._costs(self.space.columns, found)
+        return self._costs(self.asked.columns, found)
 
     def _keep(self, found: _Priced, largest: float) -> None:
         """Keep the plan if it is the best so far."""
         if found.worst * largest < self.value:
-            rows = found.inverse @ self.space.basis
-            self.value, self.best = found.worst * largest, rows / largest**0.5
+            self.value, self.best = found.worst * largest, found.inverse / largest**0.5
 
     def _move(self, found: _Priced, costs: AnyArray, shares: AnyArray) -> None:
-        power, ratios = ALONE, costs
-        if self.rows is not None:
-            power, ratios = TOGETHER, self.xp.concatenate([costs, found.variances])
-        residual = power * self.xp.log(ratios / found.total)
+        """One step of the ascent."""
+        both = costs if self.rows is None else self.xp.concatenate([costs, found.variances])
+        residual = FULL_STEP * self.xp.log(both / found.total)
         point = self.ascent.next(self.point, found.bound, residual, shares)
         self.point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
 
     def _leave_out(self) -> None:
-        """Go on with the cells that weigh, if cells were left out before and these are few."""
+        """Go on with the cells that weigh, if not all are looked at and these are few."""
         many = self.columns.cells
         weights = self.xp.exp(self.point[:many])
         heavy = weights > LIGHT * float(weights.sum()) / many
         if self.kept is not None and int(heavy.sum()) < many // 2:
-            weights = weights * heavy
-            self._look_at(self.kept, weights)
+            some = self.xp.nonzero(heavy)[0]
+            self._look_at(self.kept[some], weights[some])
 
     def _join(self, ratios: AnyArray) -> None:
         """Look at some more of the cells that pay too much, from the mean weight of the others."""
-        dear = np.flatnonzero(to_numpy(ratios) > 1.0 + self.level)
-        most = AT_ONCE * self.space.rank
+        dear, most = np.flatnonzero(to_numpy(ratios) > 1.0 + self.level), AT_ONCE * self.asked.rank
         if len(dear) > most:
             dear = np.random.default_rng(0).choice(dear, most, replace=False)
         weights = like(np.zeros(len(ratios)), self.point)
         earlier = self.xp.exp(self.point[: self.columns.cells])
-        weights[dear] = float(earlier.mean())
+        weights[dear.tolist()] = float(earlier.mean())
         if self.kept is not None:
             weights[self.kept] = earlier
-        self._look_at(self.xp.arange(len(weights)), weights)
+        kept = self.xp.nonzero(weights > 0)[0]
+        self._look_at(kept, weights[kept])
 
     def _look_at(self, cells: AnyArray, weights: AnyArray) -> None:
-        some = self.xp.nonzero(weights > 0)[0]
         rows = self.point[self.columns.cells :]
-        self.kept = cells[some]
-        self.point = self.xp.concatenate([self.xp.log(weights[some]), rows])
-        self.columns, self.ascent = self.space.columns.some(self.kept), Ascent(MEMORY, FARTHEST)
+        self.point = self.xp.concatenate([self.xp.log(weights), rows])
+        self.kept, self.columns = cells, self.asked.columns.some(cells)
+        self.ascent = Ascent(MEMORY, FARTHEST)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,230 @@
+"""The exact optimum where the rank is low, however many cells there are.
+
+What is measured are sums C·b of the numbers b of a few tables that span the workload's rows
+(`base_tables`), C by `optimize.row_space_optimum`, in whole numbers where the noise is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from noiseplan.errors import remedy, setting
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
+from noiseplan.noise.sizes import size_above
+from noiseplan.optimize.array_namespace import to_backend
+from noiseplan.optimize.row_space_optimum import RowBasis, RowSpaceOptimum, usual_seconds
+from noiseplan.planning.base_tables import BaseTables
+from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.certificates import Certified
+from noiseplan.planning.limits import FITTED, WORTH_IT
+from noiseplan.planning.noise_within import drawable
+from noiseplan.planning.objectives import TotalVariance, WorstVariance
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.smaller_domain import at_least
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.planning.workload_types import prepare
+from noiseplan.privacy.rounding import margin
+from noiseplan.progress import closing_gap
+from noiseplan.queries import Workload
+
+# Cells, after merging values that no query tells apart, all of which are looked at.
+MOST_CELLS: Final = 10_000_000
+# Rows whose single variances are looked at: minutes for so many.
+MOST_SINGLE: Final = 10_000
+# The relative gap asked for, and what rounding of sizes and prices may take of the budget.
+TOLERANCE, ROOM = 5e-4, 1e-11
+# Tried unasked where it takes no longer than so many seconds, to this gap.
+PATIENCE, ROUGH = 5.0, 1e-3
+# The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
+MIX_BITS: Final = 20
+
+
+def refuses(problem: Problem) -> str | None:
+    """Why there is no such plan, and what to do."""
+    reason = _outside(problem) or _too_large(BaseTables.of(problem.design), problem)
+    return reason and f"{setting('planner', problem.name)} {reason}"
+
+
+def _outside(problem: Problem) -> str | None:
+    """What it does not plan whatever the workload, or because of too many cells."""
+    goal = problem.goal
+    if problem.planner in FITTED:
+        return "plans small domains; use " + setting("planner", "optimal")
+    if problem.neighbours != "add-remove":
+        return "plans for neighbours that add or remove a record; use " + setting("planner", "auto")
+    if not isinstance(goal, TotalVariance | WorstVariance):
+        return (
+            f"plans the total or the worst variance and targets over so many cells, found {goal}: "
+            "use " + setting("planner", "auto") + ", or " + remedy("total", "TotalVariance()")
+        )
+    if isinstance(goal, WorstVariance) and problem.workload.rows > MOST_SINGLE:
+        return (
+            f"looks at every row for targets and the worst variance, at most {MOST_SINGLE:,}, and "
+            f"the workload has {problem.workload.rows:,}; use " + setting("planner", "auto")
+        )
+    numbers = int(max(at_least(problem.design), _most_values(problem)))
+    if numbers > MOST_ROWS:
+        return _too_many(numbers)
+    cells = told_apart(problem)
+    if cells > MOST_CELLS:
+        return (
+            f"looks at every cell that queries tell apart, at most {MOST_CELLS:,}, and there are "
+            f"up to {cells:,}; use " + setting("planner", "auto")
+        )
+    return None
+
+
+def _most_values(problem: Problem) -> int:
+    """Values of an attribute that queries tell apart."""
+    design = problem.design
+    return max((design.group_count(r) for r in range(len(design.groups))), default=0)
+
+
+def _too_many(numbers: int) -> str:
+    return (
+        f"works in the space that queries span, up to {MOST_ROWS:,} numbers of tables, and these "
+        f"need {numbers:,} or more; ask for smaller tables, or use " + setting("planner", "auto")
+    )
+
+
+def told_apart(problem: Problem) -> int:
+    """Cells that are left when values that no query tells apart are one: at least as many as
+    classes of cells."""
+    roles = problem.design.roles.of_attribute.tolist()
+    return prod(problem.design.group_count(role) for role in roles if role >= 0)
+
+
+def _too_large(tables: BaseTables, problem: Problem) -> str | None:
+    """What makes no tables that can be measured."""
+    if tables.size > MOST_ROWS:
+        return _too_many(tables.size)
+    if problem.integer and not tables.whole:
+        return (
+            "measures whole numbers, and a query has rows of fractions: multiply them until they "
+            "are whole, or use " + setting("planner", "auto")
+        )
+    return None
+
+
+def solve(problem: Problem) -> Candidate:
+    """The optimum within a budget, or the least cost that meets the targets."""
+    search = _Search(problem)
+    return search.made(search.found(TOLERANCE))
+
+
+def untried(problem: Problem) -> str | None:
+    """Why it is not tried unasked, if it is not: it cannot be, or takes more than some seconds."""
+    if _outside(problem) or not problem.design.free:
+        return f"not tried, {problem.size:,} cells"
+    search = _Search(problem)
+    if _too_large(search.tables, problem):
+        return f"not tried, {search.tables.size:,} numbers of tables"
+    if search.seconds > PATIENCE:
+        return f"not tried, about {search.seconds:,.0f} seconds"
+    return None
+
+
+def clearly_better(problem: Problem, value: float) -> Candidate | None:
+    """The plan if it is clearly better than one of this value at the budget, or at cost one.
+
+    `value` is the total or worst variance of the other plan within `problem.allowed`; for targets
+    without a budget, its cost times the largest ratio of a variance to its target. Call it where
+    `untried(problem)` is None. The search ends as soon as nothing clearly better is left.
+    """
+    search = _Search(problem)
+    found = search.found(ROUGH, WORTH_IT * value * (problem.allowed or 1.0))
+    return search.made(found) if found.gap <= ROUGH else None
+
+
+def optimum_at_cost_one(
+    workload: Workload, tolerance: float = TOLERANCE, backend: str = "numpy"
+) -> RowSpaceOptimum:
+    """The least total variance at a privacy cost of one, and its certificate.
+
+    `backend` is "numpy", "torch" or "torch:cuda" (extra ``gpu``): the same text on an accelerator.
+
+    Examples
+    --------
+    >>> from noiseplan import Schema
+    >>> schema = Schema.from_sizes({"a": 3, "b": 4})
+    >>> found = optimum_at_cost_one(Workload.marginals(schema, k=1), 1e-6)
+    >>> round(found.value, 4), found.gap <= 1e-6
+    (11.6859, True)
+    """
+    tables = BaseTables.of(prepare(workload))
+    root, columns = to_backend(tables.root(), backend), tables.columns().on(backend)
+    return RowBasis.of(root, columns).least_total(tolerance)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The search for C."""
+
+    problem: Problem
+
+    @cached_property
+    def tables(self) -> BaseTables:
+        """What sums are made of."""
+        return BaseTables.of(self.problem.design)
+
+    @cached_property
+    def basis(self) -> RowBasis:
+        """Independent sums of it."""
+        return RowBasis.of(self.tables.root(), self.tables.columns())
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes on one core."""
+        question = self.tables.seconds(told_apart(self.problem))
+        return usual_seconds(question, self.tables.size)
+
+    def found(self, tolerance: float, hopeless: float = np.inf) -> RowSpaceOptimum:
+        """C for real numbers, at a largest cost of one."""
+        with closing_gap("searching for the optimum", tolerance) as watch:
+            if isinstance(self.problem.goal, TotalVariance):
+                return self.basis.least_total(tolerance, watch, hopeless)
+            rows = self.tables.rows(self.basis.back)
+            return self.basis.least_worst(rows, tolerance, watch, hopeless)
+
+    def mechanism(self, mix: Array) -> WorkloadRowsMechanism:
+        """All of the budget spent; or as much noise as the targets leave."""
+        problem, workload = self.problem, self.tables.workload
+        mix = np.rint(mix * 2.0**MIX_BITS) if problem.integer else mix
+        unit = WorkloadRowsMechanism(workload.schema, workload, mix, problem.drawn)
+        if problem.allowed is not None:
+            largest = float(self.basis.columns.squares(mix.T @ mix).max())
+            rounding = 2 * margin(unit.numbers + workload.rows) + ROOM
+            size = largest / problem.allowed * (1 + rounding)
+        else:
+            figures = RowFigures(problem.design, unit.floating())
+            size = (1 - ROOM) / figures.target_scale(np.asarray(problem.targets))
+        return replace(unit, noise=drawable(problem.drawn.of_size(size_above(size))))
+
+    def made(self, found: RowSpaceOptimum) -> Candidate:
+        """The mechanism, its figures, and how near the best it is proved to be."""
+        problem, mechanism = self.problem, self.mechanism(np.asarray(found.rows))
+        privacy = mechanism.cost("add-remove")
+        figures = RowFigures(problem.design, mechanism)
+        planned, bound = found.value / privacy.pcost, found.bound / privacy.pcost
+        value = self.reached(figures)
+        total = found.bound if isinstance(problem.goal, TotalVariance) else None
+        known = Certified(problem.workload, privacy, max((value - bound) / value, 0.0), total)
+        loss = (value - planned) / planned
+        return Candidate(problem.name, mechanism, privacy, figures, known, loss)
+
+    def reached(self, figures: RowFigures) -> float:
+        """What is to be small."""
+        if self.problem.targets is not None:
+            return figures.target_scale(np.asarray(self.problem.targets))
+        if isinstance(self.problem.goal, WorstVariance):
+            return figures.worst_variance
+        return figures.total_variance
+
+
+PLANNER: Final = Planner(("optimal",), solve, refuses)

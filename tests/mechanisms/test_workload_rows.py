@@ -1,0 +1,295 @@
+"""The rows of queries, and sums of them, against the same written out over all cells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.domain import largest_sum
+from noiseplan.domain.largest_sum import Table
+from noiseplan.domain.record_costs import RecordCosts
+from noiseplan.domain.stacked_rows import StackedRows
+from noiseplan.errors import DataError, NoiseplanError, PlanError, UnanswerableError
+from noiseplan.mechanisms import workload_rows
+from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.noise import Noise
+
+S = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2, "d": 5})
+RNG = np.random.default_rng(5)
+WORKLOAD = nz.Workload(
+    [
+        nz.Query(S, {"a": nz.Prefix(), "c": nz.Identity()}),
+        nz.Query(S, ["b"]),
+        nz.Query(S, {"a": nz.Levels(2), "d": nz.Custom([[1, 0, 2, 0, 1], [0, -1, 1, 1, 0]])}),
+        nz.Query(S, ["b", "d"], matrix=RNG.integers(-1, 3, (4, 15)), name="one"),
+        nz.Query(S, ["a", "d"], matrix=RNG.integers(0, 2, (3, 20)), name="two"),
+        nz.Query(S, {}, name="all"),
+        nz.Query(S, ["b", "c"]),
+        nz.Query(S, ["b"], name="again"),
+    ]
+)
+DENSE = np.concatenate([query.dense() for query in WORKLOAD])
+ROWS = len(DENSE)
+FEW = nz.Workload([WORKLOAD[0], WORKLOAD["one"]])
+MIX = np.random.default_rng(6).integers(-3, 4, (ROWS + 2, ROWS)).astype(float)
+CELLS = np.array(list(itertools.product(*map(range, S.shape))))
+OTHERS = [nz.Query(S, ["c"]), nz.Query(S, {"a": nz.Ranges()}), nz.Query(S, {"a": nz.Identity()})]
+LAWS = ("gaussian", "laplace")
+
+
+def made(law: str, mixed: bool, exact: bool = False) -> tuple[WorkloadRowsMechanism, np.ndarray]:
+    """The mechanism, and its rows over all cells."""
+    mix = MIX if mixed else None
+    rows = MIX @ DENSE if mixed else DENSE
+    sizes = np.random.default_rng(7).uniform(3, 9, len(rows))
+    return WorkloadRowsMechanism(S, WORKLOAD, mix, Noise(law, sizes, exact)), rows  # type: ignore[arg-type]
+
+
+def counts_of(x: np.ndarray) -> object:
+    def marginals(sets: np.ndarray) -> np.ndarray:
+        axes = [tuple(set(range(x.ndim)) - set(row)) for row in sets.tolist()]
+        return np.array([x.sum(axis=out) for out in axes])
+
+    return marginals
+
+
+def test_products_of_rows_are_those_of_dense_ones() -> None:
+    rows = StackedRows.of(S, WORKLOAD)
+    np.testing.assert_allclose(rows.gram(rows) * S.size, DENSE @ DENSE.T, atol=1e-12)
+    other = StackedRows.of(S, [WORKLOAD["two"], OTHERS[1]])
+    theirs = np.concatenate([WORKLOAD["two"].dense(), OTHERS[1].dense()])
+    np.testing.assert_allclose(rows.gram(other) * S.size, DENSE @ theirs.T, atol=1e-12)
+    np.testing.assert_array_equal(rows.at(CELLS), DENSE)
+
+
+def test_values_that_no_row_tells_apart_are_one() -> None:
+    query = nz.Query(S, {"d": nz.Levels([0, 0, 1, 1, 0], leaves=False)})
+    rows = StackedRows.of(S, [query, nz.Query(S, ["a", "c"], matrix=np.ones((1, 8)))])
+    assert [values.tolist() for values in rows.values] == [[0], [0], [0], [0, 2]]
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_errors_are_those_of_generalised_least_squares(law: str, mixed: bool) -> None:
+    mechanism, rows = made(law, mixed)
+    inverse = np.linalg.pinv(rows.T @ (rows / mechanism.noise.variance[:, None]))
+    asked = [*WORKLOAD, *OTHERS]
+    for query in asked:
+        wanted = query.dense() @ inverse @ query.dense().T
+        np.testing.assert_allclose(mechanism.variance(query), np.diagonal(wanted), rtol=1e-9)
+    one, two = WORKLOAD[2], OTHERS[1]
+    wanted = one.dense() @ inverse @ two.dense().T
+    np.testing.assert_allclose(mechanism.covariance(one, two), wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_answers_are_those_of_generalised_least_squares(law: str, mixed: bool) -> None:
+    mechanism, rows = made(law, mixed)
+    x = np.random.default_rng(8).integers(0, 50, S.shape)
+    noise = np.random.default_rng(9).normal(size=len(rows))
+    measured = mechanism.measure(counts_of(x), lambda shape, _: noise.reshape(shape))  # type: ignore[arg-type, return-value]
+    np.testing.assert_allclose(measured.values[0], rows @ x.ravel() + noise)
+    deviations = np.sqrt(mechanism.noise.variance)
+    cells = np.linalg.lstsq(
+        rows / deviations[:, None], measured.values[0] / deviations, rcond=1e-11
+    )[0]
+    for query in [*WORKLOAD, *OTHERS]:
+        np.testing.assert_allclose(
+            mechanism.answer(measured, query), query.dense() @ cells, atol=1e-7
+        )
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_queries_outside_the_row_space_are_refused(mixed: bool) -> None:
+    mechanism, _ = made("gaussian", mixed)
+    for query in (nz.Query(S, ["d"]), nz.Query(S, ["a", "b"]), nz.Query(S, ["a", "c", "d"])):
+        with pytest.raises(UnanswerableError, match="add a query on"):
+            mechanism.require(query)
+    nearly = WORKLOAD["one"].joint.copy()  # type: ignore[union-attr]
+    nearly[0, 0] += 1e-4
+    with pytest.raises(UnanswerableError):
+        mechanism.require(nz.Query(S, ["b", "d"], matrix=nearly))
+
+
+def test_sums_that_do_not_tell_a_query_leave_it_without_an_answer() -> None:
+    mix = np.eye(FEW.rows)[: FEW[0].rows]  # of the first query alone
+    mechanism = WorkloadRowsMechanism(S, FEW, mix, Noise("gaussian", 2.0))
+    np.testing.assert_allclose(mechanism.variance(FEW[0]), 2.0)
+    with pytest.raises(UnanswerableError):
+        mechanism.variance(FEW["one"])
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_cost_is_that_of_the_dearest_record(
+    law: str, mixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By formula, as over large domains; and never below what measuring every record finds."""
+    monkeypatch.setattr(workload_rows, "CELL_BY_CELL", 0)
+    mechanism, rows = made(law, mixed)
+    power = mechanism.noise.power
+    exact = (np.abs(rows) ** power / mechanism.noise.size[:, None]).sum(axis=0).max()
+    assert exact <= mechanism.record_cost("add-remove") <= exact * (1 + 1e-11)
+    pairs = np.abs(rows[:, :, None] - rows[:, None, :]) ** power
+    replaced = (pairs / mechanism.noise.size[:, None, None]).sum(axis=0).max()
+    assert replaced <= mechanism.record_cost("replace") <= 2**power * exact * (1 + 1e-11)
+    assert probed_cost([mechanism], "add-remove") <= mechanism.record_cost("add-remove")
+
+
+def test_replacing_a_record_of_rows_without_negative_entries_costs_at_most_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workload_rows, "CELL_BY_CELL", 0)
+    workload = nz.Workload([nz.Query(S, {"a": nz.Prefix()}), nz.Query(S, ["b", "d"])])
+    mechanism = WorkloadRowsMechanism(S, workload, None, Noise("gaussian", 2.0))
+    assert mechanism.record_cost("replace") == 2 * mechanism.record_cost("add-remove")
+    assert mechanism.record_cost("replace") >= probed_cost([mechanism], "replace")
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_integers_are_exact_however_large(mixed: bool) -> None:
+    mechanism, rows = made("gaussian", mixed, exact=True)
+    x = np.random.default_rng(10).integers(0, 10**14, S.shape)
+    measured = mechanism.measure(
+        counts_of(x),  # type: ignore[arg-type]
+        lambda shape, _: np.arange(np.prod(shape)).reshape(shape),
+    )
+    whole = [[int(v) for v in row] for row in rows]
+    wanted = [
+        sum(v * int(n) for v, n in zip(row, x.ravel(), strict=True)) + i
+        for i, row in enumerate(whole)
+    ]
+    assert measured.values[0].dtype == np.int64
+    assert measured.values[0].tolist() == wanted
+
+
+def test_fractions_are_refused_where_noise_is_exact() -> None:
+    half = nz.Workload([nz.Query(S, {"a": nz.Custom([[0.5, 1, 1, 1]])}, name="half")])
+    noise = Noise("gaussian", 4.0, exact=True)
+    with pytest.raises(PlanError, match="whole numbers"):
+        WorkloadRowsMechanism(S, half, None, noise)
+    with pytest.raises(PlanError, match="whole numbers"):
+        WorkloadRowsMechanism(S, WORKLOAD, MIX / 2, noise)
+    mechanism, _ = made("gaussian", mixed=False, exact=True)
+    with pytest.raises(DataError, match="whole numbers of records"):
+        mechanism.measure(counts_of(np.full(S.shape, 0.5)), lambda shape, _: np.zeros(shape))  # type: ignore[arg-type]
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    other = nz.Schema.from_sizes({"a": 4})
+    for bad in (
+        lambda: WorkloadRowsMechanism(other, WORKLOAD, None, Noise("gaussian", 1.0)),
+        lambda: WorkloadRowsMechanism(S, WORKLOAD, MIX[:, 1:], Noise("gaussian", 1.0)),
+        lambda: WorkloadRowsMechanism(S, WORKLOAD, None, Noise("gaussian", [1.0, 2.0])),
+        lambda: WorkloadRowsMechanism(S, WORKLOAD, None, Noise("gaussian", 0.0)).cost("add-remove"),
+    ):
+        with pytest.raises(PlanError):
+            bad()
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_saved_and_read_it_is_the_same_to_the_last_digit(law: str, mixed: bool) -> None:
+    mechanism, _ = made(law, mixed, exact=True)
+    content, arrays = mechanism.parts()
+    again = read_mechanism(content, arrays, S)
+    for query in [*WORKLOAD, *OTHERS]:
+        np.testing.assert_array_equal(mechanism.variance(query), again.variance(query))
+    assert again.record_cost("add-remove") == mechanism.record_cost("add-remove")
+    with pytest.raises(NoiseplanError):
+        read_mechanism(content, arrays | {"sizes": arrays["sizes"][:-1]}, S)
+    with pytest.raises(NoiseplanError):
+        read_mechanism(content, arrays | {"sizes": -arrays["sizes"]}, S)
+
+
+# ---------------------------------------------------------------------- domains of any size
+
+LONG = nz.Schema.from_sizes({f"x{i}": 50 for i in range(40)})
+
+
+def conditions(count: int) -> nz.Workload:
+    rng = np.random.default_rng(11)
+    made = []
+    for number in range(count):
+        names = rng.choice(LONG.names, 3, replace=False)
+        factors = {str(n): nz.Custom((rng.random((1, 50)) < 0.5).astype(float)) for n in names}
+        made.append(nz.Query(LONG, factors, name=f"condition {number}"))
+    return nz.Workload(made)
+
+
+def test_conditions_on_a_domain_that_no_one_can_list() -> None:
+    """10^68 cells: independent conditions have the variances of their own noise."""
+    workload = conditions(12)
+    mechanism = WorkloadRowsMechanism(LONG, workload, None, Noise("gaussian", np.arange(1.0, 13.0)))
+    for number, query in enumerate(workload):
+        np.testing.assert_allclose(mechanism.variance(query), number + 1.0)
+    assert mechanism.record_cost("add-remove") <= (1 / np.arange(1.0, 13.0)).sum() * (1 + 1e-11)
+    with pytest.raises(PlanError, match="cell by cell"):
+        replaced = WorkloadRowsMechanism(LONG, workload, np.eye(12), Noise("gaussian", 1.0))
+        replaced.record_cost("add-remove")
+
+
+def test_plain_tables_cost_the_same_for_every_record() -> None:
+    workload = nz.Workload([nz.Query(LONG, LONG.names[i : i + 2]) for i in range(20)])
+    mechanism = WorkloadRowsMechanism(LONG, workload, None, Noise("laplace", 4.0))
+    assert 5.0 <= mechanism.record_cost("add-remove") <= 5.0 * (1 + 1e-10)
+
+
+def test_rows_too_many_to_be_compared_stand_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload_rows, "MOST_ROWS", ROWS - 1)
+    sizes = np.linspace(1, 2, ROWS)
+    mechanism = WorkloadRowsMechanism(S, WORKLOAD, None, Noise("gaussian", sizes))
+    np.testing.assert_array_equal(mechanism.variance(WORKLOAD[0]), sizes[: WORKLOAD[0].rows])
+    assert not mechanism.covariance(WORKLOAD[0], WORKLOAD[1]).any()
+    zeros = mechanism.measure(counts_of(np.ones(S.shape)), lambda shape, _: np.zeros(shape))  # type: ignore[arg-type]
+    np.testing.assert_allclose(
+        mechanism.answer(zeros, WORKLOAD["two"]), WORKLOAD["two"].dense().sum(axis=1)
+    )
+    with pytest.raises(UnanswerableError):
+        mechanism.require(nz.Query(S, ["c"]))
+    with pytest.raises(PlanError, match="sums of at most"):
+        WorkloadRowsMechanism(S, WORKLOAD, MIX, Noise("gaussian", 1.0))
+
+
+# ---------------------------------------------------------------------- largest sums
+
+
+def tables(rng: np.random.Generator) -> list[Table]:
+    shape = (3, 4, 2, 3, 2)
+    sets = [(0, 1), (1, 2, 3), (0, 4), (3,), (2, 4)]
+    return [Table(on, rng.integers(0, 4, [shape[a] for a in on]).astype(float)) for on in sets]
+
+
+def total_at(some: Sequence[Table], cell: dict[int, int]) -> float:
+    return float(sum(t.values[tuple(cell[a] for a in t.attributes)] for t in some))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_largest_sum_of_tables(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = tables(np.random.default_rng(seed))
+    best = float(largest_sum.added(some).values.max())
+    found, cell = largest_sum.largest_sum(some)
+    assert found == best == total_at(some, cell)
+    quick, near = largest_sum.large_sum(some)
+    assert quick == total_at(some, near) <= best
+    monkeypatch.setattr(largest_sum, "MOST_CELLS", 6)
+    assert largest_sum.largest_sum(some)[0] >= best
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_what_records_meet_of_rows_with_prices(power: int) -> None:
+    prices = np.random.default_rng(12).uniform(0.1, 1, ROWS)
+    costs = RecordCosts(WORKLOAD, power)
+    each = prices @ np.abs(DENSE) ** power
+    most, cell = costs.largest(prices)
+    np.testing.assert_allclose(most, each.max())
+    np.testing.assert_allclose(prices @ costs.at(cell), each.max())
+    for number in (0, 17, 100):
+        np.testing.assert_allclose(costs.at(CELLS[number]), np.abs(DENSE[:, number]) ** power)

@@ -1,0 +1,325 @@
+"""The exact optimum in the row space, against conic solvers, dense matrices and brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from math import prod
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.domain.gram import workload_gram
+from noiseplan.errors import PlanError
+from noiseplan.optimize import row_space_optimum
+from noiseplan.optimize.cell_columns import Columns, DenseColumns, PairedColumns, TableColumns
+from noiseplan.optimize.fitness import least_cost
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.row_space_optimum import RowBasis
+from noiseplan.planning.base_tables import BaseTables
+from noiseplan.planning.finish import finish
+from noiseplan.planning.objectives import Objective
+from noiseplan.planning.planners import row_space_plans
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.reductions import Targets
+from noiseplan.planning.workload_types import prepare
+from oracles import (
+    add_remove_cost,
+    blue_covariance,
+    cost_of,
+    optimal_total_sdp,
+    optimal_worst_sdp,
+    probe,
+    weighted_rows,
+)
+
+SCHEMA = nz.Schema.from_sizes({"a": 5, "b": 3, "c": 2})
+BUDGET = nz.zCDP(0.5)
+
+
+@cache
+def mixed(seed: int) -> nz.Workload:
+    """All kinds of factors on one attribute: of full rank and not, of one sign and not, a matrix
+    over two attributes, a condition, tables that others contain."""
+    rng = np.random.default_rng(seed)
+    pieces = [
+        nz.Query(SCHEMA, {"a": nz.Prefix(), "b": one()}, weight=0.5),
+        nz.Query(SCHEMA, {"a": nz.Custom([[1, 1, 0, 0, 0], [0, 1, 1, 1, 0]]), "c": one()}),
+        nz.Query(SCHEMA, {"a": nz.Custom([[1, 1, -1, -1, 0]]), "b": nz.Prefix()}, weight=3.0),
+        nz.Query(SCHEMA, ["b", "c"], matrix=rng.integers(-1, 3, (3, 6))),
+        nz.Query(SCHEMA, {"a": nz.Levels(2, leaves=False, total=False), "c": nz.Ranges()}),
+        nz.Query(SCHEMA, {"a": nz.Custom([[0, 1, 1, 0, 0]]), "b": nz.Custom([[1, 0, 1]])}),
+        nz.Query(SCHEMA, {"c": nz.Ranges()}),
+        nz.Query(SCHEMA, []),
+    ]
+    return nz.Workload([pieces[i] for i in rng.choice(len(pieces), 5, replace=False)])
+
+
+@cache
+def tiny() -> nz.Workload:
+    """For conic solvers, which are slow."""
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2, "c": 2})
+    return nz.Workload(
+        [
+            nz.Query(schema, {"a": nz.Prefix(), "b": one()}),
+            nz.Query(schema, {"a": nz.Custom([[1, 1, 0]]), "c": one()}, weight=2.0),
+            nz.Query(schema, ["b", "c"], matrix=[[1, 0, -1, 2], [0, 1, 1, 1]]),
+        ]
+    )
+
+
+def one() -> nz.Identity:
+    return nz.Identity()
+
+
+def written_out(columns: Columns) -> np.ndarray:
+    return np.concatenate([table.values[:, table.places] for table in columns.tables])
+
+
+def planned(
+    workload: nz.Workload,
+    objective: Objective | None = None,
+    budget: nz.zCDP | None = BUDGET,
+    targets: object = None,
+    noise: str = "gaussian",
+) -> nz.Plan:
+    """The plan by this planner, over small domains too, where another would be taken."""
+    problem = Problem(workload, budget, targets, objective, "optimal", noise=noise)
+    problem.check()
+    if targets is not None:
+        problem = Targets().forward(problem)
+    assert row_space_plans.refuses(problem) is None
+    return finish(problem, row_space_plans.solve(problem))
+
+
+# ---------------------------------------------------------------------- tables and columns
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_tables_hold_what_is_asked_and_no_more(seed: int) -> None:
+    workload = mixed(seed)
+    tables = BaseTables.of(prepare(workload))
+    rows = np.concatenate([q.dense() for q in tables.workload])
+    asked = np.concatenate([q.dense() for q in workload])
+    assert tables.whole and len(rows) == tables.size
+    rank = np.linalg.matrix_rank(asked)
+    assert np.linalg.matrix_rank(rows) == rank == np.linalg.matrix_rank(np.vstack([rows, asked]))
+    root = tables.root()
+    assert np.allclose((root @ rows).T @ (root @ rows), workload_gram(workload))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_columns_are_those_of_all_cells_that_are_told_apart(seed: int) -> None:
+    tables = BaseTables.of(prepare(mixed(seed)))
+    rows = np.concatenate([q.dense() for q in tables.workload])
+    found = written_out(tables.columns())
+    wanted = np.unique(rows.T[rows.any(axis=0)], axis=0)
+    assert np.array_equal(np.unique(found.T, axis=0), wanted) and len(found.T) == len(wanted)
+
+
+def test_both_ways_to_ask_about_columns_agree_with_columns_written_out() -> None:
+    rng = np.random.default_rng(0)
+    columns = BaseTables.of(prepare(mixed(3))).columns()
+    assert any(not table.plain for table in columns.tables)
+    full, weights = written_out(columns), rng.random(columns.cells)
+    form = rng.normal(size=(len(full), len(full)))
+    form += form.T
+    for kind in (PairedColumns, DenseColumns):
+        own = kind(columns.tables)
+        assert np.allclose(own.moments(weights), (full * weights) @ full.T, atol=1e-12)
+        assert np.allclose(own.squares(form), np.einsum("ix,ij,jx->x", full, form, full))
+        few = own.some(np.array([3, 1]))
+        assert np.allclose(few.squares(form), own.squares(form)[[3, 1]])
+
+
+def test_places_beyond_the_rows_are_in_none() -> None:
+    table = TableColumns.of(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([2, 0, 1]))
+    assert table.plain
+    found = PairedColumns([table]).squares(np.array([[5.0, 1.0], [1.0, 7.0]]))
+    assert found.tolist() == [0.0, 5.0, 7.0]
+
+
+# ---------------------------------------------------------------------- the optimum
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_total_is_that_of_the_dense_optimum(seed: int) -> None:
+    tables = BaseTables.of(prepare(mixed(seed)))
+    found = RowBasis.of(tables.root(), tables.columns()).least_total(1e-5)
+    dense = dense_optimum(workload_gram(mixed(seed)), 1e-6)
+    assert found.bound <= found.value <= found.bound * (1 + 1e-5)
+    assert found.bound <= dense.value * (1 + 1e-9) and dense.bound <= found.value * (1 + 1e-9)
+
+
+def test_total_and_worst_are_those_of_a_conic_solver() -> None:
+    workload = tiny()
+    total, worst = planned(workload), planned(workload, nz.WorstVariance())
+    least = optimal_total_sdp(workload)
+    assert least * (1 - 1e-6) <= total.total_variance <= least * (1 + 1e-3)
+    assert total.lower_bound <= least * (1 + 1e-6)
+    largest = optimal_worst_sdp(workload)
+    reached = max(q.weight * worst.variance(q).max() for q in workload)
+    assert largest * (1 - 1e-6) <= reached <= largest * (1 + 1e-3)
+    assert reached * (1 - worst.gap) <= largest * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_worst_variance_is_that_of_the_interior_point(seed: int) -> None:
+    workload = mixed(seed)
+    tables = BaseTables.of(prepare(workload))
+    basis = RowBasis.of(tables.root(), tables.columns())
+    found = basis.least_worst(tables.rows(basis.back), 1e-4)
+    dense = least_cost(weighted_rows(workload), 1.0, tolerance=1e-6)
+    assert found.bound <= found.value <= found.bound * (1 + 1e-4)
+    assert found.bound <= dense.cost * (1 + 1e-9) and dense.bound <= found.value * (1 + 1e-9)
+
+
+def test_targets_are_met_at_the_least_cost_with_and_without_a_budget() -> None:
+    workload = tiny()
+    targets = {q.name: 2.0 + i for i, q in enumerate(workload)}
+    weighted = [
+        nz.Query(q.schema, q.factors, matrix=q.joint, weight=1 / targets[q.name]) for q in workload
+    ]
+    least = optimal_worst_sdp(nz.Workload(weighted))
+    for noise in ("gaussian", "discrete"):
+        plan = planned(workload, budget=None, targets=targets, noise=noise)
+        assert all(plan.variance(q).max() <= targets[q.name] for q in workload)
+        assert least * (1 - 1e-6) <= plan.privacy.pcost <= least * (1 + 1.5e-3)
+    spent = planned(workload, targets=targets)
+    scale = max(spent.variance(q).max() / targets[q.name] for q in workload)
+    assert scale == pytest.approx(least, rel=1.5e-3) and spent.privacy.pcost <= 1.0
+
+
+@pytest.mark.parametrize("objective", [nz.TotalVariance(), nz.WorstVariance()])
+def test_few_cells_looked_at_reach_what_all_reach(
+    objective: Objective, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells left out come back: the value is one of all cells, and the gap closes."""
+    plain = planned(mixed(4), objective)
+    monkeypatch.setattr(row_space_optimum, "CELLS_SHARE", 0.0)
+    monkeypatch.setattr(row_space_optimum, "AT_ONCE", 1)
+    few = planned(mixed(4), objective)
+    for plan in (plain, few):
+        assert plan.gap <= 1e-3
+        assert add_remove_cost(cost_of(*probe(plan))) <= 1.0
+    figure = "total_variance" if objective == nz.TotalVariance() else "worst_variance"
+    wanted = pytest.approx(getattr(plain.figures, figure), rel=1e-3)
+    assert getattr(few.figures, figure) == wanted
+
+
+def test_a_search_without_hope_ends() -> None:
+    problem = Problem(mixed(0), nz.zCDP(2.0), planner="optimal", noise="gaussian")
+    best = row_space_plans.solve(problem).figures.total_variance
+    assert row_space_plans.clearly_better(problem, best * 1.005) is None
+    better = row_space_plans.clearly_better(problem, best * 1.05)
+    assert better is not None
+    assert better.figures.total_variance == pytest.approx(best, rel=2e-3)
+
+
+# ---------------------------------------------------------------------- what is measured
+
+
+@pytest.mark.parametrize("noise", ["discrete", "gaussian"])
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_cost_and_variances_are_those_of_what_is_measured(seed: int, noise: str) -> None:
+    plan = planned(mixed(seed), noise=noise)
+    rows, sigma2 = probe(plan)
+    assert noise == "gaussian" or (rows == np.rint(rows)).all()
+    assert add_remove_cost(cost_of(rows, sigma2)) <= plan.privacy.pcost <= 1.0
+    for query in plan.workload:
+        w = query.dense()
+        wanted = np.diagonal(blue_covariance(w, w, rows, sigma2))
+        assert np.allclose(plan.variance(query), wanted, rtol=1e-6)
+    assert plan.rounding_loss < 1e-4 and plan.gap < 1e-3
+    total = np.trace(blue_covariance(*[weighted_rows(plan.workload)] * 2, rows, sigma2))
+    assert plan.total_variance == pytest.approx(total, rel=1e-6)
+
+
+def test_a_domain_beyond_one_matrix() -> None:
+    """Over 19,200 cells `planner="optimal"` is this one, with exact noise by default."""
+    schema = nz.Schema.from_sizes({"a": 20, "b": 16, "c": 12, "d": 5})
+    bands = nz.Levels(4, leaves=False, total=False)
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"a": nz.Prefix(), "d": nz.Identity()}),
+            nz.Query(schema, {"a": bands, "b": nz.Identity()}),
+            nz.Query(schema, ["c", "d"]),
+        ]
+    )
+    optimum = row_space_plans.optimum_at_cost_one(workload, 1e-4)
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner="optimal")
+    assert plan.total_variance <= optimum.bound * (1 + 1e-3)
+    assert plan.total_variance >= optimum.bound and plan.lower_bound <= optimum.value
+    rows = np.concatenate([q.dense() for q in plan.mechanism.workload])
+    columns = plan.mechanism.mix @ rows
+    largest = (columns**2).sum(axis=0).max() / float(plan.mechanism.noise.one)
+    assert largest <= plan.privacy.pcost <= 1.0
+    counts = np.random.default_rng(0).integers(0, 5, schema.shape)
+    answer = plan.mechanism.answering
+    measured = plan.mechanism.measure(
+        lambda sets: counts.sum(axis=tuple({0, 1, 2, 3} - set(sets[0].tolist())))[None],
+        lambda shape, noise: np.zeros(shape, dtype=np.int64),
+    )
+    for query in workload:
+        assert np.allclose(answer(measured)(query), query.apply(counts))
+
+
+# ---------------------------------------------------------------------- refusals
+
+
+def refusal(problem: Problem) -> str:
+    found = row_space_plans.refuses(problem)
+    assert found is not None
+    return found
+
+
+def test_refusals_name_what_to_do() -> None:
+    problem = Problem(mixed(0), nz.zCDP(0.5), planner="optimal")
+    assert "add or remove a record" in refusal(replace(problem, neighbours="replace"))
+    assert "TotalVariance()" in refusal(replace(problem, objective=nz.PNormVariance(3)))
+    assert "small domains" in refusal(
+        replace(problem, planner="refined", objective=nz.WorstVariance())
+    )
+
+
+def test_what_is_too_large_is_refused_before_it_is_made() -> None:
+    sizes = {f"x{i}": 12 for i in range(8)}
+    schema = nz.Schema.from_sizes(sizes)
+    assert prod(sizes.values()) > row_space_plans.MOST_CELLS
+    many = nz.Workload([nz.Query(schema, {n: nz.Prefix()}) for n in sizes])
+    with pytest.raises(PlanError, match=r"every cell that queries tell apart.*planner='auto'"):
+        nz.plan(many, budget=nz.zCDP(0.5), planner="optimal")
+    square = nz.Schema.from_sizes({"a": 80, "b": 80})
+    wide = Problem(nz.Workload([nz.Query(square, {"a": nz.Prefix(), "b": one()})]), nz.zCDP(1.0))
+    assert "4,096 numbers of tables" in refusal(wide)
+    ranges = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 200}), {"a": nz.Ranges()})])
+    rows = Problem(ranges, nz.zCDP(1.0), objective=nz.WorstVariance())
+    assert "looks at every row" in refusal(rows)
+
+
+def test_fractions_are_measured_with_continuous_noise_only() -> None:
+    query = nz.Query(SCHEMA, {"a": nz.Custom([np.sqrt(np.arange(5.0)).tolist()]), "b": one()})
+    workload = nz.Workload([query, nz.Query(SCHEMA, ["c"])])
+    assert "multiply them until they are whole" in refusal(Problem(workload, nz.zCDP(0.5)))
+    plan = planned(workload)
+    least = optimal_total_sdp(workload)
+    assert least * (1 - 1e-6) <= plan.total_variance <= least * (1 + 1e-3)
+
+
+def test_halves_and_thirds_are_whole_numbers_of_parts() -> None:
+    row = [[0.5, 1 / 3, 0.0, -0.5, 2 / 3]]
+    workload = nz.Workload([nz.Query(SCHEMA, {"a": nz.Custom(row), "b": one()})])
+    plan = planned(workload, noise="discrete")
+    rows, sigma2 = probe(plan)
+    assert (rows == np.rint(rows)).all()
+    assert add_remove_cost(cost_of(rows, sigma2)) <= plan.privacy.pcost <= 1.0
+    assert plan.total_variance <= optimal_total_sdp(workload) * (1 + 1e-3)
+
+
+def test_long_searches_are_not_tried_unasked() -> None:
+    schema = nz.Schema.from_sizes({"a": 44, "b": 24, "c": 16, "d": 12})
+    pairs = nz.Workload.marginals(schema, k=2, factors={"a": nz.Prefix()})
+    problem = Problem(pairs, nz.zCDP(0.5), noise="gaussian")
+    assert "seconds" in (row_space_plans.untried(problem) or "")
+    assert row_space_plans.untried(Problem(mixed(0), nz.zCDP(0.5))) is None

@@ -64,26 +64,35 @@ def total_variance_bound(
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     if budget == 0:  # everything asked is public, and exact
         return 0.0
+    found = weighted_sum_bound(design, rows, budget, neighbours, effort)
+    if neighbours == "replace" or not design.free:
+        return found
+    return max(found, _by_cells_or_rows(design, rows, effort) / budget * (1 - 1e-9))
+
+
+def weighted_sum_bound(
+    design: Design, rows: dict[int, Array], budget: float, neighbours: str, effort: Effort = USUAL
+) -> float:
+    """The same from the structure alone, for factors with weights on their rows too."""
     if neighbours == "replace":
         others = design.workload.schema.size - 1
         more = 2.0 + 2.0 * float(1 / Fraction(others)) if others else 2.0
-        bound = more * _structured(design, {}, effort, centred=True) ** 2
-    else:
-        bound = _add_remove(design, _record_weights(design, rows), effort)
-    return bound / budget * (1 - 1e-9)
+        return more * _structured(design, {}, effort, centred=True) ** 2 / budget * (1 - 1e-9)
+    return _structured(design, _record_weights(design, rows), effort) ** 2 / budget * (1 - 1e-9)
 
 
-def _add_remove(design: Design, records: dict[int, Array], effort: Effort) -> float:
+def _by_cells_or_rows(design: Design, rows: dict[int, Array], effort: Effort) -> float:
+    """The bound over all cells or all rows, where these are few; 0 where they are not."""
     cells = design.workload.schema.size
     if cells <= DENSE_CELLS:
         return dense_optimum(design.gram()).bound
-    found = _structured(design, records, effort)
-    if design.free and cells <= effort.size:
-        return max(found, _over_cells(design, records)) ** 2
-    if design.free and design.workload.rows <= effort.size:
-        products = row_products(design, _attribute_weights(design, records))
-        found = found if products is None else max(found, float(root_trace(products)))
-    return found**2
+    records = _record_weights(design, rows)
+    if cells <= effort.size:
+        return _over_cells(design, records) ** 2
+    if design.workload.rows > effort.size:
+        return 0.0
+    products = row_products(design, _attribute_weights(design, records))
+    return 0.0 if products is None else float(root_trace(products)) ** 2
 
 
 def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
@@ -139,7 +148,9 @@ def _structured(
             found, kappa = max((seen(count, k).root(), k) for k in (kappa, LESS * kappa))
         except TooLarge:
             break
-        enough = found <= best * (1 + effort.gain)
+        # Several kinds on one attribute are seen whole all at once, late.
+        mixed = any(len(f.roots) > 1 for f in factors.values())
+        enough = found <= best * (1 + effort.gain) and not mixed
         best = max(found, best)
         if enough or all(h.whole for h in seen(count, kappa).heads.values()):
             break

@@ -128,7 +128,7 @@ def reached(plan: Plan) -> float:
             ((weight * plan.variance(plan.workload.query(int(number)))) ** power).sum()
             for number, weight in zip(first, roles.type_weight, strict=True)
         ]
-        return float(roles.type_count @ np.array(sums)) ** (1 / power)
+        return float((roles.type_count @ np.array(sums)) ** (1 / power))
     if isinstance(plan.objective, ConvexLoss):
         return plan.objective.value(_mean_variances(plan))
     return plan.total_variance

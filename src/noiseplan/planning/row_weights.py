@@ -111,4 +111,4 @@ def _ratio(above: Array, below: Array) -> Array:
     if not above.sum() > 0:
         return np.ones(len(above))
     mean = above.sum() / below.sum()
-    return np.maximum(above / np.maximum(below, TINY) / mean, FAINT)
+    return np.asarray(np.maximum(above / np.maximum(below, TINY) / mean, FAINT))

@@ -13,6 +13,7 @@ import numpy as np
 
 from noiseplan.draw.html import Column, Markup, element, escaped, joined, table
 from noiseplan.draw.svg import budget_chart, share_bar
+from noiseplan.planning.certify import usual_certificate
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
@@ -201,12 +202,14 @@ def _aims(plan: Plan, rows: list[TableKind]) -> list[Markup]:
             f"Most favoured: {_some(favoured)}. Least: {_some(others)}. Weights and objectives "
             f"decide this; a table that matters more than its place needs a weight or a target."
         )
-    if math.isfinite(plan.lower_bound) and plan.lower_bound > 0 and plan.noise != "given":
+    certificate = None if plan.noise == "given" else usual_certificate(plan)
+    if certificate is not None and certificate.bound > 0:
+        what = "privacy cost" if plan.targets is not None else str(plan.objective)
+        needed = math.floor(1000 * certificate.bound / certificate.total) / 10
         sentences.append(
             "No linear mechanism does better, which is proved."
             if plan.optimal
-            else f"At least {math.floor(1000 * plan.efficiency) / 10:.1f} % of the total variance "
-            f"is necessary at this cost, which is proved."
+            else f"At least {needed:.1f} % of the {what} is necessary, which is proved."
         )
     return [element("p", sentence) for sentence in sentences]
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # Rounds in which weights on rows move, and how far: by this power of the variances.
 ROUNDS, LONG_STEPS, LONG_STEP = 8, 4, 1.5
+# Up to so many values of all free roles, and types of subsets, such rounds take about a second.
+QUICK_VALUES, QUICK_SUBSETS = 60, 200
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,15 @@ def known_certificate(plan: Plan) -> Certificate | None:
 
 
 def usual_certificate(plan: Plan) -> Certificate | None:
-    """What is known, or takes no more than about a second: a bound on the total variance."""
+    """What is known, or takes no more than about a second."""
     known = known_certificate(plan)
-    if known is None and _of_total(plan) and isfinite(plan.privacy.pcost):
+    if known is not None or not isfinite(plan.privacy.pcost):
+        return known
+    if _of_total(plan):
         return Certificate.of(plan.total_variance, plan.lower_bound)
-    return known
+    values = sum(plan.design.group_count(r) for r in plan.design.free)
+    quick = values <= QUICK_VALUES and plan.design.terms.subsets <= QUICK_SUBSETS
+    return plan.certify() if quick else None
 
 
 def certify(plan: Plan) -> Certificate:

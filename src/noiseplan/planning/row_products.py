@@ -48,9 +48,9 @@ def row_products(design: Design, weights: dict[int, Array]) -> Array | None:
     for a, one in enumerate(rows):
         for b in range(a, len(rows)):
             shared = [i for i in one.attributes if i in rows[b].attributes]
-            scale = np.ones(1)
+            scale: Array = np.ones(1)
             for i in shared:
-                scale = np.kron(scale, weights[i])
+                scale = np.asarray(np.kron(scale, weights[i]))
             block = (one.on(shared, weights) * scale) @ rows[b].on(shared, weights).T
             result[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
             result[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T

@@ -191,16 +191,15 @@ def norm_bound(
         return 0.0
     dual = 1.0 if power == inf else power / (power - 1.0)
     weights, best = RowWeights.even(design), 0.0
-    for step in range(ROUNDS):
+    for round_ in range(ROUNDS):
         weighted = weights.weighted()
         rows = optimise_total(weighted)
         found = weighted_sum_bound(weighted, rows, cost, neighbours, effort) / weights.norm(dual)
         best = max(best, found)
-        inverses, sigma2 = _best_noise(weighted, rows)
-        if power == inf:
-            weights = weights.moved(inverses, sigma2, LONG_STEP if step < LONG_STEPS else 1.0)
-        else:  # its weights are known as soon as the variances are
-            weights = RowWeights.even(design).moved(inverses, sigma2, power - 1.0)
+        # w ← w^{1−θ} v^{θ(p−1)}: towards v^{p−1}, and for p = ∞ up wherever v is large.
+        step = min(LONG_STEP if round_ < LONG_STEPS else 1.0, power - 1.0)
+        softer = weights.to_the(1.0 - step / (power - 1.0))
+        weights = softer.moved(*_best_noise(weighted, rows), step)
     return best * (1 - 1e-9)
 
 

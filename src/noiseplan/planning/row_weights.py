@@ -60,6 +60,12 @@ class RowWeights:
             factors[pair] = each / each.sum()
         return replace(self, types=types, factors=factors)
 
+    def to_the(self, power: float) -> RowWeights:
+        """Powers of the weights."""
+        factors = {pair: each**power for pair, each in self.factors.items()}
+        types = np.where(self.types > 0, self.types, 1.0) ** power * (self.types > 0)
+        return replace(self, types=types, factors=factors).scaled()
+
     def norm(self, q: float) -> float:
         """‖w‖_q over all rows of all queries."""
         with np.errstate(divide="ignore"):

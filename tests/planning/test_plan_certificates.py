@@ -342,3 +342,11 @@ def test_what_says_nothing_is_not_printed() -> None:
     assert plan.certify().gap > 9
     assert "no bound of any use is known" in str(plan)
     assert "times" not in str(plan)
+
+
+def test_persons_with_several_records_pay_for_all_of_them() -> None:
+    workload = prefixes(4, 2, 1)
+    one, three = (nz.plan(workload, budget=BUDGET, max_rows=m, noise="gaussian") for m in (1, 3))
+    assert three.certify().gap == pytest.approx(one.certify().gap, rel=1e-6)
+    met = [nz.plan(workload, targets=2.0, max_rows=m, planner="residual") for m in (1, 3)]
+    assert met[1].certify().gap == pytest.approx(met[0].certify().gap, rel=1e-3)

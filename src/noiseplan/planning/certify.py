@@ -149,13 +149,15 @@ def _mean_variances(plan: Plan) -> Array:
 
 def _bound(plan: Plan) -> float:
     """Of the objective, at the plan's privacy."""
-    goal, privacy = plan.objective, plan.privacy
-    cost, neighbours = noise_cost(privacy), privacy.neighbours
+    goal, neighbours = plan.objective, plan.privacy.neighbours
+    # A person may have the same record so many times, which costs the square of that.
+    people = float(plan.max_rows) ** 2
+    cost = noise_cost(plan.privacy) / people
     if plan.targets is not None:
         design = prepare(plan.workload, 1.0 / plan.targets)
         with one_thread(design):
             largest = norm_bound(design, inf, 1.0, neighbours)
-        return largest / max(plan.target_scale or 1.0, 1e-300)
+        return people * largest / (plan.target_scale or 1.0)
     if isinstance(goal, ConvexLoss):
         return _tangent_bound(plan, goal, cost)
     design = prepare(plan.workload)

@@ -13,14 +13,13 @@ import numpy as np
 
 from noiseplan.draw.html import Column, Markup, element, escaped, joined, table
 from noiseplan.draw.svg import budget_chart, share_bar
-from noiseplan.planning.certify import usual_certificate
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.report.released_tables import released_tables
 from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
-from noiseplan.words.plan import kind_name
+from noiseplan.words.plan import kind_name, proved_sentence
 from noiseplan.words.privacy import currencies, promise
 
 if TYPE_CHECKING:
@@ -202,15 +201,8 @@ def _aims(plan: Plan, rows: list[TableKind]) -> list[Markup]:
             f"Most favoured: {_some(favoured)}. Least: {_some(others)}. Weights and objectives "
             f"decide this; a table that matters more than its place needs a weight or a target."
         )
-    certificate = None if plan.noise == "given" else usual_certificate(plan)
-    if certificate is not None and certificate.bound > 0:
-        what = "privacy cost" if plan.targets is not None else str(plan.objective)
-        needed = math.floor(1000 * certificate.bound / certificate.total) / 10
-        sentences.append(
-            "No linear mechanism does better, which is proved."
-            if plan.optimal
-            else f"At least {needed:.1f} % of the {what} is necessary, which is proved."
-        )
+    if (proved := proved_sentence(plan)) is not None:
+        sentences.append(proved)
     return [element("p", sentence) for sentence in sentences]
 
 

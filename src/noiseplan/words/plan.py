@@ -187,11 +187,26 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     """How far a plan may be from the best, as far as that is proved."""
     if certificate is None:
         return "not proved for this objective; plan.certify() says how good it is"
-    what = "privacy cost" if plan.targets is not None else str(plan.objective)
+    value = f"{_made_small(plan)} {certificate.total:.6g}"
     if certificate.gap > NO_USE:
-        return f"{what} {certificate.total:.6g}; no bound of any use is known"
-    figures = f"{what} {certificate.total:.6g}, lower bound {certificate.bound:.6g}"
+        return f"{value}; no bound of any use is known"
+    figures = f"{value}, lower bound {certificate.bound:.6g}"
     return f"{_within(certificate.gap)}\n{BELOW}{figures}"
+
+
+def proved_sentence(plan: Plan) -> str | None:
+    """How much of what a plan makes small no mechanism can do without, as a sentence."""
+    certificate = None if plan.noise == "given" else usual_certificate(plan)
+    if certificate is None or not certificate.bound > 0:
+        return None
+    if plan.optimal:
+        return "No linear mechanism does better, which is proved."
+    needed = math.floor(1000 * certificate.bound / certificate.total) / 10
+    return f"At least {needed:.1f} % of the {_made_small(plan)} is necessary, which is proved."
+
+
+def _made_small(plan: Plan) -> str:
+    return "privacy cost" if plan.targets is not None else str(plan.objective)
 
 
 def _considered(planners: Considered) -> str:

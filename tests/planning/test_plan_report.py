@@ -123,7 +123,7 @@ def test_what_the_numbers_in_print_are() -> None:
     assert f"largest standard error {largest:.4g}" in text
     assert f"{plan.total_variance:.6g}" in text
     assert f"{plan.lower_bound:.6g}" in text
-    said = re.search(r"within ([\d.]+)% of the best any mechanism of this kind can do", text)
+    said = re.search(r"optimal to ([\d.]+)% \(certified\)", text)
     assert said is not None
     above = 100 * (plan.total_variance / plan.lower_bound - 1)
     assert above <= float(said[1]) <= above + 0.1  # never rounded down

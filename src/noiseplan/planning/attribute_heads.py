@@ -69,14 +69,25 @@ class PricedFactors:
         return Heads(size, kept, rest, whole)
 
     def _frame(self, count: int) -> tuple[Array, int]:
-        """[u | heads | tail], and the size of the first two: u, then √g of what is there."""
-        found, place = [self.unit], 0
-        while place < len(found) <= count:
-            for root in self.roots:
-                if (new := _orthogonal(root @ found[place], found)) is not None:
+        """[u | heads | tail], and the size of the first two: u, then √g of what is there.
+
+        Where nothing new comes of that, the tail is apart for one kind of factor; several may
+        still touch within it, so that heads are taken from anywhere.
+        """
+        found, place, most = [self.unit], 0, min(count + 1, self.values)
+        while len(found) < most:
+            if place < len(found):
+                trials = [root @ found[place] for root in self.roots]
+                place += 1
+            elif len(self.roots) > 1:
+                basis = np.column_stack(found)
+                trials = [np.eye(self.values)[int(np.argmin((basis**2).sum(axis=1)))]]
+            else:
+                break
+            for trial in trials:
+                if (new := _orthogonal(trial, found)) is not None:
                     found.append(new)
-            place += 1
-        first = np.column_stack(found[: count + 1])
+        first = np.column_stack(found[:most])
         full = np.linalg.qr(np.column_stack([first, np.eye(self.values)]))[0]
         return np.asarray(full[:, : self.values]), first.shape[1]
 

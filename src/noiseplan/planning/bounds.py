@@ -18,13 +18,11 @@ On very small domains λ is improved by its own fixed point, which is exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import reduce
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.exchangeable_sums import TooLarge
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.split_coordinates import Point
 from noiseplan.planning.attribute_heads import Heads, PricedFactors, plain_heads
@@ -38,24 +36,27 @@ DENSE_CELLS = 400
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
 # Heads of each attribute, as far as work allows.
-LEVELS = (1, 2, 3, 4, 6, 9, 14, 24, 48, 96, 192)
+LEVELS = (1, 2, 3, 4, 6, 12, 30, 100, 400)
 # How much the sum direction counts when the partial isometry is chosen; any value is valid.
-KAPPAS, ONE_KAPPA, LESS = np.geomspace(0.1, 1.2, 13), 0.5, 0.6
+WITHOUT_HEADS, ONE_KAPPA, WITH_HEADS = [*np.geomspace(0.1, 1.2, 13)], 0.5, (0.1, 0.25)
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How large matrices may be whose eigenvalues are worked out, in the end and on the way.
+    """How large matrices may be whose eigenvalues are worked out.
 
-    More heads are tried as long as the norm grows by the share `gain`.
+    One matrix over cells or rows has at most `size` rows; those from the structure have at most
+    `work`, Σ rows³, in all, and are made of blocks of at most `largest` states. Attributes with
+    one kind of factor have at most so many `heads`: more would bring hardly anything.
     """
 
     size: int
+    work: float
     largest: int
-    gain: float
+    heads: int
 
 
-USUAL, THOROUGH = Effort(2000, 500, 3e-4), Effort(6000, 1500, 3e-5)
+USUAL, THOROUGH = Effort(1500, 2e9, 500, 4), Effort(5000, 4e10, 1500, 6)
 
 
 def total_variance_bound(
@@ -64,26 +65,45 @@ def total_variance_bound(
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     if budget == 0:  # everything asked is public, and exact
         return 0.0
-    if neighbours == "replace":
-        others = design.workload.schema.size - 1
-        more = 2.0 + 2.0 * float(1 / Fraction(others)) if others else 2.0
-        bound = more * _structured(design, {}, effort, centred=True) ** 2
+    found = weighted_sum_bound(design, rows, budget, neighbours, effort)
+    if neighbours == "replace" or not design.free:
+        return found
+    return max(found, _by_cells_or_rows(design, rows, effort) / budget * (1 - 1e-9))
+
+
+def weighted_sum_bound(
+    design: Design, rows: dict[int, Array], budget: float, neighbours: str, effort: Effort = USUAL
+) -> float:
+    """The same from the structure alone, for factors with weights on their rows too."""
+    records = _record_weights(design, rows)
+    if neighbours == "add-remove":
+        found = _structured(design, records, effort) ** 2
     else:
-        bound = _add_remove(design, _record_weights(design, rows), effort)
-    return bound / budget * (1 - 1e-9)
+        found = max(_replaced(design, some, effort) for some in ({}, records))
+    return found / budget * (1 - 1e-9)
 
 
-def _add_remove(design: Design, records: dict[int, Array], effort: Effort) -> float:
+def _replaced(design: Design, records: dict[int, Array], effort: Effort) -> float:
+    """2 ‖W Λ^{1/2}(I − √λ√λᵀ)‖_*² / (1 − Σλ²)."""
+    same = 1.0
+    for attribute, weights in _attribute_weights(design, records).items():
+        same *= float(weights @ (weights / _members(design, attribute)))
+    most = 1.0 - same if same < 1.0 else 1.0
+    return 2.0 * _structured(design, records, effort, centred=True) ** 2 / most
+
+
+def _by_cells_or_rows(design: Design, rows: dict[int, Array], effort: Effort) -> float:
+    """The bound over all cells or all rows, where these are few; 0 where they are not."""
     cells = design.workload.schema.size
     if cells <= DENSE_CELLS:
         return dense_optimum(design.gram()).bound
-    found = _structured(design, records, effort)
-    if design.free and cells <= effort.size:
-        return max(found, _over_cells(design, records)) ** 2
-    if design.free and design.workload.rows <= effort.size:
-        products = row_products(design, _attribute_weights(design, records))
-        found = found if products is None else max(found, float(root_trace(products)))
-    return found**2
+    records = _record_weights(design, rows)
+    if cells <= effort.size:
+        return _over_cells(design, records) ** 2
+    if design.workload.rows > effort.size:
+        return 0.0
+    products = row_products(design, _attribute_weights(design, records))
+    return 0.0 if products is None else float(root_trace(products)) ** 2
 
 
 def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
@@ -99,51 +119,57 @@ def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
 
 def _over_cells(design: Design, records: dict[int, Array]) -> float:
     """The norm itself, dense-matrix queries included."""
-    weights = _attribute_weights(design, records)
-    each = []
-    for attribute, size in enumerate(design.workload.schema.shape):
-        role = int(design.roles.of_attribute[attribute])
-        groups = design.groups[role] if role >= 0 else np.arange(size)
-        each.append(np.sqrt(weights[attribute] / np.bincount(groups))[groups])
-    root = reduce(np.kron, each)
+    root: Array = np.ones(1)
+    for attribute, weights in _attribute_weights(design, records).items():
+        each = np.sqrt(weights / _members(design, attribute))
+        root = np.asarray(np.kron(root, each[_groups(design, attribute)]))
     return float(root_trace(design.gram() * np.outer(root, root)))
 
 
+def _groups(design: Design, attribute: int) -> IntArray:
+    """The group of each value; where no query names the attribute, every value its own."""
+    role = int(design.roles.of_attribute[attribute])
+    return design.groups[role] if role >= 0 else np.arange(design.workload.schema.shape[attribute])
+
+
+def _members(design: Design, attribute: int) -> IntArray:
+    return np.bincount(_groups(design, attribute))
+
+
 def _attribute_weights(design: Design, records: dict[int, Array]) -> dict[int, Array]:
-    """d of every attribute over its groups of values; over values where no query names it."""
+    """d of every attribute over its groups of values."""
     result = {}
     for attribute, size in enumerate(design.workload.schema.shape):
         role = int(design.roles.of_attribute[attribute])
-        groups = design.groups[role] if role >= 0 else np.arange(size)
-        result[attribute] = records.get(role, np.bincount(groups) / size)
+        result[attribute] = records.get(role, _members(design, attribute) / size)
     return result
 
 
 def _structured(
     design: Design, records: dict[int, Array], effort: Effort, centred: bool = False
 ) -> float:
-    """With more and more heads, until they bring nothing or cost too much."""
+    """With as many heads as the work allows, and with none: that is the better one now and then."""
     plain, factors = _attributes(design, records)
 
     def seen(count: int, kappa: float) -> HeadedWorkload:
         free = {r: f.heads(count, kappa) for r, f in factors.items()}
         return HeadedWorkload(design, plain | free, effort.largest, centred)
 
-    few = max((f.values for f in factors.values()), default=0) <= SEARCH_UP_TO
-    kappas = KAPPAS if few and factors else [ONE_KAPPA]
-    best, kappa = max((seen(0, k).root(), k) for k in kappas)
+    several = any(len(f.roots) > 1 for f in factors.values())
+    heads = 0
     for count in LEVELS if factors else ():
-        try:
-            if seen(count, kappa).work() > effort.size**3:
-                break
-            found, kappa = max((seen(count, k).root(), k) for k in (kappa, LESS * kappa))
-        except TooLarge:
+        if count > effort.heads and not several:
             break
-        enough = found <= best * (1 + effort.gain)
-        best = max(found, best)
-        if enough or all(h.whole for h in seen(count, kappa).heads.values()):
+        trial = seen(count, WITH_HEADS[0])
+        if trial.work(effort.work) > effort.work:
             break
-    return best
+        heads = count
+        if all(one.whole for one in trial.heads.values()):
+            break
+    few = max((f.values for f in factors.values()), default=0) <= SEARCH_UP_TO
+    alone = WITHOUT_HEADS if few and factors else [ONE_KAPPA]
+    best = max(seen(0, kappa).root() for kappa in alone)
+    return max([best, *(seen(heads, kappa).root() for kappa in WITH_HEADS if heads)])
 
 
 def _attributes(

@@ -148,15 +148,20 @@ class Residual:
 
 
 def _bound_for(workload: Workload, privacy: Guarantee) -> float:
-    """The bound at the cost of the noise's variances.
+    """The bound at the cost of the noise's variances."""
+    design = prepare(workload)
+    with one_thread(design):
+        rows, cost = optimise_total(design), noise_cost(privacy)
+        return total_variance_bound(design, rows, cost, privacy.neighbours)
+
+
+def noise_cost(privacy: Guarantee) -> float:
+    """What Gaussian noise of the same variances costs at most.
 
     That is pcost for Gaussian noise. Laplace numbers of scale b_r have ε ≥ Σ_r |A_rj|/b_r for every
     record j and variances 2b_r²; Gaussian noise of these variances on the same rows would cost
     max_j Σ_r A_rj²/(2b_r²) ≤ ½ max_j (Σ_r |A_rj|/b_r)² ≤ ε²/2, so its bound at ε²/2 holds for them.
     """
-    cost = privacy.pcost
-    if privacy.pure_epsilon is not None:
-        cost = product_up(privacy.pure_epsilon, privacy.pure_epsilon, 0.5)
-    design = prepare(workload)
-    with one_thread(design):
-        return total_variance_bound(design, optimise_total(design), cost, privacy.neighbours)
+    if privacy.pure_epsilon is None:
+        return privacy.pcost
+    return product_up(privacy.pure_epsilon, privacy.pure_epsilon, 0.5)

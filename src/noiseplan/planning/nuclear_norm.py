@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from math import inf
 
 import numpy as np
 from scipy.special import gammaln
 
 from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.exchangeable_sums import Block, ExchangeableSums
+from noiseplan.optimize.exchangeable_sums import Block, ExchangeableSums, TooLarge
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
 from noiseplan.planning.attribute_heads import Heads
 from noiseplan.planning.workload_types import Design
@@ -141,9 +142,20 @@ class HeadedWorkload:
                 if part.size:
                     yield part
 
-    def work(self) -> float:
-        """Σ size³ of the matrices whose eigenvalues are needed."""
-        return sum(len(p.family.weights) * float(p.size) ** 3 for p in self._parts())
+    def work(self, most: float = inf) -> float:
+        """Σ size³ of the matrices whose eigenvalues are needed; infinite if blocks are too large.
+
+        Counted until it is above `most`.
+        """
+        total = 0.0
+        try:
+            for part in self._parts():
+                total += len(part.family.weights) * float(part.size) ** 3
+                if total > most:
+                    break
+        except TooLarge:
+            return inf
+        return total
 
     def root(self) -> float:
         """The lower bound on ‖W'‖_*; centred: on that of W' without the direction of the total."""

@@ -14,6 +14,7 @@ from noiseplan.mechanisms.base import Mechanism
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.planning.candidate import Considered
 from noiseplan.planning.certificates import Optimality
+from noiseplan.planning.certify import Certificate, certify, known_certificate
 from noiseplan.planning.objectives import Objective, TotalVariance
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.planning.workload_types import Design
@@ -132,6 +133,21 @@ class Plan:
         Certified by plans of one matrix over all cells (`planner="optimal"`); None elsewhere.
         """
         return self.optimality.gap
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """What has been proved of the plan's own objective so far; None if nothing."""
+        return known_certificate(self)
+
+    def certify(self) -> Certificate:
+        """How far the plan may be from the best, with the best bound known for its objective.
+
+        Takes up to a minute or so; what is found is kept as `certificate`.
+        """
+        if "certified" not in self.__dict__:
+            self.__dict__["certified"] = certify(self)
+        kept: Certificate = self.__dict__["certified"]
+        return kept
 
     @property
     def target_scale(self) -> float | None:

@@ -8,7 +8,6 @@ Two queries meet on the attributes they share. With every other attribute summed
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -49,7 +48,9 @@ def row_products(design: Design, weights: dict[int, Array]) -> Array | None:
     for a, one in enumerate(rows):
         for b in range(a, len(rows)):
             shared = [i for i in one.attributes if i in rows[b].attributes]
-            scale = reduce(np.kron, [weights[i] for i in shared], np.ones(1))
+            scale: Array = np.ones(1)
+            for i in shared:
+                scale = np.asarray(np.kron(scale, weights[i]))
             block = (one.on(shared, weights) * scale) @ rows[b].on(shared, weights).T
             result[ends[a] : ends[a + 1], ends[b] : ends[b + 1]] = block
             result[ends[b] : ends[b + 1], ends[a] : ends[a + 1]] = block.T

@@ -7,7 +7,7 @@ Numbers are total variances (Σ weight · variance over all rows) at privacy cos
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final
 
@@ -29,7 +29,7 @@ from noiseplan.optimize.gram_bounds import (
     union_bounds,
 )
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.planning.bounds import total_variance_bound
+from noiseplan.planning.bounds import THOROUGH, total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.threads import one_thread
@@ -187,7 +187,10 @@ def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
     with one_thread(design):
         if cells <= EXPLICIT_CELLS:
             wanted = exact if exact is not None else cells <= EXACT_CELLS
-            return workload_bounds(design.gram(), rows, wanted, _cube(workload) is not None)
+            found = workload_bounds(design.gram(), rows, wanted, _cube(workload) is not None)
+            if wanted:
+                return found
+            return replace(found, structured=_structured(design))
         if exact:
             raise PlanError(
                 f"the exact optimum is worked out over at most {EXPLICIT_CELLS:,} cells, and the "
@@ -252,7 +255,7 @@ def _structural(design: Design, workload: Workload) -> WorkloadBounds:
         best = cube.optimum
         reached = "tables of counts, in closed form"
         return WorkloadBounds(rows, cells, svd=best, optimum=(best, best), tight=reached)
-    structured = total_variance_bound(design, optimise_total(design), 1.0, "add-remove")
+    structured = _structured(design)
     parts = [_product_svd(workload, number) for number in range(len(workload))]
     known = [part for part in parts if part is not None]
     if len(workload) == 1 and known:
@@ -263,6 +266,10 @@ def _structural(design: Design, workload: Workload) -> WorkloadBounds:
     for part in known[1:]:
         between = (max(between[0], part), union_bounds(between[1], part)[1])
     return WorkloadBounds(rows, cells, svd_between=between, structured=structured)
+
+
+def _structured(design: Design) -> float:
+    return total_variance_bound(design, optimise_total(design), 1.0, "add-remove", THOROUGH)
 
 
 def _product_svd(workload: Workload, number: int) -> float | None:

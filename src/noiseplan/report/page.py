@@ -19,7 +19,7 @@ from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.report.released_tables import released_tables
 from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
-from noiseplan.words.plan import kind_name
+from noiseplan.words.plan import kind_name, proved_sentence
 from noiseplan.words.privacy import currencies, promise
 
 if TYPE_CHECKING:
@@ -201,13 +201,8 @@ def _aims(plan: Plan, rows: list[TableKind]) -> list[Markup]:
             f"Most favoured: {_some(favoured)}. Least: {_some(others)}. Weights and objectives "
             f"decide this; a table that matters more than its place needs a weight or a target."
         )
-    if math.isfinite(plan.lower_bound) and plan.lower_bound > 0 and plan.noise != "given":
-        sentences.append(
-            "No linear mechanism does better, which is proved."
-            if plan.optimal
-            else f"At least {math.floor(1000 * plan.efficiency) / 10:.1f} % of the total variance "
-            f"is necessary at this cost, which is proved."
-        )
+    if (proved := proved_sentence(plan)) is not None:
+        sentences.append(proved)
     return [element("p", sentence) for sentence in sentences]
 
 

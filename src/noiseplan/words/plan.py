@@ -10,7 +10,8 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
-from noiseplan.planning.objectives import Recorded, TotalVariance
+from noiseplan.planning.certify import Certificate, usual_certificate
+from noiseplan.planning.objectives import Recorded
 from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
 from noiseplan.texts import counted, percent_up
 from noiseplan.words import partition_plan
@@ -36,6 +37,8 @@ def _of_others(plan: Plan) -> bool:
 
 # What is said of a plan, which is made from what is declared.
 NO_DATA = "no data was read"
+# Certified gaps up to the first are near the best, and beyond the second say nothing.
+NEAR, NO_USE = 0.1, 9.0
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
@@ -177,9 +180,33 @@ def _optimality(plan: Plan) -> str:
             f"optimal to {100 * plan.gap:.2g}%, certified: no linear Gaussian mechanism has a "
             f"{what} lower by more than that"
         )
-    aside = "" if isinstance(plan.objective, TotalVariance) else "not proved for this objective; "
-    figures = f"total variance {plan.total_variance:.6g}, lower bound {plan.lower_bound:.6g}"
-    return f"{aside}{figures}\n{BELOW}{_within(plan.efficiency)}"
+    return _standing(plan, usual_certificate(plan))
+
+
+def _standing(plan: Plan, certificate: Certificate | None) -> str:
+    """How far a plan may be from the best, as far as that is proved."""
+    if certificate is None:
+        return "not proved for this objective; plan.certify() says how good it is"
+    value = f"{_made_small(plan)} {certificate.total:.6g}"
+    if certificate.gap > NO_USE:
+        return f"{value}; no bound of any use is known"
+    figures = f"{value}, lower bound {certificate.bound:.6g}"
+    return f"{_within(certificate.gap)}\n{BELOW}{figures}"
+
+
+def proved_sentence(plan: Plan) -> str | None:
+    """How much of what a plan makes small no mechanism can do without, as a sentence."""
+    certificate = None if plan.noise == "given" else usual_certificate(plan)
+    if certificate is None or not certificate.bound > 0:
+        return None
+    if plan.optimal:
+        return "No linear mechanism does better, which is proved."
+    needed = math.floor(1000 * certificate.bound / certificate.total) / 10
+    return f"At least {needed:.1f} % of the {_made_small(plan)} is necessary, which is proved."
+
+
+def _made_small(plan: Plan) -> str:
+    return "privacy cost" if plan.targets is not None else str(plan.objective)
 
 
 def _considered(planners: Considered) -> str:
@@ -201,13 +228,17 @@ def _certified(plan: Plan) -> str:
     return f" to {plan.gap:.1g}"
 
 
-def _within(efficiency: float) -> str:
-    if not efficiency > 0:
-        return "no bound known"
-    best = "the best any mechanism of this kind can do"
-    if efficiency < 0.1:
-        return f"within {math.ceil(1 / efficiency)} times {best}"
-    return f"within {percent_up(1 / efficiency - 1)}% of {best}"
+def _within(gap: float) -> str:
+    """A certified gap in words.
+
+    Examples
+    --------
+    >>> _within(0.0108), _within(0.83)
+    ('optimal to 1.1% (certified)', 'at most 83.0% above the best (certified)')
+    """
+    if gap <= NEAR:
+        return f"optimal to {percent_up(gap)}% (certified)"
+    return f"at most {percent_up(gap)}% above the best (certified)"
 
 
 def _measures(plan: Plan) -> str:

@@ -42,7 +42,7 @@ class Region:
                 "plans that measure the total"
             )
         measured = mechanism.unit_rows(), mechanism.unit_values(look.measurements)
-        estimate: Array = np.linalg.lstsq(*measured, rcond=1e-10)[0]
+        estimate = np.asarray(np.linalg.lstsq(*measured, rcond=1e-10)[0], dtype=np.float64)
         best, _ = nnls(rows, rows @ estimate, maxiter=50 * rows.shape[1])
         least = float(np.sum((rows @ (best - estimate)) ** 2))
         quantile = float(chdtri(len(rows), 1.0 - level))

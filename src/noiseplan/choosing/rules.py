@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from noiseplan.choosing.confidence_region import Region
+from noiseplan.choosing.hit_and_run import FEWEST, drawn
 from noiseplan.choosing.integer_cost_matrix import cost_of
 from noiseplan.choosing.workload_answers import estimates, require_all, variances
 from noiseplan.errors import PlanError, UnanswerableError
@@ -228,8 +229,11 @@ class ConfidenceRegion(DecisionRule):
     ----------
     level
         Of the region: the true counts are in it with this probability.
-    draws, steps, seed
-        How many tables are drawn from it, each after how many steps of hit-and-run, and from what
+    draws
+        How many independent tables those drawn from it should be worth, for the row that is worst
+        off; variances are then right to about √(2/draws) of them.
+    steps, seed
+        Walks may have so many steps until they are, and are refused then; and start from that
         seed. The draws are of what was published: they need no secret.
 
     Notes
@@ -239,14 +243,23 @@ class ConfidenceRegion(DecisionRule):
     """
 
     level: float = 0.95
-    draws: int = 256
-    steps: int = 2000
+    draws: int = FEWEST
+    steps: int = 100_000
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.draws < FEWEST or self.steps < 1:
+            raise PlanError(
+                f"ConfidenceRegion takes at least {FEWEST} draws, fewer do not show whether walks "
+                f"converged, and a step or more; found draws={self.draws}, steps={self.steps}"
+            )
 
     def judge(self, look: Look) -> Recommendation:
         region = Region.of(look.release, self.level)
-        draws = region.draws(self.draws, self.steps, np.random.default_rng(self.seed))
-        return largest_reduction(look, lambda w: np.var(draws @ w.T, axis=0, ddof=1))
+        rows = np.vstack([q.dense() for plan in look.choice.plans for q in plan.workload])
+        found = drawn(region, rows, self.draws, self.steps, self.seed)
+        advice = largest_reduction(look, lambda w: np.var(found.points @ w.T, axis=0, ddof=1))
+        return replace(advice, figures=advice.figures | {"independent tables drawn": found.worth})
 
 
 def largest_reduction(look: Look, spread: Callable[[Array], Array]) -> Recommendation:

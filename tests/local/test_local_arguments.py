@@ -87,8 +87,16 @@ def test_large_domains_refuse_what_splits_do_not_use() -> None:
     schema = nz.Schema.from_sizes({"a": 30, "b": 20, "c": 10})
     workload = nz.Workload([nz.Query(schema, [name]) for name in schema.names])
     for options in ({"prior": "x"}, {"objective": "average"}):
-        with pytest.raises(PlanError, match="always split"):
+        with pytest.raises(PlanError, match="always split") as refused:
             nz.local.plan(workload, 1.0, **options)
+        assert "another mechanism" not in str(refused.value)  # there is none for so many cells
+
+
+def test_small_domains_have_other_mechanisms() -> None:
+    for options in ({"mechanism": "split", "prior": "x"}, {"mechanism": "matrix l1", "cells": 3}):
+        with pytest.raises(PlanError, match="choose another mechanism") as refused:
+            nz.local.plan(one(4, nz.Identity()), 1.0, **options)
+        assert "always split" not in str(refused.value)
 
 
 @pytest.mark.parametrize("mechanism", ["matrix l1", "matrix l2"])

@@ -308,3 +308,19 @@ def test_the_number_of_users_is_known_to_a_split(plan: nz.local.LocalPlan) -> No
     assert alone.worst_variance == 0.0
     answer = alone.simulate({"a": [1, 2]}, seed=0).answer(nz.Query(schema, []))
     assert answer.estimate.tolist() == [2.0]
+
+
+def test_intervals_of_splits_cover_at_large_epsilon() -> None:
+    """Few users and hardly any noise: the normal law covers 70 % here."""
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3, "c": 2})
+    asked = nz.Workload([nz.Query(schema, ["a", "b"]), nz.Query(schema, ["b", "c"])])
+    plan = nz.local.plan(asked, 8.0, mechanism="split", cells=12)
+    rng = np.random.default_rng(1)
+    records = {name: rng.integers(0, schema[name].size, 100) for name in schema.names}
+    records["a"][:50] = 0
+    truth = np.bincount(3 * records["a"] + records["b"], minlength=12)
+    query, trials, together = asked.query(0), 80, 0
+    for seed in range(trials):
+        found = plan.simulate(records=records, seed=seed).answer(query, simultaneous=True)
+        together += bool(((found.lower <= truth + 1e-6) & (truth <= found.upper + 1e-6)).all())
+    assert together / trials > 0.95 - 4 * np.sqrt(0.95 * 0.05 / trials)

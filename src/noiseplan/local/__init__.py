@@ -29,6 +29,7 @@ Where to find what:
         aggregator                counting, merging, keeping on disk
         packets                   many reports from bytes that may be damaged
         reconstruction            answers, variances, covariances
+        tails                     intervals that hold at every ε and number of users
         consistency               non-negative counts
 """
 

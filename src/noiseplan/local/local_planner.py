@@ -108,14 +108,16 @@ def plan(
     # Of a split no matrix is large.
     with one_thread_below(LARGE, cells if cells <= LARGEST_TABLE else 0):
         if mechanism == "split" or (mechanism == "auto" and cells > LARGEST_TABLE):
-            refuse("split", prior=prior, objective=None if objective == "worst" else objective)
-            refuse("split", **{o: v for o, v in options.items() if o != "cells"})
+            unused = {o: v for o, v in options.items() if o != "cells"}
+            average = None if objective == "worst" else objective
+            refuse("split", cells, **unused | {"prior": prior, "objective": average})
             return plan_split(
                 workload, epsilon, effort=effort, seed=seed, backend=backend, **options
             )
         if mechanism in ADDITIVE:
-            refuse(mechanism, prior=prior, backend=None if backend == "numpy" else backend)
-            refuse(mechanism, **{o: v for o, v in options.items() if (mechanism, o) != DELTA})
+            unused = {o: v for o, v in options.items() if (mechanism, o) != DELTA}
+            elsewhere = None if backend == "numpy" else backend
+            refuse(mechanism, cells, **unused | {"prior": prior, "backend": elsewhere})
         started = time.perf_counter()
         types = types_of(workload)
         weights = types.uniform if prior is None else _checked_prior(types, prior)
@@ -150,14 +152,14 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
     return best_strategy(task) if chosen is None else Found(chosen.rounded())
 
 
-def refuse(mechanism: str, **unused: Any) -> None:
+def refuse(mechanism: str, cells: int, /, **unused: Any) -> None:
     """Refuse arguments that a mechanism would not use; those that are None were not given."""
     given = sorted(name for name, value in unused.items() if value is not None)
     if given:
-        raise PlanError(
-            f"mechanism {mechanism!r} has no use for {given}: leave them out, or choose another "
-            f"mechanism (domains of more than {LARGEST_TABLE:,} cells are always split)"
-        )
+        other = ", or choose another mechanism"
+        if cells > LARGEST_TABLE:  # there is no other
+            other = f"; users are always split where {LARGEST_TABLE:,} cells are exceeded"
+        raise PlanError(f"mechanism {mechanism!r} has no use for {given}: leave them out{other}")
 
 
 def _check_answers(workload: Workload, types: Types, strategy: Strategy, mechanism: str) -> None:

@@ -18,6 +18,7 @@ from noiseplan.queries import Query
 FRAMES = ("pandas", "polars", "pyarrow")
 # Columns of numbers beside the cells, which no attribute is called like.
 NUMBERS = ("estimate", "std_error", "lower", "upper")
+Limits = tuple[Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,7 @@ class Answer:
     brand: str = ""  # what a reader must know, where the answer is not for publishing
     bias_error: Array | None = None  # estimated; None where answers are unbiased
     approximate: bool = False  # of most rows even the noise is read between others
+    limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
 
     @property
     def std_error(self) -> Array:
@@ -94,11 +96,11 @@ class Answer:
 
     @property
     def lower(self) -> Array:
-        return self.estimate - self._reach
+        return self.estimate - (self._reach if self.limits is None else self.limits[0])
 
     @property
     def upper(self) -> Array:
-        return self.estimate + self._reach
+        return self.estimate + (self._reach if self.limits is None else self.limits[1])
 
     def columns(self, order: Sequence[str] | None = None) -> dict[str, list[Hashable] | Array]:
         """The tidy table as columns: the cells, estimate, std_error, lower, upper.

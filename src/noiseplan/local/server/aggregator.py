@@ -37,6 +37,7 @@ from noiseplan.local.device.wire import TAG_BYTES, Payloads
 from noiseplan.local.server.consistency import Consistent
 from noiseplan.local.server.packets import packets_of
 from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.server.tails import VARIANCE_SHARE, poisson_reach
 from noiseplan.local.strategies.additive import AdditiveStrategy
 from noiseplan.local.strategies.shifts import Group, ShiftStrategy
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
@@ -46,7 +47,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.paths import checked_path, to_disk
 from noiseplan.queries import Query
-from noiseplan.release.answer import Answer
+from noiseplan.release.answer import Answer, Limits
 from noiseplan.storage.files import canonical, hash_of, read_arrays, write_arrays
 
 FORMAT = "noiseplan local aggregator 1"
@@ -221,14 +222,28 @@ class Aggregator:
 
         A variance depends on who the users are, which only the reports tell. "estimated" gives the
         exact standard error for data like the estimate (counts made non-negative that add up to
-        the number of users), "worst" the largest that any so many users could cause.
+        the number of users), "worst" the largest that any so many users could cause. Intervals are
+        not made of standard errors but of bounds on tails, which hold at every ε and number of
+        users; see `noiseplan.local.server.tails`.
         """
         half_width_factor(level, 1)  # refuses what is no level
         _check_query(query)
         estimate = self.reconstruction.estimate(query, self.tally, self.users)
-        variance = self.variance(query, errors=errors)
-        error = np.sqrt(variance)
-        return Answer(query, estimate, error, level, simultaneous, brand=self.brand)
+        error = np.sqrt(self.variance(query, errors=errors))
+        outside = (1 - level) / (query.rows if simultaneous else 1)
+        limits = self._reach(query, error, outside, errors == "worst")
+        return Answer(query, estimate, error, level, simultaneous, brand=self.brand, limits=limits)
+
+    def _reach(self, query: Query, error: Array, outside: float, known: bool) -> Limits:
+        """How far the interval of each row reaches down and up; see `tails`."""
+        made = self.reconstruction
+        variance, spent = error**2, 0.0
+        if made.tells_all_apart and not known:  # otherwise it is the largest there can be
+            spent = VARIANCE_SHARE * outside
+            variance = made.variance_above(query, self.tally, self.users, spent)
+        above, below = made.jumps(query)
+        tail = (outside - spent) / 2
+        return poisson_reach(variance, above, tail), poisson_reach(variance, below, tail)
 
     def variance(self, query: Query, *, errors: str = "estimated") -> Array:
         """The variance of each row; see `answer`."""

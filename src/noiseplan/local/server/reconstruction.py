@@ -20,6 +20,7 @@ from noiseplan.local.device.counting_randomizers import SplitRandomizer
 from noiseplan.local.device.integer_chances import rounded_shares
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.server.consistency import Consistent, fit_counts, nearest_counts
+from noiseplan.local.server.tails import bernstein
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.local.user_types import Types, reduced_query, types_of
 from noiseplan.matrices.base import Array
@@ -223,6 +224,37 @@ class Reconstruction:
                     )
                 )
         return np.maximum(total, 0.0)
+
+    def jumps(self, query: Query) -> tuple[Array, Array]:
+        """Of each row how far a user's score may lie above and below its mean, whoever it is."""
+        low, high = np.full(query.rows, inf), np.full(query.rows, -inf)
+        least, most = np.zeros(query.rows), np.zeros(query.rows)
+        used = self._used(query)
+        for _, part, alpha in used:
+            asked = self._asked(part, query)[0]
+            ends = part.strategy.score_ends(part.strategy.coefficients(asked))
+            low = np.minimum(low, alpha / part.share * ends[0])
+            high = np.maximum(high, alpha / part.share * ends[1])
+            if part.strategy.counts_users:  # otherwise ends are those of the noise alone
+                least, most = asked.min(axis=1), asked.max(axis=1)
+        if self.split:  # who reports on another table has the score 0
+            low, high = np.minimum(low, 0.0), np.maximum(high, 0.0)
+        return high - least, most - low
+
+    def variance_above(self, query: Query, tally: IntArray, users: int, outside: float) -> Array:
+        """Of each row a variance that is exceeded with chance `outside` at most; see `tails`."""
+        added, pieces = self.row_variances(query), self._tallies(tally)
+        total = np.zeros(query.rows)
+        for j, by_type in added.items():
+            part, strategy = self.parts[j], self.parts[j].strategy
+            rows = strategy.coefficients(by_type)
+            found = rows @ strategy.evidence(pieces[j]) / part.share
+            spread = np.maximum(strategy.moments(rows) / part.share - by_type**2, 0.0)
+            below = np.minimum(strategy.score_ends(rows)[0] / part.share, 0.0)
+            jump = by_type.max(axis=1) - below
+            above = bernstein(spread.max(axis=1) * users, jump, outside / len(added))
+            total += np.minimum(by_type.max(axis=1) * users, found + above)
+        return np.maximum(total, self.variance(query, self.likely(tally, users)))
 
     def covariance(self, query: Query, other: Query, counts: Sequence[Array]) -> Array:
         """Σ_u x_u (Σ_j α_jβ_j/ρ_j m_j[u] − W[u]V[u]) of two queries W and V, α and β their weights,

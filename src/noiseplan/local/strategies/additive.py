@@ -90,6 +90,18 @@ class AdditiveStrategy(Strategy):
         noise = np.einsum("ij,ij->i", answers, rows)
         return np.asarray(noise[:, None] + answers**2)
 
+    def score_ends(self, rows: Array) -> tuple[Array, Array]:
+        """Jumps whose Poisson law has the larger generating function: ±2b for Laplace noise.
+
+        −ln(1 − x²) ≤ (e^{2x} − 1 − 2x)/2 for 0 ≤ x < 1, both with the variance of scale b. Of
+        Gaussian noise there are none.
+        """
+        if self.law == "gaussian":
+            return np.zeros(len(rows)), np.zeros(len(rows))
+        weights = np.abs(rows @ self.rows.T.astype(np.float64)) / self.noise_variance
+        reach = 2 * float(self.scale) * weights.max(axis=1)
+        return -reach, reach
+
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         answers = self.applied(left), self.applied(right)
         noise: Array = float(counts.sum()) * (answers[0] @ right.T)

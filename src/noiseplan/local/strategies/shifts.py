@@ -188,6 +188,11 @@ class ShiftStrategy(Strategy):
             total[:] = self.group.back((self.chances @ spread)[None, :])[0] / self.types
         return result
 
+    def score_ends(self, rows: Array) -> tuple[Array, Array]:
+        ends = [(float(s.min()), float(s.max())) for s in map(self._scores, rows)]
+        low, high = np.array(ends).reshape(-1, 2).T
+        return low, high
+
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         # How often each output is expected: correlations of x with the patterns.
         expected = self._scores(counts) * (self.chances / self.types)[:, None]

@@ -75,6 +75,13 @@ class Strategy(ABC):
         """Σ_o Q[o, u] (c·a_o)² for each of k rows c: k × n."""
 
     @abstractmethod
+    def score_ends(self, rows: Array) -> tuple[Array, Array]:
+        """The least and the largest of c·a_o over all outputs, for each of k rows c.
+
+        Where noise is added to numbers, of the noise in them, which has no end, see there.
+        """
+
+    @abstractmethod
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         """Σ_u x_u Σ_o Q[o, u] (l·a_o)(r·a_o) for all rows l, r: rows of left × rows of right."""
 
@@ -249,6 +256,10 @@ class TableStrategy(Strategy):
 
     def moments(self, rows: Array) -> Array:
         return np.asarray((rows @ self.shapes.T) ** 2 @ self.chances)
+
+    def score_ends(self, rows: Array) -> tuple[Array, Array]:
+        scores = rows @ self.shapes.T
+        return scores.min(axis=1), scores.max(axis=1)
 
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         expected = self.chances @ counts

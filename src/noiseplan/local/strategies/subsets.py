@@ -135,6 +135,16 @@ class SubsetStrategy(Strategy):
         mixed: Array = square * (trace - here + crossed) + single * (whole - trace - crossed)
         return cube * here + mixed
 
+    def score_ends(self, rows: Array) -> tuple[Array, Array]:
+        """(n/σ_k)(Σc + (e − 1) Σ_{u ∈ B} c_u), extreme for the k smallest and the k largest c."""
+        ordered = np.sort(rows, axis=1)
+        sums = np.hstack([np.zeros((len(rows), 1)), np.cumsum(ordered, axis=1)])
+        sizes, total = np.array(self.sizes), sums[:, -1:]
+        weights, gain = self.count / self.row_sums, exp(self.epsilon) - 1
+        least = weights * (total + gain * sums[:, sizes])
+        most = weights * (total + gain * (total - sums[:, self.count - sizes]))
+        return least.min(axis=1), most.max(axis=1)
+
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
         cube, square, single = self._cubes
         users = float(counts.sum())

@@ -9,6 +9,7 @@ import numpy as np
 from probes import limits
 
 import noiseplan as nz
+from own_examples import mixed, own_plan
 
 SCHEMA = nz.Schema(
     {
@@ -79,6 +80,11 @@ def rest(**how: Any) -> Factory:
     return made
 
 
+def own_rows(kind: str, exact: bool, neighbours: str = "add-remove") -> Factory:
+    """Some blocks measured by rows of their own: products of low rank, one matrix."""
+    return lambda: own_plan(mixed(kind, exact, SCHEMA), neighbours)
+
+
 EXAMPLES: dict[str, Factory] = {
     "residual, discrete": by(TWO, noise=D, planner="residual"),
     "residual, float": by(TWO, noise=G, planner="residual"),
@@ -89,6 +95,11 @@ EXAMPLES: dict[str, Factory] = {
     "residual of rows, replacing": by(MIXED, noise=G, planner="residual", neighbours="replace"),
     "residual+, discrete": by(MIXED, noise=D, planner="residual+"),
     "residual, product of rows": by(ONE, noise=D, planner="product"),
+    "residual, products of their own, discrete": own_rows("product", True),
+    "residual, products of their own, float": own_rows("product", False),
+    "residual, a matrix of its own, discrete": own_rows("whole", True),
+    "residual, a matrix of its own, float": own_rows("whole", False),
+    "residual, rows of their own, replacing": own_rows("both", True, "replace"),
     "common, discrete": common(noise=D, planner="residual"),
     "common by matrix": common(noise=G, planner="optimal"),
     "rest, discrete": rest(noise=D, planner="residual"),

@@ -82,14 +82,14 @@ def test_many_sets_are_found_at_once(noise: dict[tuple[int, ...], float]) -> Non
         every = np.array(wanted, dtype=np.int64).reshape(len(wanted), width)
         known = {tuple(row): place for place, row in enumerate(block.sets.tolist())}
         expected = [known.get(tuple(row), -1) for row in every.tolist()]
-        assert SetIndex(block.sets).find(every).tolist() == expected
+        assert SetIndex.of(block.sets).find(every).tolist() == expected
 
 
 def test_sets_too_wide_for_keys_are_found_too() -> None:
     """Rows of many large numbers fit no 64 bits as one key."""
     wide = np.arange(40)[None, :] * 1000 + np.array([[0], [3], [5]])
-    index = SetIndex(wide)
-    assert index._keys is None
+    index = SetIndex.of(wide)
+    assert index.keys is None
     assert index.find(wide[[2, 0]]).tolist() == [2, 0]
     assert index.find(wide + 1).tolist() == [-1, -1, -1]
 

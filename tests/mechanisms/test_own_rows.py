@@ -8,16 +8,26 @@ from typing import Any
 import numpy as np
 import pytest
 from mechanism_oracles import Written, dearest, least_squares
-from own_examples import BASES, SCHEMA, blocks_of, centred, mixed, product
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
-from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import OwnRows, group_blocks, own_basis, whole_basis, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.saved import read_mechanism
+from own_examples import (
+    SCHEMA,
+    SIZES,
+    bases_of,
+    blocks_of,
+    centred,
+    mixed,
+    product,
+    random_blocks,
+)
 
 Array = np.ndarray[Any, Any]
+BASES = bases_of()
 KINDS = ["product", "whole", "both"]
 
 
@@ -28,7 +38,7 @@ def mechanism(request: pytest.FixtureRequest) -> ResidualMechanism:
 
 def rows_of(mechanism: ResidualMechanism) -> Array:
     """Every measured number as a row over the domain, by measuring one record at a time."""
-    written, units = Written(mechanism), np.eye(SCHEMA.size, dtype=np.int64)
+    written, units = Written(mechanism), np.eye(mechanism.schema.size, dtype=np.int64)
     columns = [written.measured(unit)[0].values for unit in units]
     # Block by block, the batch first, as `noise_map` counts the noise that is drawn.
     return np.array([np.concatenate([v.ravel() for v in column]) for column in columns]).T
@@ -114,6 +124,39 @@ def test_errors_are_those_of_least_squares(mechanism: ResidualMechanism) -> None
         np.testing.assert_allclose(
             mechanism.variance(query), own, rtol=1e-9, atol=1e-12 * own.max()
         )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_rows_over_four_attributes(seed: int) -> None:
+    """Any τ, shared rows, products of low rank and matrices: answers and errors, or a refusal."""
+    schema = nz.Schema.from_sizes(dict(zip("abcd", SIZES, strict=True)))
+    mechanism = ResidualMechanism(schema, random_blocks(seed))
+    rng, counts = np.random.default_rng(seed), np.random.default_rng(1).integers(0, 9, schema.size)
+    rows, sizes = rows_of(mechanism), sizes_of(mechanism)
+    measured, _ = Written(mechanism).measured(counts)
+    queries = [nz.Query(schema, list(s)) for k in range(4) for s in combinations("abcd", k)]
+    queries += [nz.Query(schema, matrix=rng.standard_normal((2, len(rows))) @ rows, name="rows")]
+    for block in mechanism.blocks:
+        names = [schema.names[i] for i in block.sets[0]]
+        matrix = rng.standard_normal((2, 1))
+        for axis in block.axes:
+            own = rng.standard_normal((1, axis.rows)) @ np.asarray(axis.measure)
+            matrix = np.kron(matrix, own)
+        if names:
+            queries.append(nz.Query(schema, names, matrix=matrix, name=f"of {names}"))
+    known = [query for query in queries if determined(rows, query)]
+    assert len(mechanism.blocks.blocks) < len(known)
+    for query in queries:
+        if query not in known:
+            with pytest.raises(UnanswerableError):
+                mechanism.require(query)
+            continue
+        truth = least_squares(rows, sizes, query.dense(), query.dense())
+        np.testing.assert_allclose(mechanism.answer(measured, query), query.dense() @ counts)
+        np.testing.assert_allclose(mechanism.variance(query), np.diagonal(truth), rtol=1e-7)
+        cross = least_squares(rows, sizes, query.dense(), known[-1].dense())
+        scale = 1e-8 * np.sqrt(truth.max() * mechanism.variance(known[-1]).max())
+        np.testing.assert_allclose(mechanism.covariance(query, known[-1]), cross, atol=scale)
 
 
 def test_queries_alike_are_handled_as_one_by_one(mechanism: ResidualMechanism) -> None:
@@ -210,6 +253,7 @@ def test_damaged_rows_are_refused(kind: str) -> None:
         ({measure: turned}, "undo|see the sum"),
         ({recover: 2 * arrays[recover]}, "undo"),
         ({recover: shifted}, "undo"),
+        ({measure: arrays[measure][[0] * len(arrays[measure])]}, "undo"),  # one row over again
         ({measure: arrays[measure][:, 1:]}, "do not fit"),
         ({measure: arrays[measure] * np.nan}, "finite"),
     ):
@@ -221,20 +265,19 @@ def test_damaged_rows_are_refused(kind: str) -> None:
 
 def test_a_set_is_in_one_block() -> None:
     blocks = blocks_of({(): 1.0, (0,): 1.0})
+    twice = with_own(blocks, np.array([[0]]), np.ones(1), product([[[1, 0, 0, 0]]], [0]))
     with pytest.raises(PlanError, match="two blocks"):
-        with_own(blocks, np.array([[0]]), np.ones(1), product([[[1, 0, 0, 0]]], [0]))
+        ResidualMechanism(SCHEMA, twice)
 
 
 def test_rows_fit_their_attributes() -> None:
     with pytest.raises(PlanError, match="see the sum"):
         own_basis(np.array([[1.0, 0, 0, 0]]), BASES[0].centre)
-    with pytest.raises(PlanError, match="see the sum"):
-        with_own(
-            blocks_of({(): 1.0}), np.array([[1]]), np.ones(1),
-            OwnRows((own_basis(np.array([[1.0, -1.0]]), np.full(2, 0.5)),)),
-        )  # fmt: skip
-    with pytest.raises(PlanError, match="do not fit"):
-        with_own(blocks_of({(): 1.0}), np.array([[1]]), np.ones(1), product([[[1, 0, 0, 0]]], [0]))
+    even = OwnRows((own_basis(np.array([[1.0, -1.0]]), np.full(2, 0.5)),))
+    for own, told in ((even, "see the sum"), (product([[[1, 0, 0, 0]]], [0]), "do not fit")):
+        blocks = with_own(blocks_of({(): 1.0}), np.array([[1]]), np.ones(1), own)
+        with pytest.raises(PlanError, match=told):
+            ResidualMechanism(SCHEMA, blocks)
     for rows in ([[1.0, 0, 0, -1], [2.0, 0, 0, -2]], np.zeros((1, 4)), np.eye(4) - 0.25):
         with pytest.raises(np.linalg.LinAlgError, match="dependent"):
             own_basis(np.array(rows), BASES[0].centre)
@@ -255,6 +298,28 @@ def test_rows_and_the_way_back(seed: int) -> None:
         np.testing.assert_allclose(basis.measure @ basis.recover, np.eye(basis.rows), atol=1e-10)
     for axis in (0, 1):
         assert np.abs(both.recover.reshape(3, 4, -1).sum(axis)).max() < 1e-10
+
+
+def test_as_many_rows_as_values_are_read_by_least_squares() -> None:
+    """nI − 11ᵀ as one part of a product: dependent rows, saved, loaded, answered all the same."""
+    low = product([[[1, 0, 0]]], [2]).parts[0]
+    own = OwnRows((MatrixBasis.integer(4), low))
+    blocks = with_own(
+        blocks_of({(): 2.0, (0,): 3.0, (2,): 4.0}), np.array([[0, 2]]), np.array([9.0]), own
+    )
+    made = ResidualMechanism(SCHEMA, blocks)
+    mechanism = read_mechanism(*made.parts(), SCHEMA)
+    assert isinstance(mechanism, ResidualMechanism)
+    rows, sizes = rows_of(mechanism), sizes_of(mechanism)
+    query = nz.Query(SCHEMA, {"a": nz.Identity(), "c": nz.Custom([[1, 0, 0]])})
+    truth = least_squares(rows, sizes, query.dense(), query.dense())
+    np.testing.assert_allclose(mechanism.covariance(query, query), truth, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(mechanism.variance(query), np.diagonal(truth), rtol=1e-9)
+    counts = np.arange(SCHEMA.size)
+    found = Written(mechanism).answers(query, counts)
+    np.testing.assert_allclose(found, query.dense() @ counts, rtol=1e-9)
+    with pytest.raises(UnanswerableError, match=r"values of 'c' apart, by a × c"):
+        mechanism.require(nz.Query(SCHEMA, ["a", "c"]))
 
 
 def test_several_blocks_have_the_same_bases() -> None:

@@ -1,6 +1,6 @@
 """Make the folder `kinds`: one small example of everything that noiseplan saves, and what it says.
 
-    python tests/storage/make_saved.py [name ...]
+    PYTHONPATH=tests python tests/storage/make_saved.py [name ...]
 
 Run by hand, and only for kinds that are missing: what is there was written by an earlier version
 and is the proof that it is still read. Noise is seeded where a ledger does not forbid it.
@@ -37,6 +37,7 @@ from saved_facts import (
 import noiseplan as nz
 from noiseplan.errors import NoiseplanError
 from noiseplan.noise import SeededSource
+from own_examples import mixed, own_plan
 
 SCHEMA = nz.Schema(
     {
@@ -212,6 +213,12 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "residual-joint-float": lambda: planned(
         detailed(), detailed_records(), budget=ZCDP, noise=G, planner="residual"
     ),
+    "residual-own-products": lambda: own_plan(
+        mixed("product", exact=True, schema=SCHEMA)
+    ).release(COUNTS, seed=11),
+    "residual-own-matrix": lambda: own_plan(
+        mixed("whole", exact=True, schema=SCHEMA)
+    ).release(COUNTS, seed=11),
     "auto": lambda: planned(PREFIX, budget=ZCDP, noise=D),
     # persons
     "persons-discrete": lambda: planned(TWO, people(), "who", budget=ZCDP, noise=D, max_rows=3),

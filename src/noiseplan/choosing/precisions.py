@@ -213,7 +213,8 @@ class Located:
             mine = np.flatnonzero(kind == group)
             found = blocks.find(sets[mine])
             number[mine], place[mine] = found.number, found.place
-        other = [i for i, block in enumerate(blocks) if not block.same_rows(like)]
+        there = np.unique(number[number >= 0])
+        other = [i for i in there if not blocks.blocks[i].same_rows(like)]
         differently = np.isin(number, other)
         number = np.where(differently, -1, number)
         return cls(blocks, Places(number, place), sets[differently])
@@ -221,12 +222,12 @@ class Located:
     @property
     def sigma2(self) -> Array:
         """The parameter σ² of each set, infinite where it is not measured."""
-        return self.places.of_sets([block.sigma2 for block in self.blocks])
+        return self.places.of_sets(lambda number: self.blocks.blocks[number].sigma2)
 
     @property
     def variance(self) -> Array:
         """The variance of the noise on each set; that of discrete laws is below σ²."""
-        return self.places.of_sets([block.variance for block in self.blocks])
+        return self.places.of_sets(lambda number: self.blocks.blocks[number].variance)
 
 
 def measured_differently(mechanisms: Sequence[ResidualMechanism]) -> str:

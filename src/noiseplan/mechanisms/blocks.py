@@ -53,10 +53,6 @@ class Block:
     bases: tuple[Basis, ...]
     own: OwnRows | None = None
 
-    def __post_init__(self) -> None:
-        if self.own is not None:
-            self.own.require_fit([basis.centre for basis in self.bases])
-
     def __len__(self) -> int:
         return len(self.sets)
 
@@ -97,9 +93,11 @@ class Block:
 
     def same_rows(self, other: Block) -> bool:
         """Whether sets of both, with the same bases, are measured by the same rows."""
-        if self.own is None or other.own is None:
-            return self.own is other.own
-        return self.own.same_rows(other.own)
+        if self.own is None and other.own is None:
+            return True
+        if (self.whole, self.shape) != (other.whole, other.shape):
+            return False
+        return all(a is b or a.same_rows(b) for a, b in zip(self.axes, other.axes, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +105,13 @@ class SetIndex:
     """Sets of one width in lexicographic order, and where they are found."""
 
     sets: IntArray
+    base: int
+    keys: IntArray | None  # one number for each set, if 64 bits hold it
 
-    @cached_property
-    def _keys(self) -> IntArray | None:
-        return row_keys(self.sets, self._base)
-
-    @cached_property
-    def _base(self) -> int:
-        return int(self.sets.max(initial=0)) + 2
+    @classmethod
+    def of(cls, sets: IntArray) -> SetIndex:
+        base = int(sets.max(initial=0)) + 2
+        return cls(sets, base, row_keys(sets, base))
 
     @cached_property
     def _places(self) -> dict[tuple[int, ...], int]:
@@ -122,13 +119,13 @@ class SetIndex:
 
     def find(self, sets: IntArray) -> IntArray:
         """The row of each given set (ascending attribute numbers), −1 where it is not there."""
-        if self._keys is None:
+        if self.keys is None:
             return np.array([self._places.get(tuple(row), -1) for row in sets.tolist()])
-        known = np.all(sets < self._base - 1, axis=1)
-        wanted = row_keys(np.where(known[:, None], sets, 0), self._base)
+        known = np.all(sets < self.base - 1, axis=1)
+        wanted = row_keys(np.where(known[:, None], sets, 0), self.base)
         assert wanted is not None  # the same base and width as the keys
-        place = np.minimum(np.searchsorted(self._keys, wanted), len(self.sets) - 1)
-        return np.where(known & (self._keys[place] == wanted), place, -1)
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.sets) - 1)
+        return np.where(known & (self.keys[place] == wanted), place, -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,15 +137,18 @@ class Places:
 
     def groups(self) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Block by block: its number, which of the sets it has, and their places in it."""
+        if len(self.number) and self.number[0] >= 0 and (self.number == self.number[0]).all():
+            yield int(self.number[0]), np.arange(len(self.number)), self.place
+            return
         for found in np.unique(self.number[self.number >= 0]):
             mine = np.flatnonzero(self.number == found)
             yield int(found), mine, self.place[mine]
 
-    def of_sets(self, sizes: list[Array]) -> Array:
-        """The size of each set, out of those of every block; infinite where it is not measured."""
+    def of_sets(self, sizes: Callable[[int], Array]) -> Array:
+        """The size of each set, from those of a numbered block; infinite where it is in none."""
         result = np.full(len(self.number), np.inf)
         for found, mine, place in self.groups():
-            result[mine] = sizes[found][place]
+            result[mine] = sizes(found)[place]
         return result
 
 
@@ -164,10 +164,6 @@ class Blocks:
     def __post_init__(self) -> None:
         if any(block.noise.exact != self.exact for block in self.blocks):
             raise PlanError("exact noise and floating-point noise do not go together")
-        if self.has_own and any(
-            len(unique_rows(index.sets)[0]) < len(index.sets) for index, _ in self._indices.values()
-        ):
-            raise PlanError("a set of attributes is measured by two blocks: put it into one")
 
     @cached_property
     def noise(self) -> Noise:
@@ -186,6 +182,16 @@ class Blocks:
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks)
 
+    def require_own(self) -> None:
+        """Refuse rows of their own that do not fit, and a set in two blocks: measured twice, it
+        would be read once."""
+        for block in self.blocks:
+            if block.own is not None:
+                block.own.require_fit([basis.centre for basis in block.bases])
+        indices = (index.sets for index, _ in self._indices.values())
+        if any(len(unique_rows(sets)[0]) < len(sets) for sets in indices):
+            raise PlanError("a set of attributes is measured by two blocks: put it into one")
+
     @cached_property
     def has_own(self) -> bool:
         """Whether some block has rows of its own."""
@@ -197,17 +203,16 @@ class Blocks:
         numbers: dict[tuple[int, ...], list[int]] = {}
         for i, block in enumerate(self.blocks):
             numbers.setdefault(tuple(self.basis_of[block.sets[0]].tolist()), []).append(i)
-        return {key: self._index_of(mine) for key, mine in numbers.items()}
-
-    def _index_of(self, numbers: list[int]) -> tuple[SetIndex, Places]:
-        mine = [self.blocks[i] for i in numbers]
-        sets = np.concatenate([block.sets for block in mine])
-        number = np.repeat(numbers, [len(block) for block in mine])
-        place = np.concatenate([np.arange(len(block)) for block in mine])
-        if len(mine) > 1 and sets.shape[1]:
-            order = np.lexsort(sets.T[::-1])
-            sets, number, place = sets[order], number[order], place[order]
-        return SetIndex(sets), Places(number, place)
+        found = {}
+        for key, mine in numbers.items():
+            sets = np.concatenate([self.blocks[i].sets for i in mine])
+            number = np.repeat(mine, [len(self.blocks[i]) for i in mine])
+            place = np.concatenate([np.arange(len(self.blocks[i])) for i in mine])
+            if len(mine) > 1 and sets.shape[1]:
+                order = np.lexsort(sets.T[::-1])
+                sets, number, place = sets[order], number[order], place[order]
+            found[key] = SetIndex.of(sets), Places(number, place)
+        return found
 
     def find(self, sets: IntArray) -> Places:
         """Where sets that share their bases are measured."""
@@ -222,7 +227,7 @@ class Blocks:
 
     def variance(self, sets: IntArray) -> Array:
         """Noise variance of sets that share their bases; infinite where nothing is measured."""
-        return self.find(sets).of_sets([block.variance for block in self.blocks])
+        return self.find(sets).of_sets(lambda number: self.blocks[number].variance)
 
     def own_inside(
         self, sets: IntArray

@@ -13,7 +13,10 @@ from noiseplan.arrays import IntArray
 from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.blocks import Block
+from noiseplan.mechanisms.blocks import Block, batches
+
+# Rows × numbers that are written out together.
+SPLIT = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +59,7 @@ class Asked:
     def row_variances(self) -> Array:
         """The variance of every row, in units of the noise on the block."""
         if self.block.whole:
-            split = self.of_cells(self.block.axes[0].recover)
-            return np.asarray(np.einsum("...j,...j->...", split, split).ravel())
+            return self._of_whole()
         inside = iter(self.block.axes)
         pieces = [
             next(inside).residual_rows(factor)
@@ -67,11 +69,19 @@ class Asked:
         ]
         return kronecker_dense([piece[:, None] for piece in pieces])[:, 0]
 
+    def _of_whole(self) -> Array:
+        """A few numbers at a time: a query may have half a million rows."""
+        (axis,) = self.block.axes
+        rows = np.zeros(prod(factor.shape[0] for factor in self.factors))
+        for part in batches(axis.rows, len(rows), SPLIT):
+            split = self.of_cells(axis.recover[:, part]).reshape(len(rows), -1)
+            rows += np.einsum("rj,rj->r", split, split)
+        return rows
+
     def recovery(self) -> Array:
-        """rows × numbers: what each number of the block adds to each row."""
-        count = prod(self.block.shape)
-        found = self.of_numbers(np.eye(count).reshape(*self.block.shape, count))
-        return found.reshape(-1, count)
+        """rows × numbers: what each number of a block of one matrix adds to each row."""
+        (axis,) = self.block.axes
+        return self.of_cells(axis.recover).reshape(-1, axis.rows)
 
 
 def over_domain(block: Block, row: IntArray, values: Mapping[int, IntArray]) -> Array:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import solve_triangular
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_dense
@@ -38,13 +38,6 @@ class OwnRows:
 
     parts: tuple[MatrixBasis, ...]
     whole: bool = False
-
-    def same_rows(self, other: OwnRows) -> bool:
-        """Whether both measure by the same numbers."""
-        return self is other or (
-            (self.whole, len(self.parts)) == (other.whole, len(other.parts))
-            and all(a.same_rows(b) for a, b in zip(self.parts, other.parts, strict=True))
-        )
 
     def require_fit(self, centres: Sequence[Array]) -> None:
         """Refuse rows that are not of a set of attributes with these τ_i."""
@@ -78,10 +71,17 @@ def whole_basis(measure: Array, centres: Sequence[Array]) -> MatrixBasis:
     Raises `numpy.linalg.LinAlgError` where rows are linearly dependent, for all numbers can tell.
     """
     require_centred(measure, centres)
-    recover = _right_inverse(measure).reshape(*map(len, centres), len(measure))
+    recover = without_sums(_right_inverse(measure), centres)
+    return MatrixBasis(measure, centre_of_cells(centres), recover)
+
+
+def without_sums(cells: Array, centres: Sequence[Array]) -> Array:
+    """⊗(I − τ_i1ᵀ) of columns of cells."""
+    cube = cells.reshape(*map(len, centres), -1)
     for axis, centre in enumerate(centres):
-        recover = recover - _along(centre, axis, recover.ndim) * recover.sum(axis, keepdims=True)
-    return MatrixBasis(measure, centre_of_cells(centres), recover.reshape(measure.shape[::-1]))
+        along = centre.reshape([-1 if i == axis else 1 for i in range(cube.ndim)])
+        cube = cube - along * cube.sum(axis, keepdims=True)
+    return cube.reshape(cells.shape)
 
 
 def centre_of_cells(centres: Sequence[Array]) -> Array:
@@ -102,33 +102,30 @@ def require_centred(measure: Array, centres: Sequence[Array]) -> None:
             )
 
 
-def _along(values: Array, axis: int, ndim: int) -> Array:
-    """A vector along one of several axes."""
-    return values.reshape([-1 if i == axis else 1 for i in range(ndim)])
-
-
 def _right_inverse(measure: Array) -> Array:
-    """U⁺ of linearly independent rows, which are taken at length one first."""
+    """U⁺ of linearly independent rows, by U = S(QR)ᵀ with S their lengths: U⁺ = QR⁻ᵀS⁻¹.
+
+    The diagonal of R is what each row leaves beside those before it.
+    """
     length = np.sqrt(np.einsum("ri,ri->r", measure, measure))
-    dependent = len(measure) > measure.shape[1] or not (length > 0).all()
-    if not dependent and len(measure):
-        q, r, order = qr((measure / length[:, None]).T, mode="economic", pivoting=True)
-        dependent = not np.abs(np.diagonal(r)).min() > INDEPENDENT
-    if dependent:
-        raise np.linalg.LinAlgError("rows of a block's own are linearly dependent")
-    inverse = np.empty(measure.shape[::-1])
-    if len(measure):
-        inverse[:, order] = solve_triangular(r, q.T).T
-    return np.asarray(inverse / length)
+    if (length > 0).all() and len(measure) <= measure.shape[1]:
+        q, r = np.linalg.qr((measure / length[:, None]).T)
+        if (np.abs(np.diagonal(r)) > INDEPENDENT).all():
+            return np.asarray(solve_triangular(r, q.T).T / length)
+    raise np.linalg.LinAlgError("rows of a block's own are linearly dependent")
 
 
 def undoes(part: MatrixBasis, centres: Sequence[Array]) -> bool:
-    """Whether the way back leads back and adds up to nothing on every axis: UVU = U, 1ᵀV = 0.
+    """Whether the way back leads back and adds up to nothing on every axis: UV = I, 1ᵀV = 0.
 
-    The first is tried on random counts.
+    The first is tried on random numbers: of the rows' own span, where there are as many rows as
+    values and more, as in nI − 11ᵀ.
     """
-    some = np.random.default_rng(0).standard_normal((part.size, 4))
-    seen = part.measure @ some
+    rng = np.random.default_rng(0)
+    if part.rows < part.size:
+        seen = rng.standard_normal((part.rows, 4))
+    else:
+        seen = part.measure @ rng.standard_normal((part.size, 4))
     again = part.measure @ (part.recover @ seen)
     cube = part.recover.reshape(*map(len, centres), part.rows)
     sums = [np.abs(cube.sum(axis)).max(initial=0.0) for axis in range(len(centres))]

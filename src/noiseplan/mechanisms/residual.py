@@ -34,11 +34,11 @@ from noiseplan.mechanisms.basis_files import read_bases, read_own, write_bases, 
 from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches, subset_patterns
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
 from noiseplan.mechanisms.own_answers import Asked, over_domain
-from noiseplan.mechanisms.residual_cost import has_own, require_noise, residual_cost, same_bases
+from noiseplan.mechanisms.residual_cost import require_noise, residual_cost, same_bases
 from noiseplan.mechanisms.residual_errors import (
     attribute_sets,
     noise_inside,
-    own_inside,
+    own_blocks_inside,
     row_covariances,
     row_variances,
     variances_on_sets,
@@ -64,6 +64,8 @@ class ResidualMechanism(Mechanism):
     blocks: Blocks
 
     def __post_init__(self) -> None:
+        if self.blocks.has_own:
+            self.blocks.require_own()
         if self.blocks.exact:  # counts to noisy integers, exactly
             axes = {id(axis): axis for block in self.blocks for axis in block.axes}
             require_whole([axis.measure for axis in axes.values()])
@@ -86,7 +88,8 @@ class ResidualMechanism(Mechanism):
     def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
         every = [self, *(m for m in others if isinstance(m, ResidualMechanism))]
         blocks = [block for mechanism in every for block in mechanism.blocks]
-        if len(every) <= len(others) or not (has_own(blocks) or same_bases(blocks)):
+        own = any(mechanism.blocks.has_own for mechanism in every)
+        if len(every) <= len(others) or not (own or same_bases(blocks)):
             return None
         return residual_cost(blocks, neighbours)
 
@@ -213,7 +216,8 @@ class ResidualMechanism(Mechanism):
         for axis, factor_left in enumerate(after):
             if factor_left is not None:
                 result = np.moveaxis(factor_left.matmul(np.moveaxis(result, axis, 0)), 0, axis)
-        self._add_own(result, measured, factors, sets)
+        if self.blocks.has_own:
+            self._add_own(result, measured, factors, sets)
         return result
 
     def _add_own(
@@ -284,7 +288,7 @@ class ResidualMechanism(Mechanism):
         if query.joint is not None:
             return super().noise_alike(workload, group)
         sets = attribute_sets(workload, query, group)
-        inside = np.vstack([noise_inside(self, sets), own_inside(self, sets)])
+        inside = np.vstack([noise_inside(self, sets), own_blocks_inside(self, sets)])
         return np.unique(inside, axis=1, return_inverse=True)[1].ravel()
 
     def answered_alike(self, workload: Workload, group: IntArray) -> IntArray:
@@ -301,7 +305,7 @@ class ResidualMechanism(Mechanism):
             possible = np.isfinite(self.blocks.variance(sets))
         if possible.any():
             measured = np.isfinite(noise_inside(self, sets[possible]))
-            inside = np.vstack([measured, own_inside(self, sets[possible])])
+            inside = np.vstack([measured, own_blocks_inside(self, sets[possible])])
             kind[possible] = unique_rows(inside.T.astype(np.int64))[1]
         return kind
 

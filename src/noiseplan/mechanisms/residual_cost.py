@@ -46,9 +46,8 @@ EVERY_PATTERN: Final = 18
 def residual_cost(blocks: Sequence[Block], neighbours: Neighbours) -> float:
     """2ρ of one record for everything these blocks measure, rounded up."""
     require_noise(blocks, neighbours)
-    if has_own(blocks):
-        numbers = sum(map(len, blocks)) + sum(axis.rows for block in blocks for axis in block.axes)
-        return product_up(uneven_cost(blocks, neighbours), 1 + margin(numbers))
+    if any(block.own is not None for block in blocks):
+        return uneven_cost(blocks, neighbours)
     if neighbours == "add-remove":
         cost = sum(
             prod(basis.sensitivity for basis in block.bases) * math.fsum(1.0 / block.sigma2)
@@ -64,11 +63,6 @@ def require_noise(blocks: Sequence[Block], neighbours: Neighbours) -> None:
     for block in blocks:
         if block.bases or neighbours != "replace":
             require_sizes(block.sigma2)
-
-
-def has_own(blocks: Iterable[Block]) -> bool:
-    """Whether some block has rows of its own."""
-    return any(block.own is not None for block in blocks)
 
 
 def same_bases(blocks: Iterable[Block]) -> bool:

@@ -11,6 +11,7 @@ V_i are added up together, as one tensor of σ²_A; those with rows of their own
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,21 +95,45 @@ def _kronecker_covariance(mechanism: ResidualMechanism, query: Query, other: Que
     for pattern, number, _, place in mechanism.blocks.own_inside(mechanism.set_of(common)):
         block, inside = mechanism.blocks.blocks[number], [common[i] for i in pattern]
         tensor[tuple(int(i in pattern) for i in range(len(common)))] = 0.0
-        left, right = (recovery(mechanism, q, inside, block) for q in (query, other))
-        total += block.variance[place[0]] * (left @ right.T)
+        total += block.variance[place[0]] * _of_block(mechanism, query, other, inside, block)
     tensor = tensor.reshape([2 if n in common else 1 for n in names] + [1])
-    pieces, shape = [], []
-    for name in names:
-        left, right = _split(mechanism, query, name), _split(mechanism, other, name)
-        shape += [left.shape[0], right.shape[0]]
+    splits = [(_split(mechanism, query, n), _split(mechanism, other, n)) for n in names]
+    pieces = []
+    for name, (left, right) in zip(names, splits, strict=True):
         columns = [np.outer(left[:, 0], right[:, 0]).ravel()]
         if name in common:
             columns.append((left[:, 1:] @ right[:, 1:].T).ravel())
         pieces.append(np.column_stack(columns))
-    # Axes come as (rows, other's rows) per attribute; sort them into (rows …, other's rows …).
-    cube = kronecker_apply(pieces, tensor)[..., 0].reshape(shape)
+    shape = [len(side) for pair in splits for side in pair]
+    return total + _by_rows(kronecker_apply(pieces, tensor), shape)
+
+
+def _by_rows(values: Array, shape: Sequence[int]) -> Array:
+    """Axes come as (rows, other's rows) per attribute; sorted into (rows …) × (other's rows …)."""
     axes = [*range(0, len(shape), 2), *range(1, len(shape), 2)]
-    return total + cube.transpose(axes).reshape(query.rows, other.rows)
+    return values.reshape(shape).transpose(axes).reshape(prod(shape[::2]), prod(shape[1::2]))
+
+
+def _of_block(
+    mechanism: ResidualMechanism, query: Query, other: Query, inside: Sequence[str], block: Block
+) -> Array:
+    """What the block on A = `inside` adds to the covariance, in units of its noise: ⊗F_i."""
+    if block.whole:
+        left, right = (recovery(mechanism, q, inside, block) for q in (query, other))
+        return np.asarray(left @ right.T)
+    axes = dict(zip(inside, block.axes, strict=True))
+    pieces, shape = [], []
+    for name in mechanism.schema.names:
+        if name in query.factors or name in other.factors:
+            left, right = (
+                q.factors[name].matrix(mechanism.schema[name]).matmul(axes[name].recover)
+                if name in axes
+                else _split(mechanism, q, name)[:, :1]
+                for q in (query, other)
+            )
+            pieces.append(left @ right.T)
+            shape += [len(left), len(right)]
+    return _by_rows(kronecker_dense([piece.reshape(-1, 1) for piece in pieces]), shape)
 
 
 def _split(mechanism: ResidualMechanism, query: Query, name: str) -> Array:
@@ -146,14 +171,17 @@ def _sigma2_tensor(mechanism: ResidualMechanism, names: Sequence[str]) -> Array:
 
 def variances_on_sets(mechanism: ResidualMechanism, query: Query, sets: IntArray) -> Array:
     """Row variances of one query asked of many sets of attributes, rows × sets."""
-    noise = noise_inside(mechanism, sets)
-    noise = np.where(np.isfinite(noise), noise, 0.0).reshape((2,) * sets.shape[1] + (len(sets),))
+    noise = np.zeros((2,) * sets.shape[1] + (len(sets),))  # an unmeasured set has no coefficient
     added = np.zeros((query.rows, len(sets)))
-    for pattern, number, mine, place in mechanism.blocks.own_inside(sets):
-        block, inside = mechanism.blocks.blocks[number], [query.attributes[i] for i in pattern]
-        noise[tuple(int(i in pattern) for i in range(sets.shape[1]))][mine] = 0.0
-        rows = asked_of(mechanism, query, inside, block).row_variances()
-        added[:, mine] += np.outer(rows, block.variance[place])
+    for pattern in subset_patterns(sets.shape[1]):
+        for number, mine, place in mechanism.blocks.find(sets[:, list(pattern)]).groups():
+            block, inside = mechanism.blocks.blocks[number], [query.attributes[i] for i in pattern]
+            if block.own is None:
+                axes = tuple(int(i in pattern) for i in range(sets.shape[1]))
+                noise[axes][mine] = block.variance[place]
+            else:
+                rows = asked_of(mechanism, query, inside, block).row_variances()
+                added[:, mine] += np.outer(rows, block.variance[place])
     shared = kronecker_apply(_row_pairs(mechanism, query), noise)
     return added + shared.reshape(query.rows, len(sets))
 
@@ -168,14 +196,13 @@ def noise_inside(mechanism: ResidualMechanism, sets: IntArray) -> Array:
     return found.reshape(-1, len(sets))
 
 
-def own_inside(mechanism: ResidualMechanism, sets: IntArray) -> IntArray:
-    """Blocks with rows of their own × sets: whether the set has one inside, and nothing of others.
+def own_blocks_inside(mechanism: ResidualMechanism, sets: IntArray) -> IntArray:
+    """Blocks with rows of their own × sets: whether the set has one inside.
 
-    Every block counts once for each pattern of attributes that it has inside some set.
+    A block counts once for each pattern of attributes that it has inside some set.
     """
-    found = []
-    for _, _, mine, _ in mechanism.blocks.own_inside(sets):
-        found.append(np.isin(np.arange(len(sets)), mine))
+    every = np.arange(len(sets))
+    found = [np.isin(every, mine) for _, _, mine, _ in mechanism.blocks.own_inside(sets)]
     return np.array(found, dtype=np.int64).reshape(len(found), len(sets))
 
 

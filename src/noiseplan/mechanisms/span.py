@@ -18,6 +18,7 @@ from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import ROUNDING, Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block, subset_patterns
+from noiseplan.mechanisms.own_rows import without_sums
 from noiseplan.mechanisms.residual_errors import asked_of
 from noiseplan.queries import Query
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 # What rows leave of a query's residual, as a share of the query: more than rounding makes.
 LOST = 1e-9
-# Columns of cells that are looked at together.
-COLUMNS = 32
+# Random counts on which rows are tried: what they all miss is rounding.
+TRIED = 8
 
 
 def require(mechanism: ResidualMechanism, query: Query) -> None:
@@ -82,41 +83,35 @@ class _Span:
 
     def untold(self, names: Sequence[str], block: Block) -> list[str]:
         """The attributes of which the query asks more than the block tells."""
-        if block.whole:
+        if block.own is not None and block.own.whole:
             return [] if self._in_rows(names, block) else list(names)
-        axes = zip(names, block.axes, strict=True)
+        axes = list(zip(names, block.axes, strict=True))
         if self.query.joint is None:
-            return [name for name, basis in axes if not self._spans(name, basis)]
-        left = self._residual(names)
-        most = LOST * self._lengths()
-        return [
-            name for axis, (name, basis) in enumerate(axes, 1) if _lost(left, axis, basis, most)
-        ]
-
-    def _spans(self, name: str, basis: Basis) -> bool:
-        if (name, basis) not in self.known:
-            factor = self.query.factors[name].matrix(self.mechanism.schema[name])
-            self.known[name, basis] = basis.spans(factor)
-        return self.known[name, basis]
+            for name, basis in axes:
+                if (name, basis) not in self.known:
+                    factor = self.query.factors[name].matrix(self.mechanism.schema[name])
+                    self.known[name, basis] = basis.spans(factor)
+            return [name for name, basis in axes if not self.known[name, basis]]
+        short = [(i, *pair) for i, pair in enumerate(axes, 1) if not _tells_all(pair[1])]
+        if not short:
+            return []
+        left, most = self._residual(names), LOST * self._lengths()
+        return [name for axis, name, basis in short if _lost(left, axis, basis, most)]
 
     def _in_rows(self, names: Sequence[str], block: Block) -> bool:
-        """Whether R = RVD for the query's residual R, a few cells at a time.
+        """Whether R = RVD for the query's residual R, tried on random counts g.
 
-        R(⊗(I − τ1ᵀ) − VD) is the query asked of the columns of what the rows leave over.
+        R(⊗(I − τ1ᵀ) − VD)g is the query asked of what the rows leave over of g.
         """
         (rows,), centres = block.axes, [self.mechanism.basis(name).centre for name in names]
         if rows.rows == prod(n - 1 for n in block.sizes):
             return True
-        asked, most = asked_of(self.mechanism, self.query, names, block), LOST * self._lengths()
-        for start in range(0, rows.size, COLUMNS):
-            left = _centred_cells(centres, range(start, min(start + COLUMNS, rows.size)))
-            left -= rows.recover @ np.asarray(rows.measure)[:, start : start + COLUMNS]
-            lost = asked.of_cells(left).reshape(-1, left.shape[1])
-            if self.query.joint is not None:
-                lost = self.query.joint @ lost
-            if not (np.abs(lost) <= most[:, None]).all():
-                return False
-        return True
+        some = np.random.default_rng(0).standard_normal((rows.size, TRIED))
+        left = without_sums(some, centres) - rows.recover @ (np.asarray(rows.measure) @ some)
+        lost = asked_of(self.mechanism, self.query, names, block).of_cells(left).reshape(-1, TRIED)
+        if self.query.joint is not None:
+            lost = self.query.joint @ lost
+        return bool((np.abs(lost) <= LOST * self._lengths()[:, None]).all())
 
     def _lengths(self) -> Array:
         """The length of every row of the query over its own attributes."""
@@ -138,7 +133,10 @@ class _Span:
         """Whether the residual on A is more than rounding."""
         centres = {n: self.mechanism.basis(n).centre for n in self.query.attributes}
         if self.query.joint is not None:
-            sizes = [(n in names) * len(c) + len(c) * float(c @ c) for n, c in centres.items()]
+            sizes = [
+                len(c) * (1 + float(c @ c)) if n in names else float(c @ c)
+                for n, c in centres.items()
+            ]
             largest = float((self.query.joint**2).sum() * np.prod(sizes))
             return float((self._residual(names) ** 2).sum()) > ROUNDING * largest
         for (name, centre), factor in zip(centres.items(), self.query.matrices(), strict=True):
@@ -154,20 +152,13 @@ class _Span:
         return True
 
 
+def _tells_all(basis: Basis) -> bool:
+    """Whether a basis tells all values apart, as its form says already."""
+    return basis.rows == basis.size - 1 or isinstance(basis, WideBasis)
+
+
 def _lost(cube: Array, axis: int, basis: Basis, most: Array) -> bool:
     """Whether rows of a basis miss more of what is asked along an axis than rounding."""
-    if basis.rows == basis.size - 1 or isinstance(basis, WideBasis):
-        return False
     along = np.moveaxis(cube, axis, -1)
     lost = along - along @ basis.recover @ np.asarray(basis.measure)
     return not (np.abs(lost).reshape(len(cube), -1) <= most[:, None]).all()
-
-
-def _centred_cells(centres: Sequence[Array], cells: range) -> Array:
-    """Some columns of ⊗(I − τ_i1ᵀ)."""
-    places = np.unravel_index(np.array(cells), [len(centre) for centre in centres])
-    columns = np.ones((1, len(cells)))
-    for centre, place in zip(centres, places, strict=True):
-        own = np.eye(len(centre))[:, place] - centre[:, None]
-        columns = (columns[:, None, :] * own[None]).reshape(-1, len(cells))
-    return columns

@@ -21,15 +21,19 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block
-from noiseplan.mechanisms.largest_sum import MOST_CELLS, Scope, largest_sum
+from noiseplan.mechanisms.largest_sum import Scope, largest_sum
 from noiseplan.mechanisms.uneven_pairs import replaced_bound, replaced_exactly
 from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
 
 # Columns whose squared lengths differ by less, as a share of the longest, count as the longer one.
 GRAIN: Final = 2.0**-30
+# Cells of all tables that are listed.
+LISTED: Final = 1 << 25
 # Comparisons of values up to which those that never matter are looked for.
 COMPARED: Final = 10**8
 
@@ -37,41 +41,53 @@ Values = dict[int, IntArray]  # of each attribute, those that matter
 
 
 def uneven_cost(blocks: Sequence[Block], neighbours: Neighbours) -> float:
-    """The largest cost over all records, or over all pairs of them, or more; not rounded up."""
-    if neighbours == "add-remove":
-        return added_cost(blocks)
-    changing = [block for block in blocks if block.bases]  # the total does not change
-    exact = replaced_exactly(changing)
-    if exact is not None:
-        return exact
-    return min(replaced_bound(changing), 4.0 * added_cost(changing))
+    """2ρ of the dearest record, or of the dearest pair of them, or more; rounded up."""
+    if neighbours == "replace":
+        blocks = [block for block in blocks if block.bases]  # the total does not change
+    cost = added_cost(blocks) if neighbours == "add-remove" else _replaced_cost(blocks)
+    if not math.isfinite(cost):
+        raise PlanError("rows of so large numbers have no known cost")
+    terms = sum(map(len, blocks)) + sum(axis.rows for block in blocks for axis in block.axes)
+    return product_up(cost, 1 + margin(terms))
+
+
+def _replaced_cost(blocks: Sequence[Block]) -> float:
+    """‖u(x) − u(y)‖² ≤ 2‖u(x)‖² + 2‖u(y)‖² bounds it, where nothing is nearer."""
+    exact = replaced_exactly(blocks)
+    return min(replaced_bound(blocks), 4.0 * added_cost(blocks)) if exact is None else exact
 
 
 def added_cost(blocks: Sequence[Block]) -> float:
-    """max_x c(x), or more."""
+    """max_x c(x), or more; not rounded up."""
     lengths = [_Lengths.of(block) for block in blocks]
     values = _values_that_matter(blocks, lengths)
+    terms = _by_scope(blocks, lengths, values)
+    shapes = {scope: [len(values[a]) for a in scope] for scope in terms}
+    tables: dict[Scope, Array] = {}
+    alone: list[float] = []
+    cells = 0
+    # Small tables first: what no longer fits counts at its largest, whatever the record.
+    for scope in sorted(terms, key=lambda s: (prod(shapes[s]), s)):
+        cells += prod(shapes[scope])
+        if scope and cells <= LISTED:
+            each = [t.table(row, values).reshape(shapes[scope]) / s for t, row, s in terms[scope]]
+            tables[scope] = np.sum(each, axis=0)
+        else:
+            alone += [length.longest / sigma2 for length, _, sigma2 in terms[scope]]
+    return math.fsum(alone) + largest_sum(tables)
+
+
+def _by_scope(
+    blocks: Sequence[Block], lengths: Sequence[_Lengths], values: Values
+) -> dict[Scope, list[tuple[_Lengths, IntArray, float]]]:
+    """Every measured set with its σ², by those of its attributes that leave a choice of values."""
     several = {attribute for attribute, own in values.items() if len(own) > 1}
-    tables: dict[Scope, list[tuple[_Lengths, IntArray, float]]] = {}
-    settled = []
+    terms: dict[Scope, list[tuple[_Lengths, IntArray, float]]] = {}
     for block, length in zip(blocks, lengths, strict=True):
         for row, sigma2 in zip(block.sets, block.sigma2.tolist(), strict=True):
             scope = tuple(a for a in row.tolist() if a in several)
-            if scope:
-                tables.setdefault(scope, []).append((length, row, sigma2))
-            else:
-                settled.append(length.longest / sigma2)
-    sums: dict[Scope, Array] = {}
-    cells = 0
-    for scope in sorted(tables, key=lambda s: (prod(len(values[a]) for a in s), s)):
-        shape = [len(values[a]) for a in scope]
-        cells += prod(shape)
-        if cells <= MOST_CELLS:
-            each = [t.table(row, values).reshape(shape) / s for t, row, s in tables[scope]]
-            sums[scope] = np.sum(each, axis=0)
-        else:
-            settled += [length.longest / sigma2 for length, _, sigma2 in tables[scope]]
-    return math.fsum(settled) + largest_sum(sums)
+            terms.setdefault(scope, []).append((length, row, sigma2))
+    return terms
 
 
 @dataclass(frozen=True, eq=False)

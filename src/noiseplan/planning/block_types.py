@@ -48,6 +48,7 @@ class Slot:
     """One attribute of a block: its role, which of its groups are told apart, what is asked."""
 
     role: int
+    size: int  # values of the attribute
     groups: IntArray  # of each group of the role's values, the number it has in the block
     grams: dict[int, Array]  # h of each pair asked here
 
@@ -115,7 +116,8 @@ class BlockType:
         if self.price < 1.0:
             return False
         most = WHOLE_SIZE if len(self.kinds) != 1 or self.joints else ONE_KIND_SIZE
-        return self.size <= most and self.size * prod(self.values) <= WHOLE_NUMBERS
+        cells = prod(slot.size for slot in self.slots)
+        return self.size <= most and self.size * cells <= WHOLE_NUMBERS
 
     def work(self, whole: bool) -> float:
         """About how many operations it takes to find the precision for some weights of records."""
@@ -301,7 +303,7 @@ class BlockTypes:
 
     def _made(self, role: int, pairs: tuple[int, ...], groups: IntArray) -> Slot:
         first = first_of(groups)
-        slot = Slot(role, groups, {})
+        slot = Slot(role, self.design.roles.roles[role].size, groups, {})
         for pair in pairs:
             gram = self._gram(pair)[np.ix_(first, first)]
             slot.grams[pair] = slot.frame.T @ gram @ slot.frame

@@ -78,9 +78,10 @@ def _outright(problem: Problem) -> Candidate | None:
         return optimal.solve(problem)
     if problem.laplace or problem.size <= SMALL_CELLS or not problem.design.free:
         return None
-    if _matrices(problem):
-        return optimal.solve(problem)
-    return row_space_plans.solve(problem) if _conditions(problem) else None
+    matrices = _matrices(problem)
+    if (matrices or _conditions(problem)) and row_space_plans.untried(problem) is None:
+        return row_space_plans.solve(problem)
+    return optimal.solve(problem) if matrices else None
 
 
 def _matrices(problem: Problem) -> bool:
@@ -88,16 +89,15 @@ def _matrices(problem: Problem) -> bool:
     size, columns = problem.size, problem.workload.columns
     given = [m.shape[1] for m in columns.matrices]
     if size >= MATRIX_CELLS:
-        given += [f.values.shape[1] for f in columns.distinct if isinstance(f, Custom)]
+        factors = (f.values.shape[1] for f in columns.distinct if isinstance(f, Custom))
+        given += [columns for columns in factors if columns == size]
     few = size <= EXPLICIT_CELLS and not optimal.refuses(problem)
     return few and 2 * max(given, default=0) >= size
 
 
 def _conditions(problem: Problem) -> bool:
-    """Whether queries are single rows of low rank that tell many cells apart."""
-    if problem.workload.rows > len(problem.workload) or row_space_plans.untried(problem):
-        return False
-    return isinstance(_classes(problem), str)
+    """Whether queries are single rows that tell many cells apart."""
+    return problem.workload.rows == len(problem.workload) and isinstance(_classes(problem), str)
 
 
 def _gaussian(problem: Problem) -> Candidate:

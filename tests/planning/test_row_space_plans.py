@@ -287,9 +287,6 @@ def test_refusals_name_what_to_do() -> None:
     problem = Problem(mixed(0), nz.zCDP(0.5), planner="optimal")
     assert "add or remove a record" in refusal(replace(problem, neighbours="replace"))
     assert "TotalVariance()" in refusal(replace(problem, objective=nz.PNormVariance(3)))
-    assert "small domains" in refusal(
-        replace(problem, planner="refined", objective=nz.WorstVariance())
-    )
 
 
 def test_what_is_too_large_is_refused_before_it_is_made() -> None:

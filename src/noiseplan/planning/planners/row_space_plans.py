@@ -27,7 +27,7 @@ from noiseplan.optimize.row_space_optimum import (
 from noiseplan.planning.base_tables import BaseTables
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Certified
-from noiseplan.planning.limits import FITTED, WORTH_IT
+from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
@@ -59,8 +59,6 @@ def refuses(problem: Problem) -> str | None:
 def _outside(problem: Problem) -> str | None:
     """What it does not plan whatever the workload, or because of too many cells."""
     goal = problem.goal
-    if problem.planner in FITTED:
-        return "plans small domains; use " + setting("planner", "optimal")
     if problem.neighbours != "add-remove":
         return "plans for neighbours that add or remove a record; use " + setting("planner", "auto")
     if not isinstance(goal, TotalVariance | WorstVariance):

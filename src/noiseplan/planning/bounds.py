@@ -65,8 +65,11 @@ def total_variance_bound(
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     if budget == 0:  # everything asked is public, and exact
         return 0.0
+    added = neighbours == "add-remove" and bool(design.free)
+    if added and design.workload.schema.size <= DENSE_CELLS:
+        return dense_optimum(design.gram()).bound / budget * (1 - 1e-9)
     found = weighted_sum_bound(design, rows, budget, neighbours, effort)
-    if neighbours == "replace" or not design.free:
+    if not added:
         return found
     return max(found, _by_cells_or_rows(design, rows, effort) / budget * (1 - 1e-9))
 
@@ -94,11 +97,8 @@ def _replaced(design: Design, records: dict[int, Array], effort: Effort) -> floa
 
 def _by_cells_or_rows(design: Design, rows: dict[int, Array], effort: Effort) -> float:
     """The bound over all cells or all rows, where these are few; 0 where they are not."""
-    cells = design.workload.schema.size
-    if cells <= DENSE_CELLS:
-        return dense_optimum(design.gram()).bound
     records = _record_weights(design, rows)
-    if cells <= effort.size:
+    if design.workload.schema.size <= effort.size:
         return _over_cells(design, records) ** 2
     if design.workload.rows > effort.size:
         return 0.0

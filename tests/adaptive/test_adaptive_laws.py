@@ -137,6 +137,31 @@ def test_explicit_costs_by_brute_force(measured_plans: list[Plan]) -> None:
     assert np.allclose(release.covariance(ASKED, ASKED), both.covariance(w), rtol=1e-6)
 
 
+@pytest.mark.parametrize("sizes", [(4, 2, 3), (6, 4), (16,)])
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_whole_numbers_cost_explicit_matrices_little(
+    sizes: tuple[int, ...], chosen: int, measured_plans: list[Plan]
+) -> None:
+    """At most 2·10⁻⁷ more variance here, by the covariance of what was really measured."""
+    schema = nz.Schema.from_sizes({f"x{i}": n for i, n in enumerate(sizes)})
+    sums = nz.Workload([nz.Query(schema, {"x0": nz.Prefix()})])
+    plans = [
+        nz.plan(asked, budget=nz.zCDP(0.005), noise="discrete")
+        for asked in (sums, nz.Workload.marginals(schema, k=min(2, len(sizes))))
+    ]
+    choice = nz.adaptive(plans)
+    assert isinstance(choice.family, ByMatrices)
+    release = choice.look(CountTensor(schema, np.ones(sizes, dtype=int)), seed=1).choose(chosen)
+    parts = [Measured.of(p) for p in measured_plans]
+    law = Measured([b for p in parts for b in p.rows], [s for p in parts for s in p.sigma2])
+    for query in plans[chosen].workload:
+        really = np.diagonal(law.covariance(query.dense()))
+        assert np.allclose(release.variance(query), really, rtol=1e-8, atol=0)
+        more = really / plans[chosen].variance(query) - 1
+        assert (more >= -1e-9).all()
+        assert (more <= 2e-7).all()
+
+
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_a_mixture_of_kinds_goes_by_matrices(noise: str) -> None:
     plans = [plan(1, noise=noise), plan(2, factors=MIXED, planner="optimal", noise=noise)]

@@ -77,7 +77,7 @@ def small_choices(draw: st.DrawFn) -> tuple[list[Plan], bool]:
 
 
 @settings(
-    max_examples=60, deadline=None, derandomize=True,
+    max_examples=40, deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )  # fmt: skip
 @given(small_choices(), st.data())

@@ -22,7 +22,7 @@ BITS: Final = 28
 DENOMINATORS: Final = 12
 NEAR_INTEGER: Final = 1e-6
 # Share of the identity that is mixed in where a row space has no such basis.
-FULL_RANK: Final = 1e-6
+FULL_RANK: Final = 1e-8
 # Precisions left over that are smaller shares of the target's are not measured. Rounding may leave
 # more than the first; then the next is tried.
 NEGLIGIBLE: Final = {True: (1e-6, 1e-5, 1e-4), False: (RANK, 1e-8, 1e-6)}

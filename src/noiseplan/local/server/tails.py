@@ -8,7 +8,8 @@ Poisson number of jumps M with the same variance,
 
 which holds for every N and ε. The factor e²/2 is what is paid for knowing no more of the scores
 than V and M. Where there are many jumps, ν ≥ 500, the law is all but normal and the factor is left
-out: what remains is the normal law with the skewness of jumps M, the largest there can be.
+out: what remains is the normal law with the skewness of jumps M, the largest there can be. That is
+no bound any more; tails of binomial numbers exceed it by 3 % of their chance at most.
 
 V depends on who the users are. It is a linear function of their counts, estimated from the same
 reports, and exceeds V̂ + √(2 V₂ L) + M₂L/3, L = ln(1/α), with chance α at most (Bernstein), V₂ and

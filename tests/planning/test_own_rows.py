@@ -249,7 +249,7 @@ def test_matrices_over_a_domain_are_planned_by_one() -> None:
     workload = nz.Workload([nz.Query(schema, ["a", "b"], matrix=rows)])
     plan, best = (nz.plan(workload, budget=HALF, planner=p) for p in ("auto", "optimal"))
     assert plan.considered == (("optimal", "taken"),)
-    np.testing.assert_allclose(plan.total_variance, best.total_variance)
+    np.testing.assert_allclose(plan.total_variance, best.total_variance, rtol=1e-3)
 
 
 def test_plans_of_own_rows_are_chosen_among_where_domains_are_small() -> None:

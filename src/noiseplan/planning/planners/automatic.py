@@ -65,40 +65,44 @@ def refuses(problem: Problem) -> str | None:
 
 def solve(problem: Problem) -> Candidate:
     """The best that is found."""
-    if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
-        return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
-    if _matrices(problem):
-        return replace(optimal.solve(problem), considered=(("optimal", TAKEN),))
-    if _conditions(problem):
-        return replace(row_space_plans.solve(problem), considered=(("optimal", TAKEN),))
+    outright = _outright(problem)
+    if outright is not None:
+        return replace(outright, considered=(("optimal", TAKEN),))
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
     best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
-    for name, challenge in CHALLENGERS:
+    # Plain tables the families plan as well as can be.
+    for name, challenge in CHALLENGERS if problem.design.free else ():
         best = _against(problem, best, name, challenge(problem, best))
     return best
 
 
-def _matrices(problem: Problem) -> bool:
-    """Whether queries are matrices over most of a domain that one matrix can be had for.
+def _outright(problem: Problem) -> Candidate | None:
+    """The optimum, where nothing else is worth trying: the families have nothing to begin with."""
+    if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
+        return optimal.solve(problem)
+    if problem.laplace or problem.size <= SMALL_CELLS or not problem.design.free:
+        return None
+    matrices = _matrices(problem)
+    if (matrices or _conditions(problem)) and row_space_plans.untried(problem) is None:
+        return row_space_plans.solve(problem)
+    return optimal.solve(problem) if matrices else None
 
-    Then they have no factors, and a family of products has nothing to begin with.
-    """
+
+def _matrices(problem: Problem) -> bool:
+    """Whether queries are matrices over most of a domain that one matrix can be had for."""
     size, columns = problem.size, problem.workload.columns
     given = [m.shape[1] for m in columns.matrices]
     if size >= MATRIX_CELLS:
-        given += [f.values.shape[1] for f in columns.distinct if isinstance(f, Custom)]
-    large = SMALL_CELLS < size <= EXPLICIT_CELLS and not problem.laplace
-    return large and 2 * max(given, default=0) >= size and not optimal.refuses(problem)
+        factors = (f.values.shape[1] for f in columns.distinct if isinstance(f, Custom))
+        given += [columns for columns in factors if columns == size]
+    few = size <= EXPLICIT_CELLS and not optimal.refuses(problem)
+    return few and 2 * max(given, default=0) >= size
 
 
 def _conditions(problem: Problem) -> bool:
-    """Whether queries are single rows of low rank that tell many cells apart: no family of tables
-    is near the optimum then."""
-    single = problem.workload.rows == len(problem.workload) and problem.size > SMALL_CELLS
-    if not single or problem.laplace or isinstance(_classes(problem), SmallerDomain):
-        return False
-    return row_space_plans.untried(problem) is None
+    """Whether queries are single rows that tell many cells apart."""
+    return problem.workload.rows == len(problem.workload) and isinstance(_classes(problem), str)
 
 
 def _gaussian(problem: Problem) -> Candidate:
@@ -194,7 +198,7 @@ def _classes(problem: Problem) -> SmallerDomain | str:
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The optimum where the rank is low, however many cells there are."""
     planned = not problem.laplace and problem.neighbours == "add-remove"
-    if not planned or not problem.design.free or _at_the_optimum(best):
+    if not planned or _at_the_optimum(best):
         return None
     reason = row_space_plans.untried(problem)
     if reason is not None:
@@ -204,8 +208,8 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
 
 
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
-    """Noise on the rows themselves; plain tables are measured so by the families."""
-    if not problem.design.free or (not problem.laplace and _at_the_optimum(best)):
+    """Noise on the rows themselves, unless it is far worse before anything is made of it."""
+    if not problem.laplace and _at_the_optimum(best):
         return None
     reason = own_rows.untried(problem)
     if reason is not None:

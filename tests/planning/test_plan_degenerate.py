@@ -258,8 +258,10 @@ def test_explicit_planner_says_what_it_cannot() -> None:
     with pytest.raises(PlanError, match="for neighbours that add or remove a record"):
         nz.plan(small, budget=B, planner="optimal", neighbours="replace")
     large = nz.Workload.marginals(of_sizes(a=5000), k=1)
-    with pytest.raises(PlanError, match="at most 4,096 cells, and the schema has 5,000"):
+    with pytest.raises(PlanError, match="up to 4,096 numbers of tables, and these need 5,000"):
         nz.plan(large, budget=B, planner="optimal")
+    with pytest.raises(PlanError, match="at most 4,096 cells, and the schema has 5,000"):
+        nz.plan(large, targets=1.0, planner="refined")
 
 
 @pytest.mark.parametrize("noise", NOISES)

@@ -43,6 +43,12 @@ USUAL_STEPS: Final = 12
 CELLS_SHARE, AT_ONCE, LIGHT, FINER = 0.2, 50, 0.1, 10.0
 
 
+DIFFER_TOO_MUCH: Final = (
+    "the sizes of weights, targets or entries differ too much for double precision: bring them "
+    "nearer to each other, or leave out what is negligible"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class RowSpaceOptimum:
     """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below.
@@ -117,9 +123,9 @@ def usual_seconds(question: float, rank: int) -> float:
 class _Climb:
     """The ascent over the logarithms of λ and μ, with the best plan and the best bound so far.
 
-    Where a question about all cells takes longer than the rest, only the dearest cells are looked
-    at: a bound needs no weight on others. When these are level all cells are looked at again, and
-    the dearest of those that pay too much join them.
+    Where a question about all cells takes longer than the rest, only some cells are looked at, at
+    first any: a bound needs no weight on others. When these are level all are looked at again, and
+    some of those that pay too much join them. A value is told after a look at all cells only.
     """
 
     def __init__(self, asked: RowBasis, rows: AnyArray | None, tolerance: float) -> None:
@@ -263,7 +269,4 @@ def _lower(matrix: AnyArray) -> AnyArray:
     try:
         return namespace_of(matrix).linalg.cholesky(matrix)
     except (np.linalg.LinAlgError, RuntimeError):
-        raise PlanError(
-            "the sizes of weights, targets or entries differ too much for double precision: bring "
-            "them nearer to each other, or leave out what is negligible"
-        ) from None
+        raise PlanError(DIFFER_TOO_MUCH) from None

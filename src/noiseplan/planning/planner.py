@@ -72,8 +72,9 @@ def plan(
         or, over small domains, `RelativeError(expected)`.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
-        "product" (one strategy per attribute); the exact optimum over a small domain, "optimal",
-        for targets also "refined" (least cost to every cell) and "sm2" (for comparison);
+        "product" (one strategy per attribute); the exact optimum over a small domain or, where
+        queries span few dimensions, over up to ten million cells, "optimal"; for targets also
+        "refined" (least cost to every cell) and "sm2" (for comparison);
         known strategies over it, such as "hierarchical-4", "wavelet", "eigen", "fourier"
         (`noiseplan.strategies.catalogue` lists them all); or a `Strategy`, rows of your own.
         "dawa", or a `Dawa` with its choices: buckets of an ordered attribute, chosen from the
@@ -130,7 +131,7 @@ def over_classes(problem: Problem, planner: Planner) -> Candidate:
     """The same over the classes of cells that queries tell apart."""
     most = planner.most_cells or problem.size
     found = smaller(problem, most)
-    if isinstance(found, str) and planner.beyond is not None:
+    if isinstance(found, str) and planner.beyond and problem.planner in planner.beyond.names:
         _require(planner.beyond.refuses(problem))
         return planner.beyond.solve(problem)
     if isinstance(found, str):

@@ -13,16 +13,21 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import remedy, setting
+from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
 from noiseplan.noise.sizes import size_above
 from noiseplan.optimize.array_namespace import to_backend
-from noiseplan.optimize.row_space_optimum import RowBasis, RowSpaceOptimum, usual_seconds
+from noiseplan.optimize.row_space_optimum import (
+    DIFFER_TOO_MUCH,
+    RowBasis,
+    RowSpaceOptimum,
+    usual_seconds,
+)
 from noiseplan.planning.base_tables import BaseTables
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Certified
-from noiseplan.planning.limits import FITTED, WORTH_IT
+from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
@@ -54,8 +59,6 @@ def refuses(problem: Problem) -> str | None:
 def _outside(problem: Problem) -> str | None:
     """What it does not plan whatever the workload, or because of too many cells."""
     goal = problem.goal
-    if problem.planner in FITTED:
-        return "plans small domains; use " + setting("planner", "optimal")
     if problem.neighbours != "add-remove":
         return "plans for neighbours that add or remove a record; use " + setting("planner", "auto")
     if not isinstance(goal, TotalVariance | WorstVariance):
@@ -138,8 +141,11 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
     `untried(problem)` is None. The search ends as soon as nothing clearly better is left.
     """
     search = _Search(problem)
-    found = search.found(ROUGH, WORTH_IT * value * (problem.allowed or 1.0))
-    return search.made(found) if found.gap <= ROUGH else None
+    try:
+        found = search.found(ROUGH, WORTH_IT * value * (problem.allowed or 1.0))
+        return search.made(found) if found.gap <= ROUGH else None
+    except PlanError:  # weights that differ too much, noise that is too large to be drawn
+        return None
 
 
 def optimum_at_cost_one(
@@ -220,6 +226,12 @@ class _Search:
 
     def reached(self, figures: RowFigures) -> float:
         """What is to be small."""
+        try:
+            return self._reached(figures)
+        except UnanswerableError:
+            raise PlanError(DIFFER_TOO_MUCH) from None
+
+    def _reached(self, figures: RowFigures) -> float:
         if self.problem.targets is not None:
             return figures.target_scale(np.asarray(self.problem.targets))
         if isinstance(self.problem.goal, WorstVariance):

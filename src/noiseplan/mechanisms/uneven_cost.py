@@ -5,7 +5,7 @@ To add or remove a record with the values x costs
     c(x) = Σ_A σ_A⁻² n_A(x_A) ,    n_A(x) = ∏_{i∈A} ‖U_{A,i}e_x‖²,   or ‖De_x‖² of one matrix,
 
 and no longer is one record the dearest in every block. The largest c is found over the attributes
-that matter (:mod:`noiseplan.mechanisms.largest_sum`): a value whose columns are no longer than
+that matter (:mod:`noiseplan.domain.largest_sum`): a value whose columns are no longer than
 another's in any block is left out, since every n_A grows with each of its factors. Where too many
 combinations are left it is an upper bound.
 """
@@ -21,11 +21,11 @@ from typing import Final
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.domain.largest_sum import Table, largest_sum
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block
-from noiseplan.mechanisms.largest_sum import Scope, largest_sum
 from noiseplan.mechanisms.uneven_pairs import replaced_bound, replaced_exactly
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
@@ -37,6 +37,7 @@ LISTED: Final = 1 << 25
 # Comparisons of values up to which those that never matter are looked for.
 COMPARED: Final = 10**8
 
+Scope = tuple[int, ...]
 Values = dict[int, IntArray]  # of each attribute, those that matter
 
 
@@ -63,7 +64,7 @@ def added_cost(blocks: Sequence[Block]) -> float:
     values = _values_that_matter(blocks, lengths)
     terms = _by_scope(blocks, lengths, values)
     shapes = {scope: [len(values[a]) for a in scope] for scope in terms}
-    tables: dict[Scope, Array] = {}
+    tables: list[Table] = []
     alone: list[float] = []
     cells = 0
     # Small tables first: what no longer fits counts at its largest, whatever the record.
@@ -71,10 +72,10 @@ def added_cost(blocks: Sequence[Block]) -> float:
         cells += prod(shapes[scope])
         if scope and cells <= LISTED:
             each = [t.table(row, values).reshape(shapes[scope]) / s for t, row, s in terms[scope]]
-            tables[scope] = np.sum(each, axis=0)
+            tables.append(Table(scope, np.sum(each, axis=0)))
         else:
             alone += [length.longest / sigma2 for length, _, sigma2 in terms[scope]]
-    return math.fsum(alone) + largest_sum(tables)
+    return math.fsum(alone) + largest_sum(tables)[0]
 
 
 def _by_scope(

@@ -65,7 +65,7 @@ def total_variance_bound(
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     if budget == 0:  # everything asked is public, and exact
         return 0.0
-    added = neighbours == "add-remove" and bool(design.free)
+    added = neighbours == "add-remove" and bool(design.free or design.joints)
     if added and design.workload.schema.size <= DENSE_CELLS:
         return dense_optimum(design.gram()).bound / budget * (1 - 1e-9)
     found = weighted_sum_bound(design, rows, budget, neighbours, effort)

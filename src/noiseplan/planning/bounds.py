@@ -86,6 +86,11 @@ def weighted_sum_bound(
     return found / budget * (1 - 1e-9)
 
 
+def centred_norm(design: Design) -> float:
+    """A lower bound on ‖W(I − 11ᵀ/n)‖_* / √n: every record alike, and the total left out."""
+    return _structured(design, {}, USUAL, centred=True) * (1 - 1e-9)
+
+
 def _replaced(design: Design, records: dict[int, Array], effort: Effort) -> float:
     """2 ‖W Λ^{1/2}(I − √λ√λᵀ)‖_*² / (1 − Σλ²)."""
     same = 1.0

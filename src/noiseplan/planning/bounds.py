@@ -38,7 +38,7 @@ SEARCH_UP_TO = 256
 # Heads of each attribute, as far as work allows.
 LEVELS = (1, 2, 3, 4, 6, 12, 30, 100, 400)
 # How much the sum direction counts when the partial isometry is chosen; any value is valid.
-WITHOUT_HEADS, ONE_KAPPA, WITH_HEADS = [*np.geomspace(0.1, 1.2, 13)], 0.5, (0.1, 0.25)
+WITHOUT_HEADS, ONE_KAPPA, WITH_HEADS = [*np.geomspace(0.1, 1.2, 13), 1.0], 0.5, (0.1, 0.25)
 
 
 @dataclass(frozen=True)

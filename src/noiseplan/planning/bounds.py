@@ -38,7 +38,7 @@ SEARCH_UP_TO = 256
 # Heads of each attribute, as far as work allows.
 LEVELS = (1, 2, 3, 4, 6, 12, 30, 100, 400)
 # How much the sum direction counts when the partial isometry is chosen; any value is valid.
-WITHOUT_HEADS, ONE_KAPPA, WITH_HEADS = [*np.geomspace(0.1, 1.2, 13)], 0.5, (0.1, 0.25)
+WITHOUT_HEADS, ONE_KAPPA, WITH_HEADS = [*np.geomspace(0.1, 1.2, 13), 1.0], 0.5, (0.1, 0.25)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def total_variance_bound(
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     if budget == 0:  # everything asked is public, and exact
         return 0.0
-    added = neighbours == "add-remove" and bool(design.free)
+    added = neighbours == "add-remove" and bool(design.free or design.joints)
     if added and design.workload.schema.size <= DENSE_CELLS:
         return dense_optimum(design.gram()).bound / budget * (1 - 1e-9)
     found = weighted_sum_bound(design, rows, budget, neighbours, effort)
@@ -84,6 +84,11 @@ def weighted_sum_bound(
     else:
         found = max(_replaced(design, some, effort) for some in ({}, records))
     return found / budget * (1 - 1e-9)
+
+
+def centred_norm(design: Design) -> float:
+    """A lower bound on ‖W(I − 11ᵀ/n)‖_* / √n: every record alike, and the total left out."""
+    return _structured(design, {}, USUAL, centred=True) * (1 - 1e-9)
 
 
 def _replaced(design: Design, records: dict[int, Array], effort: Effort) -> float:

@@ -21,14 +21,13 @@ McKenna et al. (2020), Theorem 5.6, for the second; the first is derived as abov
 
 from __future__ import annotations
 
-from fractions import Fraction
 from math import exp, expm1, sinh
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
 from noiseplan.planning.attribute_heads import NOISE_FLOOR
-from noiseplan.planning.bounds import total_variance_bound
+from noiseplan.planning.bounds import centred_norm
 from noiseplan.planning.workload_types import prepare
 from noiseplan.queries import Query, Workload
 
@@ -71,14 +70,11 @@ def structured_bound(workload: Workload, epsilon: float) -> float:
     The nuclear norm is bounded from below through the factors of the queries, as it is for plans
     with a trusted collector; for plain tables that is exact.
     """
-    schema = workload.schema
     mean = own = 0.0
     for query in workload:
         at_mean, square = _mean_and_square(query)
         mean, own = mean + query.weight * at_mean, own + query.weight * square
-    # The bound for replaced records at cost one is 2 n/(n − 1) times the squared nuclear norm.
-    centred = total_variance_bound(prepare(workload), {}, 1.0, "replace")
-    nuclear = centred * float(Fraction(schema.size - 1, 2 * schema.size))
+    nuclear = centred_norm(prepare(workload)) ** 2
     return mean + nuclear / sinh(epsilon / 2) ** 2 - own - BOUND_ROUNDING * (mean + own)
 
 

@@ -197,7 +197,7 @@ def test_few_cells_looked_at_reach_what_all_reach(
 ) -> None:
     """Cells left out come back: the value is one of all cells, and the gap closes."""
     plain = planned(mixed(4), objective)
-    monkeypatch.setattr(row_space_optimum, "CELLS_SHARE", 0.0)
+    monkeypatch.setattr(row_space_optimum, "CELLS_LONGER", 0.0)
     monkeypatch.setattr(row_space_optimum, "AT_ONCE", 1)
     few = planned(mixed(4), objective)
     for plan in (plain, few):

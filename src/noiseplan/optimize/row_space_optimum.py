@@ -37,11 +37,10 @@ TINY: Final = 1e-300
 # Seconds of one core, for each rank cubed: of a step.
 CUBE: Final = 3e-10
 USUAL_STEPS: Final = 12
-# Where a question about all cells takes longer than this share of the rest of a step, some are
+# Where a question about all cells takes so many times longer than the rest of a step, some are
 # looked at by themselves: so many more at a time for each rank, less those that weigh less than
 # this share of the mean; all again when they are level to this part of the gap.
-CELLS_SHARE, AT_ONCE, LIGHT, FINER = 0.2, 50, 0.1, 10.0
-
+CELLS_LONGER, AT_ONCE, LIGHT, FINER = 5.0, 50, 0.1, 10.0
 
 DIFFER_TOO_MUCH: Final = (
     "the sizes of weights, targets or entries differ too much for double precision: bring them "
@@ -140,7 +139,7 @@ class _Climb:
 
     def run(self, watch: Watch, hopeless: float) -> RowSpaceOptimum:
         """Climb until the gap closes, or nothing below `hopeless` is left."""
-        if self.asked.columns.seconds > CELLS_SHARE * CUBE * self.asked.rank**3:
+        if self.asked.columns.seconds > CELLS_LONGER * CUBE * self.asked.rank**3:
             self._join(like(np.full(self.asked.columns.cells, np.inf), self.point))
         for step in range(1, MOST_STEPS + 1):
             shares = self._shares()

@@ -125,11 +125,10 @@ def reached(name: str, plan: nz.Plan) -> float:
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("name", OBJECTIVES)
-@pytest.mark.parametrize("seed", [1, 2])
 def test_never_worse_than_without(
-    name: str, neighbours: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    name: str, neighbours: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workload = mixed(seed) if seed == 1 else two_resolutions()
+    workload = mixed(2)
     plan = residual(workload, neighbours=neighbours, **OBJECTIVES[name])
     monkeypatch.setattr(residual_family, "BY_BLOCKS", ())
     before = residual(workload, neighbours=neighbours, **OBJECTIVES[name])
@@ -146,9 +145,9 @@ def noise_on_each_table(workload: nz.Workload, worst: bool) -> float:
     return float(lengths.sum() if worst else np.sqrt(rows * lengths).sum() ** 2)
 
 
-@pytest.mark.parametrize("seed", range(7))
+@pytest.mark.parametrize("seed", range(4))
 def test_never_worse_than_noise_on_each_table(seed: int) -> None:
-    workload = two_resolutions() if seed == 6 else mixed(seed)
+    workload = mixed(seed) if seed else two_resolutions()
     plan = residual(workload, budget=ONE)
     assert plan.total_variance <= noise_on_each_table(workload, worst=False)
     single = residual(workload, budget=ONE, objective=nz.WorstVariance())

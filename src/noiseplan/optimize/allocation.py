@@ -54,7 +54,9 @@ class Share:
     bound: float
 
 
-def share_for_worst(privacy: Array, rows: sp.csr_array, budget: float) -> Share:
+def share_for_worst(
+    privacy: Array, rows: sp.csr_array, budget: float, steps: int = WORST_STEPS
+) -> Share:
     """Minimise the largest of the row variances (rows × σ²), at a cost below the budget for every
     row of `privacy` (kinds of neighbours × subset types).
 
@@ -72,7 +74,7 @@ def share_for_worst(privacy: Array, rows: sp.csr_array, budget: float) -> Share:
     weights = np.full(rows.shape[0], 1.0 / rows.shape[0])
     shares = np.full(len(privacy), 1.0 / len(privacy))
     best, stride, last = Share(np.array([]), np.inf, 0.0), 1.0, (weights, shares, 0.0)
-    for _ in range(WORST_STEPS):
+    for _ in range(steps):
         mixed, variance = shares @ privacy, columns @ weights
         bound = root_cost(mixed, variance) ** 2 / budget
         if bound < last[2] and stride > 1.0:  # overshot: back, and on with the safe step

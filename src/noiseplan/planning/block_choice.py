@@ -32,8 +32,10 @@ MOST_WORK, MOST_BLOCKS = 3e10, 2000
 ALL_WORK, MOVING_WORK, LOOKS = 6e11, 3e7, 6
 # Plain attributes with more values are measured by formula, which rows of a block's own are not.
 MOST_PLAIN: Final = 2048
-# Bits of integer rows.
-BITS: Final = (9, 10, 11, 12, 13, 14)
+# Bits of integer rows, and those to try where these leave no room for so many records.
+BITS: Final = (11, 12, 13, 14)
+FEWER_BITS: Final = (10, 9, 8, 7)
+FEWEST_RECORDS: Final = 2**24
 # Rounds of weighting queries for single variances.
 REWEIGHTED: Final = 2
 # Steps to the least noise that meets targets, and how much more than met they are.
@@ -119,16 +121,23 @@ def _moved(types: BlockTypes, centres: Centres) -> Centres:
 def _integers(
     problem: Problem, aim: Aim, today: Solution, plan: BlockPlan, before: float
 ) -> Candidate | None:
-    """With integer rows of the fewest bits that lose little of the objective `before`."""
+    """With integer rows that lose little of the objective `before`, and leave room for records.
+
+    More bits where they lose more; fewer only where there is no room for any of these.
+    """
     best: Candidate | None = None
-    for bits in BITS:
+    for bits in (*BITS, *FEWER_BITS):
+        if bits < BITS[0] and best is not None:
+            break
+        rounded = plan.rounded(2.0**bits)
+        if rounded.records < FEWEST_RECORDS:
+            continue
         try:
-            rounded = plan.rounded(2.0**bits)
             found = _made(problem, aim, today, rounded)
         except np.linalg.LinAlgError:  # too coarse: some rows fell together
             continue
-        if rounded.records < 1 or found is None or not found.mechanism.noise.drawable:
-            break
+        if found is None or not found.mechanism.noise.drawable:
+            continue
         loss = reached(problem, found) / before - 1.0 if before > 0 else 0.0
         if best is None or loss < best.loss:
             best = replace(found, loss=loss)

@@ -28,6 +28,8 @@ from noiseplan.queries import Query
 
 # Numbers, rows × blocks, and records × blocks, that noise is shared by.
 MOST_NUMBERS: Final = 2_000_000
+# Steps of sharing for the worst variance: rows are not planned for it to the last digit anyway.
+STEPS: Final = 400
 # Rows that differ by less, as a share of the largest, are one.
 ALIKE: Final = 1e-9
 
@@ -51,7 +53,7 @@ def shared_noise(aim: Aim, plan: BlockPlan) -> Shared | None:
         return None
     rows, owner, often = found
     if isinstance(aim.objective, WorstVariance):
-        share = share_for_worst(privacy, rows, aim.budget)
+        share = share_for_worst(privacy, rows, aim.budget, STEPS)
     else:
         loss = _smooth(aim.objective, often)
         start = np.array([b.sigma2 for b in plan.rows])

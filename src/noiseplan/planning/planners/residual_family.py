@@ -40,6 +40,8 @@ from noiseplan.planning.threads import one_thread
 _PRODUCT = remedy("setting", 'planner="product"', "planner", "product")
 # Planners that give every block a precision of its own where that is better.
 BY_BLOCKS: Final = ("auto", "residual")
+# The share of the objective below which it is.
+CLEARLY_BETTER: Final = 0.999
 _AUTO = remedy("setting", 'planner="auto"', "planner", "auto")
 
 
@@ -90,7 +92,8 @@ def made(problem: Problem, solution: Solution) -> Candidate:
     today = make_residual(aim, solution, problem.integer, least)
     if problem.planner in BY_BLOCKS and worth_trying(problem.design):
         blocks = make_blocks(problem, aim, solution)
-        if blocks is not None and reached(problem, blocks) < reached(problem, today):
+        clearly = CLEARLY_BETTER * reached(problem, today)
+        if blocks is not None and reached(problem, blocks) < clearly:
             return blocks
     return today
 

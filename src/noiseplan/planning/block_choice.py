@@ -157,7 +157,8 @@ def _made(problem: Problem, aim: Aim, today: Solution, plan: BlockPlan) -> Candi
 
 def _within(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
     """With the noise that spends the budget."""
-    cost = plan.scaled(1.0).mechanism.cost(aim.neighbours).pcost
+    plan = plan.scaled(1.0)
+    cost = plan.mechanism.cost(aim.neighbours).pcost
     for over in (1e-14, 1e-12, 1e-9, 1e-6):
         scaled = plan.scaled(cost / aim.budget * (1 + over))
         if scaled.mechanism.cost(aim.neighbours).pcost <= aim.budget:
@@ -167,6 +168,7 @@ def _within(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
 
 def _least(aim: Aim, plan: BlockPlan) -> BlockPlan | None:
     """With the most noise that meets the targets."""
+    plan = plan.scaled(1.0)
     for _ in range(LEAST_STEPS):
         worst = BlockFigures(plan).largest()
         over = float(np.max(aim.design.roles.type_priority * worst))

@@ -22,7 +22,6 @@ from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.sizes import round_up
-from noiseplan.optimize.kernel_rounding import kernel_rows
 from noiseplan.planning.block_rows import BlockRows
 from noiseplan.planning.block_search import Apart, Together, spread
 from noiseplan.planning.block_types import BlockTypes, Centres
@@ -33,8 +32,6 @@ from noiseplan.planning.workload_types import Design
 
 Parts = dict[int, IntArray]
 
-# Bits of the rows of the bases that give integer plans their τ.
-BASIS_LENGTH: Final = 2.0**10
 NO_ATTRIBUTES: Final = np.zeros((1, 0), dtype=np.int64)
 
 
@@ -163,13 +160,15 @@ class BlockPlan:
         )
 
     def _bases(self) -> dict[int, Basis]:
-        """Any bases of these τ: they are not measured by where blocks have rows of their own."""
+        """Any bases of these τ: no block is measured by them, which has rows of its own.
+
+        Each row compares a value with the most frequent one, t_j e_i − t_i e_j, so that r·t = 0.
+        """
         rows = {}
-        for r, centre in self.centres.items():
-            frame = MatrixBasis.orthogonal(len(centre)).measure
-            rows[r] = frame - (frame @ centre)[:, None]
-            if self.exact:
-                rows[r] = kernel_rows(BASIS_LENGTH * rows[r], self.parts[r])
+        for r, parts in self.parts.items():
+            most, every = int(np.argmax(parts)), np.arange(len(parts))
+            rows[r] = np.diag(np.full(len(parts), float(parts[most])))[every != most]
+            rows[r][:, most] = -parts[every != most]
         return role_bases(self.types.design, rows, self.exact)
 
     def _blocks(self, rows: BlockRows, size: float, of_role: dict[int, Basis]) -> Iterator[Block]:

@@ -276,9 +276,6 @@ CASES: dict[str, Callable[[Path], object]] = {
     "matrix of many cells": lambda folder: planned(
         tables(sizes(a=30, b=30, c=30), 3), budget=nz.PureDP(1.0), planner="matrix"
     ),
-    "workload of many cells": lambda folder: planned(
-        tables(sizes(a=30, b=30, c=30), 3), budget=nz.PureDP(1.0), planner="workload"
-    ),
     "workload of fractions": lambda folder: planned(
         ordered(2, nz.Custom([[0.5, 1.0]])), budget=nz.PureDP(1.0), planner="workload"
     ),

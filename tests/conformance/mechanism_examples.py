@@ -12,7 +12,7 @@ from probes import limits
 import noiseplan as nz
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning.finish import finish
-from noiseplan.planning.planners import own_rows as planned_rows
+from noiseplan.planning.planners import noise_on_rows as planned_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
 from own_examples import mixed as mixed_blocks

@@ -59,8 +59,8 @@ def test_several_queries_are_asked_one_by_one() -> None:
             release.answer(several)  # type: ignore[arg-type]
 
 
-def test_far_from_the_best_is_said_in_times() -> None:
+def test_near_and_far_from_the_best_are_said_apart() -> None:
     from noiseplan.words.plan import _within
 
-    assert _within(1 / 287.4) == "within 288 times the best any mechanism of this kind can do"
-    assert _within(0.5) == "within 100.0% of the best any mechanism of this kind can do"
+    assert _within(0.0108) == "optimal to 1.1% (certified)"
+    assert _within(0.5) == "at most 50.0% above the best (certified)"

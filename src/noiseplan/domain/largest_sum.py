@@ -26,6 +26,8 @@ from noiseplan.matrices.base import Array, exactly_equal_columns
 
 # Cells of the largest table that is made: 32 MB.
 MOST_CELLS: Final = 2**22
+# Tables up to which values that none tells apart are looked for.
+MOST_COMPARED: Final = 1000
 # Times that every attribute is looked at again, on the way to a cell that none beside is better
 # than, and tables whose best cells the way starts from.
 SWEEPS: Final = 20
@@ -123,11 +125,16 @@ def _cells(tables: Iterable[Table]) -> int:
 
 
 def _within(tables: list[Table]) -> list[list[Table]]:
-    """The tables in groups whose sums are small enough: one group, where that can be."""
+    """The tables in groups whose sums are small enough: one group, where that can be.
+
+    Else the sums have no more than so many cells all together, however many tables there are.
+    """
+    if _cells(tables) <= MOST_CELLS:
+        return [tables]
     groups: list[list[Table]] = []
     for table in sorted(tables, key=lambda table: -table.values.size):
-        for group in groups:
-            if _cells([*group, table]) <= MOST_CELLS:
+        for group in groups[-1:]:
+            if _cells([*group, table]) <= MOST_CELLS // len(tables):
                 group.append(table)
                 break
         else:
@@ -148,6 +155,9 @@ def _line(table: Table, attribute: int, cell: dict[int, int]) -> Array:
 
 def _values_told_apart(tables: Sequence[Table]) -> tuple[list[Table], dict[int, IntArray]]:
     """The tables over values that differ in some table, and the first value of each kind."""
+    if len(tables) > MOST_COMPARED:
+        sizes = (zip(table.attributes, table.values.shape, strict=True) for table in tables)
+        return list(tables), {a: np.arange(n) for pairs in sizes for a, n in pairs}
     kinds: dict[int, list[IntArray]] = {}
     for table in tables:
         for axis, a in enumerate(table.attributes):

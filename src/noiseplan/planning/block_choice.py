@@ -24,7 +24,6 @@ from noiseplan.planning.integers import ALLOWED_LOSS, MOST_LOSS, ROOMY
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.solve import Aim, Solution, group_inverses
-from noiseplan.planning.workload_types import Design
 
 # Operations of one look at all blocks: beyond, or with more blocks, none is tried.
 MOST_WORK, MOST_BLOCKS = 3e10, 2000
@@ -40,15 +39,6 @@ FEWEST_RECORDS: Final = 2**24
 REWEIGHTED: Final = 2
 # Steps to the least noise that meets targets, and how much more than met they are.
 LEAST_STEPS, CLEARLY = 12, 1e-9
-
-
-def worth_trying(design: Design) -> bool:
-    """Whether some attribute is asked by several kinds of factors, or a dense matrix is."""
-    if design.joints:
-        return True
-    asked = [p for p in range(len(design.grams)) if p not in design.constant]
-    roles = design.roles.pair_role[asked].tolist()
-    return any(roles.count(r) > 1 and design.group_count(r) > 2 for r in design.free)
 
 
 def make_blocks(problem: Problem, aim: Aim, today: Solution) -> Candidate | None:
@@ -74,7 +64,7 @@ def make_blocks(problem: Problem, aim: Aim, today: Solution) -> Candidate | None
 def _types(aim: Aim) -> BlockTypes | None:
     """The blocks, if they are few and small enough."""
     design = aim.design
-    if not worth_trying(design) or design.terms.subsets > MOST_BLOCKS:
+    if not design.several_kinds or design.terms.subsets > MOST_BLOCKS:
         return None
     if any(role.plain and role.size > MOST_PLAIN for role in design.roles.roles):
         return None

@@ -16,8 +16,8 @@ from noiseplan.planning.planners import (
     automatic,
     laplace_matrix,
     named,
+    noise_on_rows,
     optimal,
-    own_rows,
     residual_family,
     table_plans,
 )
@@ -154,7 +154,7 @@ def _require(refusal: str | None) -> None:
 
 def _asked_for(problem: Problem) -> Planner:
     if problem.planner == "workload" and problem.size > _written_out(problem):
-        return own_rows.PLANNER
+        return noise_on_rows.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
     for planner in LAPLACE if problem.laplace else GAUSSIAN:

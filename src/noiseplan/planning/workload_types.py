@@ -62,6 +62,15 @@ class Design:
             if gram is not None and np.ptp(gram) <= 1e-14 * np.abs(gram).max()
         }
 
+    @cached_property
+    def several_kinds(self) -> bool:
+        """Whether some attribute is asked by several kinds of factors, or a dense matrix is."""
+        if self.joints:
+            return True
+        asked = [p for p in range(len(self.grams)) if p not in self.constant]
+        roles = self.roles.pair_role[asked].tolist()
+        return any(roles.count(r) > 1 and self.group_count(r) > 2 for r in self.free)
+
     @property
     def priorities(self) -> Array:
         """The planning weight of every query: its own, or one over its target."""

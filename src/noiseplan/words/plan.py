@@ -38,7 +38,7 @@ def _of_others(plan: Plan) -> bool:
 # What is said of a plan, which is made from what is declared.
 NO_DATA = "no data was read"
 # Certified gaps up to the first are near the best, and beyond the second say nothing.
-NEAR, NO_USE = 0.1, 9.0
+NEAR, NO_USE = 0.05, 9.0
 # A second line of a fact, below the first.
 BELOW = " " * 14
 

@@ -7,6 +7,6 @@
 | `optimal` | Gaussian | optimal, refined, sm2 |
 | `table_plans` | Laplace | identity, p-identity, tree, wavelet |
 | `laplace_matrix` | Laplace | matrix, workload |
-| `own_rows` | both | workload, over domains too large for one matrix |
+| `noise_on_rows` | both | workload, over domains too large for one matrix |
 | `named` | both | known strategies, and one's own |
 """

@@ -29,8 +29,8 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.planners import (
     laplace_matrix,
+    noise_on_rows,
     optimal,
-    own_rows,
     residual_family,
     row_space_plans,
     table_plans,
@@ -60,23 +60,24 @@ def refuses(problem: Problem) -> str | None:
 
 def solve(problem: Problem) -> Candidate:
     """The best that is found."""
-    outright = _outright(problem)
+    plain_tables = not problem.design.free  # which the families plan as well as can be
+    if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
+        outright: Candidate | None = optimal.solve(problem)
+    else:
+        outright = None if plain_tables else _outright(problem)
     if outright is not None:
         return replace(outright, considered=(("optimal", TAKEN),))
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
     best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
-    # Plain tables the families plan as well as can be.
-    for name, challenge in CHALLENGERS if problem.design.free else ():
+    for name, challenge in () if plain_tables else CHALLENGERS:
         best = _against(problem, best, name, challenge(problem, best))
     return best
 
 
 def _outright(problem: Problem) -> Candidate | None:
     """The optimum, where nothing else is worth trying: the families have nothing to begin with."""
-    if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
-        return optimal.solve(problem)
-    if problem.laplace or problem.size <= SMALL_CELLS or not problem.design.free:
+    if problem.laplace or problem.size <= SMALL_CELLS:
         return None
     matrices = _matrices(problem)
     if (matrices or _conditions(problem)) and row_space_plans.untried(problem) is None:
@@ -207,11 +208,11 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
     """Noise on the rows themselves, unless it is far worse before anything is made of it."""
     if not problem.laplace and _at_the_optimum(best):
         return None
-    reason = own_rows.untried(problem)
+    reason = noise_on_rows.untried(problem)
     if reason is not None:
         return reason
     with one_thread(problem.design):
-        rows = own_rows.OwnRows(problem)
+        rows = noise_on_rows.NoiseOnRows(problem)
         if rows.value > FAR_WORSE * _at_cost_one(problem, reached(problem, best)):
             return WORSE
         return rows.made()

@@ -16,7 +16,7 @@ import numpy as np
 
 from noiseplan.errors import remedy
 from noiseplan.optimize.allocation import Share, spend
-from noiseplan.planning.block_choice import make_blocks, worth_trying
+from noiseplan.planning.block_choice import make_blocks
 from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.neighbours import privacy_rows
@@ -90,7 +90,7 @@ def made(problem: Problem, solution: Solution) -> Candidate:
         solution = _rescaled(solution, allowed)
     least, aim = problem.allowed is None, _aim(problem, allowed)
     today = make_residual(aim, solution, problem.integer, least)
-    if problem.planner in BY_BLOCKS and worth_trying(problem.design):
+    if problem.planner in BY_BLOCKS and problem.design.several_kinds:
         blocks = make_blocks(problem, aim, solution)
         clearly = CLEARLY_BETTER * reached(problem, today)
         if blocks is not None and reached(problem, blocks) < clearly:

@@ -53,7 +53,7 @@ MIX_BITS: Final = 20
 def refuses(problem: Problem) -> str | None:
     """Why there is no such plan, and what to do."""
     reason = _outside(problem) or _too_large(BaseTables.of(problem.design), problem)
-    return reason and f"{setting('planner', problem.name)} {reason}"
+    return reason and setting("planner", problem.name) + " " + reason
 
 
 def _outside(problem: Problem) -> str | None:

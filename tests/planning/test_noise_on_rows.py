@@ -12,7 +12,7 @@ import noiseplan as nz
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.optimize.record_shares import share_among_records, shared_for_total
-from noiseplan.planning.planners import own_rows
+from noiseplan.planning.planners import noise_on_rows
 from noiseplan.planning.problem import Problem
 
 BANDS = nz.Levels(10, leaves=False, total=False)
@@ -49,8 +49,7 @@ def test_two_resolutions_are_no_worse_than_noise_on_each_table(
     workload = two_resolutions(which)
     plan = nz.plan(workload, budget=budget)
     assert plan.total_variance < 0.999 * by_hand(workload, 1 if budget is PURE else 2)
-    assert plan.considered[0] in (("own rows", "taken"), ("optimal", "taken"))
-    planned = own_rows.OwnRows(Problem(workload, budget))
+    planned = noise_on_rows.NoiseOnRows(Problem(workload, budget))
     np.testing.assert_allclose(planned.value, by_hand(workload, planned.costs.power), rtol=2e-3)
 
 
@@ -178,7 +177,7 @@ GOALS = [
 def test_every_objective_has_its_own_shares(goal: nz.Objective, neighbours: Any) -> None:
     """Never worse than noise of one size on all rows, and within the budget."""
     problem = Problem(MIXED, HALF, objective=goal, neighbours=neighbours, noise="gaussian")
-    found = own_rows.solve(problem)
+    found = noise_on_rows.solve(problem)
     mechanism = found.mechanism
     assert isinstance(mechanism, WorkloadRowsMechanism)
     assert mechanism.workload.rows == MIXED.rows - 6  # equal queries once
@@ -192,7 +191,7 @@ def test_every_objective_has_its_own_shares(goal: nz.Objective, neighbours: Any)
 @pytest.mark.parametrize("budget", [None, HALF])
 def test_targets_are_met_at_the_least_cost(budget: nz.Budget | None) -> None:
     targets = np.array([2.0, 40.0, 9.0, 2.0])
-    found = own_rows.solve(Problem(MIXED, budget, targets))
+    found = noise_on_rows.solve(Problem(MIXED, budget, targets))
     scale = max(
         (found.mechanism.variance(q) / t).max() for q, t in zip(MIXED, targets, strict=True)
     )
@@ -211,7 +210,7 @@ def test_auto_is_never_worse_than_own_rows(goal: nz.Objective, neighbours: Any) 
     bands = {"a": nz.Levels(10, leaves=False, total=False), "b": I}
     workload = nz.Workload([nz.Query(schema, ["a"]), nz.Query(schema, bands)])
     plan = nz.plan(workload, budget=HALF, **how)  # type: ignore[arg-type]
-    alone = own_rows.solve(Problem(workload, HALF, **how))  # type: ignore[arg-type]
+    alone = noise_on_rows.solve(Problem(workload, HALF, **how))  # type: ignore[arg-type]
     mechanism = alone.mechanism
     assert value_of(plan.mechanism, goal, workload) <= value_of(mechanism, goal, workload) / 0.99  # type: ignore[arg-type]
 
@@ -260,6 +259,6 @@ def test_plans_of_own_rows_are_chosen_among_where_domains_are_small() -> None:
     second = nz.Workload([nz.Query(schema, ["b"]), nz.Query(schema, bands)])
     plans = [nz.plan(w, budget=HALF) for w in (first, second)]
     assert nz.adaptive(plans).common.privacy.rho <= 0.5
-    large = [nz.plan(two_resolutions(w), budget=HALF) for w in (0, 0)]
+    large = [nz.plan(two_resolutions(0), budget=HALF, planner="workload") for _ in range(2)]
     with pytest.raises(PlanError, match="measures the rows of its queries, and"):
         nz.adaptive(large)

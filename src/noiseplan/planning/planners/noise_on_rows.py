@@ -82,11 +82,11 @@ def _whole(workload: Workload) -> bool:
 def solve(problem: Problem) -> Candidate:
     """Within the budget, or at the least cost that meets the targets."""
     with one_thread(problem.design):
-        return OwnRows(problem).made()
+        return NoiseOnRows(problem).made()
 
 
 @dataclass(frozen=True, eq=False)
-class OwnRows:
+class NoiseOnRows:
     """The rows to measure and the noise of each, at a cost of one until it is made."""
 
     problem: Problem

@@ -364,7 +364,7 @@ def _without_lower_bounds(found: Facts, expected: Facts) -> Facts:
         now = found["bounds"][name]
         if name in ("lower_bound", "efficiency") and isinstance(value, float) and now > value:
             facts["bounds"][name] = now
-    for texts in (facts["told"]["texts"], found["told"]["texts"]):
+    for texts in (facts["told"].get("texts", {}), found["told"].get("texts", {})):
         for name, text in texts.items():
             if isinstance(text, str):
                 texts[name] = OPTIMALITY.sub("", text)

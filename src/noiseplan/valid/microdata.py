@@ -29,7 +29,7 @@ from noiseplan.storage.table_files import write_csv
 from noiseplan.valid.family import Set, TableFamily
 from noiseplan.valid.refining import counted, refine
 from noiseplan.valid.solve_tables import checked_total
-from noiseplan.valid.unbiased_tables import Unbiased, deviations
+from noiseplan.valid.unbiased_tables import Unbiased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -282,7 +282,7 @@ def fidelity(
     for one in sets:
         shape = tuple(source.schema.shape[i] for i in one)
         table = np.asarray(counted(codes, one, shape) * (records / rows), dtype=np.float64)
-        apart = deviations(table, source.estimate(one), source.variance(one))
+        apart = source.moves(one, table, source.estimate(one))
         told = apart.size, float(apart.mean()), float(apart.max())
         found.append(TableFidelity(source.names(one), *told))
     return found

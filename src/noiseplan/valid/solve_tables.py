@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from noiseplan.valid.family import Set, TableFamily, centred, margin
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, NearestTables, maximise
-from noiseplan.valid.unbiased_tables import Table, Unbiased, deviations
+from noiseplan.valid.unbiased_tables import Table, Unbiased
 from noiseplan.valid.whole_numbers import whole_tables
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ def valid_tables(
     apart = _apart(family, kept)
     spent = time.perf_counter() - started
     changes = _changes(source, kept, evened, apart, steps, spent)
-    return ValidTables(source, kept, known, integers, changes)
+    noisy = [s for s in family.every if _margin_of(known, s) is None]
+    filled = tuple(source.title(s) for s in noisy if not source.determined(s))
+    return ValidTables(source, kept, known, integers, replace(changes, filled=filled))
 
 
 def _margin_of(known: Mapping[Set, Array], one: Set) -> Array | None:
@@ -264,18 +267,20 @@ def _changes(
     seconds: float,
 ) -> Changes:
     """Every table against its unbiased twin."""
-    cells = negative = 0
+    cells = negative = moved = 0
     moves, largest = 0.0, 0.0
     where: Set = ()
     for one, table in found.items():
         estimate = source.estimate(one)
-        move = deviations(table, estimate, source.variance(one))
+        move = source.moves(one, table, estimate)
+        moved += move.size
         cells += table.size
         negative += int((estimate < 0).sum())
         moves += float(move.sum())
-        if (top := float(move.max())) > largest:
+        if (top := float(move.max(initial=0.0))) > largest:
             largest, where = top, one
     at = source.title(where)
+    mean = moves / max(moved, 1)
     return Changes(
-        len(found), cells, negative, moves / cells, largest, at, evened, apart, steps, seconds
+        len(found), cells, negative, mean, largest, at, evened, apart, steps, seconds
     )

@@ -24,6 +24,7 @@ from noiseplan.errors import MissingExtraError, PlanError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
+from noiseplan.queries import Query
 from noiseplan.release.answer import tidy_frame
 from noiseplan.storage.table_files import write_csv
 from noiseplan.valid.family import Set, TableFamily
@@ -237,15 +238,36 @@ def _fitted(mbi: Any, source: Unbiased, sets: Sequence[Set], records: float) -> 
     """The model nearest to the tables and their margins, each weighted by its standard error."""
     family = TableFamily.of(source.schema.shape, sets)
     measurements = []
-    for one in family.every:
-        spread = float(np.sqrt(source.variance(one).mean()))
-        if one and spread > 0:
-            estimate, clique = source.estimate(one).ravel(), _clique(source, one)
-            measurements.append(mbi.LinearMeasurement(estimate, clique, stddev=spread))
+    for one in filter(None, family.every):
+        clique, queries = _clique(source, one), source.queries.get(one, [])
+        if source.determined(one) or (one in family.tables and not queries):
+            spread = float(np.sqrt(source.variance(one).mean()))
+            told = [mbi.LinearMeasurement(source.estimate(one).ravel(), clique, stddev=spread)]
+        else:  # what was told of its cells, and the model fills in the rest
+            told = [_measurement(mbi, source, query, clique) for query in queries]
+        measurements += [each for each in told if each.stddev > 0]
     estimator = mbi.estimation.MirrorDescent()
     return estimator.estimate(
         _domain(mbi, source), measurements, known_total=records, iters=STEPS, tol=1e-7
     )
+
+
+def _measurement(mbi: Any, source: Unbiased, query: Query, clique: tuple[int, ...]) -> Any:
+    """The answer to a query about the attributes of one clique."""
+    pieces = [piece.dense() for piece in query.pieces]
+    whole = query.joint is not None
+    spread = float(np.sqrt(source.made.variance(query).mean()))
+
+    def asked(table: Any) -> Any:
+        values = table.datavector(flatten=whole)
+        for axis, piece in enumerate(pieces):
+            values = (piece @ values.swapaxes(axis, 0).reshape(piece.shape[1], -1)).reshape(
+                piece.shape[0], *values.swapaxes(axis, 0).shape[1:]
+            ).swapaxes(axis, 0)
+        return values.ravel()
+
+    estimate = source.made.answer(query).estimate
+    return mbi.LinearMeasurement(estimate, clique, stddev=spread, query=asked)
 
 
 def _model_tables(model: Any, source: Unbiased, sets: Sequence[Set], rows: int) -> dict[Set, Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from noiseplan.progress import progress
 from noiseplan.schema import Schema
 from noiseplan.valid.even_population import Anchor, Mask, make_anchor
 from noiseplan.valid.family import Set, TableFamily, centred, margin
+from noiseplan.valid.filling import Solved, filled_in
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, NearestTables, maximise
@@ -102,7 +104,16 @@ def valid_tables(
     exact = [s for s, v in variances.items() if v <= 0 and _margin_of(known, s) is None]
     known = known | {s: source.estimate(s) for s in exact}
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
-    found, evened, steps = _solved(source, family, known, anchor, variances)
+    given = _margins_of(known, family.margins)
+    noisy = [s for s in family.every if _margin_of(known, s) is None]
+    filled = [s for s in noisy if not source.determined(s)]
+    estimates = {s: given[s] if s in given else source.estimate(s) for s in family.every}
+    if family.tables:
+        nearest = partial(_nearest, family, given, anchor, variances)
+        telling = {s: source.telling(s) for s in filled}
+        found, evened, steps = filled_in(estimates, telling, variances, nearest)
+    else:  # the total alone
+        found, evened, steps = {(): np.maximum(estimates[()], 0.0)}, 0.0, 0
     found |= _margins_of(known, asked)
     kept: Mapping[Set, Table] = found
     if integers:
@@ -110,9 +121,8 @@ def valid_tables(
     apart = _apart(family, kept)
     spent = time.perf_counter() - started
     changes = _changes(source, kept, evened, apart, steps, spent)
-    noisy = [s for s in family.every if _margin_of(known, s) is None]
-    filled = tuple(source.title(s) for s in noisy if not source.determined(s))
-    return ValidTables(source, kept, known, integers, replace(changes, filled=filled))
+    changes = replace(changes, filled=tuple(map(source.title, filled)))
+    return ValidTables(source, kept, known, integers, changes)
 
 
 def _margin_of(known: Mapping[Set, Array], one: Set) -> Array | None:
@@ -125,21 +135,18 @@ def _margins_of(known: Mapping[Set, Array], sets: Iterable[Set]) -> dict[Set, Ar
     return {s: table for s in sets if (table := _margin_of(known, s)) is not None}
 
 
-def _solved(
-    source: Unbiased,
+def _nearest(
     family: TableFamily,
-    known: Mapping[Set, Array],
+    given: Mapping[Set, Array],
     anchor: Anchor,
     variances: Mapping[Set, float],
-) -> tuple[dict[Set, Array], float, int]:
-    """The nearest valid tables, the share of evenness in them, and the steps it took."""
-    every, given = family.every, _margins_of(known, family.margins)
-    if not family.tables:  # the total alone
-        return {(): given.get((), np.maximum(source.estimate(()), 0.0))}, 0.0, 0
+    estimates: Mapping[Set, Array],
+) -> Solved:
+    """The valid tables nearest to some estimates."""
     largest = max(variances.values())
     problem = NearestTables(
         family,
-        estimates={s: given[s] if s in given else source.estimate(s) for s in every},
+        estimates=estimates,
         weights={s: largest / v if v > 0 else 1.0 for s, v in variances.items()},
         fixed={s: centred(table) for s, table in given.items()},
         possible={s: m for s in family.tables if (m := anchor.possible(s)) is not None},
@@ -158,8 +165,7 @@ def _solved(
     finally:
         dual.close()
     total = float(given[()]) if () in given else None
-    found, evened = settle(family, tables, given, anchor, total)
-    return found, evened, steps
+    return Solved(*settle(family, tables, given, anchor, total), steps)
 
 
 def _require_room(family: TableFamily) -> None:

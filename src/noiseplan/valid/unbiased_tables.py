@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -128,6 +128,11 @@ class Unbiased:
             return False
         return True
 
+    def telling(self, one: Set) -> Callable[[Array], Array]:
+        """What measuring keeps of a table on some attributes."""
+        assert self.plan is not None  # an aggregator determines all it is asked
+        return self.plan.mechanism.telling(self.query(one))
+
     def answer(self, one: Set, level: float, simultaneous: bool) -> Answer:
         """Every cell with its errors; no numbers where the table is not determined."""
         query = self.query(one)
@@ -144,12 +149,12 @@ class Unbiased:
         counts = np.asarray(table, dtype=np.float64)
         found = [
             deviations(q.apply(counts), self.made.answer(q).estimate, self.made.variance(q))
-            for q in self._queries.get(one, [])
+            for q in self.queries.get(one, [])
         ]
         return np.concatenate([np.zeros(0), *found])
 
     @cached_property
-    def _queries(self) -> dict[Set, list[Query]]:
+    def queries(self) -> dict[Set, list[Query]]:
         """The workload's queries about each set of attributes."""
         found: dict[Set, list[Query]] = {}
         for query in self.plan.workload if self.plan is not None else ():
@@ -164,7 +169,7 @@ class Unbiased:
                     "name the tables of an aggregator: valid_tables(aggregator, schema=schema, "
                     "tables=[['age', 'sex']])"
                 )
-            found = set(self._queries)
+            found = set(self.queries)
         else:
             found = {self.numbers(s) for s in ([tables] if isinstance(tables, str) else tables)}
         if not found:

@@ -184,11 +184,6 @@ class Mechanism(ABC):
         """The variance of the noise in every completed row."""
         return self.variance(query)
 
-    def telling(self, query: Query) -> Callable[[Array], Array]:
-        """What measuring keeps of a table that a plain query asks for; it keeps the rest of the
-        table from nobody that says all of it is kept."""
-        return lambda table: table
-
     # ------------------------------------------------------------------ errors
 
     @abstractmethod

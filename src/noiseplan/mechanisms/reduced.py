@@ -108,10 +108,6 @@ class ReducedMechanism(Mechanism):
     def completed_variance(self, query: Query) -> Array:
         return self.small.completed_variance(self.cells.query(query))
 
-    def telling(self, query: Query) -> Callable[[Array], Array]:
-        inner = self.cells.query(query)
-        return super().telling(query) if inner.joint is not None else self.small.telling(inner)
-
     def parts(self) -> tuple[Json, Arrays]:
         """Which values and cells are one, and the mechanism over what is left of them."""
         cells = self.cells

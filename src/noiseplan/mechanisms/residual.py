@@ -43,7 +43,7 @@ from noiseplan.mechanisms.residual_errors import (
     row_variances,
     variances_on_sets,
 )
-from noiseplan.mechanisms.span import require, told
+from noiseplan.mechanisms.span import require
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.moments import discrete_gaussian_parameter
 from noiseplan.privacy import Neighbours
@@ -274,9 +274,6 @@ class ResidualMechanism(Mechanism):
 
     def completed_variance(self, query: Query) -> Array:
         return row_variances(self, query)
-
-    def telling(self, query: Query) -> Callable[[Array], Array]:
-        return partial(told, self, query)
 
     def covariance(self, query: Query, other: Query) -> Array:
         """The exact covariance of every row of one query with every row of another."""

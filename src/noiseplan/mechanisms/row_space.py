@@ -92,6 +92,13 @@ class RowSpace:
         """T of what lies in the row space of a query: QOOᵀ = TW₁."""
         return self._sums(self._inside(StackedRows.of(self.rows.schema, [query])))
 
+    def solved(self, rows: Array) -> Array:
+        """(W₁W₁ᵀ)⁻¹ times numbers of the rows, of W₁; zero for the others."""
+        found = np.zeros(len(self.rows))
+        inside = _solved(self._first, rows[self.basis])
+        found[self.basis] = _solved(self._first, inside, turned=True)
+        return found
+
     def _inside(self, own: StackedRows) -> Array:
         """(QO)ᵀ."""
         return _solved(self._first, own.gram(self.rows)[:, self.basis].T)

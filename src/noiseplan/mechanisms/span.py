@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noiseplan.errors import UnanswerableError
-from noiseplan.matrices import kronecker_apply, kronecker_dense
+from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import ROUNDING, Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block, subset_patterns
@@ -43,20 +43,6 @@ def require(mechanism: ResidualMechanism, query: Query) -> None:
         untold = None if block is None else span.untold(names, block)
         if (block is None or untold) and span.needs(names):
             raise UnanswerableError(_refusal(query, names, untold))
-
-
-def told(mechanism: ResidualMechanism, query: Query, table: Array) -> Array:
-    """Σ_{A⊆B} (⊗_{i∈A} V_iU_i ⊗_{i∉A} τ_i1ᵀ) t: a table of B, measured and put together again."""
-    found = np.zeros(query.shape)
-    for pattern in subset_patterns(len(query.attributes)):
-        names = [query.attributes[i] for i in pattern]
-        block = mechanism.block_on(names)
-        if block is not None:
-            counts = table.sum(axis=tuple(i for i in range(table.ndim) if i not in pattern))
-            counts = counts.reshape(*(axis.size for axis in block.axes), 1)
-            numbers = kronecker_apply([axis.measure for axis in block.axes], counts)
-            found += asked_of(mechanism, query, names, block).of_numbers(numbers)[..., 0]
-    return found
 
 
 def _refusal(query: Query, names: Sequence[str], untold: Sequence[str] | None) -> str:

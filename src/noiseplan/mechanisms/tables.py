@@ -235,9 +235,6 @@ class TablesMechanism(Mechanism):
     def completed_variance(self, query: Query) -> Array:
         return self.residuals.completed_variance(query)
 
-    def telling(self, query: Query) -> Callable[[Array], Array]:
-        return self.residuals.telling(query)
-
     # ------------------------------------------------------------------ saving
 
     def parts(self) -> tuple[Json, Arrays]:

@@ -285,25 +285,6 @@ class WorkloadRowsMechanism(Mechanism):
     def completed_variance(self, query: Query) -> Array:
         return self._estimates.variance(self._nearest(query))
 
-    def telling(self, query: Query) -> Callable[[Array], Array]:
-        """The part of a table in the span of the rows about its attributes."""
-        own = set(query.attributes)
-        inside = [q for q in self.queries if set(q.attributes) <= own]
-        if self._space is None or not inside:
-            return super().telling(query)
-        sums = RowSpace(StackedRows.of(self.schema, inside)).nearest(query)
-        axes = [
-            tuple(i for i, n in enumerate(query.attributes) if n not in q.attributes)
-            for q in inside
-        ]
-
-        def told(table: Array) -> Array:
-            pairs = zip(inside, axes, strict=True)
-            rows = np.concatenate([q.apply(table.sum(axis=over)) for q, over in pairs])
-            return np.asarray(sums @ rows).reshape(query.shape)
-
-        return told
-
     def _nearest(self, query: Query) -> sp.csr_array:
         """The sums of the workload's rows that are nearest to the query."""
         if self._space is None or query.key in self._places:

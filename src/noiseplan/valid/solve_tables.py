@@ -18,7 +18,7 @@ from noiseplan.progress import progress
 from noiseplan.schema import Schema
 from noiseplan.valid.even_population import Anchor, Mask, make_anchor
 from noiseplan.valid.family import Set, TableFamily, centred, margin
-from noiseplan.valid.filling import Solved, filled_in
+from noiseplan.valid.filling import AskedRows, Solved, filled_in
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, NearestTables, maximise
@@ -106,12 +106,12 @@ def valid_tables(
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
     given = _margins_of(known, family.margins)
     noisy = [s for s in family.every if _margin_of(known, s) is None]
-    filled = [s for s in noisy if not source.determined(s)]
+    filled = {s: AskedRows.of(source, s) for s in noisy if not source.determined(s)}
+    variances |= {s: rows.variance for s, rows in filled.items()}
     estimates = {s: given[s] if s in given else source.estimate(s) for s in family.every}
     if family.tables:
         nearest = partial(_nearest, family, given, anchor, variances)
-        telling = {s: source.telling(s) for s in filled}
-        found, evened, steps = filled_in(estimates, telling, variances, nearest)
+        found, evened, steps = filled_in(estimates, filled, variances, nearest)
     else:  # the total alone
         found, evened, steps = {(): np.maximum(estimates[()], 0.0)}, 0.0, 0
     found |= _margins_of(known, asked)

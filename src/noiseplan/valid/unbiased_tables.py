@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -127,11 +127,6 @@ class Unbiased:
         except UnanswerableError:
             return False
         return True
-
-    def telling(self, one: Set) -> Callable[[Array], Array]:
-        """What measuring keeps of a table on some attributes."""
-        assert self.plan is not None  # an aggregator determines all it is asked
-        return self.plan.mechanism.telling(self.query(one))
 
     def answer(self, one: Set, level: float, simultaneous: bool) -> Answer:
         """Every cell with its errors; no numbers where the table is not determined."""

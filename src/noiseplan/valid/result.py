@@ -22,6 +22,9 @@ from noiseplan.storage.table_files import MOST_TABLES, table_stems, write_csv, w
 from noiseplan.valid.family import Set, margin
 from noiseplan.valid.unbiased_tables import Table, Unbiased, valid_beside
 
+# Tables named where some were filled in.
+SHOWN = 6
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -199,7 +202,9 @@ class ValidTables(Tables):
         if self.public:
             lines.append(f"  public      {', '.join(map(self.source.title, self.public))}")
         if told.filled:
-            lines.append(f"  filled in   {', '.join(told.filled)}: not every cell was told apart")
+            named = ", ".join(told.filled[:SHOWN]) + (", …" if len(told.filled) > SHOWN else "")
+            lines.append(f"  filled in   {named}: not every cell was told apart, and what")
+            lines.append("              was asked of them is kept; moves are those of the answers")
         if told.evened >= 5e-5:
             lines.append(f"  evened out  {told.evened:.2%} of all records")
         if self.integers:

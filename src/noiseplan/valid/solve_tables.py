@@ -287,6 +287,4 @@ def _changes(
             largest, where = top, one
     at = source.title(where)
     mean = moves / max(moved, 1)
-    return Changes(
-        len(found), cells, negative, mean, largest, at, evened, apart, steps, seconds
-    )
+    return Changes(len(found), cells, negative, mean, largest, at, evened, apart, steps, seconds)

@@ -115,7 +115,9 @@ class Unbiased:
     def variance(self, one: Set) -> Array:
         """Of the noise in every cell."""
         query, plan = self.query(one), self.plan
-        found = self.made.variance(query) if plan is None else plan.mechanism.completed_variance(query)
+        found = (
+            self.made.variance(query) if plan is None else plan.mechanism.completed_variance(query)
+        )
         return found.reshape(query.shape)
 
     def determined(self, one: Set) -> bool:

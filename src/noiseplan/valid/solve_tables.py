@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -104,24 +103,16 @@ def valid_tables(
     exact = [s for s, v in variances.items() if v <= 0 and _margin_of(known, s) is None]
     known = known | {s: source.estimate(s) for s in exact}
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
-    given = _margins_of(known, family.margins)
     noisy = [s for s in family.every if _margin_of(known, s) is None]
     filled = {s: AskedRows.of(source, s) for s in noisy if not source.determined(s)}
-    variances |= {s: rows.variance for s, rows in filled.items()}
-    estimates = {s: given[s] if s in given else source.estimate(s) for s in family.every}
-    if family.tables:
-        nearest = partial(_nearest, family, given, anchor, variances)
-        found, evened, steps = filled_in(estimates, filled, variances, nearest)
-    else:  # the total alone
-        found, evened, steps = {(): np.maximum(estimates[()], 0.0)}, 0.0, 0
-    found |= _margins_of(known, asked)
+    solved = _solved(source, family, known, anchor, variances, filled)
+    found = solved.tables | _margins_of(known, asked)
     kept: Mapping[Set, Table] = found
     if integers:
         kept = whole_tables(found, round(float(found[()])), anchor.possible)
     apart = _apart(family, kept)
     spent = time.perf_counter() - started
-    changes = _changes(source, kept, evened, apart, steps, spent)
-    changes = replace(changes, filled=tuple(map(source.title, filled)))
+    changes = _changes(source, kept, list(filled), solved, apart, spent)
     return ValidTables(source, kept, known, integers, changes)
 
 
@@ -133,6 +124,23 @@ def _margin_of(known: Mapping[Set, Array], one: Set) -> Array | None:
 
 def _margins_of(known: Mapping[Set, Array], sets: Iterable[Set]) -> dict[Set, Array]:
     return {s: table for s in sets if (table := _margin_of(known, s)) is not None}
+
+
+def _solved(
+    source: Unbiased,
+    family: TableFamily,
+    known: Mapping[Set, Array],
+    anchor: Anchor,
+    variances: Mapping[Set, float],
+    filled: Mapping[Set, AskedRows],
+) -> Solved:
+    """The nearest valid tables."""
+    given = _margins_of(known, family.margins)
+    estimates = {s: given[s] if s in given else source.estimate(s) for s in family.every}
+    if not family.tables:  # the total alone
+        return Solved({(): np.maximum(estimates[()], 0.0)}, 0.0, 0)
+    told = {**variances, **{s: rows.variance for s, rows in filled.items()}}
+    return filled_in(estimates, filled, told, partial(_nearest, family, given, anchor, told))
 
 
 def _nearest(
@@ -267,9 +275,9 @@ def _apart(family: TableFamily, found: Mapping[Set, Table]) -> float:
 def _changes(
     source: Unbiased,
     found: Mapping[Set, Table],
-    evened: float,
+    filled: Iterable[Set],
+    solved: Solved,
     apart: float,
-    steps: int,
     seconds: float,
 ) -> Changes:
     """Every table against its unbiased twin."""
@@ -285,6 +293,16 @@ def _changes(
         moves += float(move.sum())
         if (top := float(move.max(initial=0.0))) > largest:
             largest, where = top, one
-    at = source.title(where)
-    mean = moves / max(moved, 1)
-    return Changes(len(found), cells, negative, mean, largest, at, evened, apart, steps, seconds)
+    return Changes(
+        tables=len(found),
+        cells=cells,
+        negative=negative,
+        mean_move=moves / max(moved, 1),
+        largest_move=largest,
+        largest_at=source.title(where),
+        evened=solved.evened,
+        apart=apart,
+        steps=solved.steps,
+        seconds=seconds,
+        filled=tuple(map(source.title, filled)),
+    )

@@ -144,10 +144,8 @@ class Unbiased:
         if self.determined(one):
             return deviations(table, estimate, self.variance(one)).ravel()
         counts = np.asarray(table, dtype=np.float64)
-        found = [
-            deviations(q.apply(counts), self.made.answer(q).estimate, self.made.variance(q))
-            for q in self.queries.get(one, [])
-        ]
+        answers = [self.made.answer(query) for query in self.queries.get(one, [])]
+        found = [deviations(a.query.apply(counts), a.estimate, a.std_error**2) for a in answers]
         return np.concatenate([np.zeros(0), *found])
 
     @cached_property

@@ -203,8 +203,8 @@ class ValidTables(Tables):
             lines.append(f"  public      {', '.join(map(self.source.title, self.public))}")
         if told.filled:
             named = ", ".join(told.filled[:SHOWN]) + (", …" if len(told.filled) > SHOWN else "")
-            lines.append(f"  filled in   {named}: not every cell was told apart, and what")
-            lines.append("              was asked of them is kept; moves are those of the answers")
+            lines.append(f"  filled in   {named}: not every cell was told apart")
+            lines.append("              by the workload; moves are those of its answers")
         if told.evened >= 5e-5:
             lines.append(f"  evened out  {told.evened:.2%} of all records")
         if self.integers:

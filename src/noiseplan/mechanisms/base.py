@@ -167,6 +167,23 @@ class Mechanism(ABC):
         for position, query in enumerate(workload):
             yield np.array([position]), answer(query).reshape(*query.shape, 1)
 
+    # ------------------------------------------------------------------ completed
+
+    def require_completed(self, query: Query) -> None:
+        """Raise `UnanswerableError` unless its attributes are measured together, by any rows."""
+        self.require(query)
+
+    def completed(self, measured: Measurements, query: Query) -> Array:
+        """The estimates with what nobody measured taken as zero: unbiased where it is determined.
+
+        Completed tables agree with each other, and with every answer.
+        """
+        return self.answer(measured, query)
+
+    def completed_variance(self, query: Query) -> Array:
+        """The variance of the noise in every completed row."""
+        return self.variance(query)
+
     # ------------------------------------------------------------------ errors
 
     @abstractmethod

@@ -99,6 +99,15 @@ class ReducedMechanism(Mechanism):
     def covariance(self, query: Query, other: Query) -> Array:
         return self.small.covariance(self.cells.query(query), self.cells.query(other))
 
+    def require_completed(self, query: Query) -> None:
+        self.small.require_completed(self.cells.query(query))
+
+    def completed(self, measured: Measurements, query: Query) -> Array:
+        return self.small.completed(measured, self.cells.query(query))
+
+    def completed_variance(self, query: Query) -> Array:
+        return self.small.completed_variance(self.cells.query(query))
+
     def parts(self) -> tuple[Json, Arrays]:
         """Which values and cells are one, and the mechanism over what is left of them."""
         cells = self.cells

@@ -234,6 +234,15 @@ class ResidualMechanism(Mechanism):
 
     def _answer(self, measured: Measurements, query: Query) -> Array:
         self.require(query)
+        return self.completed(measured, query)
+
+    def require_completed(self, query: Query) -> None:
+        several = [name for name in query.attributes if self.schema[name].size > 1]
+        if query.schema != self.schema or self.block_on(several) is None:
+            self.require(query)
+
+    def completed(self, measured: Measurements, query: Query) -> Array:
+        """Σ_{A⊆B} over the sets that are measured, whether or not their rows tell all of Q_B."""
         sets = self.set_of(query.attributes)
         if query.joint is None:
             return np.ascontiguousarray(self.answers(measured, query, sets)[..., 0]).ravel()
@@ -261,6 +270,9 @@ class ResidualMechanism(Mechanism):
     def variance(self, query: Query) -> Array:
         """The exact variance of every row."""
         self.require(query)
+        return row_variances(self, query)
+
+    def completed_variance(self, query: Query) -> Array:
         return row_variances(self, query)
 
     def covariance(self, query: Query, other: Query) -> Array:

@@ -82,11 +82,29 @@ class RowSpace:
     def coefficients(self, query: Query) -> sp.csr_array | None:
         """T, as sums over all rows; None where the query is outside the row space."""
         own = StackedRows.of(self.rows.schema, [query])
-        inside = _solved(self._first, own.gram(self.rows)[:, self.basis].T)
+        inside = self._inside(own)
         squares = np.diagonal(own.gram(own))
         if (squares - (inside**2).sum(axis=0) > OUTSIDE * squares).any():
             return None
-        found = np.zeros((query.rows, len(self.rows)))
+        return self._sums(inside)
+
+    def nearest(self, query: Query) -> sp.csr_array:
+        """T of what lies in the row space of a query: QOOᵀ = TW₁."""
+        return self._sums(self._inside(StackedRows.of(self.rows.schema, [query])))
+
+    def solved(self, rows: Array) -> Array:
+        """(W₁W₁ᵀ)⁻¹ times numbers of the rows, of W₁; zero for the others."""
+        found = np.zeros(len(self.rows))
+        inside = _solved(self._first, rows[self.basis])
+        found[self.basis] = _solved(self._first, inside, turned=True)
+        return found
+
+    def _inside(self, own: StackedRows) -> Array:
+        """(QO)ᵀ."""
+        return _solved(self._first, own.gram(self.rows)[:, self.basis].T)
+
+    def _sums(self, inside: Array) -> sp.csr_array:
+        found = np.zeros((inside.shape[1], len(self.rows)))
         found[:, self.basis] = _solved(self._first, inside, turned=True).T
         return sp.csr_array(found)
 

@@ -226,6 +226,15 @@ class TablesMechanism(Mechanism):
     def covariance(self, query: Query, other: Query) -> Array:
         return self.residuals.covariance(query, other)
 
+    def require_completed(self, query: Query) -> None:
+        self.residuals.require_completed(query)
+
+    def completed(self, measured: Measurements, query: Query) -> Array:
+        return self.residuals.completed(measured, query)
+
+    def completed_variance(self, query: Query) -> Array:
+        return self.residuals.completed_variance(query)
+
     # ------------------------------------------------------------------ saving
 
     def parts(self) -> tuple[Json, Arrays]:

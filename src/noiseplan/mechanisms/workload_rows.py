@@ -272,6 +272,25 @@ class WorkloadRowsMechanism(Mechanism):
     def variance(self, query: Query) -> Array:
         return self._estimates.variance(self._asked(query))
 
+    def require_completed(self, query: Query) -> None:
+        together = any(set(_attributes(query)) <= set(on) for on in self._tables)
+        if query.schema != self.schema or self._space is None or not together:
+            self.require(query)
+
+    def completed(self, measured: Measurements, query: Query) -> Array:
+        """Of the counts with the least squares that have the estimated rows."""
+        rows = self._estimates.answers(np.asarray(measured.values[0], dtype=np.float64))
+        return np.asarray(self._nearest(query) @ rows)
+
+    def completed_variance(self, query: Query) -> Array:
+        return self._estimates.variance(self._nearest(query))
+
+    def _nearest(self, query: Query) -> sp.csr_array:
+        """The sums of the workload's rows that are nearest to the query."""
+        if self._space is None or query.key in self._places:
+            return self._asked(query)
+        return self._space.nearest(query)
+
     def covariance(self, query: Query, other: Query) -> Array:
         one, two = self._asked(query), self._asked(other)
         if query.rows * other.rows > DENSE_LIMIT:

@@ -24,12 +24,13 @@ from noiseplan.errors import MissingExtraError, PlanError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
+from noiseplan.queries import Query
 from noiseplan.release.answer import tidy_frame
 from noiseplan.storage.table_files import write_csv
 from noiseplan.valid.family import Set, TableFamily
 from noiseplan.valid.refining import counted, refine
 from noiseplan.valid.solve_tables import checked_total
-from noiseplan.valid.unbiased_tables import Unbiased, deviations
+from noiseplan.valid.unbiased_tables import Unbiased
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,13 +50,16 @@ SUFFIXES = (".parquet", ".csv")
 class TableFidelity:
     """One table of the records against its unbiased estimate.
 
-    Deviations are in standard errors of the estimate. The mean size of noise alone is 0.8.
+    Deviations are in standard errors of the estimate. The mean size of noise alone is 0.8. Where
+    not every cell was told apart, the model has `filled` it in, and deviations are those of the
+    workload's answers.
     """
 
     names: tuple[str, ...]
     cells: int
     mean: float
     largest: float
+    filled: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,12 +80,17 @@ class Microdata:
         lines.append("deviation from the released tables, in standard errors of these:")
         lines.append(f"  {'mean':>7}  {'largest':>7}  {'cells':>9}  table")
         for told in worst[:12]:
-            name = " × ".join(told.names) or "total"
+            name = (" × ".join(told.names) or "total") + (" (answers)" if told.filled else "")
             lines.append(f"  {told.mean:7.2f}  {told.largest:7.2f}  {told.cells:9,}  {name}")
         if len(worst) > 12:
             lines.append(f"  … and {len(worst) - 12:,} tables that are nearer")
         lines.append("noise alone deviates by 0.80 in the mean: at that or below, they are as near")
         lines.append("to the tables as noise allows; .fidelity has all tables")
+        if any(told.filled for told in self.fidelity):
+            lines.append(
+                "(answers): not every cell of the table was told apart, and the model filled"
+            )
+            lines.append("it in; deviations are those of the workload's answers about it")
         return visible("\n".join(lines))
 
 
@@ -237,15 +246,35 @@ def _fitted(mbi: Any, source: Unbiased, sets: Sequence[Set], records: float) -> 
     """The model nearest to the tables and their margins, each weighted by its standard error."""
     family = TableFamily.of(source.schema.shape, sets)
     measurements = []
-    for one in family.every:
-        spread = float(np.sqrt(source.variance(one).mean()))
-        if one and spread > 0:
-            estimate, clique = source.estimate(one).ravel(), _clique(source, one)
-            measurements.append(mbi.LinearMeasurement(estimate, clique, stddev=spread))
+    for one in filter(None, family.every):
+        clique, queries = _clique(source, one), source.queries.get(one, [])
+        if source.determined(one) or (one in family.tables and not queries):
+            spread = float(np.sqrt(source.variance(one).mean()))
+            told = [mbi.LinearMeasurement(source.estimate(one).ravel(), clique, stddev=spread)]
+        else:  # what was told of its cells, and the model fills in the rest
+            told = [_measurement(mbi, source, query, clique) for query in queries]
+        measurements += [each for each in told if each.stddev > 0]
     estimator = mbi.estimation.MirrorDescent()
     return estimator.estimate(
         _domain(mbi, source), measurements, known_total=records, iters=STEPS, tol=1e-7
     )
+
+
+def _measurement(mbi: Any, source: Unbiased, query: Query, clique: tuple[int, ...]) -> Any:
+    """The answer to a query about the attributes of one clique."""
+    from jax import numpy as jnp
+
+    pieces = [piece.dense() for piece in query.pieces]
+
+    def asked(table: Any) -> Any:
+        values = table.datavector(flatten=query.joint is not None)
+        for axis, piece in enumerate(pieces):
+            values = jnp.moveaxis(jnp.tensordot(piece, values, (1, axis)), 0, axis)
+        return values.ravel()
+
+    estimate = source.made.answer(query).estimate
+    spread = float(np.sqrt(source.made.variance(query).mean()))
+    return mbi.LinearMeasurement(estimate, clique, stddev=spread, query=asked)
 
 
 def _model_tables(model: Any, source: Unbiased, sets: Sequence[Set], rows: int) -> dict[Set, Array]:
@@ -282,9 +311,9 @@ def fidelity(
     for one in sets:
         shape = tuple(source.schema.shape[i] for i in one)
         table = np.asarray(counted(codes, one, shape) * (records / rows), dtype=np.float64)
-        apart = deviations(table, source.estimate(one), source.variance(one))
+        apart = source.moves(one, table, source.estimate(one))
         told = apart.size, float(apart.mean()), float(apart.max())
-        found.append(TableFidelity(source.names(one), *told))
+        found.append(TableFidelity(source.names(one), *told, not source.determined(one)))
     return found
 
 

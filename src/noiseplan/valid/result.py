@@ -22,6 +22,9 @@ from noiseplan.storage.table_files import MOST_TABLES, table_stems, write_csv, w
 from noiseplan.valid.family import Set, margin
 from noiseplan.valid.unbiased_tables import Table, Unbiased, valid_beside
 
+# Tables named where some were filled in.
+SHOWN = 6
+
 
 @dataclass(frozen=True)
 class Changes:
@@ -29,7 +32,8 @@ class Changes:
 
     `mean_move` and `largest_move` are in standard errors; `evened` is the share of an even
     population that was mixed in so that no cell is negative; `apart` the most by which two tables
-    differ on a common margin, relative to all records.
+    differ on a common margin, relative to all records. `filled` are tables of which not every cell
+    was told apart by what was measured; their moves are those of the workload's answers.
     """
 
     tables: int
@@ -42,6 +46,7 @@ class Changes:
     apart: float
     steps: int
     seconds: float
+    filled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,14 +120,11 @@ class ValidTables(Tables):
     def columns(self, *attributes: str, level: float = 0.95, simultaneous: bool = False) -> Columns:
         """The cells, valid, and the unbiased estimate, std_error, lower, upper.
 
-        The interval is that of the unbiased estimate, and covers noise only.
+        The interval is that of the unbiased estimate, and covers noise only. Where cells were
+        filled in there is no unbiased estimate, and these are NaN.
         """
         values = self.values(*attributes).ravel()
-        answer = self.source.made.answer(
-            self.source.query(self.source.numbers(attributes)),
-            level=level,
-            simultaneous=simultaneous,
-        )
+        answer = self.source.answer(self.source.numbers(attributes), level, simultaneous)
         return valid_beside(values, answer.columns(attributes))
 
     def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
@@ -138,10 +140,11 @@ class ValidTables(Tables):
         columns = self.columns(attribute, level=level)
         own = next(iter(columns))  # another name than the attribute's where that is taken
         cells, valid = list(columns[own]), self.values(attribute).astype(float).tolist()
+        told = len(cells) if self.source.determined(self.source.numbers(attribute)) else 0
         both = {
-            own: cells * 2,
-            "kind": ["unbiased"] * len(cells) + ["valid"] * len(cells),
-            **{name: [*columns[name], *valid] for name in ("estimate", "lower", "upper")},
+            own: cells[:told] + cells,
+            "kind": ["unbiased"] * told + ["valid"] * len(cells),
+            **{name: [*columns[name][:told], *valid] for name in ("estimate", "lower", "upper")},
         }
         title = f"Records by {attribute}: unbiased, and valid"
         return write(error_bar_spec(both, own, "kind", title, level), target)
@@ -198,6 +201,10 @@ class ValidTables(Tables):
         ]
         if self.public:
             lines.append(f"  public      {', '.join(map(self.source.title, self.public))}")
+        if told.filled:
+            named = ", ".join(told.filled[:SHOWN]) + (", …" if len(told.filled) > SHOWN else "")
+            lines.append(f"  filled in   {named}: not every cell was told apart")
+            lines.append("              by the workload; moves are those of its answers")
         if told.evened >= 5e-5:
             lines.append(f"  evened out  {told.evened:.2%} of all records")
         if self.integers:

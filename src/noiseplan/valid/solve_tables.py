@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,11 @@ from noiseplan.progress import progress
 from noiseplan.schema import Schema
 from noiseplan.valid.even_population import Anchor, Mask, make_anchor
 from noiseplan.valid.family import Set, TableFamily, centred, margin
+from noiseplan.valid.filling import AskedRows, Solved, filled_in
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, NearestTables, maximise
-from noiseplan.valid.unbiased_tables import Table, Unbiased, deviations
+from noiseplan.valid.unbiased_tables import Table, Unbiased
 from noiseplan.valid.whole_numbers import whole_tables
 
 if TYPE_CHECKING:
@@ -101,14 +103,16 @@ def valid_tables(
     exact = [s for s, v in variances.items() if v <= 0 and _margin_of(known, s) is None]
     known = known | {s: source.estimate(s) for s in exact}
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
-    found, evened, steps = _solved(source, family, known, anchor, variances)
-    found |= _margins_of(known, asked)
+    noisy = [s for s in family.every if _margin_of(known, s) is None]
+    filled = {s: AskedRows.of(source, s) for s in noisy if not source.determined(s)}
+    solved = _solved(source, family, known, anchor, variances, filled)
+    found = solved.tables | _margins_of(known, asked)
     kept: Mapping[Set, Table] = found
     if integers:
         kept = whole_tables(found, round(float(found[()])), anchor.possible)
     apart = _apart(family, kept)
     spent = time.perf_counter() - started
-    changes = _changes(source, kept, evened, apart, steps, spent)
+    changes = _changes(source, kept, list(filled), solved, apart, spent)
     return ValidTables(source, kept, known, integers, changes)
 
 
@@ -128,15 +132,29 @@ def _solved(
     known: Mapping[Set, Array],
     anchor: Anchor,
     variances: Mapping[Set, float],
-) -> tuple[dict[Set, Array], float, int]:
-    """The nearest valid tables, the share of evenness in them, and the steps it took."""
-    every, given = family.every, _margins_of(known, family.margins)
+    filled: Mapping[Set, AskedRows],
+) -> Solved:
+    """The nearest valid tables."""
+    given = _margins_of(known, family.margins)
+    estimates = {s: given[s] if s in given else source.estimate(s) for s in family.every}
     if not family.tables:  # the total alone
-        return {(): given.get((), np.maximum(source.estimate(()), 0.0))}, 0.0, 0
+        return Solved({(): np.maximum(estimates[()], 0.0)}, 0.0, 0)
+    told = {**variances, **{s: rows.variance for s, rows in filled.items()}}
+    return filled_in(estimates, filled, told, partial(_nearest, family, given, anchor, told))
+
+
+def _nearest(
+    family: TableFamily,
+    given: Mapping[Set, Array],
+    anchor: Anchor,
+    variances: Mapping[Set, float],
+    estimates: Mapping[Set, Array],
+) -> Solved:
+    """The valid tables nearest to some estimates."""
     largest = max(variances.values())
     problem = NearestTables(
         family,
-        estimates={s: given[s] if s in given else source.estimate(s) for s in every},
+        estimates=estimates,
         weights={s: largest / v if v > 0 else 1.0 for s, v in variances.items()},
         fixed={s: centred(table) for s, table in given.items()},
         possible={s: m for s in family.tables if (m := anchor.possible(s)) is not None},
@@ -155,8 +173,7 @@ def _solved(
     finally:
         dual.close()
     total = float(given[()]) if () in given else None
-    found, evened = settle(family, tables, given, anchor, total)
-    return found, evened, steps
+    return Solved(*settle(family, tables, given, anchor, total), steps)
 
 
 def _require_room(family: TableFamily) -> None:
@@ -258,24 +275,34 @@ def _apart(family: TableFamily, found: Mapping[Set, Table]) -> float:
 def _changes(
     source: Unbiased,
     found: Mapping[Set, Table],
-    evened: float,
+    filled: Iterable[Set],
+    solved: Solved,
     apart: float,
-    steps: int,
     seconds: float,
 ) -> Changes:
     """Every table against its unbiased twin."""
-    cells = negative = 0
+    cells = negative = moved = 0
     moves, largest = 0.0, 0.0
     where: Set = ()
     for one, table in found.items():
         estimate = source.estimate(one)
-        move = deviations(table, estimate, source.variance(one))
+        move = source.moves(one, table, estimate)
+        moved += move.size
         cells += table.size
         negative += int((estimate < 0).sum())
         moves += float(move.sum())
-        if (top := float(move.max())) > largest:
+        if (top := float(move.max(initial=0.0))) > largest:
             largest, where = top, one
-    at = source.title(where)
     return Changes(
-        len(found), cells, negative, moves / cells, largest, at, evened, apart, steps, seconds
+        tables=len(found),
+        cells=cells,
+        negative=negative,
+        mean_move=moves / max(moved, 1),
+        largest_move=largest,
+        largest_at=source.title(where),
+        evened=solved.evened,
+        apart=apart,
+        steps=solved.steps,
+        seconds=seconds,
+        filled=tuple(map(source.title, filled)),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query
+from noiseplan.release.answer import Answer
 from noiseplan.release.answers import Columns
 from noiseplan.release.release import Release
 from noiseplan.schema import Schema
@@ -104,15 +106,55 @@ class Unbiased:
         return Query(self.schema, self.names(one))
 
     def estimate(self, one: Set) -> Array:
-        """The unbiased table, one axis per attribute."""
+        """The unbiased table, one axis per attribute; completed where it is not determined."""
         query, made = self.query(one), self.made
         if isinstance(made, Release):  # without its standard errors, which take longer
-            return made.plan.mechanism.answer(made.measurements, query).reshape(query.shape)
+            return made.plan.mechanism.completed(made.measurements, query).reshape(query.shape)
         return made.answer(query).estimate.reshape(query.shape)
 
     def variance(self, one: Set) -> Array:
+        """Of the noise in every cell."""
+        query, plan = self.query(one), self.plan
+        found = (
+            self.made.variance(query) if plan is None else plan.mechanism.completed_variance(query)
+        )
+        return found.reshape(query.shape)
+
+    def determined(self, one: Set) -> bool:
+        """Whether every cell was measured, alone or with others that tell it; else some are
+        filled in, and have no unbiased estimate."""
+        try:
+            if self.plan is not None:
+                self.plan.mechanism.require(self.query(one))
+        except UnanswerableError:
+            return False
+        return True
+
+    def answer(self, one: Set, level: float, simultaneous: bool) -> Answer:
+        """Every cell with its errors; no numbers where the table is not determined."""
         query = self.query(one)
-        return self.made.variance(query).reshape(query.shape)
+        if self.determined(one):
+            return self.made.answer(query, level=level, simultaneous=simultaneous)
+        nothing = np.full(query.rows, np.nan)
+        return Answer(query, nothing, nothing, level, simultaneous, self.origin)
+
+    def moves(self, one: Set, table: Table, estimate: Array) -> Array:
+        """How far each cell is from its estimate, in standard errors; where the table is not
+        determined, how far the workload's answers about its attributes are."""
+        if self.determined(one):
+            return deviations(table, estimate, self.variance(one)).ravel()
+        counts = np.asarray(table, dtype=np.float64)
+        answers = [self.made.answer(query) for query in self.queries.get(one, [])]
+        found = [deviations(a.query.apply(counts), a.estimate, a.std_error**2) for a in answers]
+        return np.concatenate([np.zeros(0), *found])
+
+    @cached_property
+    def queries(self) -> dict[Set, list[Query]]:
+        """The workload's queries about each set of attributes."""
+        found: dict[Set, list[Query]] = {}
+        for query in self.plan.workload if self.plan is not None else ():
+            found.setdefault(self._numbers(query.attributes), []).append(query)
+        return found
 
     def sets(self, tables: Iterable[Sequence[str] | str] | None) -> list[Set]:
         """The tables asked for, or those of the workload, by attribute numbers."""
@@ -122,7 +164,7 @@ class Unbiased:
                     "name the tables of an aggregator: valid_tables(aggregator, schema=schema, "
                     "tables=[['age', 'sex']])"
                 )
-            found = {self._numbers(query.attributes) for query in self.plan.workload}
+            found = set(self.queries)
         else:
             found = {self.numbers(s) for s in ([tables] if isinstance(tables, str) else tables)}
         if not found:
@@ -144,7 +186,7 @@ class Unbiased:
             return
         query = self.query(one)
         try:
-            self.plan.mechanism.require(query)
+            self.plan.mechanism.require_completed(query)
         except UnanswerableError as error:
             raise UnanswerableError(
                 f"the table of {list(query.attributes)} cell by cell is not determined by what was "

@@ -125,7 +125,9 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
     made.save(tmp_path / "again", tables=tables)
     for path in sorted(saved.glob("*.csv")):
         assert not differences(rows(tmp_path / "again" / path.name), rows(path), 1e-9)
-    assert not differences(changes(tmp_path / "again"), told, 1e-9)
+    now = changes(tmp_path / "again")
+    assert now.pop("filled") == told.pop("filled", [])  # said since tables may be filled in
+    assert not differences(now, told, 1e-9)
     with pytest.raises(StorageError, match="these are valid tables, which are files to publish"):
         nz.load(saved)
 

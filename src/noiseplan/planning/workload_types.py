@@ -65,8 +65,8 @@ class Design:
     @cached_property
     def several_kinds(self) -> bool:
         """Whether some attribute is asked by several kinds of factors, or a dense matrix is."""
-        if self.joints:
-            return True
+        if self.joints or not self.free:
+            return bool(self.joints)
         asked = [p for p in range(len(self.grams)) if p not in self.constant]
         roles = self.roles.pair_role[asked].tolist()
         return any(roles.count(r) > 1 and self.group_count(r) > 2 for r in self.free)

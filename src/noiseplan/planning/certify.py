@@ -33,6 +33,7 @@ from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVarian
 from noiseplan.planning.row_weights import RowWeights
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.progress import progress
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -193,15 +194,17 @@ def norm_bound(
         return 0.0
     dual = 1.0 if power == inf else power / (power - 1.0)
     weights, best = RowWeights.even(design), 0.0
-    for round_ in range(ROUNDS):
-        weighted = weights.weighted()
-        rows = optimise_total(weighted)
-        found = weighted_sum_bound(weighted, rows, cost, neighbours, effort) / weights.norm(dual)
-        best = max(best, found)
-        # w ← w^{1−θ} v^{θ(p−1)}: towards v^{p−1}, and for p = ∞ up wherever v is large.
-        step = min(LONG_STEP if round_ < LONG_STEPS else 1.0, power - 1.0)
-        softer = weights.to_the(1.0 - step / (power - 1.0))
-        weights = softer.moved(*_best_noise(weighted, rows), step)
+    with progress("Certifying", ROUNDS) as advance:
+        for round_ in range(ROUNDS):
+            weighted = weights.weighted()
+            rows = optimise_total(weighted)
+            found = weighted_sum_bound(weighted, rows, cost, neighbours, effort)
+            best = max(best, found / weights.norm(dual))
+            # w ← w^{1−θ} v^{θ(p−1)}: towards v^{p−1}, and for p = ∞ up wherever v is large.
+            step = min(LONG_STEP if round_ < LONG_STEPS else 1.0, power - 1.0)
+            softer = weights.to_the(1.0 - step / (power - 1.0))
+            weights = softer.moved(*_best_noise(weighted, rows), step)
+            advance(1)
     return best * (1 - 1e-9)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import inf
+from math import inf, prod
 
 import numpy as np
 from scipy.special import gammaln
@@ -29,6 +29,8 @@ from noiseplan.planning.workload_types import Design
 
 # Numbers held at once for matrices of equal size.
 HELD = 1e6
+# States of attributes times terms that are looked at to find those that occur.
+LOOKED_AT = 1e7
 
 
 def root_trace(gram: Array) -> Array:
@@ -135,9 +137,13 @@ class HeadedWorkload:
         return result
 
     def _parts(self) -> Iterator[Part]:
+        looked = 0.0
         for family in self.families:
             choices = (sums.blocks(int(n)) for sums, n in zip(self._sums, family.left, strict=True))
             for chosen in product(*choices):
+                looked += prod(len(block.present) for block in chosen) * len(family.placed)
+                if looked > LOOKED_AT:
+                    raise TooLarge(f"more than {LOOKED_AT:.0e} states")
                 part = Part(family, list(chosen), self.centred and family.empty)
                 if part.size:
                     yield part

@@ -108,7 +108,11 @@ class Plan:
 
         Discrete noise of less than one count can fall below it; then its own variance stands here.
         """
-        return min(self.optimality.lower_bound, self.total_variance)
+        known, best = self.certificate, self.optimality.lower_bound
+        total = isinstance(self.objective, TotalVariance) and self.targets is None
+        if known is not None and total:
+            best = max(best, known.bound)
+        return min(best, self.total_variance)
 
     @property
     def efficiency(self) -> float:

@@ -19,7 +19,7 @@ from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.report.released_tables import released_tables
 from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
-from noiseplan.words.plan import kind_name, proved_sentence
+from noiseplan.words.plan import aim, kind_name, proved_sentence
 from noiseplan.words.privacy import currencies, promise
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _aims(plan: Plan, rows: list[TableKind]) -> list[Markup]:
             "The measurements were made elsewhere; these are the best answers they allow."
         )
     elif plan.targets is not None:
-        sentences.append("The plan meets variances that were asked for, at the least privacy cost.")
+        sentences.append(f"The plan is for {aim(plan)}.")
     else:
         sentences.append(f"The plan aims at the least {plan.objective} at this cost.")
     favoured = [row["table"] for row in reversed(rows) if row["std_error"] < average]

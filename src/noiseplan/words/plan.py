@@ -37,8 +37,9 @@ def _of_others(plan: Plan) -> bool:
 
 # What is said of a plan, which is made from what is declared.
 NO_DATA = "no data was read"
-# Certified gaps up to the first are near the best, and beyond the second say nothing.
-NEAR, NO_USE = 0.05, 9.0
+# Certified gaps up to the first are near the best, beyond the second they are told in times, and
+# beyond the third they say nothing.
+NEAR, SOME_USE, NO_USE = 0.05, 9.0, 99.0
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
@@ -115,10 +116,11 @@ def _objective(plan: Plan, read: str) -> str:
     if _of_others(plan):
         return str(plan.objective)
     planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
-    return f"{_aim(plan)}; {planned}{read}"
+    return f"{aim(plan)}; {planned}{read}"
 
 
-def _aim(plan: Plan) -> str:
+def aim(plan: Plan) -> str:
+    """What a plan makes small, or how far it meets targets."""
     scale = plan.target_scale
     if scale is None:
         return f"least {plan.objective}"
@@ -168,8 +170,7 @@ def _optimality(plan: Plan) -> str:
     if _of_others(plan):
         return f"total variance {plan.total_variance:.6g}, as the plans it comes from make it"
     if plan.optimal and plan.targets is not None:
-        best = "no linear Gaussian mechanism meets these targets at a lower cost"
-        return f"proved{_certified(plan)}: {best}"
+        return f"proved{_certified(plan)}: no linear Gaussian mechanism meets {_targets_met(plan)}"
     if plan.optimal:
         kind = "Gaussian" if plan.privacy.pure_epsilon is None else "Laplace"
         best = f"no linear {kind} mechanism has a lower {plan.objective} at this privacy"
@@ -183,6 +184,14 @@ def _optimality(plan: Plan) -> str:
     return _standing(plan, usual_certificate(plan))
 
 
+def _targets_met(plan: Plan) -> str:
+    """What a plan for targets is the best at: their cost, or how far a budget goes."""
+    scale = plan.target_scale or 1.0
+    if 1 - 1e-4 <= scale <= 1 + 1e-6:
+        return "these targets at a lower cost"
+    return f"these targets times less than {scale:.4g} at this cost"
+
+
 def _standing(plan: Plan, certificate: Certificate | None) -> str:
     """How far a plan may be from the best, as far as that is proved."""
     if certificate is None:
@@ -190,6 +199,9 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     value = f"{_made_small(plan)} {certificate.total:.6g}"
     if certificate.gap > NO_USE:
         return f"{value}; no bound of any use is known"
+    if certificate.gap > SOME_USE:
+        value += f", at most {math.ceil(1 + certificate.gap)} times the lower bound"
+        return f"{value} {certificate.bound:.6g}"
     figures = f"{value}, lower bound {certificate.bound:.6g}"
     return f"{_within(certificate.gap)}\n{BELOW}{figures}"
 
@@ -199,6 +211,8 @@ def proved_sentence(plan: Plan) -> str | None:
     certificate = None if plan.noise == "given" else usual_certificate(plan)
     if certificate is None or not certificate.bound > 0:
         return None
+    if plan.optimal and plan.targets is not None:
+        return f"No linear mechanism meets {_targets_met(plan)}, which is proved."
     if plan.optimal:
         return "No linear mechanism does better, which is proved."
     needed = math.floor(1000 * certificate.bound / certificate.total) / 10

@@ -290,3 +290,16 @@ def test_noise_that_fits_no_integer_is_refused_before_releasing() -> None:
     for planner in ("auto", "optimal", "residual"):
         with pytest.raises(PlanError, match="64-bit integers"):
             nz.plan(workload, budget=nz.zCDP(1e-30), noise="discrete", planner=planner)
+
+
+@pytest.mark.parametrize("planner", ["auto", "residual"])
+@pytest.mark.parametrize("totals", [0, 1])
+def test_a_contrast_that_sums_to_nothing_asks_nothing_of_smaller_sets(
+    planner: str, totals: int
+) -> None:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 3})
+    contrast = nz.Query(schema, ["a", "b"], matrix=[[1, -1, 0, -1, 1, 0, 0, 0, 0]])
+    workload = nz.Workload([contrast, *[nz.Query(schema, {})] * totals])
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner=planner, noise="gaussian")
+    # One number has variance 1. Two that one record may meet in full share the budget: 2 each.
+    assert plan.total_variance == pytest.approx(4.0 if totals else 1.0, rel=1e-3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -290,3 +292,31 @@ def test_noise_that_fits_no_integer_is_refused_before_releasing() -> None:
     for planner in ("auto", "optimal", "residual"):
         with pytest.raises(PlanError, match="64-bit integers"):
             nz.plan(workload, budget=nz.zCDP(1e-30), noise="discrete", planner=planner)
+
+
+@pytest.mark.parametrize("planner", ["auto", "residual"])
+@pytest.mark.parametrize("totals", [0, 1])
+def test_a_contrast_that_sums_to_nothing_asks_nothing_of_smaller_sets(
+    planner: str, totals: int
+) -> None:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 3})
+    contrast = nz.Query(schema, ["a", "b"], matrix=[[1, -1, 0, -1, 1, 0, 0, 0, 0]])
+    workload = nz.Workload([contrast, *[nz.Query(schema, {})] * totals])
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner=planner, noise="gaussian")
+    # One number has variance 1. Two that one record may meet in full share the budget: 2 each.
+    assert plan.total_variance == pytest.approx(4.0 if totals else 1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_rows_that_rounding_uncentres_leave_the_plan_of_common_rows(noise: str) -> None:
+    schema = of_sizes(a=5, b=4, c=5)
+    fine = nz.Custom([[-0.49, 2.6, 1.71, -3.04, -0.37], [1.49, -1.1, -2.76, 0.83, -1.49]])
+    faint = nz.Custom([[-1, -1, 2, -1, 2], [-1, -2, 2, 0, 2], [-1, 0, 2, 2, 2], [0, 2, 2, 0, 2]])
+    queries = [
+        nz.Query(schema, {"a": fine}),
+        nz.Query(schema, {"a": faint}, weight=0.001),
+        nz.Query(schema, {"b": nz.Prefix(), "c": nz.Custom([[0, -3, -3, -2, 2]])}),
+        nz.Query(schema, {}, weight=0.3),
+    ]
+    how: dict[str, Any] = {"objective": nz.WorstVariance(), "planner": "residual", "noise": noise}
+    check_sound(nz.plan(nz.Workload(queries), budget=B, **how))

@@ -131,6 +131,8 @@ class _Climb:
         self.asked, self.rows, self.tolerance = asked, rows, tolerance
         self.xp, self.columns = namespace_of(asked.basis), asked.columns
         self.kept: AnyArray = None  # the numbers of the cells looked at; None: all
+        # Which were left out once: if they come back it is for good, or there is no end of it.
+        self.once = like(np.zeros(self.columns.cells), asked.basis)
         moving = 0 if rows is None else len(rows)
         self.point = like(np.zeros(self.columns.cells + moving), asked.basis)
         self.ascent = Ascent(MEMORY, FARTHEST)
@@ -207,11 +209,15 @@ class _Climb:
 
     def _leave_out(self) -> None:
         """Go on with the cells that weigh, if not all are looked at and these are few."""
+        if self.kept is None:
+            return
         many = self.columns.cells
         weights = self.xp.exp(self.point[:many])
-        heavy = weights > LIGHT * float(weights.sum()) / many
-        if self.kept is not None and int(heavy.sum()) < many // 2:
+        heavy = (weights > LIGHT * float(weights.sum()) / many) | (self.once[self.kept] > 0)
+        if int(heavy.sum()) < many // 2:
             some = self.xp.nonzero(heavy)[0]
+            self.once[self.kept] = 1.0
+            self.once[self.kept[some]] = 0.0
             self._look_at(self.kept[some], weights[some])
 
     def _join(self, ratios: AnyArray) -> None:

@@ -189,7 +189,8 @@ class BaseTable:
 
     def columns(self, axes: dict[str, IntArray]) -> TableColumns:
         """Of cells given by the value of every attribute, in arrays that broadcast."""
-        place, none, size = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=bool), 1
+        one = (1,) * max(len(axes), 1)  # a total has no values, and broadcasts as all others do
+        place, none, size = np.zeros(one, dtype=np.int64), np.zeros(one, dtype=bool), 1
         for names, base in self.bases.items():
             sizes = [self.schema[n].size for n in names]
             cell = np.ravel_multi_index(np.broadcast_arrays(*(axes[n] for n in names)), sizes)
@@ -296,7 +297,7 @@ class BaseTables:
         named = zip(self.design.workload.schema.names, self.design.roles.of_attribute, strict=True)
         first = {n: first_of(self.design.groups[role]) for n, role in named if role >= 0}
         axes = dict(zip(first, np.ix_(*first.values()), strict=True))
-        shape = [len(values) for values in first.values()]
+        shape = [len(values) for values in first.values()] or [1]
         tables = [table.columns(axes) for table in self.tables]
         some = np.unravel_index(_told_apart(tables, shape), shape)
         found = [replace(table, places=_at(table.places, some)) for table in tables]

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from noiseplan.errors import PlanError
 from noiseplan.optimize.kernel_rounding import in_parts
 from noiseplan.planning.block_plan import BlockFigures, BlockPlan
 from noiseplan.planning.block_search import STEPS, Search, moved
@@ -57,7 +58,7 @@ def make_blocks(problem: Problem, aim: Aim, today: Solution) -> Candidate | None
         if plan is None or smooth is None or not problem.integer:
             return smooth
         return _integers(problem, aim, today, plan, reached(problem, smooth))
-    except np.linalg.LinAlgError:  # sizes of weights that differ too much for double precision
+    except (np.linalg.LinAlgError, PlanError):  # sizes that differ too much for double precision
         return None
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from string import ascii_lowercase, ascii_uppercase
 
 import numpy as np
@@ -70,7 +71,7 @@ class Form:
             root = np.asarray(root_of(self._gram()))
             tensor = root.T.reshape(*(len(u) for u in columns), -1)
             image = kronecker_apply([u.T for u in columns], tensor)
-            return WholeBlock(root, image.reshape(-1, len(root)).T)
+            return WholeBlock(root, image.reshape(prod(block.values), len(root)).T)
         same = tuple(block.roles.index(r) for r in block.roles)
         grams = tuple(slot.grams for slot in block.slots)
         return ProductBlock(self.weights, block.kinds, grams, columns, same)

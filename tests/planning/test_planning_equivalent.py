@@ -360,8 +360,8 @@ def test_refusals_before_planning() -> None:
         nz.plan(nz.Workload.marginals(schema, k=2), budget=BUDGET, planner="optimal")
     wide = nz.Schema.from_sizes({f"x{i}": 1000 for i in range(4)})
     text = " and ".join(f"x{i} < 10" for i in range(4))
-    with pytest.raises(PlanError, match="whose table has 1,000,000,000,000 cells"):
-        nz.plan(nz.Workload.predicates(wide, [text]), budget=BUDGET, planner="optimal")
+    best = nz.plan(nz.Workload.predicates(wide, [text]), budget=BUDGET, planner="optimal")
+    assert best.total_variance == pytest.approx(1 / best.privacy.pcost, rel=1e-3)  # one row alone
     plan = nz.plan(nz.Workload.predicates(wide, [text]), budget=BUDGET)  # as before
     assert not isinstance(plan.mechanism, ReducedMechanism)
 

@@ -9,6 +9,7 @@ from noiseplan.matrices.basic import (
     TotalMatrix,
 )
 from noiseplan.matrices.centring import CentringMatrix, UncentringMatrix
+from noiseplan.matrices.groups import GroupMatrix
 from noiseplan.matrices.kronecker import (
     KroneckerMatrix,
     SummedMatrix,
@@ -22,6 +23,7 @@ from noiseplan.matrices.transforms import HaarMatrix, Transform, TreeMatrix
 __all__ = [
     "CentringMatrix",
     "DenseMatrix",
+    "GroupMatrix",
     "HaarMatrix",
     "IdentityMatrix",
     "KroneckerMatrix",

@@ -11,6 +11,7 @@ import noiseplan.mechanisms.product
 import noiseplan.mechanisms.reduced
 import noiseplan.mechanisms.residual
 import noiseplan.mechanisms.tables
+import noiseplan.mechanisms.tree
 import noiseplan.mechanisms.workload_rows  # noqa: F401
 from noiseplan.arrays import Arrays
 from noiseplan.errors import PlanError, StorageError

@@ -189,3 +189,10 @@ def _attributes(
             uniform = np.bincount(design.groups[r]) / role.size  # over values, so by members
             factors[r] = PricedFactors(design, r, records.get(r, uniform))
     return plain, factors
+
+
+def single_heads(design: Design, rows: dict[int, Array]) -> list[dict[int, Heads]]:
+    """Attributes seen by their sums alone, for every κ worth trying."""
+    plain, factors = _attributes(design, _record_weights(design, rows))
+    choices = WITHOUT_HEADS if factors else [ONE_KAPPA]
+    return [plain | {r: f.heads(0, kappa) for r, f in factors.items()} for kappa in choices]

@@ -16,3 +16,7 @@ WORTH_IT: Final = 0.99
 # Planners of one matrix that meet targets only, and all of them.
 FITTED: Final = ("refined", "sm2")
 EXPLICIT: Final = ("optimal", *FITTED)
+# An attribute asked by levels that has more values than this is planned as a tree.
+LONG_VALUES: Final = 256
+# Gram matrices of one attribute are written down up to so many values that are told apart.
+GRAM_VALUES: Final = 8192

@@ -20,6 +20,7 @@ from noiseplan.planning.planners import (
     optimal,
     residual_family,
     table_plans,
+    tree_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
 from noiseplan.planning.reductions import Persons, Targets
@@ -118,6 +119,9 @@ def solve(problem: Problem) -> Candidate:
         return persons.back(solve(persons.forward(problem)))
     if problem.laplace:
         _check_pure(problem)
+    tree = tree_plans.solve(problem) if problem.planner in ("auto", "residual") else None
+    if tree is not None:
+        return tree
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
     if planner.most_cells is not None and problem.size > planner.most_cells:

@@ -12,6 +12,7 @@ from noiseplan.domain.gram import workload_gram
 from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, equal_columns
 from noiseplan.mechanisms.basis import ROUNDING
+from noiseplan.planning.limits import GRAM_VALUES
 from noiseplan.planning.symmetry import Roles, find_roles
 from noiseplan.planning.variance_terms import Terms, build_terms, joint_roles
 from noiseplan.queries import Workload
@@ -244,6 +245,8 @@ def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Arra
     if roles.roles[role].plain or int(roles.pair_factor[pair]) not in roles.roles[role].factors:
         return None
     first = first_of(groups[role])
+    if len(first) > GRAM_VALUES:  # planned as a tree, or refused
+        return None
     matrix = roles.pair_matrix(pair)
     if isinstance(matrix, DenseMatrix):  # which may be over very many values, and tell few apart
         return DenseMatrix(matrix.values[:, first]).gram()

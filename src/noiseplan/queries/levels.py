@@ -10,8 +10,7 @@ from typing import TypeAlias, final
 import numpy as np
 
 from noiseplan.errors import QueryError, SchemaError
-from noiseplan.matrices import DenseMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
-from noiseplan.matrices.base import Array
+from noiseplan.matrices import GroupMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
 from noiseplan.queries.factors import Factor, check_ordered, checked_row_label
 from noiseplan.schema import Attribute
 from noiseplan.schema.labels import checked_label
@@ -78,8 +77,8 @@ class Levels(Factor):
     def matrix(self, attribute: Attribute) -> Matrix:
         blocks: list[Matrix] = [IdentityMatrix(attribute.size)] if self.leaves else []
         for level in self.groups:
-            labels, group = _grouped(level, attribute, "Levels")
-            blocks.append(DenseMatrix(_members(group, len(labels))))
+            _, group = _grouped(level, attribute, "Levels")
+            blocks.append(GroupMatrix(np.array(group)))
         if self.total:
             blocks.append(TotalMatrix(attribute.size))
         return StackMatrix(tuple(blocks))
@@ -156,13 +155,6 @@ def _groups_of_values(
             f"attribute needs one"
         )
     return [groups[label] for label in attribute.labels]
-
-
-def _members(group: list[int], count: int) -> Array:
-    """The 0/1 matrix groups × values."""
-    matrix = np.zeros((count, len(group)))
-    matrix[group, np.arange(len(group))] = 1.0
-    return matrix
 
 
 def _described(level: _Level) -> str:

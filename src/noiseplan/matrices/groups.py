@@ -1,0 +1,65 @@
+"""Sums over groups of values: one number per value instead of a row per group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array, Matrix, checked_size
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GroupMatrix(Matrix):
+    """Row g counts the values of group g; every value is in one group, and no group is empty.
+
+    Examples
+    --------
+    >>> GroupMatrix(np.array([0, 1, 0])).dense().astype(int).tolist()
+    [[1, 0, 1], [0, 1, 0]]
+    """
+
+    group: IntArray
+
+    def __post_init__(self) -> None:
+        checked_size(len(self.group))
+
+    @cached_property
+    def sparse(self) -> sp.csr_array:
+        """The rows, by where they are not zero."""
+        columns = np.arange(len(self.group))
+        ones = np.ones(len(self.group))
+        return sp.csr_array((ones, (self.group, columns)), shape=self.shape)
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]  # as good as a property
+        return int(self.group.max()) + 1, len(self.group)
+
+    def matmul(self, x: Array) -> Array:
+        flat = self.sparse @ x.reshape(len(x), -1)
+        return np.asarray(flat).reshape(self.shape[0], *x.shape[1:])
+
+    def gram(self) -> Array:
+        return (self.group[:, None] == self.group).astype(float)
+
+    def quadratic_rows(self, s: Array) -> Array:
+        return np.einsum("gi,ig->g", self.matmul(s), self.sparse.T.toarray())
+
+    def weighted_grams(self, u: Array) -> Array:
+        return np.asarray(self.gram()[..., None] * u[self.group])
+
+    def column_kinds(self) -> IntArray:
+        return self.group + 1
+
+    def row_squares(self) -> Array:
+        return np.bincount(self.group).astype(float)
+
+    def take(self, rows: NDArray[np.intp]) -> Array:
+        numbers = np.arange(self.shape[0])[rows]
+        return (self.group == numbers[:, None]).astype(float)

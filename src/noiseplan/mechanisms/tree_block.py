@@ -1,0 +1,190 @@
+"""One set of other attributes, measured at every node of a tree: estimates and their covariances.
+
+Estimates are those of least squares (`domain.tree_variances`). A node's estimate is
+
+    x_c = (m_c − g_c Σ m) + g_c x_v ,      g_c = u_c/S_v ,
+
+where m is what the subtree tells alone, and the first part is independent of x_v and of all other
+parts. So a sum Σ w_c x_c has the variance of those parts, level by level, with w_v = Σ g_c w_c for
+the level above:
+
+    Σ_c u_c w_c² − (Σ_c u_c w_c)²/S_v ,    at the root  V w² .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.domain.tree import Tree
+from noiseplan.domain.tree_variances import Shape, TreeVariances
+from noiseplan.matrices.base import Array
+from noiseplan.noise.law import Noise
+
+
+@dataclass(frozen=True, eq=False)
+class NodeRows:
+    """Rows over the nodes of one level: single nodes, or any weights on them."""
+
+    level: int
+    nodes: IntArray | None = None
+    weights: sp.csr_array | None = None
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        if self.nodes is not None:
+            return len(self.nodes)
+        assert self.weights is not None
+        return int(self.weights.shape[0])
+
+    def sparse(self, size: int) -> sp.csr_array:
+        """The rows over all nodes of the level."""
+        if self.nodes is None:
+            assert self.weights is not None
+            return self.weights
+        count = len(self.nodes)
+        entries = np.ones(count), (np.arange(count), self.nodes)
+        return sp.csr_array(entries, shape=(count, size))
+
+    def over(self, tree: Tree, level: int) -> NodeRows | None:
+        """The same over a level above, where rows give all children of a node the same weight."""
+        if level >= self.level:
+            return self
+        if self.nodes is not None:
+            return None
+        rows = self
+        for at in range(self.level, level, -1):
+            assert rows.weights is not None
+            parent = tree.parents[at - 1]
+            first = rows.weights[:, tree.starts[at - 1]]
+            if abs(first[:, parent] - rows.weights).max() > 1e-12:
+                return None
+            rows = NodeRows(at - 1, weights=sp.csr_array(first))
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class TreeBlock:
+    """The numbers of other attributes in the set, and the noise of each level's nodes."""
+
+    tree: Tree
+    others: tuple[int, ...]
+    noise: tuple[Noise, ...]
+
+    @property
+    def depth(self) -> int:
+        """The last level that is measured."""
+        return len(self.noise) - 1
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """Nodes of each measured level."""
+        return self.tree.sizes[: len(self.noise)]
+
+    def floating(self) -> TreeBlock:
+        """With continuous noise of the same sizes."""
+        return replace(self, noise=tuple(noise.floating() for noise in self.noise))
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Every node by itself."""
+        parents = self.tree.parents[: self.depth]
+        return Shape(parents, tuple(np.ones(len(p)) for p in parents))
+
+    @cached_property
+    def precision(self) -> list[Array]:
+        """One over the variance of the noise that is really drawn."""
+        return [1.0 / noise.variance for noise in self.noise]
+
+    @cached_property
+    def variances(self) -> TreeVariances:
+        """What every node's estimate has for variance, of each number of the set."""
+        return TreeVariances.of(self.shape, self.precision)
+
+    def price(self) -> Array:
+        """Σ 1/σ² on the way to every node of the last measured level."""
+        return self.tree.path_sums([1.0 / noise.size for noise in self.noise])
+
+    def estimates(self, measured: Sequence[NDArray[np.number]]) -> list[Array]:
+        """x of every level, from the noisy numbers (…, nodes) of every level."""
+        found = self.variances
+        alone: list[Array] = [np.asarray(measured[-1], dtype=np.float64)]
+        sums: list[Array] = []
+        for level in range(self.depth, 0, -1):
+            sums.append(self.shape.sums(level, alone[-1]))
+            own = self.precision[level - 1] * measured[level - 1]
+            alone.append(found.upward[level - 1] * (own + sums[-1] / found.below[level - 1]))
+        alone.reverse()
+        sums.reverse()
+        result = [alone[0]]
+        for level in range(1, self.depth + 1):
+            parent = self.tree.parents[level - 1]
+            gain = found.upward[level] / found.below[level - 1][parent]
+            result.append(alone[level] + gain * (result[-1] - sums[level - 1])[..., parent])
+        return result
+
+    # ------------------------------------------------------------------ rows
+
+    def estimate(self, estimates: list[Array], rows: NodeRows) -> Array:
+        """Rows of what was estimated, (…, rows)."""
+        values = estimates[rows.level]
+        if rows.nodes is not None:
+            return values[..., rows.nodes]
+        flat = rows.sparse(values.shape[-1]) @ values.reshape(-1, values.shape[-1]).T
+        return np.asarray(flat).T.reshape(*values.shape[:-1], -1)
+
+    def variance(self, rows: NodeRows) -> Array:
+        """The variance of every row."""
+        if rows.nodes is not None:
+            return self.variances.final[rows.level][rows.nodes]
+        found, total = self.variances, np.zeros(rows.count)
+        weights = rows.sparse(self.nodes[rows.level])
+        for level in range(rows.level, 0, -1):
+            spread, inside, weights = self._step(weights, level)
+            total += weights_squared(spread, found.upward[level])
+            total -= weights_squared(inside, 1.0 / found.below[level - 1])
+        return np.asarray(total + weights_squared(weights, found.final[0]))
+
+    def covariance(self, rows: NodeRows, others: NodeRows) -> Array:
+        """Of every row of one with every row of the other."""
+        found, total = self.variances, np.zeros((rows.count, others.count))
+        sizes, pair = self.nodes, (rows, others)
+        weights = [sp.csr_array((each.count, sizes[self.depth])) for each in pair]
+        for level in range(self.depth, -1, -1):
+            for i, each in enumerate(pair):
+                if each.level == level:
+                    weights[i] = each.sparse(sizes[level])
+            if level == 0:
+                break
+            (a, a_in, a_up), (b, b_in, b_up) = (self._step(w, level) for w in weights)
+            total += (a * found.upward[level] @ b.T).toarray()
+            total -= (a_in * (1.0 / found.below[level - 1]) @ b_in.T).toarray()
+            weights = [a_up, b_up]
+        a, b = weights
+        return np.asarray(total + (a * found.final[0] @ b.T).toarray())
+
+    def _step(self, weights: sp.csr_array, level: int) -> tuple[sp.csr_array, ...]:
+        """w, Σ_c u_c w_c by parent, and the weights of the level above."""
+        found, parent = self.variances, self.tree.parents[level - 1]
+        size = len(parent)
+        entries = np.ones(size), (np.arange(size), parent)
+        to_parents = sp.csr_array(entries, shape=(size, self.nodes[level - 1]))
+        own = found.upward[level]
+        inside = sp.csr_array((weights * own) @ to_parents)
+        above = sp.csr_array((weights * (own / found.below[level - 1][parent])) @ to_parents)
+        return weights, inside, above
+
+
+def weights_squared(weights: sp.csr_array, by: Array) -> Array:
+    """Σ w² · by, of every row."""
+    return np.asarray(weights.power(2) @ by)
+
+

@@ -28,6 +28,8 @@ from noiseplan.optimize.tree_sharing import Alike
 
 # Kinds of leaves under one node whose matrix is written down.
 LARGEST: Final = 512
+# Numbers of such matrices that are held at once.
+HELD: Final = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,27 +41,17 @@ class TreeNorm:
 
     def root_trace(self, coefficients: list[Array]) -> float:
         """tr M^{1/2}, for c of every node of a block's levels, the last not all zero."""
-        last = len(coefficients) - 1
+        last, shape = len(coefficients) - 1, self.tree.shape
         leaves = self._collected(last)
-        full = [np.sqrt(coefficients[last] * leaves)]  # F, and G below
-        own = full[0].copy()
+        full = own = np.sqrt(coefficients[last] * leaves)  # F and G
         for level in range(last - 1, -1, -1):
-            inside, found = self._inside(level, last), []
-            for number in range(len(self.tree.copies[level])):
-                mine = inside[number]
-                if len(mine) <= LARGEST:
-                    found.append(self._together(level, last, mine, coefficients, leaves))
-                else:
-                    found.append(np.nan)
-            together = np.array(found)
-            parent, often = self.tree.shape.parents[level], self.tree.shape.often[level]
-            starts = np.flatnonzero(np.diff(parent, prepend=-1))
-            # Where a child was too large, so is its parent, and nothing is taken away for it.
-            rest = np.add.reduceat(often * full[-1] - np.nan_to_num(own), starts)
-            alone = np.add.reduceat(often * full[-1], starts)
-            full.append(np.where(np.isnan(together), alone, together + rest))
+            together = self._together(level, coefficients, leaves)
+            alone = shape.sums(level + 1, shape.often[level] * full)
+            # Where a child has too many leaves, so has its parent.
+            rest = alone - shape.sums(level + 1, own)
+            full = np.where(np.isnan(together), alone, together + rest)
             own = together
-        return float(full[-1][0])
+        return float(full[0])
 
     def _collected(self, last: int) -> Array:
         """λ of one copy of each kind of node of a level: that of all leaves under it."""
@@ -68,30 +60,35 @@ class TreeNorm:
             found = self.tree.shape.sums(level, self.tree.shape.often[level - 1] * found)
         return found
 
-    def _ancestors(self, last: int) -> list[IntArray]:
+    def _above(self, last: int) -> list[IntArray]:
         """The kind of node of every level that each kind of the last one lies under."""
         found = [np.arange(len(self.tree.copies[last]))]
         for level in range(last, 0, -1):
             found.append(self.tree.shape.parents[level - 1][found[-1]])
         return found[::-1]
 
-    def _inside(self, level: int, last: int) -> list[IntArray]:
-        above = self._ancestors(last)[level]
-        return np.split(np.arange(len(above)), np.flatnonzero(np.diff(above)) + 1)
+    def _together(self, level: int, coefficients: list[Array], leaves: Array) -> Array:
+        """G of every node of a level; not a number where it has too many leaves.
 
-    def _together(
-        self, level: int, last: int, mine: IntArray, coefficients: list[Array], leaves: Array
-    ) -> float:
-        """G(v): e_iᵀ M e_j = √(λ_iλ_j n_in_j) Σ_l c_l/n_a over the common nodes a of i and j."""
-        above = [each[mine] for each in self._ancestors(last)]
-        one = self.tree.copies[level][above[level][0]]
-        copies = [self.tree.copies[at] / one for at in range(level, last + 1)]
-        weight = np.sqrt(leaves[mine] * copies[-1][mine])
-        matrix = np.zeros((len(mine), len(mine)))
-        for at in range(level, last + 1):
-            node = above[at]
-            same = node[:, None] == node
-            matrix += same * (coefficients[at] / copies[at - level])[node]
-        values = np.linalg.eigvalsh(matrix * np.outer(weight, weight))
-        off = EIGENVALUE_ERROR * len(values) * max(values[-1], 0.0)
-        return float(np.sqrt(np.maximum(values - off, 0.0)).sum())
+        e_iᵀ M e_j = √(λ_iλ_jn_in_j) Σ_l c_l/n_a over the common nodes a of leaves i and j.
+        """
+        last = len(coefficients) - 1
+        above, copies = self._above(last), self.tree.copies
+        count = np.bincount(above[level])
+        start = np.cumsum(count) - count
+        result = np.full(len(count), np.nan)
+        for size in np.unique(count[count <= LARGEST]):
+            alike = np.flatnonzero(count == size)
+            for nodes in np.array_split(alike, -(-len(alike) * size**2 // HELD)):
+                mine = start[nodes][:, None] + np.arange(size)
+                one = copies[level][nodes][:, None]
+                weight = np.sqrt(leaves[mine] * copies[last][mine] / one)
+                matrix = np.zeros((len(nodes), size, size))
+                for at in range(level, last + 1):
+                    node = above[at][mine]
+                    each = coefficients[at][node] * one / copies[at][node]
+                    matrix += (node[:, :, None] == node[:, None, :]) * each[:, :, None]
+                values = np.linalg.eigvalsh(matrix * weight[:, :, None] * weight[:, None, :])
+                off = EIGENVALUE_ERROR * size * np.maximum(values[:, -1:], 0.0)
+                result[nodes] = np.sqrt(np.maximum(values - off, 0.0)).sum(axis=1)
+        return result

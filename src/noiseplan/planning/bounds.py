@@ -38,6 +38,7 @@ SEARCH_UP_TO = 256
 # Heads of each attribute, as far as work allows.
 LEVELS = (1, 2, 3, 4, 6, 12, 30, 100, 400)
 # How much the sum direction counts when the partial isometry is chosen; any value is valid.
+SOME_KAPPAS = (0.1, 0.2, 0.35, 0.6, 1.0)
 WITHOUT_HEADS, ONE_KAPPA, WITH_HEADS = [*np.geomspace(0.1, 1.2, 13), 1.0], 0.5, (0.1, 0.25)
 
 
@@ -194,5 +195,5 @@ def _attributes(
 def single_heads(design: Design, rows: dict[int, Array]) -> list[dict[int, Heads]]:
     """Attributes seen by their sums alone, for every κ worth trying."""
     plain, factors = _attributes(design, _record_weights(design, rows))
-    choices = WITHOUT_HEADS if factors else [ONE_KAPPA]
+    choices = SOME_KAPPAS if factors else [ONE_KAPPA]
     return [plain | {r: f.heads(0, kappa) for r, f in factors.items()} for kappa in choices]

@@ -16,7 +16,7 @@ from math import comb
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.matrices import Matrix
+from noiseplan.matrices import GroupMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Identity, Prefix, Ranges, Total, Workload
 from noiseplan.queries.factors import Permuted
@@ -98,7 +98,18 @@ def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:
     if isinstance(kind, Identity | Prefix | Ranges | Total | Custom | Permuted):
         return factor, size
     # Others may look at labels (as Levels does), so their numbers decide.
-    return factor, workload.matrix(attribute, factor).dense().tobytes()
+    return factor, _content(workload.matrix(attribute, factor))
+
+
+def _content(matrix: Matrix) -> Hashable:
+    """Equal where matrices of one factor are; long ones are not written out for it."""
+    if isinstance(matrix, StackMatrix):
+        return tuple(_content(block) for block in matrix.blocks)
+    if isinstance(matrix, GroupMatrix):
+        return matrix.group.tobytes()
+    if isinstance(matrix, IdentityMatrix | TotalMatrix):
+        return matrix.shape
+    return matrix.dense().tobytes()
 
 
 def _first_colours(workload: Workload) -> IntArray:

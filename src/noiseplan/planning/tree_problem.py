@@ -49,17 +49,32 @@ class TreeProblem:
         return self.problem.workload.columns.weights
 
     @cached_property
-    def design(self) -> Design:
-        """The other attributes, every query as often as it has nodes."""
+    def _without(self) -> tuple[list[Query], IntArray]:
+        """What queries ask of the other attributes, each once; and which of them each query asks."""
         workload = self.problem.workload
         schema, name = workload.schema, workload.schema.names[self.place]
         one = Schema({n: Ordinal([0]) if n == name else schema[n] for n in schema.names})
-        nodes = np.array([sum(self.tree.sizes[level] for level in own) for own in self.levels])
-        asked = [
-            Query(one, {n: f for n, f in query.factors.items() if n != name})
-            for query in workload
-        ]
-        return prepare(Workload(asked), self.weights * nodes, share=False)
+        place: dict[object, int] = {}
+        found, number = [], []
+        for query in workload:
+            asked = Query(one, {n: f for n, f in query.factors.items() if n != name})
+            number.append(place.setdefault(asked.key, len(place)))
+            if number[-1] == len(found):
+                found.append(asked)
+        return found, np.array(number)
+
+    @cached_property
+    def design(self) -> Design:
+        """The other attributes, every query as often as it has nodes."""
+        asked, number = self._without
+        nodes = self.often @ np.array(self.tree.sizes)
+        weights = np.bincount(number, self.weights * nodes)
+        return prepare(Workload(asked), weights, share=False)
+
+    @cached_property
+    def type_of_query(self) -> IntArray:
+        """The type in `design` of every query."""
+        return self.design.roles.type_of_query[self._without[1]]
 
     @cached_property
     def rows(self) -> dict[int, Array]:
@@ -82,7 +97,7 @@ class TreeProblem:
     def asked(self, each: sp.csr_array | Array) -> list[Array]:
         """What every set counts for each query, by level: queries × sets, from types × sets."""
         of_types = each.toarray() if sp.issparse(each) else np.asarray(each)
-        of_queries = of_types[self.design.roles.type_of_query]
+        of_queries = of_types[self.type_of_query]
         often = self.often
         return [of_queries * often[:, level, None] for level in range(self.tree.depth + 1)]
 

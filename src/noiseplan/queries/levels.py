@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError, SchemaError
 from noiseplan.matrices import GroupMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
 from noiseplan.queries.factors import Factor, check_ordered, checked_row_label
@@ -17,6 +18,9 @@ from noiseplan.schema.labels import checked_label
 
 # A width, the group of each value in order, or the (value, group) items of a mapping.
 _Level: TypeAlias = int | tuple[Hashable, ...] | frozenset[tuple[Hashable, Hashable]]
+
+# Labels of groups, and the group of each value.
+_Grouping: TypeAlias = tuple[list[Hashable], IntArray]
 
 _ALLOWED = "a level is a width, a mapping from value to group, or a sequence of groups"
 
@@ -50,6 +54,10 @@ class Levels(Factor):
     groups: tuple[_Level, ...]
     leaves: bool
     total: bool
+    # The groups of each attribute that was asked about, which take long to find in long ones.
+    _known: dict[int, tuple[Attribute, list[_Grouping]]] = field(
+        compare=False, hash=False, repr=False
+    )
 
     label = "levels"
 
@@ -62,6 +70,7 @@ class Levels(Factor):
         object.__setattr__(self, "groups", tuple(_frozen_level(level) for level in levels))
         object.__setattr__(self, "leaves", bool(leaves))
         object.__setattr__(self, "total", bool(total))
+        object.__setattr__(self, "_known", {})
         if not (levels or leaves or total):
             raise QueryError(
                 "Levels() without groups, leaves or total has no rows; name a level, as in "
@@ -74,19 +83,25 @@ class Levels(Factor):
                 check_ordered(f"Levels({level})", name, attribute)
             _grouped(level, attribute, f"level {number} of Levels on {name!r}")
 
+    def _groupings(self, attribute: Attribute) -> list[_Grouping]:
+        """Labels of the groups of each level, and the group of each value."""
+        found = self._known.get(id(attribute))
+        if found is None:
+            each = [_grouped(level, attribute, "Levels") for level in self.groups]
+            found = self._known[id(attribute)] = attribute, each  # kept, so that its id is its own
+        return found[1]
+
     def matrix(self, attribute: Attribute) -> Matrix:
         blocks: list[Matrix] = [IdentityMatrix(attribute.size)] if self.leaves else []
-        for level in self.groups:
-            _, group = _grouped(level, attribute, "Levels")
-            blocks.append(GroupMatrix(np.array(group)))
+        blocks += [GroupMatrix(group) for _, group in self._groupings(attribute)]
         if self.total:
             blocks.append(TotalMatrix(attribute.size))
         return StackMatrix(tuple(blocks))
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
         labels: list[Hashable] = list(attribute.labels) if self.leaves else []
-        for level in self.groups:
-            labels += _grouped(level, attribute, "Levels")[0]
+        for names, _ in self._groupings(attribute):
+            labels += names
         return [*labels, "total"] if self.total else labels
 
     def __repr__(self) -> str:
@@ -121,16 +136,16 @@ def _group(group: object) -> Hashable:
     return checked_row_label(group, "Levels", f"{_ALLOWED}; a group is a text or a number")
 
 
-def _grouped(level: _Level, attribute: Attribute, where: str) -> tuple[list[Hashable], list[int]]:
+def _grouped(level: _Level, attribute: Attribute, where: str) -> _Grouping:
     """The label of each group, and the number of the group of each value."""
     if isinstance(level, int):
         size = attribute.size
         spans = [(start, min(start + level, size) - 1) for start in range(0, size, level)]
-        return [attribute.span_label(*span) for span in spans], [c // level for c in range(size)]
+        return [attribute.span_label(*span) for span in spans], np.arange(size) // level
     of_value = _groups_of_values(level, attribute, where)
     labels = list(dict.fromkeys(of_value))
     number = {label: i for i, label in enumerate(labels)}
-    return labels, [number[group] for group in of_value]
+    return labels, np.array([number[group] for group in of_value], dtype=np.int64)
 
 
 def _groups_of_values(

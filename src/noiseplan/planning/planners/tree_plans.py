@@ -121,7 +121,7 @@ class _Bases:
             often = np.ones(len(owner))
         else:
             each, owner, often = all_rows(whole.design, inverses)
-        kind = whole.design.roles.type_of_query
+        kind = whole.type_of_query
         rows, counts, queries = [], [], []
         for level in range(whole.tree.depth + 1):
             asking = np.flatnonzero(whole.often[:, level])
@@ -326,7 +326,7 @@ class _TreePlan:
         ‖v‖_p ≥ Σ y v/‖y‖_q for any y; here that of a query's rows at a node is the mean of v^{p−1}.
         """
         whole, copies = self.whole, self.whole.alike.copies
-        sizes = whole.design.type_rows[whole.design.roles.type_of_query]
+        sizes = whole.design.type_rows[whole.type_of_query]
         each = []
         for level, (rows, often, query) in enumerate(zip(*self._rows, strict=True)):
             zero = np.zeros_like(copies[level])

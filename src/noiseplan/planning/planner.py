@@ -119,7 +119,7 @@ def solve(problem: Problem) -> Candidate:
         return persons.back(solve(persons.forward(problem)))
     if problem.laplace:
         _check_pure(problem)
-    tree = tree_plans.solve(problem) if problem.planner in ("auto", "residual") else None
+    tree = tree_plans.solve(problem)
     if tree is not None:
         return tree
     planner = _asked_for(problem)

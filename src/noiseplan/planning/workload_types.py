@@ -52,7 +52,11 @@ class Design:
     def free(self) -> list[int]:
         """Roles whose basis is there to be optimised."""
         roles = enumerate(self.roles.roles)
-        return [r for r, role in roles if not role.plain and self.group_count(r) > 1]
+        return [
+            r
+            for r, role in roles
+            if not (role.plain or self.too_long(r)) and self.group_count(r) > 1
+        ]
 
     @cached_property
     def constant(self) -> set[int]:
@@ -80,6 +84,10 @@ class Design:
     def gram(self) -> Array:
         """Σ_q w_q W_qᵀW_q over the whole (small) domain, w being the priorities."""
         return workload_gram(self.workload, self.priorities)
+
+    def too_long(self, role: int) -> bool:
+        """Whether a role tells so many values apart that no Gram matrix of it is written down."""
+        return not self.roles.roles[role].plain and self.group_count(role) > GRAM_VALUES
 
     def group_count(self, role: int) -> int:
         return int(self.groups[role].max()) + 1

@@ -19,7 +19,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.tree_variances import TreeVariances
-from noiseplan.errors import PlanError, remedy
+from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tree import TreeMechanism
@@ -31,6 +31,7 @@ from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.certificates import Stated
+from noiseplan.planning.limits import GRAM_VALUES
 from noiseplan.planning.objectives import (
     ConvexLoss,
     PNormVariance,
@@ -53,6 +54,8 @@ from noiseplan.privacy import Guarantee, Law
 from noiseplan.privacy.rounding import margin
 from noiseplan.progress import progress
 
+# Planners that take a tree where there is one.
+NAMES: Final = ("auto", "residual")
 # p of norms that come near the largest, one after the other.
 POWERS: Final = (8.0, 32.0, 128.0, 512.0)
 # Integer rows have entries of so many bits.
@@ -64,32 +67,47 @@ LEAST_STEPS, LEAST_GAP = 12, 1e-4
 ROUNDS: Final = 6
 
 
-def refuses(problem: Problem) -> str | None:
-    """What levels of a long attribute are not planned for."""
+def untried(problem: Problem) -> str | None:
+    """What levels of a long attribute are not planned for, as trees."""
     if problem.neighbours == "replace":
-        return (
-            "levels of an attribute of very many values are planned for records that are added or "
-            "removed: use " + remedy("setting", 'neighbours="add-remove"', "neighbours", "add-remove")
-        )
+        return "records are replaced"
     if problem.laplace:
-        return (
-            "levels of an attribute of very many values are planned with Gaussian noise: use a "
-            "budget of zCDP or (ε, δ), as in zCDP(0.5)"
-        )
-    if isinstance(problem.goal, RelativeError):
-        return "relative errors are planned over small domains; use weights by query"
-    return None
+        return "the budget is one of pure DP"
+    return "relative errors are asked for" if isinstance(problem.goal, RelativeError) else None
 
 
 def solve(problem: Problem) -> Candidate | None:
-    """The plan, where one long attribute is asked by levels; None where that is not so."""
-    found = tree_problem(problem)
-    if found is None:
-        return None
-    reason = refuses(problem)
-    if reason is not None:
-        raise PlanError(reason)
-    return _TreePlan(found).candidate()
+    """The plan, where one long attribute is asked by levels; None where that is not so.
+
+    Refuses attributes that nothing else can plan either.
+    """
+    reason = untried(problem)
+    found = tree_problem(problem) if reason is None and problem.planner in NAMES else None
+    if found is not None:
+        return _TreePlan(found).candidate()
+    too_long = [r for r in range(len(problem.design.groups)) if problem.design.too_long(r)]
+    if too_long:
+        raise PlanError(_refusal(problem, too_long[0], reason))
+    return None
+
+
+def _refusal(problem: Problem, role: int, reason: str | None) -> str:
+    schema, members = problem.workload.schema, problem.design.roles.roles[role].members
+    name = schema.names[int(members[0])]
+    why = (
+        f"when {reason}"
+        if reason
+        else f"by planner={problem.name!r}"
+        if problem.planner not in NAMES
+        else "by these queries"
+    )
+    return (
+        f"{name!r} has {schema[name].size:,} values, and an attribute of more than "
+        f"{GRAM_VALUES:,} is planned by its values alone, or by levels that lie within each other "
+        f"(Levels), for total variance, worst variance, norms, losses or targets under zCDP or "
+        f"(ε, δ), with records added or removed; not {why}. Merge values (Binned, or a coarser "
+        f"code), or ask for levels"
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from probes import limits
 
 import noiseplan as nz
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.planning import tree_problem
 from noiseplan.planning.finish import finish
 from noiseplan.planning.planners import noise_on_rows as planned_rows
 from noiseplan.planning.problem import Problem
@@ -40,6 +42,17 @@ HALVES = nz.Workload(  # 4 of the 24 cells are told apart
     [
         nz.Query(SCHEMA, {"age": nz.Levels(2, leaves=False, total=False), "sex": nz.Identity()}),
         nz.Query(SCHEMA, {"sex": nz.Identity()}),
+    ]
+)
+GROUPS = nz.Levels(["x", "x", "y", "y", "y", "z", "z"], leaves=False)
+PLACE = nz.Schema(
+    {"age": nz.Ordinal(range(7)), "sex": nz.Categorical(["F", "M"]), "region": SCHEMA["region"]}
+)
+PLACES = nz.Workload(
+    [
+        nz.Query(PLACE, ["age", "sex"]),
+        nz.Query(PLACE, {"age": GROUPS, "region": nz.Identity()}, weight=2.0),
+        nz.Query(PLACE, {"age": nz.Levels(7, leaves=False, total=False), "sex": nz.Identity()}),
     ]
 )
 ROWS = nz.Strategy(np.vstack([np.eye(6), np.tri(6)[[2, 4]]]))
@@ -90,6 +103,16 @@ def rest(**how: Any) -> Factory:
 def own_blocks(kind: str, exact: bool, neighbours: str = "add-remove") -> Factory:
     """Some blocks measured by rows of their own: products of low rank, one matrix."""
     return lambda: own_plan(mixed_blocks(kind, exact, SCHEMA), neighbours)
+
+
+def tree(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[assignment]
+    """Levels of an attribute, planned as those of long ones are."""
+
+    def made() -> Any:
+        with mock.patch.object(tree_problem, "LONG_VALUES", 3):
+            return nz.plan(workload or PLACES, **how)
+
+    return made
 
 
 def own_rows(workload: nz.Workload, *, mixed: bool = False, **how: Any) -> Factory:
@@ -151,6 +174,10 @@ EXAMPLES: dict[str, Factory] = {
     "reduced, float": reduced(budget=ZCDP, noise=G, planner="optimal"),
     "reduced, Laplace, discrete": reduced(budget=PURE, noise=D, planner="matrix"),
     "reduced, Laplace, float": reduced(budget=PURE, noise=L, planner="matrix"),
+    "tree, discrete": tree(budget=ZCDP, noise=D),
+    "tree, float": tree(budget=ZCDP, noise=G),
+    "tree, little noise": tree(budget=SHARP, noise=D),
+    "tree for targets": tree(targets=30.0, noise=G),
     "own rows, discrete": own_rows(MIXED, budget=ZCDP, noise=D),
     "own rows, float": own_rows(MIXED, budget=ZCDP, noise=G),
     "own rows, replacing": own_rows(TWO, budget=ZCDP, noise=D, neighbours="replace"),

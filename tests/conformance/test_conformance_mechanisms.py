@@ -233,6 +233,7 @@ def test_every_mechanism_has_joined() -> None:
 KINDS = {
     "workloadrows": ("gaussian", "laplace"),
     "residual": ("gaussian",),
+    "tree": ("gaussian",),
     "tables": ("laplace",),
     "dense": ("gaussian", "laplace"),
     "product": ("gaussian", "laplace"),

@@ -14,6 +14,7 @@ from noiseplan.errors import QueryError
 from noiseplan.matrices import (
     CentringMatrix,
     DenseMatrix,
+    GroupMatrix,
     HaarMatrix,
     IdentityMatrix,
     KroneckerMatrix,
@@ -89,6 +90,8 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
         yield f"dense-{n}", DenseMatrix(any_rows), any_rows
         alike = np.tile(np.random.default_rng(n).integers(0, 2, size=(12, n)), (1, 3)).astype(float)
         yield f"dense-alike-{n}", DenseMatrix(alike), alike
+        group = np.array([*range(n), *range(n)])[np.random.default_rng(n).permutation(2 * n)]
+        yield f"groups-{n}", GroupMatrix(group), np.eye(n)[:, group]
         centred = n * brute_identity(n) - 1.0
         yield f"centring-{n}", CentringMatrix(n), centred
         yield f"centring-scaled-{n}", CentringMatrix(n, 0.25), 0.25 * centred

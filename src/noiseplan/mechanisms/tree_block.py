@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
+from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,6 +27,10 @@ from noiseplan.domain.tree import Tree
 from noiseplan.domain.tree_variances import Shape, TreeVariances
 from noiseplan.matrices.base import Array
 from noiseplan.noise.law import Noise
+
+
+# Rows differ by no more than rounding.
+ROUNDING: Final = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +69,16 @@ class NodeRows:
             assert rows.weights is not None
             parent = tree.parents[at - 1]
             first = rows.weights[:, tree.starts[at - 1]]
-            if abs(first[:, parent] - rows.weights).max() > 1e-12:
+            if abs(first[:, parent] - rows.weights).max() > ROUNDING * abs(rows.weights).max():
                 return None
             rows = NodeRows(at - 1, weights=sp.csr_array(first))
+        return rows
+
+    def down(self, tree: Tree, level: int) -> sp.csr_array:
+        """The same over the nodes of a later level: a node is the sum of its children."""
+        rows = self.sparse(tree.sizes[self.level])
+        for parent in tree.parents[self.level : level]:
+            rows = sp.csr_array(rows[:, parent])
         return rows
 
 
@@ -186,5 +197,3 @@ class TreeBlock:
 def weights_squared(weights: sp.csr_array, by: Array) -> Array:
     """Σ w² · by, of every row."""
     return np.asarray(weights.power(2) @ by)
-
-

@@ -90,9 +90,7 @@ class Sharing:
 
     def best(self, goal: Goal, start: list[list[Array]]) -> list[list[Array]]:
         """ω by block and level, from a start in any units."""
-        _, x = minimise(
-            lambda x: self._value(goal, x), self._packed(start), steps=STEPS, gain=GAIN
-        )
+        _, x = minimise(lambda x: self._value(goal, x), self._packed(start), steps=STEPS, gain=GAIN)
         return self.precisions(x)
 
     @property

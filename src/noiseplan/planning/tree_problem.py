@@ -122,9 +122,7 @@ def _plain(workload: Workload, place: int) -> bool:
     columns = workload.columns
     numbers = np.unique(columns.factors[columns.attributes == place])
     attribute = workload.schema.attributes[place]
-    return all(
-        isinstance(columns.distinct[n].matrix(attribute), IdentityMatrix) for n in numbers
-    )
+    return all(isinstance(columns.distinct[n].matrix(attribute), IdentityMatrix) for n in numbers)
 
 
 def _on(problem: Problem, place: int) -> TreeProblem | None:
@@ -167,6 +165,7 @@ def _level(tree: Tree, group: IntArray) -> int:
 
 # ---------------------------------------------------------------------- goals
 
+
 def sums_of(asked: list[Array], alike: Alike, final: list[list[Array]]) -> Array:
     """Σ of the row variances of each query."""
     sums = np.zeros(len(asked[0]))
@@ -196,7 +195,9 @@ def of_rows(rows: list[Array], often: list[Array], alike: Alike, power: float) -
     def goal(final: list[list[Array]]) -> tuple[float, list[list[Array]]]:
         each = []
         for level, coefficient in enumerate(rows):
-            here = [v[level] if level < len(v) else np.zeros_like(alike.copies[level]) for v in final]
+            here = [
+                v[level] if level < len(v) else np.zeros_like(alike.copies[level]) for v in final
+            ]
             each.append(coefficient @ np.array(here))
         largest = max(float(e.max(initial=0.0)) for e in each)
         counted = [

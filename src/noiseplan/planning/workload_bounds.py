@@ -183,6 +183,11 @@ def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
     if not isinstance(workload, Workload):
         raise PlanError(f"bounds() takes a Workload, found {type(workload).__name__}")
     design = prepare(workload)
+    if any(design.too_long(r) for r in range(len(design.groups))):
+        raise PlanError(
+            "an attribute of so many values has no bounds of its own: plan the workload, and ask "
+            "plan.certify()"
+        )
     rows, cells = workload.rows, workload.schema.size
     with one_thread(design):
         if cells <= EXPLICIT_CELLS:

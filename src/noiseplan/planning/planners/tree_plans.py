@@ -25,7 +25,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import round_up
+from noiseplan.noise.sizes import FINE_BITS, round_up
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
@@ -58,10 +58,12 @@ from noiseplan.progress import progress
 NAMES: Final = ("auto", "residual")
 # p of norms that come near the largest, one after the other.
 POWERS: Final = (8.0, 32.0, 128.0, 512.0)
+# What is hardly worth measuring is measured with noise of no more than so much: a share of the best.
+FAINTEST: Final = 1e-7
 # Integer rows have entries of so many bits.
 BITS: Final = 10
-# Sizes of noise keep so many bits: every size that is drawn has a table of its own.
-SIZE_BITS: Final = 8
+# Beyond so many sizes of noise they keep few bits: every one that is drawn has its own table.
+FEW_SIZES, SIZE_BITS = 500, 8
 LEAST_STEPS, LEAST_GAP = 12, 1e-4
 # Sizes are rounded so many times, each time with what the last left of the budget.
 ROUNDS: Final = 6
@@ -174,10 +176,13 @@ class _TreePlan:
         start = self._start()
         with progress("Planning the tree", len(self._powers)) as advance:
             for power in self._powers:
-                omega = self.sharing.best(self._goal(power), start)
-                start = omega
+                start = self.sharing.best(self._goal(power), start)
                 advance(1)
-        return omega
+        faintest = [FAINTEST * max(float(w.max()) for w in omega) for omega in start]
+        return [
+            [np.maximum(w, least) for w in omega]
+            for omega, least in zip(start, faintest, strict=True)
+        ]
 
     def _start(self) -> list[list[Array]]:
         """Levels that would be measured alone share so."""
@@ -279,13 +284,18 @@ class _TreePlan:
             unit = scale * self._units[b]
             sizes = [unit / each for each in whole.alike.spread(omega)]
             if exact:
-                sizes = [round_up(size, SIZE_BITS) for size in sizes]
+                sizes = [round_up(size, self._bits) for size in sizes]
             noise = tuple(Noise("gaussian", size, exact) for size in sizes)
             blocks.append(TreeBlock(whole.tree, self._others(b), noise))
         bases, basis_of = self.measured
         of_attribute = basis_of[whole.design.roles.of_attribute]
         schema = problem.workload.schema
         return TreeMechanism(schema, whole.place, bases, of_attribute, tuple(blocks), exact)
+
+    @property
+    def _bits(self) -> int:
+        kinds = sum(len(w) for omega in self.precisions for w in omega)
+        return FINE_BITS if kinds <= FEW_SIZES else SIZE_BITS
 
     @cached_property
     def _units(self) -> Array:
@@ -407,4 +417,5 @@ class TreeOptimality:
         targeted = plan.problem.priorities is not None
         value = reached(plan.problem, self._made) / (cost if targeted else 1.0)
         bound = plan.objective_bound(cost)
-        return 1.0 - bound / value if bound > 0 else None
+        # Discrete noise of less than one count falls below bounds for continuous noise.
+        return max(1.0 - bound / value, 0.0) if bound > 0 else None

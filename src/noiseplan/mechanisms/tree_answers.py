@@ -1,0 +1,431 @@
+"""Queries against a tree of nodes: what each asks of every measured set, and what follows.
+
+The rows of a query on the long attribute are rows over nodes (`NodeRows`); on the others every set
+A inside the query has the part ⊗_{i∈A} W_iV_i ⊗_{i∉A} W_iτ_i, as in the residual mechanism. A dense
+matrix over several attributes is taken apart in the same way, row by row.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray, first_of
+from noiseplan.domain.tree import Tree
+from noiseplan.errors import UnanswerableError
+from noiseplan.matrices import (
+    GroupMatrix,
+    IdentityMatrix,
+    Matrix,
+    StackMatrix,
+    TotalMatrix,
+    kronecker_apply,
+    kronecker_dense,
+)
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
+from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
+from noiseplan.queries import Query
+
+if TYPE_CHECKING:
+    from noiseplan.mechanisms.tree import TreeMechanism
+
+# Rows of other matrices over the long attribute are written down up to so many numbers.
+MOST_WEIGHTS: Final = 1 << 24
+# What is left of a row by rounding, as a share of it.
+ROUNDING: Final = 1e-10
+
+# Estimates of a numbered block, level by level.
+Estimates = Callable[[int], list[Array]]
+
+
+def asked_of(mechanism: TreeMechanism, query: Query) -> Asked:
+    """A query, ready to be answered."""
+    if query.joint is not None:
+        return AskedMatrix(mechanism, query)
+    return AskedTable(mechanism, query)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked(ABC):
+    """A query against what is measured."""
+
+    mechanism: TreeMechanism
+    query: Query
+
+    @abstractmethod
+    def require(self) -> None:
+        """Raise `UnanswerableError` unless it lies in the span of what is measured."""
+
+    @abstractmethod
+    def answer(self, estimates: Estimates) -> Array:
+        """The estimate of every row."""
+
+    @abstractmethod
+    def variance(self) -> Array:
+        """The variance of every row."""
+
+    @abstractmethod
+    def spread(self, block: TreeBlock) -> NodeRows | None:
+        """What every row asks of every number of a set: (rows · numbers) over its last nodes.
+
+        None where the set is not inside the query, or not needed.
+        """
+
+    def covariance(self, other: Asked) -> Array:
+        """Of every row with every row of another query: Σ_A Σ over the numbers of A."""
+        total = np.zeros((self.query.rows, other.query.rows))
+        for block in self.mechanism.blocks:
+            mine, theirs = self.spread(block), other.spread(block)
+            if mine is not None and theirs is not None:
+                count = mine.count // self.query.rows
+                each = block.covariance(mine, theirs).reshape(
+                    self.query.rows, count, other.query.rows, count
+                )
+                total += np.einsum("rdsd->rs", each)
+        return total
+
+    @cached_property
+    def others(self) -> list[int]:
+        """The attributes asked for besides the one with the tree, by number."""
+        index = self.mechanism.schema.index
+        return [i for i in map(index, self.query.attributes) if i != self.mechanism.place]
+
+    def require_attributes(self) -> None:
+        """Refuse attributes that are not measured at all."""
+        mechanism = self.mechanism
+        missing = [mechanism.schema.names[i] for i in self.others if mechanism.basis_of[i] < 0]
+        if missing:
+            raise UnanswerableError(
+                f"{self.query.name!r} needs {missing}, which the plan does not measure: add a "
+                f"query on {missing} to the workload"
+            )
+
+    def require_measured(self, chosen: tuple[int, ...], rows: list[NodeRows | None]) -> None:
+        """Refuse rows over nodes that a set of other attributes is not measured at."""
+        mechanism = self.mechanism
+        block = next((b for b in mechanism.blocks if b.others == chosen), None)
+        if block is not None and None not in self.over(block, rows):
+            return
+        names = [mechanism.schema.names[i] for i in sorted((*chosen, mechanism.place))]
+        raise UnanswerableError(
+            f"{self.query.name!r} needs {' × '.join(names)} measured together at this level, and "
+            f"the plan does not: add the query to the workload"
+        )
+
+    def untold(self, attribute: int) -> UnanswerableError:
+        """What to say where values of another attribute are not told apart."""
+        name = self.mechanism.schema.names[attribute]
+        return UnanswerableError(
+            f"{self.query.name!r} tells values of {name!r} apart that no query of the plan's "
+            f"workload tells apart: add a query with this factor on {name!r} to the workload"
+        )
+
+    def over(self, block: TreeBlock, rows: list[NodeRows | None]) -> list[NodeRows | None]:
+        """Rows as far down as a block is measured; None where they ask for more."""
+        tree = self.mechanism.tree
+        return [None if each is None else each.over(tree, block.depth) for each in rows]
+
+
+@dataclass(frozen=True, eq=False)
+class AskedTable(Asked):
+    """A product of factors."""
+
+    @cached_property
+    def place(self) -> int:
+        """Where the attribute with the tree stands among the query's; −1 if it is summed over."""
+        name = self.mechanism.schema.names[self.mechanism.place]
+        return self.query.attributes.index(name) if name in self.query.attributes else -1
+
+    @cached_property
+    def factors(self) -> dict[int, Matrix]:
+        """The factor of every other attribute."""
+        index = self.mechanism.schema.index
+        pairs = zip(self.query.attributes, self.query.matrices(), strict=True)
+        return {index(n): m for n, m in pairs if index(n) != self.mechanism.place}
+
+    @cached_property
+    def pieces(self) -> list[NodeRows | None]:
+        """Rows over the tree."""
+        size = self.mechanism.schema.shape[self.mechanism.place]
+        matrix = TotalMatrix(size) if self.place < 0 else self.query.matrices()[self.place]
+        return list(node_rows(matrix, self.mechanism.tree))
+
+    def require(self) -> None:
+        self.require_attributes()
+        for i, factor in self.factors.items():
+            if not self.mechanism.basis(i).spans(factor):
+                raise self.untold(i)
+        for chosen in self._needed():
+            self.require_measured(chosen, self.pieces)
+
+    def _needed(self) -> Iterator[tuple[int, ...]]:
+        """The sets of other attributes whose residual is not zero for the query."""
+        asked = self.others
+        residual = {i: bool(self._residual[i].any()) for i in asked}
+        summed = {i: bool(self._sums[i].any()) for i in asked}
+        for width in range(len(asked) + 1):
+            for chosen in combinations(asked, width):
+                if all(residual[i] if i in chosen else summed[i] for i in asked):
+                    yield chosen
+
+    @cached_property
+    def _residual(self) -> dict[int, Array]:
+        """(WVVᵀWᵀ)_qq of every row, of every other attribute."""
+        return {i: self.mechanism.basis(i).residual_rows(f) for i, f in self.factors.items()}
+
+    @cached_property
+    def _sums(self) -> dict[int, Array]:
+        """Wτ of every row; zero where it is no more than rounding."""
+        found = {}
+        for i, factor in self.factors.items():
+            centre = self.mechanism.basis(i).centre
+            sums = factor.matmul(centre[:, None])[:, 0]
+            size = np.sqrt(factor.row_squares() * (centre @ centre))
+            found[i] = np.where(np.abs(sums) <= ROUNDING * size, 0.0, sums)
+        return found
+
+    def _inside(self) -> Iterator[tuple[int, TreeBlock]]:
+        """Measured sets inside the query."""
+        for number, block in enumerate(self.mechanism.blocks):
+            if set(block.others) <= set(self.others):
+                yield number, block
+
+    def _pieces(self, block: TreeBlock) -> list[NodeRows] | None:
+        """All rows as a block sees them; None where it is too shallow, and not needed."""
+        found = self.over(block, self.pieces)
+        return None if None in found else [rows for rows in found if rows is not None]
+
+    def answer(self, estimates: Estimates) -> Array:
+        """The estimate of every row."""
+        order = self.others
+        bases = [self.mechanism.basis(i) for i in order]
+        count = sum(rows.count for rows in self.pieces if rows is not None)
+        tensor = np.zeros((*(basis.rows + 1 for basis in bases), count))
+        for number, block in self._inside():
+            pieces = self._pieces(block)
+            if pieces is not None:
+                found = [block.estimate(estimates(number), rows) for rows in pieces]
+                part = tuple(slice(1, None) if i in block.others else 0 for i in order)
+                tensor[part] = np.concatenate(found, axis=-1)
+        steps = [self._step(i) for i in order]
+        result = np.empty((*(len(self._sums[i]) for i in order), count))
+        cells = prod(basis.rows + 1 for basis in bases)
+        for part in batches(count, cells, BATCH_CELLS):
+            some = kronecker_apply([step for step, _ in steps], tensor[..., part])
+            for axis, (_, late) in enumerate(steps):
+                if late is not None:
+                    some = np.moveaxis(late.matmul(np.moveaxis(some, axis, 0)), 0, axis)
+            result[..., part] = some
+        return self._ordered(result)
+
+    def _step(self, i: int) -> tuple[Array | Matrix, Matrix | None]:
+        """[Wτ | WV], or [τ | V] and the factor where that is less work."""
+        factor, basis = self.factors[i], self.mechanism.basis(i)
+        inverse = basis.inverse
+        if isinstance(inverse, Matrix) or factor.shape[0] > factor.shape[1]:
+            return inverse, factor
+        return basis.split(factor), None
+
+    def _ordered(self, values: Array) -> Array:
+        """(others, nodes) in the order of the query's attributes, as one row after the other."""
+        place = len(self.others) if self.place < 0 else self.place
+        return np.ascontiguousarray(np.moveaxis(values, -1, place)).ravel()
+
+    def variance(self) -> Array:
+        """Σ_A V_A(rows) ∏_{i∈A} (WVVᵀWᵀ) ∏_{i∉A} (Wτ)²."""
+        total: Array | None = None
+        order = self.others
+        for _, block in self._inside():
+            pieces = self._pieces(block)
+            if pieces is None:
+                continue
+            own = np.concatenate([block.variance(rows) for rows in pieces])
+            parts = [self._residual[i] if i in block.others else self._sums[i] ** 2 for i in order]
+            each = reduce(np.multiply.outer, [*parts, own])
+            total = each if total is None else np.add(total, each, out=total)
+        assert total is not None  # a query that is answered has a set inside it
+        return self._ordered(total)
+
+    def spread(self, block: TreeBlock) -> NodeRows | None:
+        pieces = self._pieces(block) if set(block.others) <= set(self.others) else None
+        if pieces is None:
+            return None
+        tree, nodes = self.mechanism.tree, len(self.others)
+        rows = sp.vstack([each.down(tree, block.depth) for each in pieces])
+        parts = [self._split(i, i in block.others) for i in self.others]
+        # (rows of each attribute, numbers of each) × nodes, then in the order of the query.
+        whole = reduce(sp.kron, [sp.csr_array(part.reshape(-1, 1)) for part in parts], sp.eye(1))
+        whole = sp.csr_array(sp.kron(whole, rows))
+        shape = [n for part in parts for n in part.shape] + [rows.shape[0]]
+        grid = np.arange(prod(shape)).reshape(shape)
+        place = nodes if self.place < 0 else self.place
+        own = [2 * i for i in range(nodes)]
+        own.insert(place, 2 * nodes)
+        order = np.transpose(grid, [*own, *(2 * i + 1 for i in range(nodes))])
+        return NodeRows(block.depth, weights=sp.csr_array(whole[order.ravel()]))
+
+    def _split(self, i: int, residual: bool) -> Array:
+        """WV, or Wτ as one column."""
+        found = self.mechanism.basis(i).split(self.factors[i])
+        return found[:, 1:] if residual else found[:, :1]
+
+    def covariance(self, other: Asked) -> Array:
+        """Of tables ⊗_i W_iV_i(W'_iV_i)ᵀ or W_iτ_i(W'_iτ_i)ᵀ, and of nodes."""
+        if not isinstance(other, AskedTable):
+            return super().covariance(other)
+        order = sorted({*self.others, *other.others})
+        mine, theirs = self._places(order), other._places(order)
+        total = np.zeros((self.query.rows, other.query.rows))
+        for _, block in self._inside():
+            ours, yours = self._pieces(block), other._pieces(block)
+            if ours is None or yours is None or not set(block.others) <= set(other.others):
+                continue
+            along = np.block([[block.covariance(a, b) for b in yours] for a in ours])
+            pieces = [self._both(other, i, i in block.others) for i in order]
+            total += kronecker_dense([*pieces, along])[np.ix_(mine, theirs)]
+        return total
+
+    def _both(self, other: AskedTable, i: int, residual: bool) -> Array:
+        """The product of what both ask of an attribute; one that is not named has one row."""
+        one = TotalMatrix(self.mechanism.schema.shape[i])
+        basis = self.mechanism.basis(i)
+        a, b = (basis.split(each.factors.get(i, one)) for each in (self, other))
+        return a[:, 1:] @ b[:, 1:].T if residual else np.outer(a[:, 0], b[:, 0])
+
+    def _places(self, order: list[int]) -> IntArray:
+        """Where each row of the query is among rows ordered by other attributes, then nodes."""
+        sizes = [self.factors[i].shape[0] if i in self.factors else 1 for i in order]
+        count = self.query.rows // prod(sizes)
+        grid = np.arange(prod(sizes) * count).reshape(*sizes, count)
+        kept = tuple(slice(None) if i in self.factors else 0 for i in order)
+        place = len(self.others) if self.place < 0 else self.place
+        return np.moveaxis(grid[kept], -1, place).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class AskedMatrix(Asked):
+    """One dense matrix over a few attributes."""
+
+    @cached_property
+    def _cube(self) -> Array:
+        """Rows × values of the attribute with the tree × values of each other."""
+        schema, query = self.mechanism.schema, self.query
+        cube = np.asarray(query.joint).reshape(-1, *(schema[n].size for n in query.attributes))
+        name = schema.names[self.mechanism.place]
+        if name not in query.attributes:
+            return cube[:, None]
+        return np.moveaxis(cube, 1 + query.attributes.index(name), 1)
+
+    def _residual(self, chosen: tuple[int, ...]) -> Array:
+        """The query's part on a set, over the values of its attributes."""
+        cube = self._cube
+        for axis, i in reversed(list(enumerate(self.others, 2))):
+            summed = np.tensordot(cube, self.mechanism.basis(i).centre, (axis, 0))
+            cube = cube - np.expand_dims(summed, axis) if i in chosen else summed
+        return cube
+
+    @property
+    def _limit(self) -> float:
+        """What is no more than rounding of the largest entry."""
+        return ROUNDING * float(np.abs(self._cube).max()) * prod(self._cube.shape[2:])
+
+    def require(self) -> None:
+        self.require_attributes()
+        for width in range(len(self.others) + 1):
+            for chosen in combinations(self.others, width):
+                cube = self._residual(chosen)
+                if np.abs(cube).max() <= self._limit:
+                    continue
+                for axis, i in enumerate(chosen, 2):
+                    basis, along = self.mechanism.basis(i), np.moveaxis(cube, axis, -1)
+                    lost = along - along @ basis.recover @ _numbers(basis.measure)
+                    if np.abs(lost).max() > self._limit:
+                        raise self.untold(i)
+                self.require_measured(chosen, [self._nodes(chosen, cube)])
+
+    def _nodes(self, chosen: tuple[int, ...], cube: Array) -> NodeRows | None:
+        """(rows · numbers of the set) over the nodes, from the part over values."""
+        for axis, i in enumerate(chosen, 2):
+            cube = np.moveaxis(
+                np.tensordot(cube, self.mechanism.basis(i).recover, (axis, 0)), -1, axis
+            )
+        flat = np.moveaxis(cube, 1, -1)
+        flat = flat.reshape(-1, flat.shape[-1])
+        if flat.shape[-1] == 1:  # of all values together
+            return NodeRows(0, weights=sp.csr_array(flat))
+        return _by_node(sp.csr_array(flat), self.mechanism.tree, self._limit)
+
+    def spread(self, block: TreeBlock) -> NodeRows | None:
+        if not set(block.others) <= set(self.others):
+            return None
+        nodes = self._nodes(block.others, self._residual(block.others))
+        found = None if nodes is None else nodes.over(self.mechanism.tree, block.depth)
+        return (
+            None
+            if found is None
+            else NodeRows(block.depth, weights=found.down(self.mechanism.tree, block.depth))
+        )
+
+    def answer(self, estimates: Estimates) -> Array:
+        total = np.zeros(self.query.rows)
+        for number, block in enumerate(self.mechanism.blocks):
+            rows = self.spread(block)
+            if rows is not None:
+                values = estimates(number)[block.depth]
+                flat = values.reshape(-1, values.shape[-1])
+                each = rows.sparse(flat.shape[-1]).toarray().reshape(len(total), *flat.shape)
+                total += np.einsum("rdn,dn->r", each, flat)
+        return total
+
+    def variance(self) -> Array:
+        total = np.zeros(self.query.rows)
+        for block in self.mechanism.blocks:
+            rows = self.spread(block)
+            if rows is not None:
+                total += block.variance(rows).reshape(len(total), -1).sum(axis=1)
+        return total
+
+
+def _numbers(measure: Array | Matrix) -> Array:
+    return measure.dense() if isinstance(measure, Matrix) else measure
+
+
+def node_rows(matrix: Matrix, tree: Tree) -> Iterator[NodeRows | None]:
+    """What rows over the values ask of the tree, piece by piece; None where it cannot tell."""
+    if isinstance(matrix, StackMatrix):
+        for block in matrix.blocks:
+            yield from node_rows(block, tree)
+        return
+    count = matrix.shape[1]
+    group = None
+    if isinstance(matrix, TotalMatrix):
+        group = np.zeros(count, dtype=np.int64)
+    elif isinstance(matrix, IdentityMatrix):
+        group = np.arange(count)
+    elif isinstance(matrix, GroupMatrix):
+        group = matrix.group
+    found = None if group is None else tree.level_of(group)
+    if found is not None:
+        yield NodeRows(found[0], nodes=found[1])
+        return
+    if matrix.shape[0] * matrix.shape[1] > MOST_WEIGHTS and group is None:
+        yield None
+        return
+    rows = matrix.sparse if isinstance(matrix, GroupMatrix) else sp.csr_array(matrix.dense())
+    yield _by_node(rows, tree, ROUNDING * abs(rows).max())
+
+
+def _by_node(rows: sp.csr_array, tree: Tree, limit: float) -> NodeRows | None:
+    """Rows over the values as rows over the last nodes; None where they tell more apart."""
+    weights = sp.csr_array(rows[:, first_of(tree.of_value)])
+    told = abs(weights[:, tree.of_value] - rows).max() <= limit
+    return NodeRows(tree.depth, weights=weights) if told else None

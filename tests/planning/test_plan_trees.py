@@ -1,0 +1,360 @@
+"""Levels of long attributes: trees against written-out matrices, convex programs and optima."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.domain.tree import Tree
+from noiseplan.domain.tree_variances import Shape, TreeVariances
+from noiseplan.errors import PlanError, StorageError, UnanswerableError
+from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.mechanisms.tree import TreeMechanism
+from noiseplan.optimize import tree_bound
+from noiseplan.optimize.tree_bound import TreeNorm
+from noiseplan.optimize.tree_sharing import Alike, Sharing
+from noiseplan.planning import limits, tree_problem
+from noiseplan.planning.tree_problem import of_rows, of_sums
+
+BUDGET = nz.zCDP(0.5)
+TRACT = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])
+COUNTY = np.array([0] * 5 + [1] * 7)
+TREE = Tree.of([np.arange(12), TRACT, COUNTY])
+assert TREE is not None
+NODES = [
+    np.array([TREE.node_of_value(level) == node for node in range(size)], dtype=float)
+    for level, size in enumerate(TREE.sizes)
+]
+
+
+def groups(of_value: np.ndarray) -> nz.Levels:
+    return nz.Levels(of_value.tolist(), leaves=False, total=False)
+
+
+@pytest.fixture
+def short_trees() -> Iterator[None]:
+    """Trees for attributes of a few values, whose optimum is known."""
+    with mock.patch.object(tree_problem, "LONG_VALUES", 4):
+        yield
+
+
+def places(seed: int, leaves: int = 12, even: bool = False) -> nz.Workload:
+    """Tables by place, tract and county, crossed with two other attributes."""
+    rng = np.random.default_rng(seed)
+    schema = nz.Schema.from_sizes({"sex": 2, "geo": leaves, "age": int(rng.integers(2, 5))})
+    tract = np.arange(leaves) // 3 if even else np.sort(rng.integers(0, leaves // 3, leaves))
+    county = np.arange(leaves) // 6 if even else tract // 2
+    value = nz.Identity()
+    return nz.Workload(
+        [
+            nz.Query(schema, {"geo": value, "sex": value}, weight=float(rng.uniform(0.5, 2))),
+            nz.Query(schema, {"geo": groups(tract), "age": value}),
+            nz.Query(schema, {"geo": groups(county), "age": value, "sex": value}, weight=3.0),
+            nz.Query(schema, ["age"]),
+        ]
+    )
+
+
+# ---------------------------------------------------------------------- trees
+
+
+def test_levels_that_cross_are_no_tree() -> None:
+    assert Tree.of([TRACT, np.arange(12) % 2]) is None
+
+
+def test_a_tree_from_levels_in_any_order() -> None:
+    assert TREE.sizes == (1, 2, 5, 12)
+    for level, group in ((1, COUNTY), (2, TRACT), (3, np.arange(12)), (0, 0 * COUNTY)):
+        found = TREE.level_of(group)
+        assert found is not None and found[0] == level
+        assert np.array_equal(found[1][group], TREE.node_of_value(level))
+    assert TREE.level_of(np.arange(12) % 5) is None
+    values = np.random.default_rng(0).integers(0, 9, (12, 2))
+    for nodes, sums in zip(NODES, TREE.up(values, 4), strict=True):
+        assert np.array_equal(nodes @ values, sums)
+
+
+def test_variances_and_slopes_are_those_of_least_squares() -> None:
+    rng = np.random.default_rng(1)
+    omega = [rng.uniform(0.1, 1.0, n) for n in TREE.sizes]
+    shape = Shape(TREE.parents, tuple(np.ones(len(p)) for p in TREE.parents))
+    found = TreeVariances.of(shape, omega)
+    covariance = np.linalg.inv(sum(z.T * w @ z for z, w in zip(NODES, omega, strict=True)))
+    for z, final in zip(NODES, found.final, strict=True):
+        np.testing.assert_allclose(final, np.diag(z @ covariance @ z.T))
+    slopes = [rng.normal(size=n) for n in TREE.sizes]
+    gradient = found.gradient(slopes)
+
+    def value(at: list[np.ndarray]) -> float:
+        final = TreeVariances.of(shape, at).final
+        return float(sum(s @ v for s, v in zip(slopes, final, strict=True)))
+
+    for level, node in ((0, 0), (1, 1), (2, 3), (3, 7)):
+        up, down = ([w.copy() for w in omega] for _ in range(2))
+        up[level][node] += 1e-6
+        down[level][node] -= 1e-6
+        difference = (value(up) - value(down)) / 2e-6
+        assert gradient[level][node] == pytest.approx(difference, rel=1e-5)
+
+
+# ---------------------------------------------------------------------- sharing
+
+ASKED = [
+    np.array([[1.0, 2.0]]),
+    np.array([[1.0, 1.0]]),
+    np.array([[1.0, 1.0]]),
+    np.array([[1.0, 0]]),
+]
+PRICE, DEPTH = np.array([1.0, 3.0]), np.array([3, 2])
+
+
+def start() -> list[list[np.ndarray]]:
+    copies = Alike.of(TREE).copies
+    return [[np.ones(len(copies[level])) for level in range(d + 1)] for d in DEPTH]
+
+
+def written_out(worst: bool) -> float:
+    """The same convex program for every node by itself."""
+    omega = [[cp.Variable(n, nonneg=True) for n in TREE.sizes[: d + 1]] for d in DEPTH]
+    parts = []
+    for block, depth in enumerate(DEPTH):
+        last = np.unique(TREE.node_of_value(depth), return_index=True)[1]
+        rows = [z[:, last] for z in NODES[: depth + 1]]
+        precision = sum(r.T @ cp.diag(w) @ r for r, w in zip(rows, omega[block], strict=True))
+        parts.append(
+            [
+                [ASKED[level][0, block] * cp.matrix_frac(row, precision) for row in rows[level]]
+                for level in range(depth + 1)
+            ]
+        )
+    cost = [
+        sum(
+            PRICE[block] * omega[block][level][TREE.node_of_value(level)[value]]
+            for block in range(2)
+            for level in range(DEPTH[block] + 1)
+        )
+        for value in range(12)
+    ]
+    if worst:
+        each = [
+            sum(parts[b][level][node] for b in range(2) if level <= DEPTH[b])
+            for level, size in enumerate(TREE.sizes)
+            for node in range(size)
+        ]
+        goal = cp.max(cp.hstack(each))
+    else:
+        goal = sum(sum(sum(level) for level in block) for block in parts)
+    problem = cp.Problem(cp.Minimize(goal), [c <= 1 for c in cost])
+    return float(problem.solve(solver="CLARABEL"))
+
+
+def test_shares_are_the_best_there_are() -> None:
+    alike = Alike.of(TREE)
+    sharing = Sharing(alike, PRICE, DEPTH)
+    goal = of_sums(ASKED, alike, lambda sums: (float(sums.sum()), np.ones(1)))
+    omega = sharing.best(goal, start())
+    reached, _ = goal([TreeVariances.of(alike.shape, w).final for w in omega])
+    assert reached == pytest.approx(written_out(worst=False), rel=1e-6)
+    spent = np.zeros(12)
+    for block, levels in enumerate(omega):
+        for level, each in enumerate(alike.spread(levels)):
+            spent += PRICE[block] * each[TREE.node_of_value(level)]
+    np.testing.assert_allclose(spent, 1.0, rtol=1e-12)  # every path is used up
+
+
+def test_the_largest_variance_too() -> None:
+    alike = Alike.of(TREE)
+    sharing, omega = Sharing(alike, PRICE, DEPTH), start()
+    for power in (4.0, 32.0, 256.0):
+        goal = of_rows(ASKED, [np.ones(1)] * 4, alike, power)
+        omega = sharing.best(goal, omega)
+    final = [TreeVariances.of(alike.shape, w).final for w in omega]
+    each = [
+        sum(ASKED[level][0, b] * final[b][level] for b in range(2) if level <= DEPTH[b])
+        for level in range(4)
+    ]
+    largest = max(float(e.max()) for e in each)
+    assert largest == pytest.approx(written_out(worst=True), rel=5e-3)
+
+
+@pytest.mark.parametrize("largest", [512, 2, 1])
+def test_the_norm_of_a_tree_is_that_of_its_matrix(largest: int) -> None:
+    """Exactly, or from below where too many leaves lie under a node."""
+    alike, rng = Alike.of(TREE), np.random.default_rng(3)
+    weights = rng.uniform(0.5, 1.0, len(alike.copies[-1]))
+    leaves = weights[alike.kind[-1]]
+    for depth in (1, 2, 3):
+        each = [rng.uniform(0.1, 1.0, len(c)) for c in alike.copies[: depth + 1]]
+        matrix = sum(z.T * c[kind] @ z for z, c, kind in zip(NODES, each, alike.kind, strict=False))
+        values = np.linalg.eigvalsh(matrix * np.sqrt(np.outer(leaves, leaves)))
+        truth = np.sqrt(np.maximum(values, 0.0)).sum()
+        with mock.patch.object(tree_bound, "LARGEST", largest):
+            found = TreeNorm(alike, weights).root_trace(each)
+        if largest == 512:
+            assert found == pytest.approx(truth, rel=1e-6)
+        assert found <= truth * (1 + 1e-9)
+        assert found >= 0.5 * truth
+
+
+# ---------------------------------------------------------------------- plans
+
+
+@pytest.mark.usefixtures("short_trees")
+@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_near_the_optimum_and_never_below_its_own_bound(seed: int, even: bool) -> None:
+    workload = places(seed, even=even)
+    plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    assert isinstance(plan.mechanism, TreeMechanism)
+    best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal")
+    assert best.total_variance * (1 - 1e-4) <= plan.total_variance
+    assert plan.total_variance <= best.total_variance * (1.01 if even else 1.02)
+    assert plan.certify().bound <= best.total_variance
+    assert plan.certify().gap <= 0.02
+    assert plan.lower_bound == pytest.approx(plan.certify().bound, rel=1e-6)
+
+
+@pytest.mark.usefixtures("short_trees")
+@pytest.mark.parametrize(
+    "goal",
+    [
+        nz.WorstVariance(),
+        nz.PNormVariance(3.0),
+        nz.ConvexLoss(lambda v: float((v**2).sum()), lambda v: 2 * v),
+    ],
+    ids=str,
+)
+def test_other_objectives(goal: nz.Objective) -> None:
+    workload = places(1)
+    plan, best = (
+        nz.plan(workload, budget=BUDGET, noise="gaussian", objective=goal, planner=planner)
+        for planner in ("auto", "optimal")
+    )
+    assert isinstance(plan.mechanism, TreeMechanism)
+    assert plan.certify().total <= best.certify().total * 1.04
+    assert plan.certify().bound <= best.certify().total * (1 + 1e-9)
+    assert plan.certify().gap <= 0.12
+
+
+@pytest.mark.usefixtures("short_trees")
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_targets_are_met_for_about_the_least(noise: str) -> None:
+    workload = places(2)
+    targets = {name: 4.0 + i for i, name in enumerate(query.name for query in workload)}
+    plan = nz.plan(workload, targets=targets, noise=noise)
+    best = nz.plan(workload, targets=targets, noise="gaussian", planner="optimal")
+    for name, target in targets.items():
+        assert plan.variance(workload[name]).max() <= target
+    assert best.privacy.pcost * (1 - 1e-6) <= plan.privacy.pcost <= 1.05 * best.privacy.pcost
+
+
+@pytest.mark.usefixtures("short_trees")
+def test_budgets_are_used_and_kept() -> None:
+    for noise in ("gaussian", "discrete"):
+        plan = nz.plan(places(3), budget=BUDGET, noise=noise)
+        assert 0.998 <= plan.privacy.pcost <= 1.0
+    several = nz.plan(places(3), budget=BUDGET, max_rows=3, noise="gaussian")
+    one = nz.plan(places(3), budget=BUDGET, noise="gaussian")
+    assert several.total_variance == pytest.approx(9 * one.total_variance, rel=1e-6)
+
+
+def test_a_long_attribute_is_planned_and_agrees_with_itself(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    leaves = 3000
+    tract = np.sort(rng.integers(0, 150, leaves))
+    county = tract // 12
+    schema = nz.Schema.from_sizes({"geo": leaves, "sex": 2})
+    workload = nz.Workload(
+        [
+            nz.Query(schema, ["geo", "sex"], name="places"),
+            nz.Query(schema, {"geo": groups(tract), "sex": nz.Identity()}, name="tracts"),
+            nz.Query(schema, {"geo": groups(county)}, name="counties"),
+        ]
+    )
+    plan = nz.plan(workload, budget=BUDGET)
+    assert plan.certify().gap < 0.01
+    assert "tree of levels (taken)" in str(plan)
+    data = {"geo": rng.integers(0, leaves, 50_000), "sex": rng.integers(0, 2, 50_000)}
+    release = plan.release(data, seed=3)
+    release.save(tmp_path / "out", tables=[])
+    release = nz.load(tmp_path / "out")
+    each = {
+        name: release.answer(workload[name]).estimate for name in ("places", "tracts", "counties")
+    }
+    by_tract = np.zeros((tract.max() + 1, 2))
+    np.add.at(by_tract, tract, each["places"].reshape(-1, 2))
+    np.testing.assert_allclose(by_tract.ravel(), each["tracts"], atol=1e-6)
+    truth = np.bincount(county[data["geo"]])
+    errors = each["counties"] - truth
+    spread = plan.variance(workload["counties"])
+    assert 0.3 < (errors**2 / spread).mean() < 3.0
+    some = nz.Query(schema, {"geo": nz.Custom([[1] * 30 + [0] * (leaves - 30)])})
+    exact = plan.covariance(workload["places"], workload["places"])[:60, :60].sum()
+    assert plan.variance(some)[0] == pytest.approx(exact, rel=1e-9)
+
+
+def test_what_is_too_long_for_its_queries_is_refused() -> None:
+    schema = nz.Schema.from_sizes({"time": 20_000})
+    prefix = nz.Workload([nz.Query(schema, {"time": nz.Prefix()})])
+    with pytest.raises(PlanError, match=r"'time' has 20,000 values.*by these queries"):
+        nz.plan(prefix, budget=BUDGET)
+    levels = nz.Workload([nz.Query(schema, {"time": nz.Levels(10)})])
+    with pytest.raises(PlanError, match="the budget is one of pure DP"):
+        nz.plan(levels, budget=nz.PureDP(1.0))
+    with pytest.raises(PlanError, match="planner='optimal'"):
+        nz.plan(levels, budget=BUDGET, planner="optimal")
+    with pytest.raises(PlanError, match="records are replaced"):
+        nz.plan(levels, budget=BUDGET, neighbours="replace")
+    with pytest.raises(PlanError, match="certify"):
+        nz.bounds(levels)
+    assert limits.GRAM_VALUES < 20_000
+
+
+@pytest.mark.usefixtures("short_trees")
+def test_what_was_not_measured_at_a_level_is_refused() -> None:
+    workload = places(0)
+    plan = nz.plan(workload, budget=BUDGET)
+    schema = workload.schema
+    with pytest.raises(UnanswerableError, match="geo × age measured together at this level"):
+        plan.variance(nz.Query(schema, ["geo", "age"]))
+
+
+@pytest.mark.usefixtures("short_trees")
+def test_saved_trees_that_make_no_sense_are_refused() -> None:
+    plan = nz.plan(places(0), budget=BUDGET)
+    content, arrays = plan.mechanism.parts()
+
+    def refused(match: str, **changed: object) -> None:
+        with pytest.raises(StorageError, match=match):
+            read_mechanism({**content, **{k: v for k, v in changed.items() if k in content}},
+                           {**arrays, **{k: v for k, v in changed.items() if k in arrays}},
+                           plan.schema)  # fmt: skip
+
+    read_mechanism(content, arrays, plan.schema)
+    refused("over its attribute", tree_values=arrays["tree_values"][::-1][:5])
+    refused("over its attribute", tree_values=0 * arrays["tree_values"])
+    refused("numbered by their parents", tree_1_parents=arrays["tree_1_parents"][::-1].copy())
+    refused("has no noise", block_0_0_sigma2=0 * arrays["block_0_0_sigma2"])
+    refused("does not fit its tree", block_0_1_sigma2=np.ones(3))
+    refused("about attributes", blocks=[{"others": [1], "levels": 1}])
+    refused("levels that the tree", blocks=[{"others": [], "levels": 9}])
+    refused("nothing is measured", blocks=[])
+
+
+def test_alike_children_stand_for_each_other() -> None:
+    leaves = 4000
+    even = Tree.of([np.arange(leaves), np.arange(leaves) // 10, np.arange(leaves) // 200])
+    assert even is not None
+    alike = Alike.of(even)
+    assert [len(c) for c in alike.copies] == [1, 1, 1, 1]
+    for copies, size in zip(alike.copies, even.sizes, strict=True):
+        assert copies.sum() == size
+    for (above, below), often in zip(pairwise(alike.copies), alike.shape.often, strict=True):
+        assert below[0] == above[0] * often[0]

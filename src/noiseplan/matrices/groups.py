@@ -38,7 +38,7 @@ class GroupMatrix(Matrix):
         return sp.csr_array((ones, (self.group, columns)), shape=self.shape)
 
     @cached_property
-    def shape(self) -> tuple[int, int]:  # type: ignore[override]  # as good as a property
+    def shape(self) -> tuple[int, int]:
         return int(self.group.max()) + 1, len(self.group)
 
     def matmul(self, x: Array) -> Array:
@@ -46,10 +46,10 @@ class GroupMatrix(Matrix):
         return np.asarray(flat).reshape(self.shape[0], *x.shape[1:])
 
     def gram(self) -> Array:
-        return (self.group[:, None] == self.group).astype(float)
+        return np.asarray(self.group[:, None] == self.group, dtype=np.float64)
 
     def quadratic_rows(self, s: Array) -> Array:
-        return np.einsum("gi,ig->g", self.matmul(s), self.sparse.T.toarray())
+        return np.asarray(self.sparse.multiply(self.matmul(s)).sum(axis=1))
 
     def weighted_grams(self, u: Array) -> Array:
         return np.asarray(self.gram()[..., None] * u[self.group])
@@ -62,4 +62,4 @@ class GroupMatrix(Matrix):
 
     def take(self, rows: NDArray[np.intp]) -> Array:
         numbers = np.arange(self.shape[0])[rows]
-        return (self.group == numbers[:, None]).astype(float)
+        return np.asarray(self.group == numbers[:, None], dtype=np.float64)

@@ -4,9 +4,9 @@ The values of one attribute lie in a tree of levels (`domain.tree`). For every s
 
     measured at node v:   ω_{A,v} = (⊗_{i∈A} U_i) x_{A,v} + σ_{A,v} z ,
 
-x_{A,v} the counts of v by A. Estimates of each set are those of least squares on the tree; an answer
-for nodes of any level adds up the sets inside the query, as the residual mechanism does. The cost
-of a record is what lies on its path,
+x_{A,v} the counts of v by A. Estimates of each set are those of least squares on the tree; an
+answer for nodes of any level adds up the sets inside the query, as the residual mechanism does. The
+cost of a record is what lies on its path,
 
     Σ_A ∏_{i∈A} β_i Σ_{v on the path} 1/σ²_{A,v} .
 """

@@ -219,12 +219,12 @@ class AskedTable(Asked):
         steps = [self._step(i) for i in order]
         result = np.empty((*(len(self._sums[i]) for i in order), count))
         cells = prod(basis.rows + 1 for basis in bases)
-        for part in batches(count, cells, BATCH_CELLS):
-            some = kronecker_apply([step for step, _ in steps], tensor[..., part])
+        for some_nodes in batches(count, cells, BATCH_CELLS):
+            some = kronecker_apply([step for step, _ in steps], tensor[..., some_nodes])
             for axis, (_, late) in enumerate(steps):
                 if late is not None:
                     some = np.moveaxis(late.matmul(np.moveaxis(some, axis, 0)), 0, axis)
-            result[..., part] = some
+            result[..., some_nodes] = some
         return self._ordered(result)
 
     def _step(self, i: int) -> tuple[Array | Matrix, Matrix | None]:
@@ -263,8 +263,8 @@ class AskedTable(Asked):
         rows = sp.vstack([each.down(tree, block.depth) for each in pieces])
         parts = [self._split(i, i in block.others) for i in self.others]
         # (rows of each attribute, numbers of each) × nodes, then in the order of the query.
-        whole = reduce(sp.kron, [sp.csr_array(part.reshape(-1, 1)) for part in parts], sp.eye(1))
-        whole = sp.csr_array(sp.kron(whole, rows))
+        column = kronecker_dense([part.reshape(-1, 1) for part in parts])
+        whole = sp.csr_array(sp.kron(column, rows))
         shape = [n for part in parts for n in part.shape] + [rows.shape[0]]
         grid = np.arange(prod(shape)).reshape(shape)
         place = nodes if self.place < 0 else self.place

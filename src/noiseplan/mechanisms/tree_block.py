@@ -28,7 +28,6 @@ from noiseplan.domain.tree_variances import Shape, TreeVariances
 from noiseplan.matrices.base import Array
 from noiseplan.noise.law import Noise
 
-
 # Rows differ by no more than rounding.
 ROUNDING: Final = 1e-10
 
@@ -176,11 +175,11 @@ class TreeBlock:
             if level == 0:
                 break
             (a, a_in, a_up), (b, b_in, b_up) = (self._step(w, level) for w in weights)
-            total += (a * found.upward[level] @ b.T).toarray()
-            total -= (a_in * (1.0 / found.below[level - 1]) @ b_in.T).toarray()
+            total += _product(a, found.upward[level], b)
+            total -= _product(a_in, 1.0 / found.below[level - 1], b_in)
             weights = [a_up, b_up]
         a, b = weights
-        return np.asarray(total + (a * found.final[0] @ b.T).toarray())
+        return np.asarray(total + _product(a, found.final[0], b))
 
     def _step(self, weights: sp.csr_array, level: int) -> tuple[sp.csr_array, ...]:
         """w, Σ_c u_c w_c by parent, and the weights of the level above."""
@@ -192,6 +191,11 @@ class TreeBlock:
         inside = sp.csr_array((weights * own) @ to_parents)
         above = sp.csr_array((weights * (own / found.below[level - 1][parent])) @ to_parents)
         return weights, inside, above
+
+
+def _product(a: sp.csr_array, by: Array, b: sp.csr_array) -> Array:
+    """A diag(by) Bᵀ, as numbers."""
+    return np.asarray(sp.csr_array((a * by) @ b.T).toarray())
 
 
 def weights_squared(weights: sp.csr_array, by: Array) -> Array:

@@ -24,9 +24,9 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.tree import Tree
+from noiseplan.domain.tree_variances import Shape, TreeVariances
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import minimise
-from noiseplan.domain.tree_variances import Shape, TreeVariances
 
 STEPS, GAIN = 400, 1e-10
 # No share starts below this, since it could not be found again.
@@ -72,7 +72,8 @@ def _subtrees(tree: Tree) -> list[IntArray]:
     """Of every level, a number for each node that is the same for equal subtrees."""
     found = [np.zeros(tree.sizes[-1], dtype=np.int64)]
     for level in range(tree.depth, 0, -1):
-        parent, numbers = tree.parents[level - 1], {}
+        parent = tree.parents[level - 1]
+        numbers: dict[bytes, int] = {}
         order = np.lexsort((found[-1], parent))
         runs = np.split(found[-1][order], tree.starts[level - 1][1:])
         own = [numbers.setdefault(run.tobytes(), len(numbers)) for run in runs]

@@ -50,12 +50,13 @@ class TreeProblem:
 
     @cached_property
     def _without(self) -> tuple[list[Query], IntArray]:
-        """What queries ask of the other attributes, each once; and which of them each query asks."""
+        """What queries ask of the other attributes, each once; and which of them each one asks."""
         workload = self.problem.workload
         schema, name = workload.schema, workload.schema.names[self.place]
         one = Schema({n: Ordinal([0]) if n == name else schema[n] for n in schema.names})
         place: dict[object, int] = {}
-        found, number = [], []
+        found: list[Query] = []
+        number: list[int] = []
         for query in workload:
             asked = Query(one, {n: f for n, f in query.factors.items() if n != name})
             number.append(place.setdefault(asked.key, len(place)))
@@ -69,7 +70,7 @@ class TreeProblem:
         asked, number = self._without
         nodes = self.often @ np.array(self.tree.sizes)
         weights = np.bincount(number, self.weights * nodes)
-        return prepare(Workload(asked), weights, share=False)
+        return prepare(Workload(asked), weights.astype(float), share=False)
 
     @cached_property
     def type_of_query(self) -> IntArray:
@@ -126,10 +127,8 @@ def _plain(workload: Workload, place: int) -> bool:
 
 
 def _on(problem: Problem, place: int) -> TreeProblem | None:
-    workload, attribute = problem.workload, problem.workload.schema.attributes[place]
-    columns, size = problem.workload.columns, attribute.size
-    total: Matrix = TotalMatrix(size)
-    asked = {-1: _groupings(total)}
+    attribute, columns = problem.workload.schema.attributes[place], problem.workload.columns
+    asked = {-1: _groupings(TotalMatrix(attribute.size))}
     for number in np.unique(columns.factors[columns.attributes == place]):
         asked[int(number)] = _groupings(columns.distinct[int(number)].matrix(attribute))
     if any(found is None for found in asked.values()):

@@ -58,7 +58,7 @@ from noiseplan.progress import progress
 NAMES: Final = ("auto", "residual")
 # p of norms that come near the largest, one after the other.
 POWERS: Final = (8.0, 32.0, 128.0, 512.0)
-# What is hardly worth measuring is measured with noise of no more than so much: a share of the best.
+# What is hardly worth measuring keeps this share of the best precision.
 FAINTEST: Final = 1e-7
 # Integer rows have entries of so many bits.
 BITS: Final = 10
@@ -302,7 +302,8 @@ class _TreePlan:
         """nI − 11ᵀ, which integers are measured by, is n times an orthogonal basis."""
         design = self.whole.design
         sizes = [r.size if r.plain and self.problem.integer else 1 for r in design.roles.roles]
-        return np.exp(design.terms.privacy_powers @ (2 * np.log(sizes)))[self.sets]
+        units = np.exp(design.terms.privacy_powers @ (2 * np.log(sizes)))
+        return np.asarray(units[self.sets])
 
     def _others(self, b: int) -> tuple[int, ...]:
         """The attributes of a set."""

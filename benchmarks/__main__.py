@@ -33,6 +33,7 @@ from benchmarks import (
     reproduced,
     selection,
     small_domains,
+    trees,
     valid,
     worst,
 )
@@ -58,6 +59,7 @@ GROUPS: Final = {
     "predicates": Group("Predicates and named workloads", predicates.tables),
     "small": Group("The exact optimum, and exact errors", small_domains.tables),
     "near_optimum": Group("Several factors on one attribute", near_optimum.tables),
+    "trees": Group("Levels of long attributes", trees.tables),
     "explicit": Group("Explicit matrices", explicit_group.tables),
     "selection": Group("Speed of planning", selection.tables),
     "scale": Group("Releases at scale", at_scale.tables),

@@ -135,6 +135,18 @@ def planned(workload: nz.Workload, data: Any = None, person: str | None = None, 
     return nz.plan(workload, **how).release(data, person=person, seed=11)
 
 
+def places(**how: Any) -> nz.Release:
+    """Levels of a long attribute, with another one."""
+    schema = nz.Schema.from_sizes({"place": 300, "sex": 2})
+    tracts = nz.Levels([i * i // 3000 for i in range(300)], leaves=False)
+    workload = nz.Workload(
+        [nz.Query(schema, ["place", "sex"]), nz.Query(schema, {"place": tracts})]
+    )
+    rng = np.random.default_rng(5)
+    data = {"place": rng.integers(0, 300, 900).tolist(), "sex": rng.integers(0, 2, 900).tolist()}
+    return planned(workload, data, budget=ZCDP, **how)
+
+
 def tall(**how: Any) -> nz.Release:
     """Just more cells than a product of strategies is written out for."""
     workload = nz.Workload(
@@ -308,6 +320,8 @@ RELEASES: dict[str, Callable[[], Any]] = {
         predicates(), large_counts(), budget=PURE, noise=D, planner="matrix"
     ),
     # the rows of the queries themselves
+    "tree-discrete": lambda: places(noise="discrete"),
+    "tree-float": lambda: places(noise="gaussian", objective=nz.WorstVariance()),
     "own-rows-discrete": lambda: planned(
         several(), large_counts(), budget=ZCDP, noise=D, planner="workload"
     ),

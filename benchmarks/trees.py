@@ -1,0 +1,227 @@
+"""Levels of long attributes: geography at national scale, how near the optimum, how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+import noiseplan as nz
+from benchmarks.domains import BUDGET
+from benchmarks.tables import Cell, Claim, Table, all_rows, brief
+from benchmarks.timing import cpu_seconds, in_own_process, peak_bytes
+from noiseplan.planning import tree_problem
+
+MEGABYTES: Final = 2**20
+VALUE: Final = nz.Identity()
+SMALL_CASES: Final = 20
+GROWTH: Final = (10_000, 100_000, 1_000_000)
+
+
+def tables(quick: bool) -> Iterator[Table]:
+    """Small trees beside their optimum, then large ones."""
+    yield small(6 if quick else SMALL_CASES)
+    yield national(quick)
+    if not quick:
+        yield growth()
+    yield apart()
+
+
+def uneven(leaves: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The tract of each leaf and its county: sizes are lognormal, about 20 and 25 in the mean."""
+    rng = np.random.default_rng(leaves)
+    tracts, counties = leaves // 20, leaves // 500
+    tract = _sizes(rng, leaves, tracts, 0.5)
+    return tract, _sizes(rng, tracts, counties, 0.6)[tract]
+
+
+def _sizes(rng: np.random.Generator, items: int, groups: int, spread: float) -> NDArray[np.int64]:
+    ends = np.cumsum(rng.lognormal(0.0, spread, groups))
+    ends = np.maximum(np.rint(ends / ends[-1] * items), np.arange(1, groups + 1))
+    return np.searchsorted(ends, np.arange(items), side="right").astype(np.int64)
+
+
+def census(leaves: int, even: bool) -> nz.Workload:
+    """Places by sex, tracts by age and sex, counties by ages up to each and sex, the nation."""
+    schema = nz.Schema.from_sizes({"place": leaves, "age": 20, "sex": 2})
+    if even:
+        widths: tuple[Any, ...] = (10, 100, 10_000)
+        levels = [nz.Levels(width, leaves=False, total=False) for width in widths]
+        factors = [{"place": level, "age": VALUE, "sex": VALUE} for level in levels]
+    else:
+        tract, county = (
+            nz.Levels(group.tolist(), leaves=False, total=False) for group in uneven(leaves)
+        )
+        factors = [{"place": tract, "age": VALUE, "sex": VALUE}]
+        factors += [{"place": county, "age": nz.Prefix(), "sex": VALUE}]
+    queries = [nz.Query(schema, ["place", "age", "sex"]), nz.Query(schema, ["age", "sex"])]
+    return nz.Workload([*queries, *(nz.Query(schema, factor) for factor in factors)])
+
+
+def small(cases: int) -> Table:
+    """Trees of which the optimum is known."""
+    rows: list[tuple[Cell, ...]] = []
+    for even, limit in ((True, 0.01), (False, 0.05)):
+        above, says = [], []
+        for seed in range(cases):
+            workload = _small_tree(seed, even)
+            with mock.patch.object(tree_problem, "LONG_VALUES", 4):
+                plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
+            best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal")
+            above.append(plan.total_variance / best.certify().bound - 1)
+            says.append(plan.certify().gap)
+        texts = ("even" if even else "uneven", str(cases), f"{np.mean(above):.2%}")
+        rows.append(
+            (*texts, f"{max(above):.2%}", f"{limit:.0%}", f"{max(says):.2%}", max(above) <= limit)
+        )
+    return Table(
+        title="Small trees",
+        sentence="20 to 60 places in tracts in counties, crossed with two other attributes asked "
+        "by value, 120 to 2,000 cells. Total variance above the exact optimum.",
+        source="the optimum over all linear Gaussian mechanisms, certified.",
+        columns="trees | cases | mean | worst | limit | says at most | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("within the limit", rows),),
+    )
+
+
+def _small_tree(seed: int, even: bool) -> nz.Workload:
+    rng = np.random.default_rng([3, seed])
+    leaves = int(rng.integers(2, 6)) * 12
+    tract = np.arange(leaves) // 3 if even else np.sort(rng.integers(0, leaves // 3, leaves))
+    county = np.arange(leaves) // 12 if even else tract // 4
+    schema = nz.Schema.from_sizes({"place": leaves, "age": int(rng.integers(3, 9)), "sex": 2})
+    by_tract, by_county = (
+        nz.Levels(g.tolist(), leaves=False, total=False) for g in (tract, county)
+    )
+    weights = rng.uniform(0.3, 3.0, 3)
+    return nz.Workload(
+        [
+            nz.Query(schema, {"place": VALUE, "sex": VALUE}, weight=weights[0]),
+            nz.Query(schema, {"place": by_tract, "age": VALUE}, weight=weights[1]),
+            nz.Query(schema, {"place": by_county, "age": VALUE, "sex": VALUE}, weight=weights[2]),
+            nz.Query(schema, ["age"]),
+        ]
+    )
+
+
+def national(quick: bool) -> Table:
+    """A nation's tree, from plan to tables."""
+    limits = {(100_000, False): (60.0, 2048, 0.10), (1_000_000, True): (10.0, None, 0.01)}
+    rows: list[tuple[Cell, ...]] = []
+    for (leaves, even), (most, memory, certified) in limits.items():
+        if quick:
+            leaves //= 10
+        done = in_own_process("benchmarks.trees", "planned", leaves, even)
+        met = done["seconds"] <= most and done["gap"] <= certified
+        met &= memory is None or done["bytes"] <= memory * MEGABYTES
+        rows.append(
+            (
+                f"{leaves:,} leaves, {'even' if even else 'uneven'}",
+                f"{done['rows']:,}",
+                brief(done["seconds"]),
+                brief(most),
+                f"{done['bytes'] / MEGABYTES:,.0f} MB",
+                f"{done['gap']:.2%}",
+                f"{certified:.0%}",
+                met,
+            )
+        )
+    speed = in_own_process("benchmarks.trees", "released", 10_000 if quick else 100_000)
+    fast = speed["rows"] / speed["seconds"]
+    return Table(
+        title="A nation's places by age and sex",
+        sentence="Every place, tract and county by 20 ages and sex (counties by ages up to each "
+        "in the uneven tree), and the nation: 100,000 places in 5,000 tracts in 200 counties, or "
+        "a million in five even levels. Planning with exact discrete noise.",
+        source="its own certificate: no linear Gaussian mechanism has less total variance.",
+        columns="tree | rows | seconds | limit | memory | certified | limit | verdict",
+        rows=tuple(rows),
+        claims=(
+            all_rows("within the limits", rows),
+            Claim(
+                f"release and all tables of the uneven tree: {fast / 1e6:.1f} million cells a CPU "
+                "second (5 wanted)",
+                fast >= 5e6,
+            ),
+        ),
+    )
+
+
+def planned(leaves: int, even: bool) -> dict[str, float]:
+    """Seconds of planning and certifying, in a process of its own."""
+    workload = census(leaves, even)
+    seconds, plan = cpu_seconds(partial(nz.plan, workload, budget=BUDGET), 1)
+    gap = plan.certify().gap
+    return {"seconds": seconds, "gap": gap, "rows": workload.rows, "bytes": peak_bytes()}
+
+
+def released(leaves: int) -> dict[str, float]:
+    """Seconds from counts to all tables with their errors."""
+    workload = census(leaves, even=False)
+    plan = nz.plan(workload, budget=BUDGET)
+    counts = np.random.default_rng(0).poisson(0.3, workload.schema.shape)
+
+    def work() -> None:
+        release = plan.release(counts)
+        for query in workload:
+            _ = release.answer(query).std_error
+
+    return {"seconds": cpu_seconds(work, 2)[0], "rows": workload.rows}
+
+
+def growth() -> Table:
+    """Planning time by the number of values."""
+    rows: list[tuple[Cell, ...]] = []
+    first = 0.0
+    for leaves in GROWTH:
+        seconds = in_own_process("benchmarks.trees", "planned", leaves, False)["seconds"]
+        first = first or seconds
+        rows.append(
+            (f"{leaves:,}", brief(seconds), f"{seconds / first:.1f}", seconds <= 200 * first)
+        )
+    return Table(
+        title="Growth",
+        sentence="The uneven tree with more places: 20 in a tract and 25 tracts in a county in "
+        "the mean.",
+        source="the same with 10,000 places.",
+        columns="places | seconds | times | verdict",
+        rows=tuple(rows),
+        claims=(all_rows("at most 200 times from 10,000 to a million", rows),),
+    )
+
+
+def apart() -> Table:
+    """What tables cost that are planned each by itself, as is usual."""
+    workload = census(10_000, even=False)
+    plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
+    rows: list[tuple[Cell, ...]] = []
+    ratios = []
+    for query in workload:
+        alone = _alone(query, BUDGET.rho / len(workload)).rmse
+        together = float(np.sqrt(plan.variance(query).mean()))
+        ratios.append(alone / together)
+        rows.append((query.name, f"{alone:.2f}", f"{together:.2f}", f"{ratios[-1]:.2f}"))
+    mean = float(np.exp(np.mean(np.log(ratios))))
+    return Table(
+        title="Beside tables planned apart",
+        sentence="10,000 places: root mean square errors with an equal share of the budget for "
+        "each table, each planned as well as it can be alone, and with one plan for all.",
+        source="the practice of a share for each level, chosen by hand.",
+        columns="table | apart | one plan | times",
+        rows=tuple(rows),
+        claims=(Claim(f"smaller errors: {mean:.2f} times in the geometric mean", mean > 1),),
+    )
+
+
+def _alone(query: nz.Query, rho: float) -> nz.Plan:
+    """A query as the only one, its places as values of their own."""
+    places = query.shape[0] if "place" in query.attributes else 1
+    schema = nz.Schema.from_sizes({"place": places, "age": 20, "sex": 2})
+    factors = {**query.factors, "place": VALUE}
+    one = nz.Workload([nz.Query(schema, factors)])
+    return nz.plan(one, budget=nz.zCDP(rho), noise="gaussian")

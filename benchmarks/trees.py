@@ -53,9 +53,7 @@ def census(leaves: int, even: bool) -> nz.Workload:
         levels = [nz.Levels(width, leaves=False, total=False) for width in widths]
         factors = [{"place": level, "age": VALUE, "sex": VALUE} for level in levels]
     else:
-        tract, county = (
-            nz.Levels(group.tolist(), leaves=False, total=False) for group in uneven(leaves)
-        )
+        tract, county = map(_groups, uneven(leaves))
         factors = [{"place": tract, "age": VALUE, "sex": VALUE}]
         factors += [{"place": county, "age": nz.Prefix(), "sex": VALUE}]
     queries = [nz.Query(schema, ["place", "age", "sex"]), nz.Query(schema, ["age", "sex"])]
@@ -95,9 +93,7 @@ def _small_tree(seed: int, even: bool) -> nz.Workload:
     tract = np.arange(leaves) // 3 if even else np.sort(rng.integers(0, leaves // 3, leaves))
     county = np.arange(leaves) // 12 if even else tract // 4
     schema = nz.Schema.from_sizes({"place": leaves, "age": int(rng.integers(3, 9)), "sex": 2})
-    by_tract, by_county = (
-        nz.Levels(g.tolist(), leaves=False, total=False) for g in (tract, county)
-    )
+    by_tract, by_county = map(_groups, (tract, county))
     weights = rng.uniform(0.3, 3.0, 3)
     return nz.Workload(
         [
@@ -107,6 +103,10 @@ def _small_tree(seed: int, even: bool) -> nz.Workload:
             nz.Query(schema, ["age"]),
         ]
     )
+
+
+def _groups(of_place: NDArray[np.int64]) -> nz.Levels:
+    return nz.Levels(of_place.tolist(), leaves=False, total=False)
 
 
 def national(quick: bool) -> Table:
@@ -197,24 +197,25 @@ def growth() -> Table:
 
 def apart() -> Table:
     """What tables cost that are planned each by itself, as is usual."""
-    workload = census(10_000, even=False)
+    workload = census(10_000, even=False).weighted("tables")
     plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
     rows: list[tuple[Cell, ...]] = []
-    ratios = []
+    sums = np.zeros(2)
     for query in workload:
         alone = _alone(query, BUDGET.rho / len(workload)).rmse
         together = float(np.sqrt(plan.variance(query).mean()))
-        ratios.append(alone / together)
-        rows.append((query.name, f"{alone:.2f}", f"{together:.2f}", f"{ratios[-1]:.2f}"))
-    mean = float(np.exp(np.mean(np.log(ratios))))
+        sums += [alone**2, together**2]
+        rows.append((query.name, f"{alone:.2f}", f"{together:.2f}", f"{alone / together:.2f}"))
+    gain = 1 - sums[1] / sums[0]
     return Table(
         title="Beside tables planned apart",
         sentence="10,000 places: root mean square errors with an equal share of the budget for "
-        "each table, each planned as well as it can be alone, and with one plan for all.",
+        "each table, each planned as well as it can be alone, and with one plan for all in which "
+        "each counts the same. Tables planned apart contradict each other, too.",
         source="the practice of a share for each level, chosen by hand.",
         columns="table | apart | one plan | times",
         rows=tuple(rows),
-        claims=(Claim(f"smaller errors: {mean:.2f} times in the geometric mean", mean > 1),),
+        claims=(Claim(f"the mean variance of all tables falls by {gain:.1%}", gain > 0),),
     )
 
 

@@ -6,16 +6,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.arrays import Arrays, Json
+from noiseplan.errors import PlanError, StorageError
 from noiseplan.local.device.counting_randomizers import SplitRandomizer
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.plan_in_words import described, short_number
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.server.saved_reconstruction import (
+    Answering,
+    check_shares,
+    read_whole,
+    write_whole,
+)
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.user_types import Types, weighted_rows
 from noiseplan.matrices.base import Array
@@ -23,6 +31,7 @@ from noiseplan.noise.randomness import SeededSource, SystemSource
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 
+FORMATS = ("noiseplan local plan 1",)
 # Users drawn one by one at a time; for tables, beyond this many, by multinomials.
 DRAWN_AT_ONCE = 1 << 20
 
@@ -53,6 +62,8 @@ class LocalPlan:
     """No unbiased mechanism that counts ε-private reports has a lower `value`; where users are
     split none has a lower mean over all cells, split or not."""
     seconds: float = 0.0
+    loaded: Randomizer | None = None
+    """The integers devices draw from, where the plan was read from a file."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -142,7 +153,12 @@ class LocalPlan:
     # ------------------------------------------------------------------ errors of single queries
 
     def variance(
-        self, query: Query, counts: Any = None, *, records: Any = None, users: float | None = None
+        self,
+        query: Query | str,
+        counts: Any = None,
+        *,
+        records: Any = None,
+        users: float | None = None,
     ) -> Array:
         """The variance of each row: exact for given users, or the largest for so many.
 
@@ -151,14 +167,15 @@ class LocalPlan:
         given = counts if records is None else records
         people = None if given is None else self._counted(given)
         most = None if users is None else _checked_users(users)
-        return self.reconstruction.variance(query, people, most)
+        return self.reconstruction.variance(self.workload.asked(query), people, most)
 
     def covariance(
-        self, query: Query, other: Query, counts: Any = None, *, records: Any = None
+        self, query: Query | str, other: Query | str, counts: Any = None, *, records: Any = None
     ) -> Array:
         """The exact covariance of all rows of two queries for given users; see `variance`."""
         people = self._counted(counts if records is None else records)
-        return self.reconstruction.covariance(query, other, people)
+        both = self.workload.asked(query), self.workload.asked(other)
+        return self.reconstruction.covariance(*both, people)
 
     def _counted(self, people: Any) -> list[Array]:
         """For each table how many of these users there are of each type."""
@@ -177,7 +194,7 @@ class LocalPlan:
 
     @cached_property
     def _randomizer(self) -> Randomizer:
-        return self.reconstruction.randomizer(self.workload.schema)
+        return self.loaded or self.reconstruction.randomizer(self.workload.schema)
 
     @property
     def epsilon_met(self) -> float:
@@ -187,7 +204,26 @@ class LocalPlan:
     def aggregator(self) -> Aggregator:
         """An empty collection of reports."""
         made = self.randomizer()
-        return Aggregator(made, self.reconstruction, made.tally(made.no_reports))
+        nothing = made.tally(made.no_reports)
+        return Aggregator(made, self.reconstruction, nothing, workload=self.workload)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan, for `load_plan`: share the file, and do not plan twice.
+
+        Another machine, or another number of threads, may find another plan that is as good, and
+        reports of one plan are foreign to the other.
+        """
+        known = Answering(self.randomizer(), self.reconstruction, self.workload)
+        facts, arrays = known.parts()
+        facts |= {
+            "format": FORMATS[0],
+            "epsilon": self.epsilon,
+            "worst": self.worst,
+            "lower_bound": self.lower_bound,
+            "seconds": self.seconds,
+        }
+        arrays |= {f"mean_{j}": prior for j, prior in enumerate(self.priors)}
+        return write_whole(path, facts, arrays)
 
     def simulate(
         self, counts: Any = None, *, records: Any = None, seed: int | None = None
@@ -208,6 +244,31 @@ class LocalPlan:
 
     def __str__(self) -> str:
         return described(self)
+
+
+def load_plan(path: str | Path) -> LocalPlan:
+    """Read a plan written by `LocalPlan.save`: the same reports, the same figures."""
+    return read_whole(path, "local plan", FORMATS, _rebuilt)
+
+
+def _rebuilt(facts: Json, arrays: Arrays) -> LocalPlan:
+    known = Answering.of(facts, arrays)
+    if known.workload is None:
+        raise StorageError("the file of a plan has a workload, and this one has none")
+    parts = known.reconstruction.parts
+    priors = tuple(arrays[f"mean_{j}"] for j in range(len(parts)))
+    for part, prior in zip(parts, priors, strict=True):
+        check_shares("mean", prior, part.types.count)
+    return LocalPlan(
+        known.workload,
+        known.reconstruction,
+        float(facts["epsilon"]),
+        bool(facts["worst"]),
+        priors,
+        float(facts["lower_bound"]),
+        float(facts["seconds"]),
+        known.randomizer,
+    )
 
 
 def _checked_users(users: object) -> float:

@@ -174,15 +174,13 @@ class Reconstruction:
             for part, piece in zip(self.parts, self._tallies(tally), strict=True)
         ]
 
-    def consistent(self, tally: IntArray, total: float | None) -> Consistent:
+    def consistent(
+        self, tally: IntArray, total: float | None, workload: Workload | None
+    ) -> Consistent:
         """One table of non-negative counts whose answers are nearest to the unbiased ones."""
-        if self.split:
-            raise UnanswerableError(
-                "users were split over tables, and no table of counts over all attributes is made "
-                "from their reports; use answer(query)"
-            )
         types, strategy = self.parts[0].types, self.parts[0].strategy
-        return Consistent(types, fit_counts(strategy.estimate(tally), types.gram, total))
+        counts = fit_counts(strategy.estimate(tally), types.gram, total)
+        return Consistent(types, counts, workload)
 
     def row_variances(self, query: Query) -> dict[int, Array]:
         """What one user of each type adds to the variance of each row (rows × types), by table.

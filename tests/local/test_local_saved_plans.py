@@ -1,4 +1,4 @@
-"""Plans on disk: made once, shared by devices and servers, the same figures and the same reports."""
+"""Plans on disk: made once, shared by devices and servers, with the same figures and reports."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_server_elsewhere_answers_by_name(plan: nz.local.LocalPlan, tmp_path: 
 
 
 def test_who_accepted_nothing_does_not_answer() -> None:
-    query = one(4, nz.Prefix())
+    query = one(4, nz.Prefix()).query(0)
     mine = nz.local.plan(query, 1.0, mechanism="randomized response")
     other = nz.local.plan(query, 1.0, mechanism="hadamard").randomizer()
     server = mine.aggregator()

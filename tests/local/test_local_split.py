@@ -12,7 +12,10 @@ from scipy.sparse import csr_array
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local import split_planner
 from noiseplan.local.device.wire import ReportError
+from noiseplan.local.search.generation import Found
+from noiseplan.local.search.portfolio import Task
 from noiseplan.local.search.variance_bounds import row_variance, spread_bound, structured_bound
 from noiseplan.local.server.reconstruction import Part
 from noiseplan.local.split_planner import best_shares, choose_tables, plan_split
@@ -331,3 +334,63 @@ def test_intervals_of_splits_cover_at_large_epsilon() -> None:
         found = plan.simulate(records=records, seed=seed).answer(query, simultaneous=True)
         together += bool(((found.lower <= truth + 1e-6) & (truth <= found.upper + 1e-6)).all())
     assert together / trials > 0.95 - 4 * np.sqrt(0.95 * 0.05 / trials)
+
+
+def test_auto_takes_the_better_of_one_matrix_and_a_split() -> None:
+    """Two attributes asked about apart: at small ε splitting is better than what a search finds
+    over all pairs of values; at large ε, where a report says more, one matrix is."""
+    schema = nz.Schema.from_sizes({"a": 5, "b": 4})
+    asked = nz.Workload([nz.Query(schema, {name: nz.Prefix()}) for name in "ab"])
+    found = {epsilon: nz.local.plan(asked, epsilon, effort=0.2) for epsilon in (0.5, 4.0)}
+    for epsilon, plan in found.items():
+        split = nz.local.plan(asked, epsilon, mechanism="split", cells=5)
+        assert plan.value <= split.value * (1 + 1e-9)
+    assert [plan.split for plan in found.values()] == [True, False]
+    whole = nz.local.plan(
+        asked, 0.5, objective="average", effort=0.2
+    )  # for which users are never split
+    assert found[0.5].gap <= 0.1
+    assert not whole.split
+    assert found[0.5].lower_bound <= whole.average_variance * (1 + 1e-9)
+
+
+def test_equal_tables_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pairs of many attributes: 780 tables, one search, and the shares are even."""
+    searched: list[int] = []
+    first = split_planner.best_strategy
+
+    def counting(task: Task) -> Found:
+        searched.append(task.types.count)
+        return first(task)
+
+    monkeypatch.setattr(split_planner, "best_strategy", counting)
+    schema = nz.Schema.from_sizes({f"q{i}": 5 for i in range(40)})
+    plan = nz.local.plan(nz.Workload.marginals(schema, k=2), 1.0)
+    assert len(searched) <= 4  # merged as well as not, with what is left over
+    assert "tables more" in str(plan)
+    alone = nz.local.plan(plan.workload, 1.0, mechanism="split", cells=25)
+    assert [part.share for part in alone.parts] == pytest.approx([1 / 780] * 780)
+    # Each pair by itself, with all users: 780 times the variance with one in 780 of them.
+    pair = nz.Schema.from_sizes({"a": 5, "b": 5})
+    one = nz.local.plan(nz.Query(pair, ["a", "b"]), 1.0)
+    second = one.average_variance + 1 - 1 / 25  # of rows less their mean, of squared size 24/25
+    assert alone.average_variance == pytest.approx(780 * (780 * second - (1 - 1 / 25)), rel=1e-6)
+    device = alone.randomizer()
+    assert device.epsilon <= 1.0
+    assert len({table.schema.names for table in device.tables}) == 780
+
+
+def test_refusals_do_not_send_in_circles() -> None:
+    """Where no split would do either, it is not recommended."""
+    schema = nz.Schema.from_sizes({"a": 80, "b": 80})
+    pair, apart = nz.Query(schema, ["a", "b"]), nz.Workload.marginals(schema, k=1)
+    for mechanism in ("auto", "split", "hadamard", "matrix l1"):
+        with pytest.raises(PlanError, match="ask for smaller tables"):
+            nz.local.plan(pair, 1.0, mechanism=mechanism)
+    with pytest.raises(PlanError, match="mechanism='split'"):
+        nz.local.plan(apart, 1.0, mechanism="hadamard")
+    assert nz.local.plan(apart, 1.0, mechanism="split").split
+    with pytest.raises(PlanError, match="always split"):
+        nz.local.plan(apart, 1.0, objective="average")
+    with pytest.raises(PlanError, match="choose another mechanism"):
+        nz.local.plan(apart, 1.0, mechanism="matrix l1", size=3)

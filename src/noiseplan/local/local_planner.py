@@ -15,16 +15,17 @@ from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.local.localplan import LocalPlan
 from noiseplan.local.own_strategy import own_strategy
-from noiseplan.local.search.generation import Found
+from noiseplan.local.search.generation import EXHAUSTIVE, Found
 from noiseplan.local.search.portfolio import (
     CLASSICAL,
+    EQUAL,
     Task,
     best_strategy,
     named_classical,
 )
 from noiseplan.local.search.variance_bounds import lower_bound
 from noiseplan.local.server.reconstruction import Part, Reconstruction
-from noiseplan.local.split_planner import NEAR, choose_tables, plan_split
+from noiseplan.local.split_planner import NEAR, choose_tables, plain_tables, plan_split
 from noiseplan.local.strategies.additive import additive_strategy
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.user_types import Types, asked_schema, types_of
@@ -156,13 +157,20 @@ def _planned(workload: Workload, mechanism: str, how: Search, options: dict[str,
         unused = {o: v for o, v in options.items() if (mechanism, o) != DELTA}
         elsewhere = None if how.backend == "numpy" else how.backend
         refuse(f"mechanism {mechanism!r}", **unused, prior=how.prior, backend=elsewhere)
-    find = partial(_found, mechanism, options)
-    if mechanism != "auto" or options or not how.worst or len(choose_tables(workload, 1)) == 1:
-        return _one_matrix(workload, how, find)
-    apart = how.split(workload)
-    if apart.gap <= NEAR:
+    whole = partial(_one_matrix, workload, how, partial(_found, mechanism, options))
+    if mechanism != "auto" or options or not how.worst or not _may_split(workload):
+        return whole()
+    apart = how.split(workload, cells=1)
+    if apart.gap <= NEAR and not plain_tables(workload):
         return apart
-    return min(_one_matrix(workload, how, find), apart, key=lambda plan: plan.value)
+    one = whole()
+    return one if one.value <= apart.value * EQUAL else apart
+
+
+def _may_split(workload: Workload) -> bool:
+    """Whether tables are asked about apart, over too many cells for a search to find the best."""
+    few = asked_schema(workload).size <= EXHAUSTIVE
+    return not few and len(choose_tables(workload, 1)) > 1
 
 
 def _one_matrix(

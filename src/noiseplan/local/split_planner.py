@@ -18,7 +18,7 @@ are planned once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -42,7 +42,6 @@ from noiseplan.local.user_types import (
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Query, Workload
-from noiseplan.schema import Schema
 
 # Tables are merged up to so many cells: plain ones are planned by shifts, which is fast.
 PLAIN_CELLS, OTHER_CELLS = 512, 128
@@ -99,13 +98,17 @@ def _choices(workload: Workload, cells: int | None) -> Iterator[list[Names]]:
     if cells is not None:
         yield choose_tables(workload, cells)
         return
-    plain = all(isinstance(factor, Identity) for factor in workload.columns.distinct)
-    plain = plain and not workload.columns.matrices
-    limits = (PLAIN_CELLS, 1) if plain else (1, OTHER_CELLS)
+    limits = (PLAIN_CELLS, 1) if plain_tables(workload) else (1, OTHER_CELLS)
     first, second = (choose_tables(workload, limit) for limit in limits)
     yield first
     if set(second) != set(first):
         yield second
+
+
+def plain_tables(workload: Workload) -> bool:
+    """Whether tables of categories are asked for and nothing else: shifts plan these fast."""
+    plain = all(isinstance(factor, Identity) for factor in workload.columns.distinct)
+    return plain and not workload.columns.matrices
 
 
 def split_over(workload: Workload, tables: Sequence[Names], search: Search) -> Reconstruction:
@@ -157,8 +160,8 @@ def choose_tables(workload: Workload, limit: int) -> list[Names]:
     sets go, the largest first, to the table they share most with, as long as it fits.
     """
     schema = workload.schema
-    merging = _Merging(schema, limit)
-    for names in sorted(_maximal(workload), key=lambda s: (-_cells(schema, s), sorted(s))):
+    merging = _Merging(dict(zip(schema.names, schema.shape, strict=True)), limit)
+    for names in sorted(_maximal(workload), key=lambda s: (-merging.size(s), sorted(s))):
         require_small(schema, names)
         merging.add(names)
     return merging.tables
@@ -166,11 +169,15 @@ def choose_tables(workload: Workload, limit: int) -> list[Names]:
 
 @dataclass(eq=False)
 class _Merging:
-    schema: Schema
+    sizes: Mapping[str, int]  # of attributes
     limit: int  # cells of a table that is merged
     tables: list[Names] = field(default_factory=list)
     cells: list[int] = field(default_factory=list)  # of each table
     holding: dict[str, set[int]] = field(default_factory=dict)  # tables by attribute
+
+    def size(self, names: Names) -> int:
+        """Cells of a table of these attributes."""
+        return prod(self.sizes[name] for name in names)
 
     def add(self, names: Names) -> None:
         """Merge a set of attributes with a table, or make it one."""
@@ -180,17 +187,17 @@ class _Merging:
             self.tables.append(names)
             self.cells.append(0)
         self.tables[j] |= names
-        self.cells[j] = _cells(self.schema, self.tables[j])
+        self.cells[j] = self.size(self.tables[j])
         for name in names:
             self.holding.setdefault(name, set()).add(j)
 
     def _best_fit(self, names: Names) -> int | None:
         """The table that shares most with these, then the smallest, then the first."""
         # Those that share nothing are looked at only if even the smallest of all would fit.
-        any_fits = _cells(self.schema, names) * min(self.cells, default=0) <= self.limit
+        any_fits = self.size(names) * min(self.cells, default=0) <= self.limit
         sharing = set().union(*(self.holding.get(name, set()) for name in names))
         looked_at = range(len(self.tables)) if any_fits else sorted(sharing)
-        merged = {j: _cells(self.schema, self.tables[j] | names) for j in looked_at}
+        merged = {j: self.cells[j] * self.size(names - self.tables[j]) for j in looked_at}
         fitting = [j for j, cells in merged.items() if cells <= self.limit]
         liking = {j: (len(self.tables[j] & names), -merged[j]) for j in fitting}
         return max(fitting, key=lambda j: liking[j], default=None)
@@ -209,10 +216,6 @@ def _maximal(workload: Workload) -> list[Names]:
         return min((around[name] for name in names), key=len, default=wanted)
 
     return [names for names in wanted if not any(names < other for other in others(names))]
-
-
-def _cells(schema: Schema, names: Names) -> int:
-    return prod(schema[name].size for name in names)
 
 
 def _sum_of_bounds(workload: Workload, made: Reconstruction, epsilon: float) -> float:

@@ -92,7 +92,7 @@ def test_who_accepted_nothing_does_not_answer() -> None:
     server.add_packet(other.packet(other.reports([0, 1, 2, 3])))
     server.add(b"")
     for call in calls.values():
-        with pytest.raises(DataError, match=r"rejected \(4 foreign, 1 malformed\).*plan\.save"):
+        with pytest.raises(DataError, match=r"rejected \(4 foreign, 1 malformed\).*save the plan"):
             call()
     server.add(mine.randomizer().report(1))
     assert server.answer(query).estimate[-1] == 1.0

@@ -254,8 +254,8 @@ class Aggregator:
         if not rejected:
             return "no report was added yet"
         advice = (
-            "; foreign ones were randomized by another plan: plan once, plan.save(path), and let "
-            "devices and servers use that file, local.load_plan(path)"
+            "; foreign ones were randomized by another plan: plan once, save the plan, and let all "
+            "devices and servers use the files that were saved"
         )
         told = advice if self.rejected[FOREIGN] else ""
         return f"no report was accepted, all were rejected ({rejected}){told}"

@@ -394,3 +394,22 @@ def test_refusals_do_not_send_in_circles() -> None:
         nz.local.plan(apart, 1.0, objective="average")
     with pytest.raises(PlanError, match="choose another mechanism"):
         nz.local.plan(apart, 1.0, mechanism="matrix l1", size=3)
+
+
+def test_users_of_a_split_may_be_counted_by_cells(plan: nz.local.LocalPlan) -> None:
+    counts = np.random.default_rng(2).integers(0, 9, (4, 3, 2))
+    cells = np.repeat(np.arange(24), counts.ravel())
+    axes = np.unravel_index(cells, (4, 3, 2))
+    records = dict(zip("abc", axes, strict=True))
+    query, other = plan.workload.query(0), plan.workload.query(2)
+    assert plan.variance(query, counts) == pytest.approx(plan.variance(query, records))
+    both = plan.covariance(query, other, counts.ravel())
+    assert both == pytest.approx(plan.covariance(query, other, records))
+    drawn, expected = (plan.simulate(given, seed=4) for given in (counts, records))
+    assert (drawn.tally == expected.tally).all()
+    assert drawn.users == counts.sum()
+    for wrong, said in ((counts[:2], "counts of all 24 cells"), (-counts - 1, "at least 0")):
+        with pytest.raises(PlanError, match=said):
+            plan.simulate(wrong)
+    with pytest.raises(PlanError, match="whole numbers"):
+        plan.simulate(counts + 0.5)

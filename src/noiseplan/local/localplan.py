@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf
@@ -25,7 +26,7 @@ from noiseplan.local.server.saved_reconstruction import (
     write_whole,
 )
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
-from noiseplan.local.user_types import Types, weighted_rows
+from noiseplan.local.user_types import Types, all_cells, weighted_rows
 from noiseplan.matrices.base import Array
 from noiseplan.noise.randomness import SeededSource, SystemSource
 from noiseplan.privacy.rounding import text_up
@@ -46,8 +47,8 @@ class LocalPlan:
 
     Users report on one table or, where the domain is too large for one matrix, each device draws
     one of several with public chances, and reports on that one only: ε is that of one report. Who
-    the users are is then said by `records`, a column of values for each attribute, and not by
-    `counts` of cells.
+    the users are is then said by `records`, a column of values for each attribute, or by `counts`
+    of the cells of all attributes where these are few.
     """
 
     workload: Workload
@@ -182,9 +183,21 @@ class LocalPlan:
         made = self.randomizer()
         if not isinstance(made, SplitRandomizer):
             return [self.types.users(people)]
+        if not isinstance(people, Mapping):
+            return self._margins(people)
         codes = made.codes_of(people)
         types = [(table.types_from(codes), table.types) for table in made.tables]
         return [np.bincount(kind, minlength=n).astype(np.float64) for kind, n in types]
+
+    def _margins(self, counts: Any) -> list[Array]:
+        """For each table how many there are of each type, from counts of all cells."""
+        schema = self.workload.schema
+        cube = all_cells(schema, counts)
+        axes = [
+            [i for i, n in enumerate(schema.names) if n not in part.names] for part in self.parts
+        ]
+        margins = (cube.sum(axis=tuple(others)) for others in axes)
+        return [part.types.users(m) for part, m in zip(self.parts, margins, strict=True)]
 
     # ------------------------------------------------------------------ using it
 
@@ -287,15 +300,17 @@ def _simulated(made: Aggregator, people: Any, seed: int | None) -> Aggregator:
     """
     made.brand = "simulated" if seed is None else f"simulated from seed {seed}"
     source = SystemSource() if seed is None else SeededSource(seed)
-    if made.reconstruction.split:
+    split, part = made.reconstruction.split, made.reconstruction.parts[0]
+    if split and isinstance(people, Mapping):
         made.add_many(made.randomizer.reports(people, source=source))
         return made
-    types, strategy = made.reconstruction.parts[0].types, made.reconstruction.parts[0].strategy
-    x = types.users(people)  # how many users there are of each type
+    strategy = part.strategy
+    # How many users there are of each type, or in each cell of a split.
+    x = all_cells(made.schema, people).ravel() if split else part.types.users(people)
     whole = np.round(x).astype(np.int64)
     if not np.allclose(x, whole, atol=1e-9):
         raise PlanError("counts are whole numbers of users, finite and at least 0 each")
-    if isinstance(strategy, TableStrategy) and whole.sum() > DRAWN_AT_ONCE:
+    if isinstance(strategy, TableStrategy) and not split and whole.sum() > DRAWN_AT_ONCE:
         rng = np.random.default_rng(seed)
         chances = strategy.chances / strategy.chances.sum(axis=0)
         for users, column in zip(whole, chances.T, strict=True):

@@ -87,16 +87,31 @@ class Types:
 
     def users(self, cells: Any) -> Array:
         """x from counts of users, which are finite and at least 0."""
-        try:
-            found = np.asarray(cells, dtype=np.float64)
-        except (TypeError, ValueError):
-            found = np.full(1, np.nan)
-        if not np.isfinite(found).all() or (found < 0).any():
-            raise PlanError(
-                "counts are numbers of users in each cell, finite and at least 0 each, and "
-                "whole numbers where users are simulated"
-            )
-        return self.counts(found)
+        return self.counts(_users(cells))
+
+
+def _users(cells: Any) -> Array:
+    try:
+        found = np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(1, np.nan)
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise PlanError(
+            "counts are numbers of users in each cell, finite and at least 0 each, and "
+            "whole numbers where users are simulated"
+        )
+    return found
+
+
+def all_cells(schema: Schema, counts: Any) -> Array:
+    """Counts of users as a table over all attributes of a split."""
+    found = _users(counts)
+    if found.size != schema.size:
+        raise PlanError(
+            f"users are split over tables: give records=..., a column of values for each of "
+            f"{list(schema.names)}, or counts of all {schema.size:,} cells; found {found.size:,}"
+        )
+    return found.reshape(schema.shape)
 
 
 def asked_schema(workload: Workload) -> Schema:

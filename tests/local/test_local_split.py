@@ -354,7 +354,7 @@ def test_auto_takes_the_better_of_one_matrix_and_a_split() -> None:
     assert found[0.5].lower_bound <= whole.average_variance * (1 + 1e-9)
 
 
-def test_equal_tables_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_tables_are_planned_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All pairs of many attributes: 780 tables, one search, and the shares are even."""
     searched: list[int] = []
     first = split_planner.best_strategy
@@ -378,6 +378,12 @@ def test_equal_tables_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     device = alone.randomizer()
     assert device.epsilon <= 1.0
     assert len({table.schema.names for table in device.tables}) == 780
+    path = alone.save(tmp_path / "plan")
+    assert path.stat().st_size < 400_000  # 780 Gram matrices are 3.9 MB
+    again = nz.local.load_plan(path)
+    assert again.randomizer().hash == device.hash
+    assert len({id(part.known) for part in again.parts}) == 1
+    assert again.worst_variance == pytest.approx(alone.worst_variance, rel=1e-12)
 
 
 def test_refusals_do_not_send_in_circles() -> None:

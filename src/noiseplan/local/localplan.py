@@ -235,7 +235,8 @@ class LocalPlan:
             "lower_bound": self.lower_bound,
             "seconds": self.seconds,
         }
-        arrays |= {f"mean_{j}": prior for j, prior in enumerate(self.priors)}
+        if not self.split:  # over the tables of a split the mean is that over all cells
+            arrays["mean_0"] = self.priors[0]
         return write_whole(path, facts, arrays)
 
     def simulate(
@@ -269,9 +270,10 @@ def _rebuilt(facts: Json, arrays: Arrays) -> LocalPlan:
     if known.workload is None:
         raise StorageError("the file of a plan has a workload, and this one has none")
     parts = known.reconstruction.parts
-    priors = tuple(arrays[f"mean_{j}"] for j in range(len(parts)))
-    for part, prior in zip(parts, priors, strict=True):
-        check_shares("mean", prior, part.types.count)
+    priors = tuple(part.types.uniform for part in parts)
+    if not known.reconstruction.split:
+        priors = (arrays["mean_0"],)
+        check_shares("mean", priors[0], parts[0].types.count)
     return LocalPlan(
         known.workload,
         known.reconstruction,

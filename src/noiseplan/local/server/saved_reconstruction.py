@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -62,10 +62,15 @@ class Answering:
             "tables": [{"epsilon": t.strategy.epsilon, "rows": t.types.rows} for t in tables],
         }
         arrays: Arrays = {"randomizer": np.frombuffer(self.randomizer.to_bytes(), np.uint8)}
-        for j, table in enumerate(tables):
-            arrays[f"gram_{j}"] = table.types.gram
-            if isinstance(table.strategy, TableStrategy):
-                arrays[f"prior_{j}"] = table.strategy.prior
+        first: dict[int, int] = {}  # the first of equal tables, which share what they know
+        alike = [first.setdefault(id(table.known), j) for j, table in enumerate(tables)]
+        for j in sorted(set(alike)):
+            arrays[f"gram_{j}"] = tables[j].types.gram
+            strategy = tables[j].strategy
+            if isinstance(strategy, TableStrategy):
+                arrays[f"prior_{j}"] = strategy.prior
+        if len(first) < len(tables):
+            facts["alike"] = alike
         if self.workload is not None:
             facts["names"] = [table.strategy.name for table in tables]
             facts["workload"], asked = write_workload(self.workload)
@@ -83,11 +88,13 @@ class Answering:
         if isinstance(randomizer, SplitRandomizer):
             tables, shares = randomizer.tables, (randomizer.shares / WHOLE).tolist()
         names = facts.get("names", [table.kind for table in tables])
-        known = zip(facts["tables"], names, tables, shares, strict=True)
-        parts = [
-            _part(about | {"name": name}, table, share, arrays, j)
-            for j, (about, name, table, share) in enumerate(known)
-        ]
+        alike = facts.get("alike", range(len(tables)))
+        parts: list[Part] = []
+        for j, (about, name, i) in enumerate(zip(facts["tables"], names, alike, strict=True)):
+            if i == j:
+                parts.append(_part(about | {"name": name}, tables[j], shares[j], arrays, j))
+            else:
+                parts.append(_like(parts[i], tables[i], tables[j], shares[j]))
         workload = _workload(facts, arrays, randomizer)
         return cls(randomizer, Reconstruction(tuple(parts), split), workload)
 
@@ -101,6 +108,13 @@ def _part(about: Json, table: Randomizer, share: float, arrays: Arrays, number: 
     kind = np.arange(table.types) if table.cells is None else table.cells
     types = Types(table.schema, kind, gram, float(about["rows"]))
     return Part(types, _behind(table, about, prior), share)
+
+
+def _like(other: Part, theirs: Randomizer, table: Randomizer, share: float) -> Part:
+    """A table that differs from another one in the names of its attributes alone."""
+    if theirs.chances_hash != table.chances_hash or table.schema.shape != theirs.schema.shape:
+        raise StorageError("tables that should be alike draw from different chances")
+    return replace(other, types=replace(other.types, schema=table.schema), share=share)
 
 
 def _behind(device: Randomizer, about: Json, prior: Array | None) -> Strategy:

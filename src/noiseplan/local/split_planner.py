@@ -42,9 +42,12 @@ from noiseplan.local.user_types import (
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Identity, Query, Workload
+from noiseplan.schema import Schema
 
 # Tables are merged up to so many cells: plain ones are planned by shifts, which is fast.
 PLAIN_CELLS, OTHER_CELLS = 512, 128
+# Merged tables of more shapes than this would take many minutes to plan: they are left as they are.
+MOST_MERGED = 150
 # A plan proved to be this close to the best is not searched for further, which may take minutes.
 NEAR = 0.1
 SHARE_STEPS = 2000
@@ -98,11 +101,19 @@ def _choices(workload: Workload, cells: int | None) -> Iterator[list[Names]]:
     if cells is not None:
         yield choose_tables(workload, cells)
         return
-    limits = (PLAIN_CELLS, 1) if plain_tables(workload) else (1, OTHER_CELLS)
-    first, second = (choose_tables(workload, limit) for limit in limits)
-    yield first
-    if set(second) != set(first):
-        yield second
+    plain = plain_tables(workload)
+    merged = choose_tables(workload, PLAIN_CELLS if plain else OTHER_CELLS)
+    apart = choose_tables(workload, 1)
+    if set(merged) == set(apart) or _shapes(workload.schema, merged) > MOST_MERGED:
+        yield apart
+    else:
+        yield from (merged, apart) if plain else (apart, merged)
+
+
+def _shapes(schema: Schema, tables: Sequence[Names]) -> int:
+    """About how many tables have to be searched for: those of one shape are mostly equal."""
+    order = schema.names
+    return len({tuple(schema[name].size for name in order if name in table) for table in tables})
 
 
 def plain_tables(workload: Workload) -> bool:

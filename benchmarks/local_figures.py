@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
         names = sorted(WORKLOADS, key=lambda name: name not in ORDERED)
         plans = [pool.submit(measure, name, e, backend) for name in names for e in EPSILONS]
         record = {
-            "machine": _machine(backend),
+            "machine": machine(backend),
             "command": f"python -m benchmarks.local_figures {' '.join(arguments)}".strip(),
             "recipes": [_shown(task.result()) for task in recipes],
             "plans": [_shown(task.result()) for task in plans],
@@ -87,7 +87,7 @@ def _shown(record: Record) -> Record:
     return record
 
 
-def _machine(backend: str) -> str:
+def machine(backend: str) -> str:
     device = f"one core of {platform.machine()}"
     if backend.startswith("torch:"):
         import torch

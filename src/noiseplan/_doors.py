@@ -23,6 +23,7 @@ DOORS = {
     "release.valid": "noiseplan.valid.solve_tables:valid_tables",
     "release.microdata": "noiseplan.valid.microdata:make_microdata",
     "release.plot": "noiseplan.draw.error_bars:table_chart",
+    "aggregator.valid": "noiseplan.valid.solve_tables:valid_tables",
     "release.save": "noiseplan.storage.folder:save",
 }
 

@@ -143,7 +143,9 @@ def test_figures_are_asked_for_numbers(plan: nz.local.LocalPlan) -> None:
 def test_aggregators_say_what_they_take(plan: nz.local.LocalPlan, tmp_path: Path) -> None:
     made = plan.simulate([5] * 4, seed=3)
     with pytest.raises(QueryError, match="answers queries"):
-        made.answer("v")
+        made.answer(["v"])
+    with pytest.raises(QueryError, match="no query is called 'w'"):
+        made.answer("w")
     with pytest.raises(QueryError, match="confidence level"):
         made.answer(QUERY, level=2)
     with pytest.raises(DataError, match="found int"):
@@ -209,6 +211,7 @@ def test_simulated_answers_say_so(plan: nz.local.LocalPlan) -> None:
     both = plan.aggregator() + made
     assert "simulated from seed 3" in str(both.answer(QUERY))
     real = plan.aggregator()
+    real.add(plan.randomizer().report(1))
     assert "simulated" not in repr(real) + str(real.answer(QUERY))
 
 

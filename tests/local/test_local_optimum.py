@@ -403,3 +403,25 @@ def test_many_types_are_left_to_descents(epsilon: float, monkeypatch: pytest.Mon
 def test_the_same_seed_gives_the_same_plan() -> None:
     first, second = (nz.local.plan(workload("prefix", 12), 1.0, seed=3) for _ in range(2))
     assert first.randomizer().hash == second.randomizer().hash
+
+
+@pytest.mark.parametrize("types", [100, 81, 1000])
+@pytest.mark.parametrize("epsilon", [1.0, 6.0])
+def test_histograms_are_not_searched(
+    types: int, epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The closed form: n t = 1 + (n − 1)²/c − n, c the largest variance of a row."""
+
+    def searched(*_: object) -> None:
+        raise AssertionError("there is nothing to search")
+
+    for name in ("named_classical", "plan_orbits", "generate", "descend"):
+        monkeypatch.setattr(portfolio, name, searched)
+    plan = nz.local.plan(one(types, nz.Identity()), epsilon)
+    k, e = np.arange(1, types), np.exp(epsilon)
+    share = k / types
+    c = float((((share * e**2 + 1 - share) / (share * e + 1 - share) ** 2) - 1).max())
+    least = 1 + (types - 1) ** 2 / c - types
+    assert plan.worst_variance * types == pytest.approx(least, rel=1e-9)
+    assert plan.gap < 1e-6
+    assert plan.epsilon_met <= epsilon

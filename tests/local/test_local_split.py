@@ -8,10 +8,14 @@ import cvxpy as cp
 import numpy as np
 import pytest
 from local_oracles import brute_variances
+from scipy.sparse import csr_array
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.local import split_planner
 from noiseplan.local.device.wire import ReportError
+from noiseplan.local.search.generation import Found
+from noiseplan.local.search.portfolio import Task
 from noiseplan.local.search.variance_bounds import row_variance, spread_bound, structured_bound
 from noiseplan.local.server.reconstruction import Part
 from noiseplan.local.split_planner import best_shares, choose_tables, plan_split
@@ -118,8 +122,9 @@ def test_covariances_are_those_of_the_explicit_matrix(plan: nz.local.LocalPlan) 
 
 def test_a_query_in_two_tables_uses_both(plan: nz.local.LocalPlan, schema: nz.Schema) -> None:
     weights = plan.reconstruction.weights(nz.Query(schema, ["b"]))
-    assert (weights > 0).all()
-    assert weights.sum() == pytest.approx(1.0)
+    assert sorted(weights) == [0, 1]
+    assert min(weights.values()) > 0
+    assert sum(weights.values()) == pytest.approx(1.0)
     with pytest.raises(UnanswerableError, match="no table of the plan holds"):
         plan.reconstruction.weights(nz.Query(schema, ["a", "c"]))
 
@@ -149,8 +154,13 @@ def test_from_devices_to_answers(
     back = nz.local.load_aggregator(made.save(tmp_path / "state.npz"))
     assert back.answer(query).estimate == pytest.approx(answer.estimate)
     assert back.answer(query).std_error == pytest.approx(answer.std_error)
-    with pytest.raises(UnanswerableError, match="no table of counts"):
-        made.consistent()
+    consistent = made.consistent()
+    tables = [consistent.values(*part.names) for part in plan.parts]
+    assert all((table >= 0).all() for table in tables)
+    assert [table.sum() for table in tables] == pytest.approx([made.users] * 2, rel=1e-6)
+    assert tables[0].sum(axis=0) == pytest.approx(tables[1].sum(axis=1), abs=1e-2 * made.users**0.5)
+    apart = consistent.answer(query) - answer.estimate  # none is near 0: they hardly move
+    assert np.abs(apart / answer.std_error).max() < 3
     assert plan.simulate(records, seed=1).users == users
     with pytest.raises(ReportError, match="'a'"):
         device.reports({"a": [9], "b": [0], "c": [0]})
@@ -163,7 +173,7 @@ def test_shares_are_those_of_a_convex_solver() -> None:
     costs = rng.random((7, 3)) * 10 + 1
     costs[0, 1] = costs[3, 0] = costs[4, 2] = np.inf
     weights = rng.random(7) + 0.1
-    found = best_shares(costs, weights)
+    found = best_shares(csr_array(1 / costs), weights)
     rho = cp.Variable(3, nonneg=True)
     value = cp.sum(cp.multiply(weights, cp.inv_pos((1 / costs) @ rho)))
     problem = cp.Problem(cp.Minimize(value), [cp.sum(rho) == 1])
@@ -173,7 +183,7 @@ def test_shares_are_those_of_a_convex_solver() -> None:
 
 
 def test_one_table_takes_everybody() -> None:
-    assert best_shares(np.array([[3.0]]), np.ones(1)).tolist() == [1.0]
+    assert best_shares(csr_array([[3.0]]), np.ones(1)).tolist() == [1.0]
 
 
 def test_tables_merge_while_they_stay_small() -> None:
@@ -324,3 +334,88 @@ def test_intervals_of_splits_cover_at_large_epsilon() -> None:
         found = plan.simulate(records=records, seed=seed).answer(query, simultaneous=True)
         together += bool(((found.lower <= truth + 1e-6) & (truth <= found.upper + 1e-6)).all())
     assert together / trials > 0.95 - 4 * np.sqrt(0.95 * 0.05 / trials)
+
+
+def test_auto_takes_the_better_of_one_matrix_and_a_split() -> None:
+    """Two attributes asked about apart: at small ε splitting is better than what a search finds
+    over all pairs of values; at large ε, where a report says more, one matrix is."""
+    schema = nz.Schema.from_sizes({"a": 5, "b": 4})
+    asked = nz.Workload([nz.Query(schema, {name: nz.Prefix()}) for name in "ab"])
+    found = {epsilon: nz.local.plan(asked, epsilon, effort=0.2) for epsilon in (0.5, 4.0)}
+    for epsilon, plan in found.items():
+        split = nz.local.plan(asked, epsilon, mechanism="split", cells=5)
+        assert plan.value <= split.value * (1 + 1e-9)
+    assert [plan.split for plan in found.values()] == [True, False]
+    whole = nz.local.plan(
+        asked, 0.5, objective="average", effort=0.2
+    )  # for which users are never split
+    assert found[0.5].gap <= 0.1
+    assert not whole.split
+    assert found[0.5].lower_bound <= whole.average_variance * (1 + 1e-9)
+
+
+def test_equal_tables_are_planned_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All pairs of many attributes: 780 tables, one search, and the shares are even."""
+    searched: list[int] = []
+    first = split_planner.best_strategy
+
+    def counting(task: Task) -> Found:
+        searched.append(task.types.count)
+        return first(task)
+
+    monkeypatch.setattr(split_planner, "best_strategy", counting)
+    schema = nz.Schema.from_sizes({f"q{i}": 5 for i in range(40)})
+    plan = nz.local.plan(nz.Workload.marginals(schema, k=2), 1.0)
+    assert len(searched) <= 4  # merged as well as not, with what is left over
+    assert "tables more" in str(plan)
+    alone = nz.local.plan(plan.workload, 1.0, mechanism="split", cells=25)
+    assert [part.share for part in alone.parts] == pytest.approx([1 / 780] * 780)
+    # Each pair by itself, with all users: 780 times the variance with one in 780 of them.
+    pair = nz.Schema.from_sizes({"a": 5, "b": 5})
+    one = nz.local.plan(nz.Query(pair, ["a", "b"]), 1.0)
+    second = one.average_variance + 1 - 1 / 25  # of rows less their mean, of squared size 24/25
+    assert alone.average_variance == pytest.approx(780 * (780 * second - (1 - 1 / 25)), rel=1e-6)
+    device = alone.randomizer()
+    assert device.epsilon <= 1.0
+    assert len({table.schema.names for table in device.tables}) == 780
+    path = alone.save(tmp_path / "plan")
+    assert path.stat().st_size < 400_000  # 780 Gram matrices are 3.9 MB
+    again = nz.local.load_plan(path)
+    assert again.randomizer().hash == device.hash
+    assert len({id(part.known) for part in again.parts}) == 1
+    assert again.worst_variance == pytest.approx(alone.worst_variance, rel=1e-12)
+
+
+def test_refusals_do_not_send_in_circles() -> None:
+    """Where no split would do either, it is not recommended."""
+    schema = nz.Schema.from_sizes({"a": 80, "b": 80})
+    pair, apart = nz.Query(schema, ["a", "b"]), nz.Workload.marginals(schema, k=1)
+    for mechanism in ("auto", "split", "hadamard", "matrix l1"):
+        with pytest.raises(PlanError, match="ask for smaller tables"):
+            nz.local.plan(pair, 1.0, mechanism=mechanism)
+    with pytest.raises(PlanError, match="mechanism='split'"):
+        nz.local.plan(apart, 1.0, mechanism="hadamard")
+    assert nz.local.plan(apart, 1.0, mechanism="split").split
+    with pytest.raises(PlanError, match="always split"):
+        nz.local.plan(apart, 1.0, objective="average")
+    with pytest.raises(PlanError, match="choose another mechanism"):
+        nz.local.plan(apart, 1.0, mechanism="matrix l1", size=3)
+
+
+def test_users_of_a_split_may_be_counted_by_cells(plan: nz.local.LocalPlan) -> None:
+    counts = np.random.default_rng(2).integers(0, 9, (4, 3, 2))
+    cells = np.repeat(np.arange(24), counts.ravel())
+    axes = np.unravel_index(cells, (4, 3, 2))
+    records = dict(zip("abc", axes, strict=True))
+    query, other = plan.workload.query(0), plan.workload.query(2)
+    assert plan.variance(query, counts) == pytest.approx(plan.variance(query, records))
+    both = plan.covariance(query, other, counts.ravel())
+    assert both == pytest.approx(plan.covariance(query, other, records))
+    drawn, expected = (plan.simulate(given, seed=4) for given in (counts, records))
+    assert (drawn.tally == expected.tally).all()
+    assert drawn.users == counts.sum()
+    for wrong, said in ((counts[:2], "counts of all 24 cells"), (-counts - 1, "at least 0")):
+        with pytest.raises(PlanError, match=said):
+            plan.simulate(wrong)
+    with pytest.raises(PlanError, match="whole numbers"):
+        plan.simulate(counts + 0.5)

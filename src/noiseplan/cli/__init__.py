@@ -38,6 +38,7 @@ COMMANDS: Final = {
     "answer": "Ask a release anything it can answer, at no further cost.",
     "valid": "Make the tables of a release non-negative and consistent.",
     "report": "Write a page with pictures, to read or to hand on.",
+    "local": "Count users who randomize their own reports, and trust nobody.",
     "ledger": "Keep the privacy budgets of datasets, and what was spent.",
 }
 FAILED, REFUSED, DAMAGED, BUSY = 1, 3, 4, 5  # 2 is click's own

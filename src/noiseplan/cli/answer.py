@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -26,15 +27,32 @@ if TYPE_CHECKING:
     from noiseplan.release.answer import Answer
 
 
+SHOWN: Final = 20
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def answer_options(function: Command) -> Command:
+    """How intervals are made, and how answers are printed."""
+    for option in (
+        json_option,
+        click.option("--all", "everything", is_flag=True, help=f"All rows, not the first {SHOWN}."),
+        click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets."),
+        click.option(
+            "--simultaneous", is_flag=True, help="Intervals that hold for all rows at once."
+        ),
+        click.option(
+            "--level", type=float, default=0.95, show_default=True, help="Of the intervals."
+        ),
+    ):  # the last comes first in the help
+        function = option(function)
+    return function
+
+
 @click.command(context_settings=CONTEXT)
 @release_argument
 @click.argument("question", required=False)
 @click.option("--where", help="Instead of a question: how many satisfy this condition.")
-@click.option("--level", type=float, default=0.95, show_default=True, help="Of the intervals.")
-@click.option("--simultaneous", is_flag=True, help="Intervals that hold for all rows at once.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, for spreadsheets.")
-@click.option("--all", "everything", is_flag=True, help="All rows, not the first 20.")
-@json_option
+@answer_options
 def command(
     folder: Path, question: str | None, where: str | None, everything: bool, **how: Any
 ) -> None:
@@ -57,26 +75,29 @@ def command(
         raise click.UsageError("give a QUESTION or a condition, --where, not both")
     if question is None and where is None:
         raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
-    as_csv, as_json = how.pop("as_csv"), how.pop("as_json")
-    if as_csv and as_json:
-        raise click.UsageError("--csv and --json exclude each other")
+    form = {name: how.pop(name) for name in ("as_csv", "as_json")}
     release = open_release(folder)
     workload = release.plan.workload
     if where is not None:
         query = predicate_query(workload.schema, where)
     else:
-        query = _asked(question or "", workload)
-    answer = release.answer(query, **how)  # level and kind of the intervals
+        query = asked(question or "", workload)
+    show_answer(release.answer(query, **how), everything, **form)  # level, kind of intervals
+
+
+def show_answer(answer: Answer, everything: bool, as_csv: bool, as_json: bool) -> None:
+    """Print an answer for people, spreadsheets or programs."""
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json exclude each other")
     if as_json:
         print_json(answer_json(answer))
     elif as_csv:
         say(answer_csv(answer), nl=False)
     else:
-        text = answer.text(None if everything else 20)
-        say(f"{query.name}\n{text}")
+        say(f"{answer.query.name}\n{answer.text(None if everything else SHOWN)}")
 
 
-def _asked(question: str, workload: Workload) -> Query:
+def asked(question: str, workload: Workload) -> Query:
     """The query of a question; of what is none but reads as a condition, where that is asked."""
     from noiseplan.queries.parsing import parse
     from noiseplan.study import read_question

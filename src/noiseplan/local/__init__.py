@@ -27,6 +27,7 @@ Where to find what:
         wire, memory              reports as bytes; repeated collection
     server/                     what collects
         aggregator                counting, merging, keeping on disk
+        saved_reconstruction      files of plans and aggregators
         packets                   many reports from bytes that may be damaged
         reconstruction            answers, variances, covariances
         tails                     intervals that hold at every ε and number of users
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from noiseplan.local.device.randomizer import Randomizer
     from noiseplan.local.device.randomizer_file import load_randomizer
     from noiseplan.local.local_planner import compare, plan
-    from noiseplan.local.localplan import LocalPlan
+    from noiseplan.local.localplan import LocalPlan, load_plan
     from noiseplan.local.server.aggregator import Aggregator, load_aggregator
 
 # Devices load the randomizer alone: no planner, no SciPy.
@@ -53,6 +54,7 @@ _LAZY = {
     "Randomizer": "noiseplan.local.device.randomizer",
     "compare": "noiseplan.local.local_planner",
     "load_aggregator": "noiseplan.local.server.aggregator",
+    "load_plan": "noiseplan.local.localplan",
     "load_randomizer": "noiseplan.local.device.randomizer_file",
     "plan": "noiseplan.local.local_planner",
 }
@@ -75,6 +77,7 @@ __all__ = [
     "Randomizer",
     "compare",
     "load_aggregator",
+    "load_plan",
     "load_randomizer",
     "plan",
 ]

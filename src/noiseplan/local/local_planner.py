@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,18 +14,20 @@ import numpy as np
 from noiseplan.errors import BudgetError, PlanError, UnanswerableError
 from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.local.localplan import LocalPlan
-from noiseplan.local.search.generation import Found
+from noiseplan.local.own_strategy import own_strategy
+from noiseplan.local.search.generation import EXHAUSTIVE, Found
 from noiseplan.local.search.portfolio import (
     CLASSICAL,
+    EQUAL,
     Task,
     best_strategy,
     named_classical,
 )
 from noiseplan.local.search.variance_bounds import lower_bound
 from noiseplan.local.server.reconstruction import Part, Reconstruction
-from noiseplan.local.split_planner import plan_split
+from noiseplan.local.split_planner import NEAR, choose_tables, plain_tables, plan_split
 from noiseplan.local.strategies.additive import additive_strategy
-from noiseplan.local.strategies.strategy import Strategy
+from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.user_types import Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.array_namespace import to_backend
@@ -46,6 +51,7 @@ def plan(
     epsilon: float | None = None,
     *,
     mechanism: str = "auto",
+    strategy: Any = None,
     objective: str = "worst",
     prior: Any = None,
     effort: float = 1.0,
@@ -69,7 +75,12 @@ def plan(
         response", "rappor", "subset selection" (option `size`), "hadamard", "hadamard blocks",
         "hierarchical" (`branching`, `oracle`), "fourier" (`order`), "weighted fourier", and
         "matrix l1", "matrix l2" (`delta`) for noise added to numbers. "split" lets every user
-        report on one of several smaller tables; "auto" does so where the domain is too large.
+        report on one of several smaller tables (`cells`); "auto" does so where the domain is too
+        large, and where it is better.
+    strategy
+        Instead of a mechanism, your own matrix of chances: one row per possible report, one column
+        per cell of the attributes asked about. Its ε is computed, exactly; `epsilon` may be left
+        out.
     objective
         "worst": the least variance for the least favourable type of user. "average": the least mean
         variance over types, under the prior.
@@ -98,48 +109,96 @@ def plan(
             "local plans take epsilon=, the ε of one report, and no budget: "
             "local.plan(workload, epsilon=1.0)"
         )
-    if epsilon is None:
-        raise BudgetError("say how private one report is: local.plan(workload, epsilon=1.0)")
     if not isinstance(backend, str):
         raise PlanError(f"backend is 'numpy', 'torch' or 'torch:cuda', found {backend!r}")
     to_backend(np.zeros(1), backend)  # refused now rather than after a search
-    epsilon = checked_epsilon(epsilon)
-    cells = asked_schema(workload).size
-    # Of a split no matrix is large.
-    with one_thread_below(LARGE, cells if cells <= LARGEST_TABLE else 0):
-        if mechanism == "split" or (mechanism == "auto" and cells > LARGEST_TABLE):
-            unused = {o: v for o, v in options.items() if o != "cells"}
-            average = None if objective == "worst" else objective
-            refuse("split", cells, **unused | {"prior": prior, "objective": average})
-            return plan_split(
-                workload, epsilon, effort=effort, seed=seed, backend=backend, **options
-            )
-        if mechanism in ADDITIVE:
-            unused = {o: v for o, v in options.items() if (mechanism, o) != DELTA}
-            elsewhere = None if backend == "numpy" else backend
-            refuse(mechanism, cells, **unused | {"prior": prior, "backend": elsewhere})
-        started = time.perf_counter()
-        types = types_of(workload)
-        weights = types.uniform if prior is None else _checked_prior(types, prior)
-        worst = objective == "worst" and prior is None
-        if mechanism in ADDITIVE:
-            found = Found(additive_strategy(types.gram, epsilon, mechanism, **options))
-        else:
-            with progress("planning reports", 40) as advance:
-                task = Task(types, epsilon, weights, worst, effort, seed, backend, advance)
-                found = _found(task, mechanism, options)
-            _check_answers(workload, types, found.strategy, mechanism)
-        proved = max(found.bound or 0.0, 0.0)
-        if mechanism != DELTA[0]:  # without a δ alone
-            equal = cells if prior is None else None
-            bound = lower_bound(types.gram, weights, epsilon, worst=worst, cells=equal)
-            proved = max(bound, proved)
+    worst = objective == "worst" and prior is None
+    if strategy is not None:
+        named = None if mechanism == "auto" else mechanism
+        refuse("a strategy of your own", mechanism=named, **options)
+        within = None if epsilon is None else checked_epsilon(epsilon)
+        own = own_strategy(asked_schema(workload), strategy, within)
+        how = Search(checked_epsilon(own.epsilon), worst, prior, effort, seed, backend)
+        given = partial(_with_prior, own)
+        return _one_matrix(workload, how, given, merge=False)
+    if epsilon is None:
+        raise BudgetError("say how private one report is: local.plan(workload, epsilon=1.0)")
+    how = Search(checked_epsilon(epsilon), worst, prior, effort, seed, backend)
+    return _planned(workload, mechanism, how, options)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """ε, what is minimised, and how hard to try."""
+
+    epsilon: float
+    worst: bool
+    prior: Any
+    effort: float
+    seed: int
+    backend: str
+
+    def split(self, workload: Workload, **options: Any) -> LocalPlan:
+        """Users split over tables, of which none is large."""
+        with one_thread_below(LARGE, 0):
+            how = {"effort": self.effort, "seed": self.seed, "backend": self.backend}
+            return plan_split(workload, self.epsilon, **how, **options)  # type: ignore[arg-type]
+
+
+def _planned(workload: Workload, mechanism: str, how: Search, options: dict[str, Any]) -> LocalPlan:
+    """A mechanism by name, or the best: one matrix, or users split over tables."""
+    too_large = asked_schema(workload).size > LARGEST_TABLE
+    if mechanism == "split" or (mechanism == "auto" and too_large):
+        unused = {o: v for o, v in options.items() if o != "cells"} | {"prior": how.prior}
+        mean = None if how.worst or how.prior is not None else "average"
+        refuse("mechanism 'split'", too_large, **unused, objective=mean)
+        return how.split(workload, **options)
+    if mechanism in ADDITIVE:
+        unused = {o: v for o, v in options.items() if (mechanism, o) != DELTA}
+        elsewhere = None if how.backend == "numpy" else how.backend
+        refuse(f"mechanism {mechanism!r}", **unused, prior=how.prior, backend=elsewhere)
+    whole = partial(_one_matrix, workload, how, partial(_found, mechanism, options))
+    if mechanism != "auto" or options or not how.worst or not _may_split(workload):
+        return whole()
+    apart = how.split(workload, cells=1)
+    if apart.gap <= NEAR and not plain_tables(workload):
+        return apart
+    one = whole()
+    return one if one.value <= apart.value * EQUAL else apart
+
+
+def _may_split(workload: Workload) -> bool:
+    """Whether tables are asked about apart, over too many cells for a search to find the best."""
+    few = asked_schema(workload).size <= EXHAUSTIVE
+    return not few and len(choose_tables(workload, 1)) > 1
+
+
+def _one_matrix(
+    workload: Workload, how: Search, find: Callable[[Task], Found], *, merge: bool = True
+) -> LocalPlan:
+    """A plan of one strategy over all types, as `find` finds it."""
+    started, cells = time.perf_counter(), asked_schema(workload).size
+    with one_thread_below(LARGE, cells), progress("planning reports", 40) as advance:
+        types = types_of(workload, merge=merge)
+        weights = types.uniform if how.prior is None else _checked_prior(types, how.prior)
+        more = how.effort, how.seed, how.backend, advance
+        found = find(Task(types, how.epsilon, weights, how.worst, *more))
+        _check_answers(workload, types, found.strategy)
         made = Reconstruction((Part(types, found.strategy),), split=False)
-        took = time.perf_counter() - started
-    return LocalPlan(workload, made, epsilon, worst, (weights,), proved, took)
+        plan = LocalPlan(workload, made, how.epsilon, how.worst, (weights,), 0.0)
+        proved = max(found.bound or 0.0, 0.0)
+        if not getattr(found.strategy, "delta", 0.0):  # bounds are on what has no δ
+            asked = lower_bound(
+                types.gram, weights, how.epsilon, worst=how.worst,
+                cells=cells if how.prior is None else None, reached=plan.value,
+            )  # fmt: skip
+            proved = max(asked, proved)
+    return replace(plan, lower_bound=proved, seconds=time.perf_counter() - started)
 
 
-def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
+def _found(mechanism: str, options: dict[str, Any], task: Task) -> Found:
+    if mechanism in ADDITIVE:
+        return Found(additive_strategy(task.types.gram, task.epsilon, mechanism, **options))
     if mechanism == "auto" and options:
         raise PlanError(f"options {sorted(options)} belong to a mechanism: name it, mechanism=...")
     # One type of users has nothing to hide: every mechanism is the constant one.
@@ -152,17 +211,24 @@ def _found(task: Task, mechanism: str, options: dict[str, Any]) -> Found:
     return best_strategy(task) if chosen is None else Found(chosen.rounded())
 
 
-def refuse(mechanism: str, cells: int, /, **unused: Any) -> None:
-    """Refuse arguments that a mechanism would not use; those that are None were not given."""
+def _with_prior(own: TableStrategy, task: Task) -> Found:
+    return Found(replace(own, prior=task.prior))
+
+
+def refuse(what: str, always: bool = False, /, **unused: Any) -> None:
+    """Refuse arguments that would not be used; those that are None were not given.
+
+    Users are `always` split where the domain is too large: then there is nothing else to choose.
+    """
     given = sorted(name for name, value in unused.items() if value is not None)
     if given:
         other = ", or choose another mechanism"
-        if cells > LARGEST_TABLE:  # there is no other
+        if always:
             other = f"; users are always split where {LARGEST_TABLE:,} cells are exceeded"
-        raise PlanError(f"mechanism {mechanism!r} has no use for {given}: leave them out{other}")
+        raise PlanError(f"{what} has no use for {given}: leave them out{other}")
 
 
-def _check_answers(workload: Workload, types: Types, strategy: Strategy, mechanism: str) -> None:
+def _check_answers(workload: Workload, types: Types, strategy: Strategy) -> None:
     """Whether every query will be answered without bias: better known now than after collecting.
 
     Queries too large to be written out are not, and `answer` would not write them out either.
@@ -173,11 +239,11 @@ def _check_answers(workload: Workload, types: Types, strategy: Strategy, mechani
         try:
             strategy.coefficients(types.matrix(query))
         except UnanswerableError as error:
-            found = "the strategy found" if mechanism == "auto" else f"mechanism {mechanism!r}"
             raise PlanError(
-                f"{found} cannot answer {query.name!r} of the workload itself: it does not measure "
-                f"all that is asked, or weights and rows differ too much in size; choose another "
-                f"mechanism, bring weights closer, or plan the query apart"
+                f"mechanism {strategy.name!r} cannot answer {query.name!r} of the workload "
+                f"itself: it does not measure all that is asked, or weights and rows differ too "
+                f"much in size; choose another mechanism, bring weights closer, or plan the query "
+                f"apart"
             ) from error
 
 

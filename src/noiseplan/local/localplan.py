@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noiseplan.errors import PlanError
+from noiseplan.arrays import Arrays, Json
+from noiseplan.errors import PlanError, StorageError
 from noiseplan.local.device.counting_randomizers import SplitRandomizer
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.plan_in_words import described, short_number
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.server.saved_reconstruction import (
+    Answering,
+    check_shares,
+    read_whole,
+    write_whole,
+)
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
-from noiseplan.local.user_types import Types, weighted_rows
+from noiseplan.local.user_types import Types, all_cells, weighted_rows
 from noiseplan.matrices.base import Array
 from noiseplan.noise.randomness import SeededSource, SystemSource
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 
+FORMATS = ("noiseplan local plan 1",)
 # Users drawn one by one at a time; for tables, beyond this many, by multinomials.
 DRAWN_AT_ONCE = 1 << 20
 
@@ -37,8 +47,8 @@ class LocalPlan:
 
     Users report on one table or, where the domain is too large for one matrix, each device draws
     one of several with public chances, and reports on that one only: ε is that of one report. Who
-    the users are is then said by `records`, a column of values for each attribute, and not by
-    `counts` of cells.
+    the users are is then said by `records`, a column of values for each attribute, or by `counts`
+    of the cells of all attributes where these are few.
     """
 
     workload: Workload
@@ -53,6 +63,8 @@ class LocalPlan:
     """No unbiased mechanism that counts ε-private reports has a lower `value`; where users are
     split none has a lower mean over all cells, split or not."""
     seconds: float = 0.0
+    loaded: Randomizer | None = None
+    """The integers devices draw from, where the plan was read from a file."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -142,7 +154,12 @@ class LocalPlan:
     # ------------------------------------------------------------------ errors of single queries
 
     def variance(
-        self, query: Query, counts: Any = None, *, records: Any = None, users: float | None = None
+        self,
+        query: Query | str,
+        counts: Any = None,
+        *,
+        records: Any = None,
+        users: float | None = None,
     ) -> Array:
         """The variance of each row: exact for given users, or the largest for so many.
 
@@ -151,23 +168,36 @@ class LocalPlan:
         given = counts if records is None else records
         people = None if given is None else self._counted(given)
         most = None if users is None else _checked_users(users)
-        return self.reconstruction.variance(query, people, most)
+        return self.reconstruction.variance(self.workload.asked(query), people, most)
 
     def covariance(
-        self, query: Query, other: Query, counts: Any = None, *, records: Any = None
+        self, query: Query | str, other: Query | str, counts: Any = None, *, records: Any = None
     ) -> Array:
         """The exact covariance of all rows of two queries for given users; see `variance`."""
         people = self._counted(counts if records is None else records)
-        return self.reconstruction.covariance(query, other, people)
+        both = self.workload.asked(query), self.workload.asked(other)
+        return self.reconstruction.covariance(*both, people)
 
     def _counted(self, people: Any) -> list[Array]:
         """For each table how many of these users there are of each type."""
         made = self.randomizer()
         if not isinstance(made, SplitRandomizer):
             return [self.types.users(people)]
+        if not isinstance(people, Mapping):
+            return self._margins(people)
         codes = made.codes_of(people)
         types = [(table.types_from(codes), table.types) for table in made.tables]
         return [np.bincount(kind, minlength=n).astype(np.float64) for kind, n in types]
+
+    def _margins(self, counts: Any) -> list[Array]:
+        """For each table how many there are of each type, from counts of all cells."""
+        schema = self.workload.schema
+        cube = all_cells(schema, counts)
+        axes = [
+            [i for i, n in enumerate(schema.names) if n not in part.names] for part in self.parts
+        ]
+        margins = (cube.sum(axis=tuple(others)) for others in axes)
+        return [part.types.users(m) for part, m in zip(self.parts, margins, strict=True)]
 
     # ------------------------------------------------------------------ using it
 
@@ -177,7 +207,7 @@ class LocalPlan:
 
     @cached_property
     def _randomizer(self) -> Randomizer:
-        return self.reconstruction.randomizer(self.workload.schema)
+        return self.loaded or self.reconstruction.randomizer(self.workload.schema)
 
     @property
     def epsilon_met(self) -> float:
@@ -187,7 +217,27 @@ class LocalPlan:
     def aggregator(self) -> Aggregator:
         """An empty collection of reports."""
         made = self.randomizer()
-        return Aggregator(made, self.reconstruction, made.tally(made.no_reports))
+        nothing = made.tally(made.no_reports)
+        return Aggregator(made, self.reconstruction, nothing, workload=self.workload)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the plan, for `load_plan`: share the file, and do not plan twice.
+
+        Another machine, or another number of threads, may find another plan that is as good, and
+        reports of one plan are foreign to the other.
+        """
+        known = Answering(self.randomizer(), self.reconstruction, self.workload)
+        facts, arrays = known.parts()
+        facts |= {
+            "format": FORMATS[0],
+            "epsilon": self.epsilon,
+            "worst": self.worst,
+            "lower_bound": self.lower_bound,
+            "seconds": self.seconds,
+        }
+        if not self.split:  # over the tables of a split the mean is that over all cells
+            arrays["mean_0"] = self.priors[0]
+        return write_whole(path, facts, arrays)
 
     def simulate(
         self, counts: Any = None, *, records: Any = None, seed: int | None = None
@@ -210,6 +260,32 @@ class LocalPlan:
         return described(self)
 
 
+def load_plan(path: str | Path) -> LocalPlan:
+    """Read a plan written by `LocalPlan.save`: the same reports, the same figures."""
+    return read_whole(path, "local plan", FORMATS, _rebuilt)
+
+
+def _rebuilt(facts: Json, arrays: Arrays) -> LocalPlan:
+    known = Answering.of(facts, arrays)
+    if known.workload is None:
+        raise StorageError("the file of a plan has a workload, and this one has none")
+    parts = known.reconstruction.parts
+    priors = tuple(part.types.uniform for part in parts)
+    if not known.reconstruction.split:
+        priors = (arrays["mean_0"],)
+        check_shares("mean", priors[0], parts[0].types.count)
+    return LocalPlan(
+        known.workload,
+        known.reconstruction,
+        float(facts["epsilon"]),
+        bool(facts["worst"]),
+        priors,
+        float(facts["lower_bound"]),
+        float(facts["seconds"]),
+        known.randomizer,
+    )
+
+
 def _checked_users(users: object) -> float:
     """A number of users to state a variance for."""
     number = isinstance(users, (Real, np.number)) and not isinstance(users, bool)
@@ -226,15 +302,17 @@ def _simulated(made: Aggregator, people: Any, seed: int | None) -> Aggregator:
     """
     made.brand = "simulated" if seed is None else f"simulated from seed {seed}"
     source = SystemSource() if seed is None else SeededSource(seed)
-    if made.reconstruction.split:
+    split, part = made.reconstruction.split, made.reconstruction.parts[0]
+    if split and isinstance(people, Mapping):
         made.add_many(made.randomizer.reports(people, source=source))
         return made
-    types, strategy = made.reconstruction.parts[0].types, made.reconstruction.parts[0].strategy
-    x = types.users(people)  # how many users there are of each type
+    strategy = part.strategy
+    # How many users there are of each type, or in each cell of a split.
+    x = all_cells(made.schema, people).ravel() if split else part.types.users(people)
     whole = np.round(x).astype(np.int64)
     if not np.allclose(x, whole, atol=1e-9):
         raise PlanError("counts are whole numbers of users, finite and at least 0 each")
-    if isinstance(strategy, TableStrategy) and whole.sum() > DRAWN_AT_ONCE:
+    if isinstance(strategy, TableStrategy) and not split and whole.sum() > DRAWN_AT_ONCE:
         rng = np.random.default_rng(seed)
         chances = strategy.chances / strategy.chances.sum(axis=0)
         for users, column in zip(whole, chances.T, strict=True):

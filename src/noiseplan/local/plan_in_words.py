@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # Targets shown: the root mean squared error of a row, as a share of all users.
 SHOWN_ERRORS = (0.1, 0.03, 0.01, 0.003)
+# Tables of a split that are listed.
+SHOWN_TABLES = 40
 # A bound that much below says nothing.
 LARGEST_GAP = 100.0
 
@@ -64,10 +66,11 @@ def _split(plan: LocalPlan) -> dict[str, str]:
 
 def _tables(plan: LocalPlan) -> list[str]:
     lines = [f"  {'share of users':>14}  {'cells':>7}  table"]
-    for part in plan.parts:
+    for part in plan.parts[:SHOWN_TABLES]:
         cells, names = len(part.types.kind), " × ".join(part.names)
         lines.append(f"  {part.share:>14.1%}  {cells:>7,}  {names}")
-    return lines
+    more = len(plan.parts) - SHOWN_TABLES
+    return [*lines, f"  and {more:,} tables more: plan.parts"] if more > 0 else lines
 
 
 def short_number(count: int) -> str:

@@ -12,6 +12,7 @@ Notation of this room, used in every docstring:
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -24,9 +25,11 @@ from noiseplan.domain.told_apart import same_but_for_rounding, told_apart
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.device.randomizer import LARGEST_TABLE
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Identity, Prefix, Query, Ranges, Workload
 from noiseplan.schema import Schema
 
+# Factors that are the same matrix on every attribute of a size.
+NAMELESS = (Identity, Prefix, Ranges)
 # Squares of squares are taken on the way.
 LARGEST_SQUARE = 1e60
 # Differences of rows whose squares are below this share of the Gram matrix are rounding in it.
@@ -84,16 +87,31 @@ class Types:
 
     def users(self, cells: Any) -> Array:
         """x from counts of users, which are finite and at least 0."""
-        try:
-            found = np.asarray(cells, dtype=np.float64)
-        except (TypeError, ValueError):
-            found = np.full(1, np.nan)
-        if not np.isfinite(found).all() or (found < 0).any():
-            raise PlanError(
-                "counts are numbers of users in each cell, finite and at least 0 each, and "
-                "whole numbers where users are simulated"
-            )
-        return self.counts(found)
+        return self.counts(_users(cells))
+
+
+def _users(cells: Any) -> Array:
+    try:
+        found = np.asarray(cells, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.full(1, np.nan)
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise PlanError(
+            "counts are numbers of users in each cell, finite and at least 0 each, and "
+            "whole numbers where users are simulated"
+        )
+    return found
+
+
+def all_cells(schema: Schema, counts: Any) -> Array:
+    """Counts of users as a table over all attributes of a split."""
+    found = _users(counts)
+    if found.size != schema.size:
+        raise PlanError(
+            f"users are split over tables: give records=..., a column of values for each of "
+            f"{list(schema.names)}, or counts of all {schema.size:,} cells; found {found.size:,}"
+        )
+    return found.reshape(schema.shape)
 
 
 def asked_schema(workload: Workload) -> Schema:
@@ -115,9 +133,31 @@ def reduced_query(query: Query, schema: Schema) -> Query:
     return Query(schema, query.factors, matrix=query.joint, weight=query.weight, name=query.named)
 
 
+def require_small(schema: Schema, names: Iterable[str]) -> None:
+    """Refuse a table that no report can be about, be users split or not."""
+    cells = prod(schema[name].size for name in names)
+    if cells > LARGEST_TABLE:
+        raise PlanError(
+            f"the table of {sorted(names)} has {cells:,} cells, and a report can be about "
+            f"{LARGEST_TABLE:,} at most: ask for smaller tables, or declare coarser values (Binned "
+            f"with fewer edges, categories grouped)"
+        )
+
+
 def reduced_workload(workload: Workload, schema: Schema) -> Workload:
     """The same queries over fewer attributes."""
     return Workload(reduced_query(query, schema) for query in workload)
+
+
+def question(query: Query, schema: Schema) -> Hashable:
+    """What a query asks, its weight aside: the same for tables whose attributes only have other
+    names. Factors that may look at values, not only at how many there are, keep the name."""
+    if query.joint is not None:
+        return query.attributes, query.joint.shape, query.joint.tobytes()
+    return tuple(
+        (schema.index(name) if isinstance(factor, NAMELESS) else name, factor)
+        for name, factor in query.factors.items()
+    )
 
 
 def weighted_rows(workload: Workload) -> float:
@@ -144,10 +184,15 @@ def _refuse_faint(workload: Workload, schema: Schema, gram: Array) -> None:
         )
 
 
-def types_of(workload: Workload) -> Types:
-    """Types and Gram matrix of a workload over a domain of at most `LARGEST_TABLE` cells."""
+def types_of(workload: Workload, *, merge: bool = True) -> Types:
+    """Types and Gram matrix of a workload over a domain of at most `LARGEST_TABLE` cells.
+
+    Unless cells are to `merge`, each is a type, be it told apart or not.
+    """
     schema = asked_schema(workload)
     if schema.size > LARGEST_TABLE:
+        for query in workload:
+            require_small(schema, query.attributes)
         raise PlanError(
             f"the table of {list(schema.names)} has {prod(schema.shape):,} cells, and one strategy "
             f"matrix takes at most {LARGEST_TABLE:,}; let the users be split over smaller tables: "
@@ -160,6 +205,8 @@ def types_of(workload: Workload) -> Types:
             f"beyond {LARGEST_SQUARE:g} nothing is planned: divide the weights by a common number"
         )
     _refuse_faint(workload, schema, gram)
+    if not merge:
+        return Types(schema, np.arange(schema.size), gram, weighted_rows(workload))
     # The widest first: often it tells all cells apart, and the others need not be looked at.
     widest = sorted(workload, key=lambda query: -len(query.attributes))
     kind = told_apart((query.over(schema.names) for query in widest), schema.size)

@@ -28,6 +28,7 @@ def one_thread_below(large: int, values: int) -> Iterator[None]:
     if values >= large:
         yield
         return
+    import scipy.linalg  # noqa: F401  # brings its own threads, held only if it is loaded by now
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):

@@ -107,11 +107,11 @@ class ValidTables(Tables):
 
         A query of the workload may be given by its name.
         """
-        plan = self.source.plan
-        asked = query if plan is None else plan.query(query)
+        workload = self.source.workload
+        asked = query if workload is None else workload.asked(query)
         if not isinstance(asked, Query):
             raise QueryError(
-                f"an aggregator's queries have no names, found {query!r}: "
+                f"the file of the aggregator keeps no names of queries, found {query!r}: "
                 f"answer(nz.Query(schema, ['age']))"
             )
         table = np.asarray(self.values(*asked.attributes), dtype=np.float64)

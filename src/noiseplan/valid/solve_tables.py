@@ -58,7 +58,7 @@ def valid_tables(
     Parameters
     ----------
     release
-        A release of any plan, or the aggregator of local reports (with its `schema`).
+        A release of any plan, or the aggregator of local reports.
     tables
         The attributes of each table; those of the workload unless given. Margins come with them.
     total
@@ -70,7 +70,7 @@ def valid_tables(
     integers
         Whole numbers: tables of up to two attributes agree; wider ones are rounded each for itself.
     schema
-        Of an aggregator's plan.
+        Of an aggregator's plan, where it has more attributes than its file says.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from noiseplan.errors import PlanError, QueryError, UnanswerableError
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
-from noiseplan.queries import Query
+from noiseplan.queries import Query, Workload
 from noiseplan.release.answer import Answer
 from noiseplan.release.answers import Columns
 from noiseplan.release.release import Release
@@ -79,14 +79,15 @@ class Unbiased:
                 f"valid tables are made of a release or of an aggregator of local reports, found "
                 f"{type(made).__name__}: plan.release(data).valid()"
             )
-        plan = made.plan if isinstance(made, Release) else None
-        found = plan.schema if schema is None and plan is not None else schema
-        if found is None:
-            raise QueryError(
-                "the aggregator of local reports does not carry the full schema: "
-                "valid_tables(aggregator, schema=schema, tables=[['age', 'sex']])"
-            )
-        return cls(made, found, plan)
+        if isinstance(made, Release):
+            return cls(made, schema or made.plan.schema, made.plan)
+        return cls(made, schema or made.schema, None)
+
+    @property
+    def workload(self) -> Workload | None:
+        """What was asked; None for aggregators of old files."""
+        made = self.made
+        return made.plan.workload if isinstance(made, Release) else made.workload
 
     @property
     def origin(self) -> str:
@@ -152,17 +153,17 @@ class Unbiased:
     def queries(self) -> dict[Set, list[Query]]:
         """The workload's queries about each set of attributes."""
         found: dict[Set, list[Query]] = {}
-        for query in self.plan.workload if self.plan is not None else ():
+        for query in self.workload or ():
             found.setdefault(self._numbers(query.attributes), []).append(query)
         return found
 
     def sets(self, tables: Iterable[Sequence[str] | str] | None) -> list[Set]:
         """The tables asked for, or those of the workload, by attribute numbers."""
         if tables is None:
-            if self.plan is None:
+            if self.workload is None:
                 raise QueryError(
-                    "name the tables of an aggregator: valid_tables(aggregator, schema=schema, "
-                    "tables=[['age', 'sex']])"
+                    "name the tables of an aggregator whose file does not keep its workload: "
+                    "valid_tables(aggregator, tables=[['age', 'sex']])"
                 )
             found = set(self.queries)
         else:

@@ -275,6 +275,16 @@ class Randomizer(ABC):
         body = b"".join(a.astype(a.dtype.newbyteorder("<")).tobytes() for a in arrays.values())
         return struct.pack("<I", len(text)) + text + body
 
+    @property
+    def chances_hash(self) -> bytes:
+        """SHA-256 of all but the schema: the same for tables that differ in names alone."""
+        facts, integers = self._parts()
+        arrays = integers | ({} if self.cells is None else {"cells": self.cells})
+        hashed = hashlib.sha256(json.dumps([self.kind, facts], sort_keys=True).encode())
+        for name, array in arrays.items():
+            hashed.update(f"{name} {array.dtype.str} {array.shape} ".encode() + array.tobytes())
+        return hashed.digest()
+
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of everything the randomizer is made of: the plan's name."""

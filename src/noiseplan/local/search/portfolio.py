@@ -1,7 +1,7 @@
 """Every mechanism by name, and the search for the best one.
 
-The search keeps the best of all it tries, by the variances that will hold: classical mechanisms,
-subset selection in closed form, block designs, shifted patterns where the workload allows them,
+Closed forms are looked up first. The search keeps the best of all it tries, by the variances that
+will hold: classical mechanisms, subset selection, shifted patterns where the workload allows them,
 and column generation from descents and classical starts. It is therefore never worse than any of
 the classical ones.
 """
@@ -21,7 +21,7 @@ from noiseplan.local.search.generation import EXHAUSTIVE, Effort, Found, Goal, g
 from noiseplan.local.search.patterns import drawn, levels, nested
 from noiseplan.local.search.shift_search import OrbitEffort, plan_orbits
 from noiseplan.local.strategies import classical
-from noiseplan.local.strategies.shifts import ShiftStrategy, affine_design, groups_of
+from noiseplan.local.strategies.shifts import Group, ShiftStrategy, affine_design, groups_of
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy
 from noiseplan.local.strategies.subsets import (
     SubsetStrategy,
@@ -42,6 +42,8 @@ DESCENT_STEPS, LONE_STEPS, CLASSICAL_STEPS = 300, 600, 100
 LARGE_EPSILON = 1.5
 # A block design has types × (types − 1) outputs; beyond this many types subsets are drawn instead.
 LARGEST_DESIGN = 1024
+# Up to so many types a search takes no time.
+SHORT_REPORTS = 64
 # Values this close are the same.
 EQUAL = 1 + 1e-9
 
@@ -147,6 +149,9 @@ def best_strategy(task: Task) -> Found:
     """The best strategy of all that are tried."""
     if task.types.count == 1:  # nothing is asked but the number of users, which is public
         return Found(TableStrategy.of(np.ones((1, 1)), task.epsilon, name="constant"), 0.0)
+    exact = _closed_form(task)
+    if exact is not None:
+        return Found(exact.rounded())
     known = [strategy for _, strategy in named_classical(task)]
     found = list(_shifted(task)) or _searched(task, min(known, key=task.value))
     found += [Found(s) for s in known if not (task.numbered and isinstance(s, SubsetStrategy))]
@@ -157,18 +162,39 @@ def best_strategy(task: Task) -> Found:
     return Found(best.strategy.rounded(), max(bounds, default=None))
 
 
+def _closed_form(task: Task) -> Strategy | None:
+    """The optimum of the histogram, where it is known without a search: it meets the lower bound.
+
+    A block design if there is one of so many types; otherwise all subsets, of which those with one
+    type are shifts. Over few types shifts are searched, since their reports are shorter.
+    """
+    types, n = task.types, task.types.count
+    if not _even(task) or not _exchangeable(types.gram):
+        return None
+    size = histogram_size(n, task.epsilon)
+    design = affine_design(n, size) if n <= LARGEST_DESIGN else None
+    if design is not None:
+        chances = np.full(n - 1, 1 / (n - 1))
+        return ShiftStrategy(*design, chances, task.epsilon, "block design")
+    if n <= SHORT_REPORTS:
+        return None
+    if size == 1:
+        alone = np.arange(n)[None, :] == 0
+        group = Group(types.schema.shape)
+        return ShiftStrategy(group, alone, np.ones(1), task.epsilon, "randomized response")
+    return None if task.numbered else subset_selection(n, task.epsilon, size)
+
+
+def _even(task: Task) -> bool:
+    """Whether all types are single cells that count the same."""
+    return not task.types.merged and bool(np.ptp(task.prior) <= 1e-12)
+
+
 def _shifted(task: Task) -> Iterator[Found]:
-    """Block designs and shifted patterns, where all shifts leave the workload alike."""
+    """Shifted patterns, where all shifts leave the workload alike."""
     types = task.types
-    even = np.ptp(task.prior) <= 1e-12
-    if types.merged or not even:
+    if not _even(task):
         return
-    if _exchangeable(types.gram) and types.count <= LARGEST_DESIGN:
-        design = affine_design(types.count, histogram_size(types.count, task.epsilon))
-        if design is not None:
-            chances = np.full(types.count - 1, 1 / (types.count - 1))
-            yield Found(ShiftStrategy(*design, chances, task.epsilon, "block design"))
-            return
     group = next((g for g in groups_of(types.schema.shape) if g.leaves_alike(types.gram)), None)
     if group is not None:
         effort = OrbitEffort.for_types(types.count, task.effort)

@@ -21,7 +21,7 @@ McKenna et al. (2020), Theorem 5.6, for the second; the first is derived as abov
 
 from __future__ import annotations
 
-from math import exp, expm1, sinh
+from math import exp, expm1, inf, sinh
 
 import numpy as np
 
@@ -34,6 +34,8 @@ from noiseplan.queries import Query, Workload
 # Rounding may make a bound too large by about this share of the terms it is made of, which are
 # taken off it.
 BOUND_ROUNDING = 1e-10
+# A bound is met if it is this close.
+MET = 1e-9
 # How often a prior is moved towards the least favourable one.
 PRIOR_STEPS = 30
 
@@ -99,17 +101,26 @@ def _centred(gram: Array, prior: Array) -> tuple[Array, float]:
 
 
 def lower_bound(
-    gram: Array, prior: Array, epsilon: float, *, worst: bool, cells: int | None = None
+    gram: Array,
+    prior: Array,
+    epsilon: float,
+    *,
+    worst: bool,
+    cells: int | None = None,
+    reached: float = inf,
 ) -> float:
     """Of the variance that one user adds to all answers together: the worst, or the mean under π.
 
     `cells` says that the prior is made of so many equal cells, which sharpens c. For the worst case
-    the prior is improved by its own fixed point, π_u growing where the bound would gain.
+    the prior is improved by its own fixed point, π_u growing where the bound would gain, unless
+    some mechanism has `reached` it already.
     """
     limit = sinh(epsilon / 2) ** 2
     c = limit if cells is None else row_variance(cells, epsilon)
     largest = spread_bound(gram, prior, c)
     for _ in range(PRIOR_STEPS if worst else 0):
+        if largest >= reached * (1 - MET):
+            break
         prior = _heavier(gram, prior, limit)
         largest = max(largest, spread_bound(gram, prior, limit))
     return largest

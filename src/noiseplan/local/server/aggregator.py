@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from noiseplan.arrays import Arrays, IntArray
-from noiseplan.errors import (
-    DataError,
-    NoiseplanError,
-    PlanError,
-    QueryError,
-    StorageError,
-    UnanswerableError,
-)
-from noiseplan.local.device.counting_randomizers import (
-    ShiftRandomizer,
-    SplitRandomizer,
-    SubsetRandomizer,
-    TableRandomizer,
-)
-from noiseplan.local.device.integer_chances import WHOLE
-from noiseplan.local.device.noisy_sums import SumRandomizer
-from noiseplan.local.device.randomizer import MAGIC, Randomizer, Reports
-from noiseplan.local.device.randomizer_file import NONSENSE, randomizer_from_bytes
+from noiseplan._doors import through
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.errors import DataError, QueryError, StorageError, UnanswerableError
+from noiseplan.local.device.randomizer import Randomizer, Reports
 from noiseplan.local.device.wire import TAG_BYTES, Payloads
 from noiseplan.local.server.consistency import Consistent
 from noiseplan.local.server.packets import packets_of
-from noiseplan.local.server.reconstruction import Part, Reconstruction
+from noiseplan.local.server.reconstruction import Reconstruction
+from noiseplan.local.server.saved_reconstruction import Answering, read_whole, write_whole
 from noiseplan.local.server.tails import VARIANCE_SHARE, poisson_reach
-from noiseplan.local.strategies.additive import AdditiveStrategy
-from noiseplan.local.strategies.shifts import Group, ShiftStrategy
-from noiseplan.local.strategies.strategy import Strategy, TableStrategy
-from noiseplan.local.strategies.subsets import SubsetStrategy
-from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
-from noiseplan.paths import checked_path, to_disk
-from noiseplan.queries import Query
+from noiseplan.planning.threads import LARGE, one_thread_below
+from noiseplan.queries import Query, Workload
 from noiseplan.release.answer import Answer, Limits
-from noiseplan.storage.files import canonical, hash_of, read_arrays, write_arrays
+from noiseplan.schema import Schema
 
-FORMAT = "noiseplan local aggregator 1"
-HASH = "sha256"  # of everything else in the file
+if TYPE_CHECKING:
+    from noiseplan.valid.result import ValidTables
+
+# The second keeps the workload too.
+FORMATS = ("noiseplan local aggregator 2", "noiseplan local aggregator 1")
 FOREIGN, MALFORMED = "foreign", "malformed"
 ERRORS = ("estimated", "worst")
 # Reports counted at a time, in so many pieces, which may have one each: what they need stays small.
@@ -72,6 +55,13 @@ class Aggregator:
     users: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     brand: str = ""
+    workload: Workload | None = None
+    """What was asked; None if it was read from a file that did not keep it yet."""
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes that queries may be about."""
+        return self.randomizer.schema if self.workload is None else self.workload.schema
 
     # ------------------------------------------------------------------ collecting
 
@@ -197,7 +187,7 @@ class Aggregator:
             rejected += other.rejected
             brands.add(other.brand)
         brand = "; ".join(sorted(brands - {""}))
-        return Aggregator(self.randomizer, self.reconstruction, total, users, rejected, brand)
+        return replace(self, tally=total, users=users, rejected=rejected, brand=brand)
 
     def __add__(self, other: Aggregator) -> Aggregator:
         return self.merge(other)
@@ -212,13 +202,13 @@ class Aggregator:
 
     def answer(
         self,
-        query: Query,
+        query: Query | str,
         *,
         level: float = 0.95,
         simultaneous: bool = False,
         errors: str = "estimated",
     ) -> Answer:
-        """The unbiased answer with its standard errors.
+        """The unbiased answer with its standard errors; a query of the workload by its name too.
 
         A variance depends on who the users are, which only the reports tell. "estimated" gives the
         exact standard error for data like the estimate (counts made non-negative that add up to
@@ -227,7 +217,7 @@ class Aggregator:
         users; see `noiseplan.local.server.tails`.
         """
         half_width_factor(level, 1)  # refuses what is no level
-        _check_query(query)
+        query = self._asked(query)
         estimate = self.reconstruction.estimate(query, self.tally, self.users)
         error = np.sqrt(self.variance(query, errors=errors))
         outside = (1 - level) / (query.rows if simultaneous else 1)
@@ -245,9 +235,34 @@ class Aggregator:
         tail = (outside - spent) / 2
         return poisson_reach(variance, above, tail), poisson_reach(variance, below, tail)
 
-    def variance(self, query: Query, *, errors: str = "estimated") -> Array:
+    def _asked(self, query: Query | str) -> Query:
+        """A query as it is, or one of the workload by its name, once there are reports."""
+        if not self.users:
+            raise DataError(f"there is nothing to answer from: {self._why_empty()}")
+        if isinstance(query, str) and self.workload is not None:
+            return self.workload.asked(query)
+        if not isinstance(query, Query):
+            raise QueryError(
+                f"an aggregator answers queries, as in answer(Query(schema, ['age'])), and those "
+                f"of its workload by name, which files of older versions do not have; found "
+                f"{type(query).__name__}"
+            )
+        return query
+
+    def _why_empty(self) -> str:
+        rejected = ", ".join(f"{count:,} {why}" for why, count in sorted(self.rejected.items()))
+        if not rejected:
+            return "no report was added yet"
+        advice = (
+            "; foreign ones were randomized by another plan: plan once, save the plan, and let all "
+            "devices and servers use the files that were saved"
+        )
+        told = advice if self.rejected[FOREIGN] else ""
+        return f"no report was accepted, all were rejected ({rejected}){told}"
+
+    def variance(self, query: Query | str, *, errors: str = "estimated") -> Array:
         """The variance of each row; see `answer`."""
-        _check_query(query)
+        query = self._asked(query)
         if errors not in ERRORS:
             raise QueryError(f"errors is one of {list(ERRORS)}, found {errors!r}")
         made = self.reconstruction
@@ -255,10 +270,9 @@ class Aggregator:
             return made.variance(query, None, users=self.users)
         return made.variance(query, made.likely(self.tally, self.users))
 
-    def covariance(self, query: Query, other: Query) -> Array:
+    def covariance(self, query: Query | str, other: Query | str) -> Array:
         """The covariance of all rows of two queries, exact for data like the estimate."""
-        _check_query(query)
-        _check_query(other)
+        query, other = self._asked(query), self._asked(other)
         made = self.reconstruction
         if not made.tells_all_apart:
             raise UnanswerableError(
@@ -269,57 +283,41 @@ class Aggregator:
         likely = made.likely(self.tally, self.users)
         return made.covariance(query, other, likely)
 
-    def consistent(self, *, total: bool = True) -> Consistent:
+    def consistent(self, *, total: bool = True) -> Consistent | ValidTables:
         """Answers of one table of non-negative counts, as near to the unbiased ones as can be.
 
         Fewer errors where users are few or the table is sparse, but no longer unbiased. With
-        `total` the counts add up to the number of users, which is public.
+        `total` the counts add up to the number of users, which is public. Where users are split
+        over tables these are made non-negative and agree with each other.
         """
-        return self.reconstruction.consistent(self.tally, float(self.users) if total else None)
+        if not self.users:
+            raise DataError(f"there is nothing to make consistent: {self._why_empty()}")
+        users = float(self.users) if total else None
+        if not self.reconstruction.split:
+            with one_thread_below(LARGE, self.reconstruction.parts[0].types.count):
+                return self.reconstruction.consistent(self.tally, users, self.workload)
+        tables = [part.names for part in self.reconstruction.parts]
+        valid: ValidTables = through("aggregator.valid")(self, tables=tables, total=users)
+        return valid
 
     # ------------------------------------------------------------------ keeping
 
     def save(self, path: str | Path) -> Path:
         """Write everything answers need, in one step: a crash leaves the old file whole."""
-        path = checked_path(path, StorageError)
-        tables = self.reconstruction.parts
-        facts = {
-            "format": FORMAT,
-            "plan": self.randomizer.hash,
+        facts, arrays = Answering(self.randomizer, self.reconstruction, self.workload).parts()
+        facts |= {
+            "format": FORMATS[self.workload is None],
             "users": self.users,
             "rejected": dict(self.rejected),
             "brand": self.brand,
-            "tables": [{"epsilon": t.strategy.epsilon, "rows": t.types.rows} for t in tables],
         }
-        arrays: Arrays = {
-            "facts": np.frombuffer(canonical(facts).encode(), np.uint8),
-            "randomizer": np.frombuffer(self.randomizer.to_bytes(), np.uint8),
-            "tally": self.tally,
-        }
-        for j, table in enumerate(tables):
-            arrays[f"gram_{j}"] = table.types.gram
-            if isinstance(table.strategy, TableStrategy):
-                arrays[f"prior_{j}"] = table.strategy.prior
-        arrays[HASH] = np.frombuffer(bytes.fromhex(hash_of({}, arrays)), np.uint8)
-        beside = path.with_name(path.name + ".new")
-        write_arrays(beside, arrays)
-        to_disk(beside)
-        beside.replace(path)
-        to_disk(path.parent)
-        return path
+        first = {"randomizer": arrays["randomizer"], "tally": self.tally}
+        return write_whole(path, facts, first | arrays)
 
     def __repr__(self) -> str:
         lost = f", {self.rejected.total():,} rejected" if self.rejected else ""
         brand = f", {self.brand}" if self.brand else ""
         return f"Aggregator({self.users:,} reports{lost}, plan {self.randomizer.hash[:12]}{brand})"
-
-
-def _check_query(query: object) -> None:
-    if not isinstance(query, Query):
-        raise QueryError(
-            f"an aggregator answers queries, as in answer(Query(schema, ['age'])); found "
-            f"{type(query).__name__}"
-        )
 
 
 def _sum(counted: IntArray, more: IntArray) -> IntArray:
@@ -338,51 +336,12 @@ def _sum(counted: IntArray, more: IntArray) -> IntArray:
 
 def load_aggregator(path: str | Path) -> Aggregator:
     """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
-    file = checked_path(path, StorageError)
-    try:
-        with file.open("rb") as opened:
-            head = opened.read(4)
-    except OSError as error:
-        raise StorageError(f"{str(path)!r} cannot be read: {error}") from None
-    if head != b"PK\x03\x04":
-        hint = "; load_randomizer reads randomizers" if head == MAGIC else ""
-        raise StorageError(f"{file.name} is no aggregator's file, or damaged{hint}")
-    arrays = read_arrays(file)
-    try:
-        kept = arrays.pop(HASH).tobytes().hex()
-        if kept != hash_of({}, arrays):
-            raise StorageError(f"{file.name} is damaged: its hash does not fit what it holds")
-        facts: dict[str, Any] = json.loads(arrays["facts"].tobytes())
-        if facts["format"] != FORMAT:
-            raise StorageError(f"{file.name} has the format {facts['format']!r}, not {FORMAT!r}")
-        return _rebuilt(facts, arrays)
-    except NONSENSE as error:
-        if isinstance(error, NoiseplanError):
-            raise
-        raise StorageError(f"{file.name} is no aggregator's file, or damaged: {error}") from None
+    return read_whole(path, "aggregator", FORMATS, _rebuilt)
 
 
-def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
-    randomizer = randomizer_from_bytes(arrays["randomizer"].tobytes())
-    if randomizer.hash != facts["plan"]:
-        raise StorageError("the reports in the file are of another plan than its randomizer's")
-    tables: tuple[Randomizer, ...] = (randomizer,)
-    shares, split = [1.0], isinstance(randomizer, SplitRandomizer)
-    if isinstance(randomizer, SplitRandomizer):
-        tables, shares = randomizer.tables, (randomizer.shares / WHOLE).tolist()
-    parts = []
-    for j, (about, table, share) in enumerate(zip(facts["tables"], tables, shares, strict=True)):
-        gram, prior = arrays[f"gram_{j}"], arrays.get(f"prior_{j}")
-        _check_floats("gram", gram, (table.types, table.types))
-        if prior is not None:
-            _check_floats("prior", prior, (table.types,))
-            if (prior <= 0).any() or abs(prior.sum() - 1) > 1e-6:
-                raise StorageError("prior should be shares of all types that add up to 1")
-        kind = np.arange(table.types) if table.cells is None else table.cells
-        types = Types(table.schema, kind, gram, float(about["rows"]))
-        parts.append(Part(types, _behind(table, float(about["epsilon"]), prior), share))
-    made = Reconstruction(tuple(parts), split)
-    tally = arrays["tally"].astype(np.int64)
+def _rebuilt(facts: Json, arrays: Arrays) -> Aggregator:
+    known = Answering.of(facts, arrays)
+    randomizer, tally = known.randomizer, arrays["tally"].astype(np.int64)
     shape = randomizer.tally(randomizer.no_reports).shape
     if tally.shape != shape:
         raise StorageError(f"reports are counted in shape {tally.shape}, not {shape}")
@@ -390,25 +349,5 @@ def _rebuilt(facts: dict[str, Any], arrays: Arrays) -> Aggregator:
     if users < 0 or (randomizer.kind != "sums" and (tally < 0).any()):
         raise StorageError("reports are counted by numbers of at least 0")
     rejected = Counter({str(why): int(count) for why, count in facts["rejected"].items()})
-    return Aggregator(randomizer, made, tally, users, rejected, str(facts["brand"]))
-
-
-def _behind(device: Randomizer, epsilon: float, prior: Array | None) -> Strategy:
-    """The chances that a randomizer's integers stand for."""
-    if isinstance(device, TableRandomizer):
-        return TableStrategy.of(device.table / WHOLE, epsilon, prior)
-    if isinstance(device, ShiftRandomizer):
-        return ShiftStrategy(Group(device.shape), device.patterns, device.shares / WHOLE, epsilon)
-    if isinstance(device, SubsetRandomizer):
-        sizes = tuple(device.sizes.tolist())
-        return SubsetStrategy(device.count, epsilon, sizes, device.shares / WHOLE)
-    if isinstance(device, SumRandomizer):
-        law = device.law, epsilon, device.delta, "sums"
-        return AdditiveStrategy(device.rows, device.scale, *law)
-    raise PlanError(f"no strategy is known behind {type(device).__name__}")
-
-
-def _check_floats(name: str, found: Array, shape: tuple[int, ...]) -> None:
-    fits = found.shape == shape and found.dtype.kind == "f"
-    if not fits or not np.abs(found).max() <= LARGEST_SQUARE:
-        raise StorageError(f"{name} should be moderate numbers of shape {shape}")
+    counted = tally, users, rejected, str(facts["brand"])
+    return Aggregator(randomizer, known.reconstruction, *counted, known.workload)

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.errors import QueryError
 from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Query
+from noiseplan.queries import Query, Workload
 
 STEPS = 20_000
 CHECK_EVERY = 50
@@ -31,10 +32,14 @@ class Consistent:
 
     types: Types
     counts: Array  # of types
+    workload: Workload | None = None
 
-    def answer(self, query: Query) -> Array:
-        """Wx̂."""
-        return np.asarray(self.types.matrix(query) @ self.counts)
+    def answer(self, query: Query | str) -> Array:
+        """Wx̂; a query of the workload by its name too."""
+        asked = query if self.workload is None else self.workload.asked(query)
+        if not isinstance(asked, Query):
+            raise QueryError(f"the file knows no names of queries: pass a Query, found {query!r}")
+        return np.asarray(self.types.matrix(asked) @ self.counts)
 
 
 def nearest_counts(point: Array, total: float | None) -> Array:

@@ -8,9 +8,11 @@ rows W of a query are W − m1ᵀ then, m the mean of each row over all cells, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,15 +24,25 @@ from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.server.consistency import Consistent, fit_counts, nearest_counts
 from noiseplan.local.server.tails import bernstein
 from noiseplan.local.strategies.strategy import Strategy
-from noiseplan.local.user_types import Types, reduced_query, types_of
+from noiseplan.local.user_types import Types, question, reduced_query, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
 # A variance below this share of the second moment is rounding: of the total, say, which is public.
 VARIANCE_ROUNDING = 1e-13
+# Tables that a message names.
+SHOWN_TABLES = 8
 # What is left of a table of constants, as a share of it, is rounding.
 CONSTANT_ROUNDING = 1e-12
+
+
+class Second(NamedTuple):
+    """By type: second moments of answers to what types differ by, infinite where there are none,
+    and the squares of what is answered."""
+
+    moments: Array
+    squares: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +52,8 @@ class Part:
     types: Types
     strategy: Strategy
     share: float = 1.0
+    known: dict[Hashable, Second] = field(default_factory=dict, repr=False)
+    """Moments asked for before; tables that differ in names alone share them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,13 +75,19 @@ class Part:
 
     def mean_moment(self, query: Query) -> float:
         """c: the mean over types of second moments of all rows; infinite if it cannot answer."""
-        if not self.holds(query):
-            return inf
-        gram = self.centred_gram(query)
-        try:
-            return float(self.types.uniform @ self.strategy.total_moments(gram))
-        except UnanswerableError:
-            return inf
+        return float(self.types.uniform @ self.second(query).moments) if self.holds(query) else inf
+
+    def second(self, query: Query) -> Second:
+        """What one user of each type adds to the second moments of all rows together."""
+        key = question(query, self.types.schema)
+        if key not in self.known:
+            gram = self.centred_gram(query)
+            try:
+                moments = self.strategy.total_moments(gram)
+            except UnanswerableError:
+                moments = np.full(len(gram), inf)
+            self.known[key] = Second(moments, np.diagonal(gram))
+        return self.known[key]
 
     def centred_gram(self, query: Query) -> Array:
         """(W − Wπ1ᵀ)ᵀ(W − Wπ1ᵀ) of a query, π uniform over cells: 0 if only the total is asked."""
@@ -88,19 +108,40 @@ class Part:
         return small.gram[np.ix_(where, where)] / query.weight
 
 
+def by_attribute(tables: Sequence[Iterable[str]]) -> dict[str, set[int]]:
+    """The tables that hold each attribute, by their numbers."""
+    held: dict[str, set[int]] = {}
+    for j, names in enumerate(tables):
+        for name in names:
+            held.setdefault(name, set()).add(j)
+    return held
+
+
+def holders(held: Mapping[str, set[int]], names: Sequence[str], tables: int) -> list[int]:
+    """Of so many tables those that hold all these attributes."""
+    if not names:
+        return list(range(tables))
+    return sorted(set.intersection(*(held.get(name, set()) for name in names)))
+
+
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
     """The unbiased linear answers from reports on one table or, if users are split, on several."""
 
     parts: tuple[Part, ...]
     split: bool  # whether devices draw the table they report on, be it among one
-    _known: dict[Query, Array] = field(default_factory=dict, repr=False)  # weights asked for before
 
     def randomizer(self, schema: Schema) -> Randomizer:
         """What devices draw from: the table, or all tables with their shares as integers."""
-        tables = tuple(part.randomizer() for part in self.parts)
         if not self.split:
-            return tables[0]
+            return self.parts[0].randomizer()
+        made: dict[int, Randomizer] = {}  # of each strategy, which equal tables share
+        for part in self.parts:
+            if id(part.strategy) not in made:
+                made[id(part.strategy)] = part.randomizer()
+        tables = tuple(
+            replace(made[id(part.strategy)], schema=part.types.schema) for part in self.parts
+        )
         shares = rounded_shares(np.array([part.share for part in self.parts]))
         return SplitRandomizer(schema, None, tables, shares)  # type: ignore[arg-type]
 
@@ -115,32 +156,35 @@ class Reconstruction:
             return [tally]
         return np.split(tally, np.cumsum([part.strategy.outputs for part in self.parts])[:-1])
 
-    def weights(self, query: Query) -> Array:
-        """α: how much each table counts for the answer."""
-        if not self.split:
-            return np.ones(1)
-        if query not in self._known:
-            self._known[query] = self._best_weights(query)
-        return self._known[query]
+    @cached_property
+    def _held(self) -> dict[str, set[int]]:
+        return by_attribute([part.names for part in self.parts])
 
-    def _best_weights(self, query: Query) -> Array:
-        """α ∝ ρ/c."""
-        costs = np.array([part.mean_moment(query) for part in self.parts])
-        if not costs.all():  # nothing but the number of users is asked, which is known
-            return np.asarray(np.arange(len(costs)) == int(np.argmin(costs)), dtype=np.float64)
-        gains = np.array([part.share for part in self.parts]) / costs
-        if not gains.any():
-            held = [list(part.names) for part in self.parts]
+    def holders(self, query: Query) -> list[int]:
+        """The tables that hold all attributes of a query."""
+        return holders(self._held, query.attributes, len(self.parts))
+
+    def weights(self, query: Query) -> dict[int, float]:
+        """α of each table that counts for the answer: ∝ ρ/c."""
+        if not self.split:
+            return {0: 1.0}
+        costs = {j: self.parts[j].mean_moment(query) for j in self.holders(query)}
+        free = [j for j, cost in costs.items() if cost == 0]
+        if free:  # nothing but the number of users is asked, which is known
+            return {free[0]: 1.0}
+        gains = {j: self.parts[j].share / cost for j, cost in costs.items() if cost < inf}
+        if not gains:
+            held = [list(part.names) for part in self.parts[:SHOWN_TABLES]]
+            more = " …" if len(self.parts) > SHOWN_TABLES else ""
             raise UnanswerableError(
                 f"{query.name!r} is about {list(query.attributes)}, and no table of the plan holds "
-                f"them together: the tables are {held}; add the query to the workload"
+                f"them together: the tables are {held}{more}; add the query to the workload"
             )
-        weights: Array = gains / gains.sum()
-        return weights
+        total = sum(gains.values())
+        return {j: gain / total for j, gain in gains.items()}
 
     def _used(self, query: Query) -> list[tuple[int, Part, float]]:
-        chosen = zip(range(len(self.parts)), self.parts, self.weights(query).tolist(), strict=True)
-        return [(j, part, a) for j, part, a in chosen if a > 0]
+        return [(j, self.parts[j], alpha) for j, alpha in self.weights(query).items()]
 
     def _asked(self, part: Part, query: Query) -> tuple[Array, Array]:
         """The rows that reports on a table answer, and m, which is left out of them."""
@@ -174,15 +218,13 @@ class Reconstruction:
             for part, piece in zip(self.parts, self._tallies(tally), strict=True)
         ]
 
-    def consistent(self, tally: IntArray, total: float | None) -> Consistent:
+    def consistent(
+        self, tally: IntArray, total: float | None, workload: Workload | None
+    ) -> Consistent:
         """One table of non-negative counts whose answers are nearest to the unbiased ones."""
-        if self.split:
-            raise UnanswerableError(
-                "users were split over tables, and no table of counts over all attributes is made "
-                "from their reports; use answer(query)"
-            )
         types, strategy = self.parts[0].types, self.parts[0].strategy
-        return Consistent(types, fit_counts(strategy.estimate(tally), types.gram, total))
+        counts = fit_counts(strategy.estimate(tally), types.gram, total)
+        return Consistent(types, counts, workload)
 
     def row_variances(self, query: Query) -> dict[int, Array]:
         """What one user of each type adds to the variance of each row (rows × types), by table.
@@ -259,7 +301,7 @@ class Reconstruction:
     def covariance(self, query: Query, other: Query, counts: Sequence[Array]) -> Array:
         """Σ_u x_u (Σ_j α_jβ_j/ρ_j m_j[u] − W[u]V[u]) of two queries W and V, α and β their weights,
         m_j[u] = Σ_o Q[o, u] (c·a_o)(d·a_o)."""
-        both = [j for j, part in enumerate(self.parts) if part.holds(query) and part.holds(other)]
+        both = [j for j in self.holders(query) if self.parts[j].holds(other)]
         if self.split and not both:
             raise UnanswerableError(
                 f"{query.name!r} and {other.name!r} are in no table together, so how often their "
@@ -267,9 +309,8 @@ class Reconstruction:
             )
         left, right = self.weights(query), self.weights(other)
         total = np.zeros((query.rows, other.rows))
-        for j, part in enumerate(self.parts):
-            if left[j] * right[j] == 0:
-                continue
+        for j in sorted(left.keys() & right.keys()):
+            part = self.parts[j]
             ours, theirs = (
                 part.strategy.coefficients(self._asked(part, q)[0]) for q in (query, other)
             )
@@ -288,15 +329,10 @@ class Reconstruction:
             gram = self.parts[0].types.gram
             moments = self.parts[0].strategy.total_moments(gram)
             return [np.maximum(moments - np.diagonal(gram), 0.0)]  # negative by rounding alone
-        scaled = [np.zeros_like(part.types.gram) for part in self.parts]
-        own = [np.zeros(part.types.count) for part in self.parts]
+        added = [np.zeros(part.types.count) for part in self.parts]
         for query in workload:
             for place, (j, part, alpha) in enumerate(self._used(query)):
-                gram = query.weight * part.centred_gram(query)
-                scaled[j] += alpha**2 / part.share * gram
-                if place == 0:
-                    own[j] += np.diagonal(gram)
-        return [
-            (part.strategy.total_moments(gram) if gram.any() else np.zeros(len(gram))) - squares
-            for part, gram, squares in zip(self.parts, scaled, own, strict=True)
-        ]
+                second = part.second(query)
+                own = second.squares if place == 0 else 0.0
+                added[j] += query.weight * (alpha**2 / part.share * second.moments - own)
+        return added

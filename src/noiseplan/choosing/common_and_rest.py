@@ -15,7 +15,13 @@ from noiseplan.choosing.integer_cost_matrix import (
     cost_of,
     rest_cost,
 )
-from noiseplan.choosing.loewner import common_of_costs, pseudo_inverse, symmetric
+from noiseplan.choosing.loewner import (
+    common_of_costs,
+    intersection,
+    positive_part,
+    pseudo_inverse,
+    symmetric,
+)
 from noiseplan.choosing.mechanism_family import SAME, Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError
@@ -51,9 +57,12 @@ class ByMatrices(Family[Mechanism]):
         return link
 
     def span(self, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism | None:
-        """Integer rows may measure every direction, most of them hardly; the same mechanism in
-        floating point does not."""
-        return ByMatrices(integer=False).common(mechanisms, sequential) if self.integer else None
+        """Integer rows may measure every direction, most of them hardly: what all of them have in
+        common does not."""
+        if not self.integer:
+            return None
+        bases = [positive_part(cost_of(mechanism))[1] for mechanism in mechanisms]
+        return DenseMechanism(mechanisms[0].schema, intersection(bases).T)
 
     def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
         wanted, paid = cost_of(target), cost_of(have)
@@ -97,11 +106,22 @@ class ByMatrices(Family[Mechanism]):
 
 
 def _below(costs: Sequence[Array]) -> Array:
-    """The common cost matrix, less a hair: below all of them whatever rounding did."""
+    """The common cost matrix, less a hair: below all of them whatever rounding did.
+
+    By more than a hair where rounding was larger: by the largest share that it is of any.
+    """
     rows, covariance = common_of_costs(costs)
     if not len(rows):
         return np.zeros_like(costs[0])
-    return symmetric(rows.T @ np.linalg.solve(covariance, rows)) * (1 - HAIR)
+    found = symmetric(rows.T @ np.linalg.solve(covariance, rows))
+    return found * min(1 - HAIR, (1 - HAIR / 10) / max(_share(found, cost) for cost in costs))
+
+
+def _share(small: Array, large: Array) -> float:
+    """The largest share of any direction's precision in one cost matrix that another has."""
+    values, vectors = positive_part(large)
+    across = vectors / np.sqrt(values)
+    return float(np.linalg.eigvalsh(symmetric(across.T @ small @ across))[-1])
 
 
 def _over(rest: DenseMechanism, room: Array) -> float:

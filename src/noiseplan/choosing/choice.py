@@ -17,6 +17,7 @@ from noiseplan.choosing.continuation import completed
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.rules import Recommendation, Rule, recommended
+from noiseplan.choosing.usefulness import Usefulness
 from noiseplan.errors import PlanError
 from noiseplan.ledger import AlreadyFollowed
 from noiseplan.matrices.base import Array
@@ -266,16 +267,17 @@ class Look(Answers):
 
     # ------------------------------------------------------------------ what follows
 
-    def recommend(self, rule: Rule) -> Recommendation:
+    def recommend(self, rule: Rule | None = None) -> Recommendation:
         """What a rule makes of the look, with its reasons; costs nothing.
 
         Parameters
         ----------
         rule
+            `Usefulness(share, ratio)`, which is taken unless another is given;
             `SignalToNoise(share, ratio)`, `Posterior(...)`, `ConfidenceRegion(...)`, or a function
             of the look that returns a plan, its place, or None to stop.
         """
-        return recommended(self, rule)
+        return recommended(self, Usefulness() if rule is None else rule)
 
     def choose(self, plan: Plan | int | Recommendation) -> Release:
         """Measure what is left of a plan, and put both together: that plan's release.
@@ -300,7 +302,7 @@ class Look(Answers):
         release, paid = self._followed_by(left.common, f"look at {len(left.plans)} plans")
         return Look(left, release, self._around.next(), paid)
 
-    def follow(self, rule: Rule) -> Release:
+    def follow(self, rule: Rule | None = None) -> Release:
         """Do what a rule recommends until it has chosen: that plan's release, or the look's own
         where the rule says to stop."""
         advice = self.recommend(rule)

@@ -279,4 +279,4 @@ def _to_edge(omega: Array, along: Array, radius: float) -> float:
     """The t > 0 with |Ω + t·along| = radius."""
     square, lean = float(np.sum(along**2)), float(np.sum(omega * along))
     room = radius**2 - float(np.sum(omega**2))
-    return (np.sqrt(lean**2 + square * room) - lean) / square
+    return float((np.sqrt(lean**2 + square * room) - lean) / square)

@@ -11,9 +11,9 @@ from threading import Lock
 from typing import Any, NoReturn, Unpack
 
 from noiseplan.choosing.circumstances import Circumstances
-from noiseplan.choosing.common_and_rest import family_for
 from noiseplan.choosing.common_rows import on_common_rows
 from noiseplan.choosing.continuation import completed
+from noiseplan.choosing.families import family_for
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.rules import Recommendation, Rule, recommended
@@ -21,6 +21,7 @@ from noiseplan.choosing.usefulness import Usefulness
 from noiseplan.errors import PlanError
 from noiseplan.ledger import AlreadyFollowed
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
@@ -92,7 +93,7 @@ class Choice:
     ) -> Choice:
         mechanisms = [plan.mechanism for plan in plans]
         integer = plans[0].noise == "discrete"
-        family = family or family_for(mechanisms, plans[0].privacy.neighbours, integer)
+        family = family or _family(mechanisms, plans[0].privacy.neighbours, integer)
         common = family.common(mechanisms, sequential)
         if not common.numbers:
             raise PlanError(
@@ -381,6 +382,16 @@ class Look(Answers):
 
     def __str__(self) -> str:
         return f"{self.release}\n  next     .choose(plan) of {len(self.choice.plans)} plans"
+
+
+def _family(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
+    try:
+        return family_for(mechanisms, neighbours, integer)
+    except PlanError as error:
+        raise PlanError(
+            f"{error}. Plan them on common rows: adaptive([...], common_rows=True), which changes "
+            f"their errors a little"
+        ) from None
 
 
 def _percent(share: float) -> str:

@@ -35,28 +35,28 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis, WideBasis
 from noiseplan.mechanisms.blocks import Block
-from noiseplan.mechanisms.crossed import CrossedMechanism, Frame, Part, Set
+from noiseplan.mechanisms.crossed import CrossedMechanism, Part
+from noiseplan.mechanisms.crossed_queries import Frame, Set
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.own_answers import dense_rows, over_domain
 from noiseplan.mechanisms.residual import ResidualMechanism
+
+Splitting = ResidualMechanism | CrossedMechanism
 
 # Rows are the same but for a factor if their Gram matrices are, to this share.
 ALIKE = 1e-12
 
 
-def frame_of(mechanisms: Sequence[ResidualMechanism]) -> Frame:
+def frame_of(mechanisms: Sequence[Splitting]) -> Frame:
     """The attributes that all mechanisms split alike, and the others; refused where those have too
     many cells."""
     schema = mechanisms[0].schema
     bases: dict[int, Basis] = {}
     whole: set[int] = set()
-    for block in (block for mechanism in mechanisms for block in mechanism.blocks):
-        for place, basis in enumerate(block.bases):
-            for i in np.unique(block.sets[:, place]).tolist():
-                first = bases.setdefault(i, basis)
-                axis = None if block.whole else block.axes[place]
-                if axis is None or not (same_split(axis, first) and same_centre(basis, first)):
-                    whole.add(i)
+    for i, axis, basis in (each for mechanism in mechanisms for each in _axes(mechanism)):
+        first = bases.setdefault(i, basis)
+        if axis is None or not (scale_of(axis, first) and _same_centre(basis, first)):
+            whole.add(i)
     cells = prod(schema.shape[i] for i in whole)
     names = ", ".join(schema.names[i] for i in sorted(whole))
     if not whole or cells > EXPLICIT_CELLS:
@@ -68,11 +68,20 @@ def frame_of(mechanisms: Sequence[ResidualMechanism]) -> Frame:
     return Frame(schema, split, tuple(sorted(whole)))
 
 
-def same_split(axis: Basis, reference: Basis) -> bool:
-    return scale_of(axis, reference) > 0
+def _axes(mechanism: Splitting) -> Iterator[tuple[int, Basis | None, Basis]]:
+    """Attributes, the rows they are measured by somewhere (none: with others), and their bases."""
+    if isinstance(mechanism, CrossedMechanism):
+        yield from ((i, basis, basis) for i, basis in mechanism.frame.bases.items())
+        for i in mechanism.frame.whole:
+            yield i, None, Basis.orthogonal(mechanism.schema.shape[i])
+        return
+    for block in mechanism.blocks:
+        for place, basis in enumerate(block.bases):
+            for i in np.unique(block.sets[:, place]).tolist():
+                yield i, None if block.whole else block.axes[place], basis
 
 
-def same_centre(one: Basis, other: Basis) -> bool:
+def _same_centre(one: Basis, other: Basis) -> bool:
     return one is other or np.allclose(one.centre, other.centre, rtol=1e-12, atol=1e-15)
 
 
@@ -169,11 +178,15 @@ class ByCrossing(Family[Mechanism]):
     integer: bool
 
     @classmethod
-    def of(cls, mechanisms: Sequence[ResidualMechanism], integer: bool) -> ByCrossing:
+    def of(cls, mechanisms: Sequence[Splitting], integer: bool) -> ByCrossing:
         """Refused where a plan is priced by more than its cells in D: the price must hold for what
         is measured in two steps, too."""
         family = cls(frame_of(mechanisms), integer)
         for mechanism in mechanisms:
+            if isinstance(mechanism, CrossedMechanism):
+                if not mechanism.frame.same(family.frame):
+                    raise PlanError("the plans differ in rows that were put together already")
+                continue
             crossed = family.together([mechanism]).record_cost("add-remove")
             if crossed > mechanism.record_cost("add-remove") * (1 + SAME):
                 raise PlanError(

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from noiseplan.choosing.common_and_rest import ByMatrices
-from noiseplan.choosing.crossing import ByCrossing
+from noiseplan.choosing.crossing import ByCrossing, Splitting
 from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.crossed import CrossedMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 
@@ -20,14 +21,14 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
     size = mechanisms[0].schema.size
     explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
-    residual = [m for m in mechanisms if isinstance(m, ResidualMechanism)]
-    if len(residual) == len(mechanisms):
-        same_bases, different = _same_rows(residual)
+    splitting = [m for m in mechanisms if isinstance(m, ResidualMechanism | CrossedMechanism)]
+    if len(splitting) == len(mechanisms):
+        same_bases, different = _same_rows(splitting)
         if same_bases and not different:
             return ByPrecisions()
         if not explicit and neighbours == "add-remove":
             try:
-                return ByCrossing.of(residual, integer)
+                return ByCrossing.of(splitting, integer)
             except PlanError as error:
                 different = str(error)
         if not explicit and same_bases:
@@ -48,11 +49,14 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
     return ByMatrices(integer)
 
 
-def _same_rows(mechanisms: Sequence[ResidualMechanism]) -> tuple[bool, str]:
-    """Whether all measure every attribute by the same rows; and what differs, in words."""
+def _same_rows(mechanisms: Sequence[Splitting]) -> tuple[bool, str]:
+    """Whether all split every attribute by the same rows; and what differs, in words."""
+    residual = [m for m in mechanisms if isinstance(m, ResidualMechanism)]
+    if len(residual) < len(mechanisms):
+        return False, "one of the plans holds what others had in common"
     try:
-        SharedBases.of(mechanisms)
+        SharedBases.of(residual)
     except PlanError as error:
         return False, str(error)
-    different = measured_differently(mechanisms)
+    different = measured_differently(residual)
     return True, different and f"the plans measure {different} by different rows"

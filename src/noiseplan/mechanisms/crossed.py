@@ -11,22 +11,23 @@ there are few. Plans that measure the attributes in D by different rows have all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, NoReturn
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import QueryError, StorageError, UnanswerableError
-from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
+from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress
-from noiseplan.mechanisms.basis import ROUNDING, Basis
-from noiseplan.mechanisms.blocks import subset_patterns
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.basis_files import read_bases, write_bases
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
+from noiseplan.mechanisms.crossed_queries import Asked, Frame, Set
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.matrix import DenseMechanism
@@ -35,37 +36,6 @@ from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
-
-Set = tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """Attributes that are split into sum and residual, with their bases, and those that are not."""
-
-    schema: Schema
-    bases: Mapping[int, Basis]
-    whole: Set  # D, ascending
-
-    @cached_property
-    def cells(self) -> Schema:
-        """The attributes in D alone."""
-        names = self.schema.names
-        return Schema({names[i]: self.schema.attributes[i] for i in self.whole})
-
-    def axes(self, split: Set) -> list[Basis]:
-        return [self.bases[i] for i in split]
-
-    def table(self, split: Set) -> IntArray:
-        """The attributes of the table that a set is measured from, as one set."""
-        return np.array([sorted((*split, *self.whole))], dtype=np.int64)
-
-    def crossed(self, split: Set, table: NDArray[Any]) -> NDArray[Any]:
-        """A table of these attributes, (1, n, …), with D's cells as its last axis."""
-        (attributes,) = self.table(split).tolist()
-        order = [1 + attributes.index(i) for i in (*split, *self.whole)]
-        sizes = [self.bases[i].size for i in split]
-        return table.transpose(0, *order).reshape(1, *sizes, self.cells.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +49,11 @@ class Part:
     def fit(self) -> LeastSquares:
         return LeastSquares(self.rows.strategy)
 
+    @property
+    def variance(self) -> float:
+        """Of the noise on each number."""
+        return float(np.asarray(self.rows.noise.variance).reshape(-1)[0])
+
     @cached_property
     def back(self) -> Array:
         """B⁺: what was measured to D's cells."""
@@ -86,92 +61,11 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """A query's factors over split attributes and its rows over D's cells."""
-
-    frame: Frame
-    query: Query
-
-    def __post_init__(self) -> None:
-        frame, query = self.frame, self.query
-        if query.schema != frame.schema:
-            raise UnanswerableError("the query is about another schema than the plan")
-        strange = [n for n in self.names if frame.schema.index(n) not in frame.bases]
-        if strange or (query.joint is not None and self.names):
-            raise UnanswerableError(
-                f"{query.name!r} needs {strange or list(query.attributes)}, of which nothing is "
-                f"measured in this form: ask for plain tables of what the plans measure"
-            )
-
-    @property
-    def names(self) -> list[str]:
-        """Its split attributes."""
-        return [n for n in self.query.attributes if n not in self.frame.cells]
-
-    @cached_property
-    def factors(self) -> dict[int, Matrix]:
-        index, matrices = self.frame.schema.index, self.query.matrices
-        if not self.names:
-            return {}
-        pairs = zip(self.query.attributes, matrices(), strict=True)
-        return {index(name): factor for name, factor in pairs if name in self.names}
-
-    @cached_property
-    def over_cells(self) -> Matrix:
-        """W_D."""
-        query = self.query
-        if query.joint is None:
-            own = {n: f for n, f in query.factors.items() if n in self.frame.cells}
-            query = Query(query.schema, own)
-        return query.over(self.frame.cells.names)
-
-    def sets(self) -> Iterator[Set]:
-        """The sets whose residual is more than rounding in it."""
-        inside = {i for i, f in self.factors.items() if self.frame.bases[i].residual_rows(f).any()}
-        for pattern in subset_patterns(len(self.factors)):
-            split = tuple(sorted(list(self.factors)[i] for i in pattern))
-            outside = self.factors.keys() - set(split)
-            if set(split) <= inside and all(self._sums(i) for i in outside):
-                yield split
-
-    def _sums(self, i: int) -> bool:
-        """Whether Wτ is more than rounding."""
-        centre, factor = self.frame.bases[i].centre, self.factors[i]
-        size = factor.row_squares().sum() * (centre @ centre)
-        return bool((factor.matmul(centre[:, None]) ** 2).sum() > ROUNDING * size)
-
-    def steps(self, split: Set) -> list[Array]:
-        """W_iV_i inside the set, W_iτ_i outside, in the query's order."""
-        pieces = {i: self.frame.bases[i].split(f) for i, f in self.factors.items()}
-        return [p[:, 1:] if i in split else p[:, :1] for i, p in pieces.items()]
-
-    def squares(self, split: Set) -> list[Array]:
-        """The squared lengths of the same rows, as columns."""
-        found = []
-        for i, factor in self.factors.items():
-            basis = self.frame.bases[i]
-            inside = basis.residual_rows(factor)[:, None]
-            found.append(inside if i in split else factor.matmul(basis.centre[:, None]) ** 2)
-        return found
-
-    def ordered(self, rows: Array) -> Array:
-        """Rows by split attributes first, and then by D's, in the query's order (axis 0)."""
-        if self.query.joint is not None:
-            return rows
-        shape = dict(zip(self.query.attributes, self.query.shape, strict=True))
-        inner = [name for name in shape if name in self.frame.cells]
-        names = [*self.names, *inner]
-        cube = rows.reshape(*(shape[name] for name in names), *rows.shape[1:])
-        order = [names.index(name) for name in shape]
-        turned = cube.transpose(*order, *range(len(names), cube.ndim))
-        return np.ascontiguousarray(turned).reshape(rows.shape)
-
-
-@dataclass(frozen=True, eq=False)
 class CrossedMechanism(Mechanism):
-    """Parts, each with its own rows and noise; not saved, for plans are what is released."""
+    """Parts, each with rows and noise of its own."""
 
-    alike_by = "nothing"
+    kind: ClassVar[str] = "crossed"
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
 
     schema: Schema
     frame: Frame
@@ -254,8 +148,10 @@ class CrossedMechanism(Mechanism):
     def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
         """Cell by cell of D, where all are crossed alike; (a − b)² ≤ 2a² + 2b² to replace one."""
         every = [self, *(m for m in others if isinstance(m, CrossedMechanism))]
-        if len(every) <= len(others) or any(m.frame is not self.frame for m in every):
+        if len(every) <= len(others) or not all(m.frame.same(self.frame) for m in every):
             return None
+        if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
+            return cell_by_cell(every, neighbours)
         for mechanism in every:
             mechanism.require_noise(neighbours)
         largest = float(np.sum([m.cell_costs for m in every], axis=0).max(initial=0.0))
@@ -280,67 +176,56 @@ class CrossedMechanism(Mechanism):
 
     def _asked(self, query: Query) -> tuple[Asked, list[Part]]:
         """The query and the parts it is answered from, if they determine it."""
-        asked, found = Asked(self.frame, query), []
-        for i, factor in asked.factors.items():
-            if not self.frame.bases[i].spans(factor):
-                raise self._untold(query)
-        for split in asked.sets():
+        asked, found = Asked.of(self.frame, query), []
+        told = asked.spanned()
+        for split in asked.sets() if told else ():
             part = self.by_set.get(split)
-            if part is None or not part.fit.determines(asked.over_cells):
-                raise self._untold(query)
+            if part is None or not part.fit.determines(asked.over_cells(split)):
+                told = False
+                break
             found.append(part)
+        if not told:
+            raise UnanswerableError(
+                f"{query.name!r} is not determined by what is measured: add a query on "
+                f"{list(query.attributes)} with these rows to the workload"
+            )
         return asked, found
-
-    def _untold(self, query: Query) -> UnanswerableError:
-        return UnanswerableError(
-            f"{query.name!r} is not determined by what is measured: add a query on "
-            f"{list(query.attributes)} with these rows to the workload"
-        )
 
     def require(self, query: Query) -> None:
         self._asked(query)
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        numbers = dict(zip(self.by_set, measured.values, strict=True))
-        return lambda query: self._answer(numbers, query)
+        pairs = zip(self.parts_of, measured.values, strict=True)
+        cells = {p.split: np.asarray(v, dtype=np.float64) @ p.back.T for p, v in pairs}
+        return lambda query: self._answer(cells, query)
 
-    def _answer(self, numbers: Mapping[Set, NDArray[Any]], query: Query) -> Array:
+    def _answer(self, cells: Mapping[Set, Array], query: Query) -> Array:
         asked, parts = self._asked(query)
-        rows = np.zeros(query.rows)
-        for part in parts:
-            cells = np.asarray(numbers[part.split], dtype=np.float64) @ part.back.T
-            inside = iter(cells.shape)
-            shape = [next(inside) if i in part.split else 1 for i in asked.factors]
-            cube = cells.reshape(*shape, -1, 1)
-            rows += kronecker_apply([*asked.steps(part.split), asked.over_cells], cube).reshape(-1)
-        return asked.ordered(rows)
+        each = [asked.answer(part.split, cells[part.split]) for part in parts]
+        return np.asarray(np.sum([np.zeros(query.rows), *each], axis=0))
 
     # ------------------------------------------------------------------ errors
 
     def variance(self, query: Query) -> Array:
         asked, parts = self._asked(query)
-        rows = np.zeros(query.rows)
-        for part in parts:
-            forms = asked.over_cells.quadratic_rows(part.fit.spread)[:, None]
-            one = kronecker_dense([*asked.squares(part.split), forms])[:, 0]
-            rows += float(part.rows.noise.variance[0]) * np.maximum(one, 0.0)
-        return asked.ordered(rows)
+        each = [part.variance * asked.variance(part.split, part.fit.spread) for part in parts]
+        return np.asarray(np.sum([np.zeros(query.rows), *each], axis=0))
 
     def covariance(self, query: Query, other: Query) -> Array:
         (one, mine), (two, theirs) = self._asked(query), self._asked(other)
-        if query.rows * other.rows > DENSE_LIMIT:
-            raise QueryError(
-                f"the covariance of {query.name!r} and {other.name!r} has {query.rows:,} × "
-                f"{other.rows:,} numbers, above the limit of {DENSE_LIMIT:,}: ask for fewer rows, "
-                f"or for variance(query)"
-            )
         found = np.zeros((query.rows, other.rows))
-        for part in mine:
-            if part in theirs:
-                spread = two.over_cells.matmul(one.over_cells.matmul(part.fit.spread).T).T
-                pieces = _products(one, two, part.split)
-                found += float(part.rows.noise.variance[0]) * kronecker_dense([*pieces, spread])
-        return two.ordered(one.ordered(found).T).T
+        for part in (part for part in mine if part in theirs):
+            numbers = prod(axis.rows for axis in self.frame.axes(part.split))
+            columns = numbers * self.frame.cells.size
+            if max(query.rows, other.rows) * max(columns, query.rows, other.rows) > DENSE_LIMIT:
+                raise QueryError(
+                    f"the covariance of {query.name!r} and {other.name!r} takes more than "
+                    f"{DENSE_LIMIT:,} numbers: ask for fewer rows, or for variance(query)"
+                )
+            left = one.dense(part.split) @ part.fit.spread
+            right = two.dense(part.split).reshape(other.rows, -1)
+            found += part.variance * (left.reshape(query.rows, -1) @ right.T)
+        return found
 
     # ------------------------------------------------------------------ written out
 
@@ -348,23 +233,51 @@ class CrossedMechanism(Mechanism):
         names = self.schema.names
         return [Query(self.schema, [names[i] for i in p.split]) for p in self.parts_of[:most]]
 
+    # ------------------------------------------------------------------ saving
+
     def parts(self) -> tuple[Json, Arrays]:
-        raise self._not_saved()
+        frame = self.frame
+        basis_of = np.full(len(self.schema), -1)
+        basis_of[list(frame.bases)] = np.arange(len(frame.bases))
+        bases, arrays = write_bases(tuple(frame.bases.values()), basis_of)
+        arrays["whole"], arrays["sigma2"] = np.array(frame.whole), self.noise.size
+        for i, part in enumerate(self.parts_of):
+            arrays[f"part_{i}_set"] = np.array(part.split, dtype=np.int64)
+            arrays[f"part_{i}_strategy"] = part.rows.strategy
+        exact = bool(self.noise.exact)
+        return {"kind": self.kind, "integer": exact, "bases": bases}, arrays
 
     @classmethod
-    def from_parts(cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema) -> NoReturn:
-        raise cls._not_saved()
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> CrossedMechanism:
+        bases, basis_of = read_bases(content, arrays, schema)
+        whole, sizes = _attributes(arrays["whole"], schema), floats(arrays, "sigma2", 1)
+        split = {int(i): bases[basis_of[i]] for i in np.flatnonzero(basis_of >= 0)}
+        if not whole or split.keys() & set(whole) or not (sizes > 0).all():
+            raise StorageError("the mechanism has attributes of two kinds, or has no noise")
+        frame, exact = Frame(schema, split, whole), bool(content["integer"])
+        parts = [
+            _read_part(i, arrays, frame, Noise("gaussian", float(size), exact))
+            for i, size in enumerate(sizes)
+        ]
+        if len({part.split for part in parts}) < len(parts):
+            raise StorageError("a set of attributes is measured by two parts")
+        return cls(schema, frame, tuple(parts))
 
-    @staticmethod
-    def _not_saved() -> StorageError:
-        return StorageError(
-            "what plans with different rows have in common is not saved: go on in the same "
-            "program, look.choose(plan), and save that release"
-        )
+
+def _attributes(saved: NDArray[Any], schema: Schema) -> Set:
+    """Ascending numbers of attributes."""
+    if saved.ndim != 1 or saved.dtype.kind != "i" or (np.diff(saved) <= 0).any():
+        raise StorageError("a set of attributes is not in ascending order")
+    if saved.size and not (saved[0] >= 0 and saved[-1] < len(schema)):
+        raise StorageError("the mechanism measures an attribute that is not there")
+    return tuple(saved.tolist())
 
 
-def _products(one: Asked, two: Asked, split: Set) -> list[Array]:
-    """(W_iV_i)(W'_iV_i)ᵀ inside the set, (W_iτ_i)(W'_iτ_i)ᵀ outside, 1 for what is not asked."""
-    mine, theirs = (dict(zip(a.factors, a.steps(split), strict=True)) for a in (one, two))
-    every = sorted(mine.keys() | theirs.keys())
-    return [mine.get(i, np.ones((1, 1))) @ theirs.get(i, np.ones((1, 1))).T for i in every]
+def _read_part(i: int, arrays: Arrays, frame: Frame, noise: Noise) -> Part:
+    split = _attributes(arrays[f"part_{i}_set"], frame.schema)
+    strategy = floats(arrays, f"part_{i}_strategy", 2)
+    if not set(split) <= frame.bases.keys() or strategy.shape[1] != frame.cells.size:
+        raise StorageError(f"part {i} does not fit the attributes of the mechanism")
+    return Part(split, DenseMechanism(frame.cells, strategy, noise))

@@ -61,8 +61,8 @@ def frame_of(mechanisms: Sequence[Splitting]) -> Frame:
     names = ", ".join(schema.names[i] for i in sorted(whole))
     if not whole or cells > EXPLICIT_CELLS:
         raise PlanError(
-            f"the plans measure {names} by different rows, and these have {cells:,} cells, more "
-            f"than {EXPLICIT_CELLS:,}"
+            f"the plans measure {names} by different rows, and are compared over up to "
+            f"{EXPLICIT_CELLS:,} cells of such attributes, which have {cells:,}"
         )
     split = {i: basis for i, basis in bases.items() if i not in whole}
     return Frame(schema, split, tuple(sorted(whole)))

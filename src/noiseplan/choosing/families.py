@@ -29,8 +29,9 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
         if not explicit and neighbours == "add-remove":
             try:
                 return ByCrossing.of(splitting, integer)
-            except PlanError as error:
-                different = str(error)
+            except PlanError:
+                if not same_bases:
+                    raise
         if not explicit and same_bases:
             return ByPrecisions()
     elif any(isinstance(m, WorkloadRowsMechanism) for m in mechanisms):

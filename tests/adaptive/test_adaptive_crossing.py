@@ -52,7 +52,7 @@ def share(small: np.ndarray, large: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize(("one", "two"), PAIRS)
+@pytest.mark.parametrize(("one", "two"), PAIRS[1::2])
 def test_common_and_rest_are_the_plan_and_cost_no_more(noise: str, one: str, two: str) -> None:
     plans = [plan(one, noise), plan(two, noise)]
     choice = nz.adaptive(plans)
@@ -71,7 +71,7 @@ def test_common_and_rest_are_the_plan_and_cost_no_more(noise: str, one: str, two
         assert probed_cost((common, rest), "add-remove") <= stated
 
 
-@pytest.mark.parametrize(("one", "two"), PAIRS[:6])
+@pytest.mark.parametrize(("one", "two"), PAIRS[::4])
 def test_nothing_more_is_in_common(one: str, two: str) -> None:
     """Raised in any direction that both tell, it is no longer below both."""
     plans = [plan(one), plan(two)]
@@ -102,7 +102,7 @@ def test_looking_and_choosing_is_the_plan(noise: str, one: str, two: str) -> Non
 @pytest.mark.parametrize("noise", NOISE)
 def test_two_steps_have_the_law_of_one(noise: str) -> None:
     plans = [plan("ranges", noise, 0.1), plan("halves", noise, 0.1)]
-    query, draws = plans[1].workload.query(1), 60
+    query, draws = plans[1].workload.query(1), 40
     choice = nz.adaptive(plans)
     looks = (choice.look(DATA, seed=seed) for seed in range(draws))
     away = np.array([look.choose(1).answer(query).estimate for look in looks]) - query.apply(COUNTS)

@@ -12,9 +12,10 @@ one, is found set by set, over D's cells alone (`common_and_rest`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,11 +101,16 @@ def scale_of(axis: Basis, reference: Basis) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """What a block measures of one set: a residual of the frame's, times rows over D's cells."""
+    """What a block measures of one set: a residual of the frame's, times rows over D's cells.
+
+    Its rows over split attributes have `scale` times the Gram matrix of the frame's.
+    """
 
     frame: Frame
     block: Block
     place: int
+    rows: Array
+    scale: float
 
     @property
     def _set(self) -> list[int]:
@@ -114,59 +120,65 @@ class Piece:
     def split(self) -> Set:
         return tuple(i for i in self._set if i not in self.frame.whole)
 
-    def _axes(self) -> dict[int, Basis]:
-        return {} if self.block.whole else dict(zip(self._set, self.block.axes, strict=True))
-
     @property
     def sigma2(self) -> float:
         """Of the noise, in the units of the frame's rows."""
-        axes = self._axes()
-        scales = [scale_of(axes[i], self.frame.bases[i]) for i in self.split]
-        return float(self.block.sigma2[self.place]) / prod(scales)
+        return float(self.block.sigma2[self.place]) / self.scale
 
     @property
-    def rows(self) -> Array:
-        """Over D's cells."""
-        sizes = {i: self.frame.schema.shape[i] for i in self.frame.whole}
-        if self.block.whole:
-            values = {i: np.arange(n) for i, n in sizes.items()}
-            return over_domain(self.block, self.block.sets[self.place], values)
-        axes = self._axes()
-        return kronecker_dense(
-            [dense_rows(axes[i]) if i in axes else np.ones((1, n)) for i, n in sizes.items()]
-        )
+    def _order(self) -> list[int]:
+        """The split attributes first, and then D's."""
+        return [*self.split, *(i for i in self._set if i in self.frame.whole)]
+
+    def _axes(self) -> dict[int, Basis]:
+        return {} if self.block.whole else dict(zip(self._set, self.block.axes, strict=True))
 
     def numbers(self, measured: NDArray[Any]) -> Array:
         """What was measured, in the frame's rows: residual coordinates …, rows over D."""
-        values = np.asarray(measured[..., self.place], dtype=np.float64)
+        values, axes = _floats(measured[..., self.place]), self._axes()
         if self.block.whole:
             return values
-        inner = [i for i in self._set if i in self.frame.whole]
-        values = values.transpose([self._set.index(i) for i in (*self.split, *inner)])
-        axes = self._axes()
+        values = values.transpose([self._set.index(i) for i in self._order])
         steps = [dense_rows(self.frame.bases[i]) @ axes[i].recover for i in self.split]
-        cube = values.reshape(*(axes[i].rows for i in self.split), -1)
-        return kronecker_apply(steps, cube)
+        return kronecker_apply(steps, values.reshape(*(axes[i].rows for i in self.split), -1))
 
     def measured(self, cells: Array) -> Array:
         """What the block would have measured of residual coordinates … × D's cells."""
         axes = self._axes()
-        found = cells @ self.rows.T
         steps = [dense_rows(axes[i]) @ self.frame.bases[i].recover for i in self.split]
-        found = kronecker_apply(steps, found)
+        found = kronecker_apply(steps, cells @ self.rows.T)
         if self.block.whole:
             return found
-        inner = [i for i in self._set if i in self.frame.whole]
-        order = [*self.split, *inner]
-        cube = found.reshape([axes[i].rows for i in order])
-        return cube.transpose([order.index(i) for i in self._set])
+        cube = found.reshape([axes[i].rows for i in self._order])
+        return cube.transpose([self._order.index(i) for i in self._set])
 
 
 def pieces_of(frame: Frame, mechanism: ResidualMechanism) -> Iterator[tuple[int, Piece]]:
     """Every set of every block, with the number of the block."""
     for number, block in enumerate(mechanism.blocks):
-        for place in range(len(block)):
-            yield number, Piece(frame, block, place)
+        known: dict[Set, tuple[Array, float]] = {}  # by where a set has D's attributes
+        for place, row in enumerate(block.sets):
+            inner = tuple(int(i) if int(i) in frame.whole else -1 for i in row)
+            if inner not in known:
+                known[inner] = _over_cells(frame, block, place), _scale(frame, block, place)
+            yield number, Piece(frame, block, place, *known[inner])
+
+
+def _over_cells(frame: Frame, block: Block, place: int) -> Array:
+    """The rows of a block over D's cells."""
+    sizes, row = {i: frame.schema.shape[i] for i in frame.whole}, block.sets[place]
+    if block.whole:
+        return over_domain(block, row, {i: np.arange(n) for i, n in sizes.items()})
+    axes = dict(zip(row.tolist(), block.axes, strict=True))
+    return kronecker_dense(
+        [dense_rows(axes[i]) if i in axes else np.ones((1, n)) for i, n in sizes.items()]
+    )
+
+
+def _scale(frame: Frame, block: Block, place: int) -> float:
+    """∏ of what its rows over split attributes are longer than the frame's, squared."""
+    pairs = [] if block.whole else zip(block.sets[place].tolist(), block.axes, strict=True)
+    return prod(scale_of(axis, frame.bases[i]) for i, axis in pairs if i in frame.bases)
 
 
 @dataclass(frozen=True)
@@ -176,6 +188,9 @@ class ByCrossing(Family[Mechanism]):
     nested = False
     frame: Frame
     integer: bool
+    _known: WeakKeyDictionary[Mechanism, dict[Set, Array]] = field(
+        default_factory=WeakKeyDictionary, compare=False, repr=False
+    )
 
     @classmethod
     def of(cls, mechanisms: Sequence[Splitting], integer: bool) -> ByCrossing:
@@ -187,8 +202,9 @@ class ByCrossing(Family[Mechanism]):
                 if not mechanism.frame.same(family.frame):
                     raise PlanError("the plans differ in rows that were put together already")
                 continue
-            crossed = family.together([mechanism]).record_cost("add-remove")
-            if crossed > mechanism.record_cost("add-remove") * (1 + SAME):
+            if family.cell_costs(mechanism).max() > mechanism.record_cost("add-remove") * (
+                1 + SAME
+            ):
                 raise PlanError(
                     "the plans measure attributes by different rows, and others by rows that cost "
                     "some values more than others"
@@ -199,7 +215,17 @@ class ByCrossing(Family[Mechanism]):
 
     def costs(self, mechanism: Mechanism) -> dict[Set, Array]:
         """G_A of every set A that is measured."""
-        return {split: rows.T @ rows for split, (rows, _) in self.unit_rows(mechanism).items()}
+        if mechanism not in self._known:
+            found = self.unit_rows(mechanism).items()
+            self._known[mechanism] = {split: rows.T @ rows for split, (rows, _) in found}
+        return self._known[mechanism]
+
+    def cell_costs(self, mechanism: Mechanism) -> Array:
+        """What no record of each of D's cells exceeds."""
+        found = np.zeros(self.frame.cells.size)
+        for split, cost in self.costs(mechanism).items():
+            found += prod(a.sensitivity for a in self.frame.axes(split)) * np.diagonal(cost)
+        return found
 
     def unit_rows(
         self, mechanism: Mechanism, measured: Measurements | None = None
@@ -263,7 +289,7 @@ class ByCrossing(Family[Mechanism]):
         found = self._made(_each(grams, lambda g: rest_rows(cells, g[0], g[1], self.integer)))
         if not found.numbers:
             return None
-        whole, before = (self.together([m]).cell_costs for m in (target, have))
+        whole, before = self.cell_costs(target), self.cell_costs(have)
         over = times_over(found.cell_costs, whole.max() - before)
         if over > LAST_OVER:
             raise PlanError("what was measured costs more than the plan it is a part of: a bug")

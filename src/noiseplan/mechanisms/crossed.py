@@ -155,7 +155,10 @@ class CrossedMechanism(Mechanism):
         for mechanism in every:
             mechanism.require_noise(neighbours)
         largest = float(np.sum([m.cell_costs for m in every], axis=0).max(initial=0.0))
-        record = product_up(largest, 1 + margin(sum(m.numbers for m in every)))
+        # Sums over the parts of sums over a part's rows: so many terms, and no more, are added.
+        parts = [part for mechanism in every for part in mechanism.parts_of]
+        terms = len(parts) + max((part.rows.numbers for part in parts), default=0)
+        record = product_up(largest, 1 + margin(terms))
         return record if neighbours == "add-remove" else 4 * record
 
     def cost_matrix(self) -> Array:

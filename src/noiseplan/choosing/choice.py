@@ -50,9 +50,9 @@ def adaptive(
         need to know beforehand: their common mechanism is then found from the back, so that each
         look contains the one before.
     common_rows
-        Plan all of them anew on rows common to all, each at its own privacy cost. For plans whose
-        prefix sums or ranges were planned separately, over domains too large for explicit
-        matrices; `choice.plans` has the new ones, and `print(choice)` what that costs in error.
+        Plan all of them anew on rows common to all, each at its own privacy cost. For plans that
+        measure attributes of more than 1,024 cells together by different rows; `choice.plans` has
+        the new ones, and `print(choice)` what that costs in error.
 
     Examples
     --------

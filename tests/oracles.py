@@ -263,3 +263,11 @@ class Marginals:
         """The least cost at which no variance exceeds its target."""
         u = cp.Variable(len(self.p))
         return _solved(cp.Problem(cp.Minimize(self.p @ cp.inv_pos(u)), [self.m @ u <= targets]))
+
+
+def conic_least_trace(matrices: Sequence[Array]) -> Array:
+    """The matrix of least trace above all others in the Loewner order, by a conic solver."""
+    x = cp.Variable(matrices[0].shape, symmetric=True)
+    problem = cp.Problem(cp.Minimize(cp.trace(x)), [x >> p for p in matrices])
+    problem.solve(solver=cp.CLARABEL)
+    return np.asarray(x.value)

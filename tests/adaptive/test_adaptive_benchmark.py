@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is not installed
 
-from benchmarks import adaptive
+from benchmarks import adaptive, common_choices
 from benchmarks.tracts import synthetic_tracts
 
 
@@ -43,3 +44,12 @@ def test_thresholds_are_the_best_ones() -> None:
         best = max(np.mean((people >= cut) == (right > stage)) for cut in [*people, np.inf])
         if stage == 0 or limit > limits[stage - 1]:
             assert score == best
+
+
+def test_looks_choose_as_often_rightly_as_published() -> None:
+    for table in common_choices.tables(4000):
+        within = [row[-1] is True for row in table.rows]
+        assert sum(within) >= 0.7 * len(within), f"\n{table}"  # of few units, by chance
+    middle = np.sort(common_choices.blocks(20_000), axis=1)[:, -7]
+    for _, rho, _, y, share, *_ in common_choices.RACE[:5]:
+        assert 100 * np.mean(middle >= y * np.sqrt(21 / rho)) == pytest.approx(share, abs=2.5)

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import noiseplan as nz
 from integer_oracles import Measured
 from noiseplan.choosing import precisions
-from noiseplan.choosing.common_and_rest import ByMatrices, ByPrecisions
+from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
+from noiseplan.choosing.precisions import ByPrecisions
 from noiseplan.counting import CountTensor
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import person_cost
@@ -355,7 +356,7 @@ def test_large_plans_on_different_rows_are_refused_with_the_way_out() -> None:
         nz.plan(nz.Workload.marginals(schema, k=k, factors=factors), budget=nz.zCDP(0.5))
         for k in (1, 2)
     ]
-    with pytest.raises(nz.NoiseplanError, match=r"'age' by different rows.*common_rows=True"):
+    with pytest.raises(nz.NoiseplanError, match=r"age, income by different.*common_rows=True"):
         nz.adaptive(plans)
     choice = nz.adaptive(plans, common_rows=True)
     assert "planned on its own rows" in str(choice)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import cvxpy as cp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,23 +16,15 @@ from noiseplan.choosing.linear_gaussian import (
     common_mechanism,
     residual,
 )
-from noiseplan.choosing.loewner import intersection, least_bound, least_trace
+from noiseplan.choosing.loewner import intersection, least_bound
 from noiseplan.errors import PlanError
-from oracles import marginal_matrix
+from oracles import conic_least_trace, marginal_matrix
 
 ONES = np.ones((1, 3))
 
 
 def smallest(matrix: np.ndarray) -> float:
     return float(np.linalg.eigvalsh((matrix + matrix.T) / 2).min())
-
-
-def conic_least_trace(matrices: list[np.ndarray]) -> np.ndarray:
-    """Equation 1 with a constraint for each matrix, by an independent solver."""
-    x = cp.Variable(matrices[0].shape, symmetric=True)
-    problem = cp.Problem(cp.Minimize(cp.trace(x)), [x >> p for p in matrices])
-    problem.solve(solver=cp.CLARABEL)
-    return np.asarray(x.value)
 
 
 # ---------------------------------------------------------------------- one from another
@@ -232,22 +223,6 @@ def test_the_orthonormal_convention_is_the_same_in_every_orthonormal_basis() -> 
     assert np.allclose(moved, turn @ least_bound([P, Q]) @ turn.T)
 
 
-def turned(degrees: float) -> np.ndarray:
-    c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
-    turn = np.array([[c, -s], [s, c]])
-    return turn @ np.diag([2.0, 1.0]) @ turn.T
-
-
-def test_three_matrices() -> None:
-    found, gap = least_trace([turned(0), turned(60), turned(120)])
-    assert np.allclose(found, 2 * np.eye(2), atol=1e-7)
-    assert 0 <= gap <= 1e-9
-
-
-def test_two_matrices_by_the_iteration() -> None:
-    assert np.allclose(least_trace([P, Q])[0], least_bound([P, Q]), atol=1e-7)
-
-
 P1 = np.array([[2.0, -2.0], [-2.0, 6.0]])
 
 
@@ -440,5 +415,3 @@ def test_bad_arguments_are_refused() -> None:
         least_bound([P, Q], "other")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="not determined"):
         LinearGaussian(ONES).best_covariance(np.eye(3))
-    with pytest.raises(PlanError, match="steps"):
-        least_trace([turned(0), turned(50), turned(120)], steps=3)

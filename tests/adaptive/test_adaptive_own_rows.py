@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.choosing import common_and_rest
-from noiseplan.choosing.common_and_rest import ByMatrices, family_for
+from noiseplan.choosing import crossing, families
+from noiseplan.choosing.common_and_rest import ByMatrices
+from noiseplan.choosing.crossing import ByCrossing
+from noiseplan.choosing.families import family_for
 from noiseplan.choosing.precisions import ByPrecisions
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.blocks import with_own
@@ -88,10 +90,31 @@ def test_over_few_cells_other_rows_are_compared_as_matrices(noise: str) -> None:
 
 
 @pytest.mark.parametrize("noise", NOISE)
-def test_other_rows_have_nothing_in_common_over_many_cells(
+def test_over_many_cells_other_rows_are_crossed(
     noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(common_and_rest, "EXPLICIT_CELLS", 1)
+    monkeypatch.setattr(families, "EXPLICIT_CELLS", 1)
+    exact = noise == "discrete"
+    plans = [rough("product", exact), other_rows(exact)]
+    choice = nz.adaptive(plans)
+    assert isinstance(choice.family, ByCrossing) and choice.family.frame.cells.names == ("a",)
+    assert all(below(choice.common.mechanism, plan.mechanism) for plan in plans)
+    for plan in plans:
+        release = nz.adaptive(plans).look(COUNTS, seed=4).choose(plan)
+        for query in plan.workload:
+            np.testing.assert_allclose(release.variance(query), plan.variance(query), rtol=1e-6)
+    later = plans[1].given(plans[0].release(COUNTS, seed=5)).release(COUNTS, seed=6)
+    for plan in plans:
+        for query in plan.workload:
+            assert (later.variance(query) <= plan.variance(query) * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("noise", NOISE)
+def test_other_rows_have_nothing_in_common_over_too_many_cells(
+    noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (families, crossing):
+        monkeypatch.setattr(module, "EXPLICIT_CELLS", 1)
     exact = noise == "discrete"
     plans = [rough("product", exact), other_rows(exact)]
     choice = nz.adaptive(plans)
@@ -105,5 +128,5 @@ def test_other_rows_have_nothing_in_common_over_many_cells(
         for query in plan.workload:
             np.testing.assert_allclose(release.variance(query), plan.variance(query), rtol=1e-6)
     earlier = plans[0].release(COUNTS, seed=5)
-    with pytest.raises(PlanError, match=r"measure a by different rows.*common_rows=True"):
+    with pytest.raises(PlanError, match=r"measure a by different rows.*Release the plan by"):
         plans[1].given(earlier)

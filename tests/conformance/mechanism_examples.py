@@ -11,6 +11,7 @@ import numpy as np
 from probes import limits
 
 import noiseplan as nz
+from noiseplan.mechanisms.crossed import CrossedMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.planning import tree_problem
 from noiseplan.planning.finish import finish
@@ -35,6 +36,12 @@ MIXED = nz.Workload(
         nz.Query(SCHEMA, {"age": nz.Ranges()}),
         nz.Query(SCHEMA, {"age": nz.Levels(2), "region": nz.Identity()}),
         nz.Query(SCHEMA, ["sex", "region"], matrix=np.eye(6)[[0, 4]] + 1, name="joint"),
+    ]
+)
+STEPS = nz.Workload(
+    [
+        nz.Query(SCHEMA, {"age": nz.Prefix(), "region": nz.Identity()}),
+        nz.Query(SCHEMA, ["sex", "region"]),
     ]
 )
 RANGES = nz.Workload([nz.Query(LINE, {"age": nz.Ranges()}), nz.Query(LINE, ["age"], weight=3.0)])
@@ -100,6 +107,19 @@ def rest(**how: Any) -> Factory:
     return made
 
 
+def crossed(**how: Any) -> Factory:
+    """What plans with different rows on one attribute have in common, as over many cells."""
+
+    def made() -> Any:
+        plans = [nz.plan(w, budget=ZCDP, planner="residual", **how) for w in (TWO, STEPS)]
+        with limits(compared=1):
+            found = nz.adaptive(plans).common
+        assert isinstance(found.mechanism, CrossedMechanism)
+        return found
+
+    return made
+
+
 def own_blocks(kind: str, exact: bool, neighbours: str = "add-remove") -> Factory:
     """Some blocks measured by rows of their own: products of low rank, one matrix."""
     return lambda: own_plan(mixed_blocks(kind, exact, SCHEMA), neighbours)
@@ -151,6 +171,8 @@ EXAMPLES: dict[str, Factory] = {
     "residual, rows of their own, replacing": own_blocks("both", True, "replace"),
     "common, discrete": common(noise=D, planner="residual"),
     "common by matrix": common(noise=G, planner="optimal"),
+    "common, crossed, discrete": crossed(noise=D),
+    "common, crossed, float": crossed(noise=G),
     "rest, discrete": rest(noise=D, planner="residual"),
     "rest, float": rest(noise=G, planner="residual"),
     "dense, discrete": by(RANGES, noise=D, planner="optimal"),

@@ -15,6 +15,7 @@ from unittest import mock
 import numpy as np
 
 import noiseplan as nz
+from noiseplan.choosing import families
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.partition import bucket_tree
@@ -40,10 +41,17 @@ NOISES = {
 
 @contextmanager
 def limits(
-    *, written_out: int | None = None, whole: int | None = None, direct: int | None = None
+    *,
+    written_out: int | None = None,
+    whole: int | None = None,
+    direct: int | None = None,
+    compared: int | None = None,
 ) -> Iterator[None]:
-    """Plan small domains as large ones are: as products, over fewer cells, buckets in storeys."""
+    """Plan small domains as large ones are: as products, over fewer cells, buckets in storeys,
+    compared by no matrices over all cells."""
     with ExitStack() as held:
+        if compared is not None:
+            held.enter_context(mock.patch.object(families, "EXPLICIT_CELLS", compared))
         if written_out is not None:
             held.enter_context(mock.patch.object(named, "WRITTEN_OUT", written_out))
         if whole is not None:

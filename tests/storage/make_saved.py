@@ -190,6 +190,19 @@ def looked(then: int | None, **how: Any) -> Any:
     return look if then is None else look.choose(then)
 
 
+def crossed(then: int | None, **how: Any) -> Any:
+    """A look at plans with different rows on one attribute, over more cells than matrices have."""
+    schema = nz.Schema.from_sizes({"age": 12, "sex": 2, "street": 50})
+    tables = [
+        {"age": nz.Prefix(), "sex": nz.Identity()},
+        {"age": nz.Identity(), "sex": nz.Identity()},
+    ]
+    plans = [nz.plan(nz.Workload([nz.Query(schema, f)]), budget=ZCDP, **how) for f in tables]
+    counts = np.random.default_rng(4).integers(0, 9, schema.shape)
+    look = nz.adaptive(plans).look(counts, seed=8)
+    return look if then is None else look.choose(then)
+
+
 def elsewhere(uneven: bool, known: bool) -> nz.Release:
     cells = COUNTS.sum(axis=2) + 0.5
     variance = 1.0 + np.arange(cells.size).reshape(cells.shape) / 7 if uneven else 2.0
@@ -360,6 +373,8 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "look": lambda: looked(None, noise=D),
     "look-chosen": lambda: looked(1, noise=D),
     "look-float": lambda: looked(1, noise=G),
+    "look-crossed": lambda: crossed(None, noise=D, planner="residual"),
+    "look-crossed-chosen": lambda: crossed(1, noise=D, planner="residual"),
     "look-matrix": lambda: looked(1, noise=D, planner="optimal"),
     "free-queries": lambda: nz.plan(
         nz.Workload([nz.Query(LINE, ["age"], matrix=np.eye(8)[[i]], name=f"{i}") for i in (0, 1)]),

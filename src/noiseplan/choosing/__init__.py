@@ -16,6 +16,7 @@ from noiseplan.choosing.rules import (
     Recommendation,
     SignalToNoise,
 )
+from noiseplan.choosing.usefulness import Usefulness
 
 __all__ = [
     "Choice",
@@ -28,6 +29,7 @@ __all__ = [
     "Recommendation",
     "Recreation",
     "SignalToNoise",
+    "Usefulness",
     "adaptive",
     "chain",
     "common_mechanism",

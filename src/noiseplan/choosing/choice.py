@@ -11,15 +11,17 @@ from threading import Lock
 from typing import Any, NoReturn, Unpack
 
 from noiseplan.choosing.circumstances import Circumstances
-from noiseplan.choosing.common_and_rest import family_for
 from noiseplan.choosing.common_rows import on_common_rows
 from noiseplan.choosing.continuation import completed
+from noiseplan.choosing.families import family_for
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.rules import Recommendation, Rule, recommended
+from noiseplan.choosing.usefulness import Usefulness
 from noiseplan.errors import PlanError
 from noiseplan.ledger import AlreadyFollowed
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.price import NOTHING, Paid
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
@@ -48,9 +50,9 @@ def adaptive(
         need to know beforehand: their common mechanism is then found from the back, so that each
         look contains the one before.
     common_rows
-        Plan all of them anew on rows common to all, each at its own privacy cost. For plans whose
-        prefix sums or ranges were planned separately, over domains too large for explicit
-        matrices; `choice.plans` has the new ones, and `print(choice)` what that costs in error.
+        Plan all of them anew on rows common to all, each at its own privacy cost. For plans that
+        measure attributes of more than 1,024 cells together by different rows; `choice.plans` has
+        the new ones, and `print(choice)` what that costs in error.
 
     Examples
     --------
@@ -91,7 +93,7 @@ class Choice:
     ) -> Choice:
         mechanisms = [plan.mechanism for plan in plans]
         integer = plans[0].noise == "discrete"
-        family = family or family_for(mechanisms, plans[0].privacy.neighbours, integer)
+        family = family or _family(mechanisms, plans[0].privacy.neighbours, integer)
         common = family.common(mechanisms, sequential)
         if not common.numbers:
             raise PlanError(
@@ -266,16 +268,17 @@ class Look(Answers):
 
     # ------------------------------------------------------------------ what follows
 
-    def recommend(self, rule: Rule) -> Recommendation:
+    def recommend(self, rule: Rule | None = None) -> Recommendation:
         """What a rule makes of the look, with its reasons; costs nothing.
 
         Parameters
         ----------
         rule
+            `Usefulness(share, ratio)`, which is taken unless another is given;
             `SignalToNoise(share, ratio)`, `Posterior(...)`, `ConfidenceRegion(...)`, or a function
             of the look that returns a plan, its place, or None to stop.
         """
-        return recommended(self, rule)
+        return recommended(self, Usefulness() if rule is None else rule)
 
     def choose(self, plan: Plan | int | Recommendation) -> Release:
         """Measure what is left of a plan, and put both together: that plan's release.
@@ -300,7 +303,7 @@ class Look(Answers):
         release, paid = self._followed_by(left.common, f"look at {len(left.plans)} plans")
         return Look(left, release, self._around.next(), paid)
 
-    def follow(self, rule: Rule) -> Release:
+    def follow(self, rule: Rule | None = None) -> Release:
         """Do what a rule recommends until it has chosen: that plan's release, or the look's own
         where the rule says to stop."""
         advice = self.recommend(rule)
@@ -379,6 +382,16 @@ class Look(Answers):
 
     def __str__(self) -> str:
         return f"{self.release}\n  next     .choose(plan) of {len(self.choice.plans)} plans"
+
+
+def _family(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
+    try:
+        return family_for(mechanisms, neighbours, integer)
+    except PlanError as error:
+        raise PlanError(
+            f"{error}. Plan them on common rows: adaptive([...], common_rows=True), which changes "
+            f"their errors a little"
+        ) from None
 
 
 def _percent(share: float) -> str:

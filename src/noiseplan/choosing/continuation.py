@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from noiseplan.choosing.common_and_rest import family_for
+from noiseplan.choosing.families import family_for
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.counting import Projectable
@@ -55,12 +55,16 @@ class Continuation:
                 f"given() takes an earlier release of the same data, found {type(earlier).__name__}"
             )
         require_alike(plan, earlier.plan)
-        neighbours = plan.privacy.neighbours
-        discrete = plan.noise == "discrete"
-        family = family_for([plan.mechanism, earlier.plan.mechanism], neighbours, discrete)
-        mechanism = family.rest(
-            plan.mechanism, family.shared(plan.mechanism, earlier.plan.mechanism)
-        )
+        target, have = plan.mechanism, earlier.plan.mechanism
+        try:
+            family = family_for([target, have], plan.privacy.neighbours, plan.noise == "discrete")
+            shared = family.shared(target, have)
+        except PlanError as error:
+            raise PlanError(
+                f"{error}. Release the plan by itself, plan.release(data, …), at its whole cost: "
+                f"nothing of what was measured can be taken off it"
+            ) from None
+        mechanism = family.rest(target, shared)
         if mechanism is None:
             return cls(plan, earlier, None, family)
         privacy = guarantee_of(mechanism, plan)

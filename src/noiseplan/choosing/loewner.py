@@ -1,7 +1,7 @@
 """Bounds of several symmetric matrices in the Loewner order: P ⪯ Σ if Σ − P is semidefinite.
 
 The order is no lattice: a set of matrices has many least upper bounds. The one of least trace is
-taken here, in closed form for two matrices and by a certified iteration for more.
+taken here, in closed form for two matrices and by a certified search for more.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final, Literal, get_args
 
 import numpy as np
 
+from noiseplan.choosing.least_trace import least_trace
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
@@ -20,10 +21,6 @@ Convention = Literal["orthonormal", "free"]
 RANK: Final = 1e-10
 # A direction that leaves a row space by less than this (a sine) lies in it.
 INSIDE: Final = 1e-7
-# The iteration for several matrices: the gap it certifies, its steps, and its relaxation.
-GAP, STEPS, RELAXED = 1e-9, 20_000, 1.6
-# How unbalanced its two residuals may get before the penalty is changed, and how often to look.
-UNBALANCED, EVERY = 10.0, 10
 
 
 def symmetric(matrix: Array) -> Array:
@@ -137,54 +134,3 @@ def _free(p: Array, q: Array) -> Array:
     values, vectors = np.linalg.eigh(symmetric(np.linalg.solve(lower, half.T)))
     t = lower @ vectors
     return symmetric((t * np.maximum(values, 1.0)) @ t.T)
-
-
-def least_trace(matrices: Sequence[Array], steps: int = STEPS) -> tuple[Array, float]:
-    """The Σ of least trace above all matrices, and the relative gap to a proved lower bound.
-
-    Notes
-    -----
-    minimise tr X subject to X − Pᵢ = Sᵢ ⪰ 0, by the alternating direction method of multipliers;
-    one eigendecomposition for each matrix and step. What is returned is feasible: it is raised by
-    the largest violation. Its trace is compared with the dual, Σ tr(YᵢPᵢ) for any Yᵢ ⪰ 0 that sum
-    to the identity, made of the multipliers −ρUᵢ.
-    """
-    scale = float(np.mean([np.trace(p) for p in matrices])) / len(matrices[0])
-    p = np.array(matrices) / scale
-    count, size = p.shape[:2]
-    one = np.eye(size)
-    slack, scaled, penalty = np.zeros_like(p), np.zeros_like(p), 1.0
-    best, value, bound = one, np.inf, -np.inf
-    for step in range(steps):
-        x = (p + slack - scaled).mean(axis=0) - one / (count * penalty)
-        target = RELAXED * (x - p) + (1 - RELAXED) * slack + scaled
-        values, vectors = np.linalg.eigh(target)
-        before, slack = slack, (vectors * np.maximum(values, 0.0)[:, None]) @ vectors.mT
-        scaled = target - slack
-        if step % EVERY:
-            continue
-        violation = max(0.0, -float(np.linalg.eigvalsh(x - p).min()))
-        if np.trace(x) + size * violation < value:
-            best, value = x + violation * one, float(np.trace(x) + size * violation)
-        bound = max(bound, _dual_value(p, -penalty * scaled))
-        if value - bound <= GAP * value:
-            break
-        primal, dual = np.linalg.norm(x - p - slack), penalty * np.linalg.norm(slack - before)
-        if max(primal, dual) > UNBALANCED * min(primal, dual):
-            factor = 2.0 if primal > dual else 0.5
-            penalty, scaled = penalty * factor, scaled / factor
-    else:
-        raise PlanError(
-            f"the bound of {count} matrices was found only to {(value - bound) / value:.1g} of its "
-            f"trace in {steps:,} steps; chain(mechanisms) takes two at a time, in closed form"
-        )
-    return symmetric(best) * scale, (value - bound) / value
-
-
-def _dual_value(p: Array, multipliers: Array) -> float:
-    """Σ tr(YᵢPᵢ) for the multipliers brought to sum to the identity; −∞ where that fails."""
-    values, vectors = np.linalg.eigh(multipliers.sum(axis=0))
-    if values[0] <= RANK * values[-1]:
-        return -np.inf
-    root = (vectors / np.sqrt(values)) @ vectors.T
-    return float(np.einsum("kij,kij->", root @ multipliers @ root, p))

@@ -128,8 +128,7 @@ class ByPrecisions(Family[ResidualMechanism]):
         if different:
             raise PlanError(
                 f"the plans measure {different} by different rows, and over so many cells they are "
-                f"not put together: release the plan by itself, or plan both on common rows, "
-                f"adaptive([...], common_rows=True)"
+                f"not put together"
             )
         return self.common([target, have])
 

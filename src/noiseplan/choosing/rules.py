@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from noiseplan.choosing.confidence_region import Region
 from noiseplan.choosing.hit_and_run import FEWEST, drawn
-from noiseplan.choosing.integer_cost_matrix import cost_of
+from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, cost_of
 from noiseplan.choosing.workload_answers import estimates, require_all, variances
 from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.matrices.base import Array
@@ -50,8 +50,12 @@ class Recommendation:
             "stop": "stop here",
         }[self.action]
         lines = [head, f"  {self.reasons}"]
-        lines += [f"  {name:<46} {value:.4g}" for name, value in self.figures.items()]
+        lines += [f"  {name:<46} {_written(value)}" for name, value in self.figures.items()]
         return "\n".join(lines)
+
+
+def _written(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() else f"{value:.4g}"
 
 
 class DecisionRule(ABC):
@@ -72,8 +76,8 @@ def recommended(look: Look, rule: Rule) -> Recommendation:
         return rule.judge(look)
     if not callable(rule):
         raise PlanError(
-            f"a rule is SignalToNoise(share, ratio), another DecisionRule or a function of the "
-            f"look, found {rule!r}"
+            f"a rule is Usefulness(share, ratio), another DecisionRule or a function of the look, "
+            f"found {rule!r}"
         )
     name = getattr(rule, "__name__", type(rule).__name__)
     advice = rule(look)
@@ -165,11 +169,20 @@ def _require_nested(plan: Plan, cells: Workload) -> None:
     except UnanswerableError as error:
         raise PlanError(
             f"the plans are not nested, or not given from the coarsest to the finest: {error}. "
-            f"For other plans take Posterior() or ConfidenceRegion(), or name cells="
+            f"For other plans take Usefulness(), or name cells="
         ) from None
 
 
 # ---------------------------------------------------------------------- any analyses
+
+
+def _require_few_cells(look: Look, rule: str) -> None:
+    cells = look.plan.workload.schema.size
+    if cells > EXPLICIT_CELLS:
+        raise PlanError(
+            f"{rule}() writes down the whole domain, up to {EXPLICIT_CELLS:,} cells, and the "
+            f"schema has {cells:,}: take Usefulness(), for domains of any size"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +218,7 @@ class Posterior(DecisionRule):
                     f"{draws.shape}"
                 )
             return largest_reduction(look, lambda w: np.var(draws @ w.T, axis=0, ddof=1))
+        _require_few_cells(look, "Posterior")
         prior = self._prior(look)
         covariance = np.linalg.inv(cost_of(look.plan.mechanism) + np.diag(1.0 / prior))
         return largest_reduction(look, lambda w: np.einsum("ij,jk,ik->i", w, covariance, w))
@@ -255,6 +269,7 @@ class ConfidenceRegion(DecisionRule):
             )
 
     def judge(self, look: Look) -> Recommendation:
+        _require_few_cells(look, "ConfidenceRegion")
         region = Region.of(look.release, self.level)
         rows = np.vstack([q.dense() for plan in look.choice.plans for q in plan.workload])
         found = drawn(region, rows, self.draws, self.steps, self.seed)

@@ -39,7 +39,7 @@ def _in_order(workload: Workload, batches: Iterable[tuple[IntArray, Array]]) -> 
     if workload.rows > LIMIT:
         raise PlanError(
             f"a rule over {workload.rows:,} rows: the limit is {LIMIT:,}. Name the tables to judge "
-            f"by, SignalToNoise(…, cells=workload)"
+            f"by, cells=workload"
         )
     starts = np.concatenate([[0], np.cumsum(workload.sizes)])
     result = np.empty(starts[-1])

@@ -1,0 +1,63 @@
+"""Which way mechanisms are compared: by precisions, by matrices, or crossed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from noiseplan.choosing.common_and_rest import ByMatrices
+from noiseplan.choosing.crossing import ByCrossing, Splitting
+from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS
+from noiseplan.choosing.mechanism_family import Family
+from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
+from noiseplan.errors import PlanError
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.crossed import CrossedMechanism
+from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+
+
+def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
+    """The way to compare these mechanisms; raises `PlanError` where there is none."""
+    size = mechanisms[0].schema.size
+    explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
+    splitting = [m for m in mechanisms if isinstance(m, ResidualMechanism | CrossedMechanism)]
+    if len(splitting) == len(mechanisms):
+        same_bases, different = _same_rows(splitting)
+        if same_bases and not different:
+            return ByPrecisions()
+        if not explicit and neighbours == "add-remove":
+            try:
+                return ByCrossing.of(splitting, integer)
+            except PlanError:
+                if not same_bases:
+                    raise
+        if not explicit and same_bases:
+            return ByPrecisions()
+    elif any(isinstance(m, WorkloadRowsMechanism) for m in mechanisms):
+        different = "one of the plans measures the rows of its queries"
+    else:
+        different = "one of the plans is one matrix over the whole domain"
+    if not explicit:
+        limit = (
+            f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
+            if size > EXPLICIT_CELLS
+            else "explicit matrices are for neighbours that add or remove a record"
+        )
+        raise PlanError(f"{different}, and {limit}")
+    for mechanism in mechanisms:
+        mechanism.unit_rows()  # refused by those that have none
+    return ByMatrices(integer)
+
+
+def _same_rows(mechanisms: Sequence[Splitting]) -> tuple[bool, str]:
+    """Whether all split every attribute by the same rows; and what differs, in words."""
+    residual = [m for m in mechanisms if isinstance(m, ResidualMechanism)]
+    if len(residual) < len(mechanisms):
+        return False, "one of the plans holds what others had in common"
+    try:
+        SharedBases.of(residual)
+    except PlanError as error:
+        return False, str(error)
+    different = measured_differently(residual)
+    return True, different and f"the plans measure {different} by different rows"

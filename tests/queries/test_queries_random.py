@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -117,6 +118,7 @@ def test_any_domain_and_the_same_from_the_same_seed(
     assert not draw(schema, 1).equivalent(draw(schema, 2))
 
 
+HALVES: Any = [(0.5,)]
 SEXES = nz.Schema({"sex": nz.Categorical(["F", "M"]), "one": nz.Categorical(["x"])})
 
 
@@ -128,10 +130,7 @@ SEXES = nz.Schema({"sex": nz.Categorical(["F", "M"]), "one": nz.Categorical(["x"
         (lambda: nz.Workload.clustered_ranges(SEXES, 5, seed=1), "needs an ordered"),
         (lambda: nz.Workload.spatial_ranges(CUBE, [(1, 1)], 5, seed=1), "one for each of a, b"),
         (lambda: nz.Workload.spatial_ranges(LINE, [(5000,)], 5, seed=1), "at most"),
-        (
-            lambda: nz.Workload.spatial_ranges(LINE, np.array([[0.5]]), 5, seed=1),
-            "numbers of values",
-        ),  # type: ignore[arg-type]
+        (lambda: nz.Workload.spatial_ranges(LINE, HALVES, 5, seed=1), "numbers of values"),
         (lambda: nz.Workload.spatial_ranges(LINE, [(1,), (1, 2)], 5, seed=1), "numbers of values"),
         (lambda: nz.Workload.spatial_ranges(LINE, [(1,)], 5, attributes="x", seed=1), "a list"),
         (lambda: nz.Workload.random_marginals(CUBE, 17, seed=1), "16 tables of at most 4"),

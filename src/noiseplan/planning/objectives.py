@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -16,8 +17,29 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
 
+@dataclass(frozen=True, kw_only=True)
 class Objective(ABC):
-    """What a plan minimises. A query's weight multiplies the variance of each of its rows."""
+    """What a plan minimises. A query's weight multiplies the variance of each of its rows.
+
+    With `at_most`, and without a budget, it is what a plan must reach: the least privacy cost at
+    which it is at most so much is found.
+    """
+
+    at_most: float | None = None
+
+    def __post_init__(self) -> None:
+        given = self.at_most
+        number = isinstance(given, Real) and not isinstance(given, bool) and np.isfinite(given)
+        if given is not None and not (number and given > self.least):
+            raise PlanError(
+                f"{type(self).__name__}: at_most is a number above {self.least:g}, which no noise "
+                f"at all would reach; found {given!r}"
+            )
+
+    @property
+    def least(self) -> float:
+        """What no plan reaches, since it adds noise."""
+        return 0.0
 
     @abstractmethod
     def __str__(self) -> str:
@@ -30,6 +52,17 @@ class TotalVariance(Objective):
 
     def __str__(self) -> str:
         return "total variance"
+
+
+@dataclass(frozen=True)
+class RMSE(TotalVariance):
+    """√(Σ variance / rows) over all rows of all queries: weights play no part.
+
+    A plan for it is one of least total variance for the same queries without weights.
+    """
+
+    def __str__(self) -> str:
+        return "root mean square error"
 
 
 @dataclass(frozen=True)
@@ -47,6 +80,7 @@ class PNormVariance(Objective):
     p: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (isinstance(self.p, (int, float)) and 1 <= self.p < np.inf):
             raise PlanError(
                 f"PNormVariance needs 1 ≤ p < ∞, found {self.p!r}; for p = ∞ use WorstVariance()"
@@ -66,10 +100,26 @@ class ConvexLoss(Objective):
         Array → number; convex and nondecreasing in every entry (checked at random points).
     gradient
         Array → array; by central differences if not given, which costs two calls per query.
+    at_most
+        Without a budget: what the loss must be, at the least privacy cost.
     """
 
     function: Callable[[Array], float]
     gradient: Callable[[Array], Array] | None = None
+
+    @property
+    def least(self) -> float:
+        """Nothing, as far as is known before there are queries (`check_reachable`)."""
+        return -np.inf
+
+    def check_reachable(self, queries: int) -> None:
+        """Refuse a bound that is not met even without noise."""
+        without = self.value(np.zeros(queries))
+        if self.at_most is not None and self.at_most <= without:
+            raise PlanError(
+                f"the loss {self} is {without:g} without any noise, so at_most must be more than "
+                f"that; found {self.at_most!r}"
+            )
 
     def __str__(self) -> str:
         name = str(getattr(self.function, "__name__", "<none>"))
@@ -133,6 +183,8 @@ class RelativeError(Objective):
         an earlier release, a projection. Never the data themselves.
     floor
         Answers below this count as this: no error is asked to be small beside nothing.
+    at_most
+        Without a budget: what it must be, at the least privacy cost.
 
     References
     ----------
@@ -147,7 +199,9 @@ class RelativeError(Objective):
     expected: Array | None
     floor: float
 
-    def __init__(self, expected: object = None, floor: float = 1.0) -> None:
+    def __init__(
+        self, expected: object = None, floor: float = 1.0, *, at_most: float | None = None
+    ) -> None:
         counts = None
         if expected is not None:
             counts = np.asarray(expected, dtype=np.float64).ravel()
@@ -162,6 +216,8 @@ class RelativeError(Objective):
             raise PlanError(f"RelativeError: a floor is a positive number, found {floor!r}")
         object.__setattr__(self, "expected", counts)
         object.__setattr__(self, "floor", float(floor))
+        object.__setattr__(self, "at_most", at_most)
+        self.__post_init__()
 
     def __str__(self) -> str:
         return "relative error"
@@ -194,6 +250,11 @@ class Recorded(Objective):
     """The name of an objective that cannot be saved: a loss given as a function."""
 
     name: str
+
+    @property
+    def least(self) -> float:
+        """Unknown: the function is gone."""
+        return -np.inf
 
     def __str__(self) -> str:
         return self.name

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
+from noiseplan.planning.least_cost import least_cost
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
-from noiseplan.planning.objectives import Objective, TotalVariance
+from noiseplan.planning.objectives import RMSE, Objective, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
@@ -22,7 +23,7 @@ from noiseplan.planning.planners import (
     table_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.planning.reductions import Persons, Targets
+from noiseplan.planning.reductions import Persons, Targets, Unweighted
 from noiseplan.planning.smaller_domain import smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
@@ -68,8 +69,9 @@ def plan(
         that meets them. With a budget too, all of it is spent for the smallest common scaling of
         the targets: above 1 they are relaxed, below 1 they are met with less variance.
     objective
-        `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)`, `ConvexLoss(function)`
-        or, over small domains, `RelativeError(expected)`.
+        `TotalVariance()` (default), `RMSE()`, `WorstVariance()`, `PNormVariance(p)`,
+        `ConvexLoss(function)` or, over small domains, `RelativeError(expected)`. Any of them
+        without a budget, as in `RMSE(at_most=2.0)`: the least privacy cost that reaches so much.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
         "product" (one strategy per attribute); the exact optimum over a small domain or, where
@@ -108,7 +110,10 @@ def plan(
         return finish(problem, dawa.solve(problem, plan))
     if problem.targets is not None:
         problem = Targets().forward(problem)
-    return finish(problem, solve(problem))
+    if isinstance(problem.goal, RMSE):
+        problem = Unweighted().forward(problem)
+    reach = problem.goal.at_most
+    return finish(problem, solve(problem) if reach is None else least_cost(problem, reach, solve))
 
 
 def solve(problem: Problem) -> Candidate:

@@ -148,23 +148,7 @@ class Problem:
                 f"plan() starts with a Workload, found {type(self.workload).__name__}; write "
                 f"plan(Workload([query, …]), …)"
             )
-        if self.budget is None and self.targets is None:
-            raise PlanError(
-                "say how much privacy to spend (budget=zCDP(0.5)) or what to reach (targets={...})"
-            )
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise BudgetError(
-                f"a budget is zCDP(rho), GDP(mu), ApproxDP(epsilon, delta) or PureDP(epsilon), "
-                f"found {self.budget!r}"
-            )
-        if self.objective is not None and not isinstance(self.objective, Objective):
-            raise PlanError(
-                f"an objective is TotalVariance(), WorstVariance(), PNormVariance(p), "
-                f"ConvexLoss(f) or RelativeError(), "
-                f"found {self.objective!r}"
-            )
-        if self.targets is not None and self.objective is not None:
-            raise PlanError("targets are an objective of their own: give one or the other")
+        self._check_aim()
         if self.neighbours not in ("add-remove", "replace"):
             raise PlanError(f"neighbours are 'add-remove' or 'replace', found {self.neighbours!r}")
         if self.noise not in NOISES:
@@ -181,6 +165,33 @@ class Problem:
                 + " to simulate"
             )
         check_people(self.max_rows, self.neighbours)
+
+    def _check_aim(self) -> None:
+        """Refuse what cannot be aimed at: nothing, two things at once, or no such thing."""
+        reach = getattr(self.objective, "at_most", None)
+        if self.budget is None and self.targets is None and reach is None:
+            raise PlanError(
+                "say how much privacy to spend (budget=zCDP(0.5)) or what to reach "
+                "(targets={...}, or objective=RMSE(at_most=2.0))"
+            )
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise BudgetError(
+                f"a budget is zCDP(rho), GDP(mu), ApproxDP(epsilon, delta) or PureDP(epsilon), "
+                f"found {self.budget!r}"
+            )
+        if self.objective is not None and not isinstance(self.objective, Objective):
+            raise PlanError(
+                f"an objective is TotalVariance(), WorstVariance(), RMSE(), PNormVariance(p), "
+                f"ConvexLoss(f) or RelativeError(), "
+                f"found {self.objective!r}"
+            )
+        if self.budget is not None and reach is not None:
+            raise PlanError(
+                f"at_most= asks for the least privacy cost, and {self.budget} is one: leave out "
+                f"the budget, or at_most="
+            )
+        if self.targets is not None and self.objective is not None:
+            raise PlanError("targets are an objective of their own: give one or the other")
 
 
 def check_people(max_rows: object, neighbours: Neighbours) -> None:

@@ -121,7 +121,9 @@ def _objective(plan: Plan, read: str) -> str:
 
 def aim(plan: Plan) -> str:
     """What a plan makes small, or how far it meets targets."""
-    scale = plan.target_scale
+    scale, reach = plan.target_scale, plan.objective.at_most
+    if reach is not None:
+        return f"least privacy cost at which the {plan.objective} is at most {reach:.6g}"
     if scale is None:
         return f"least {plan.objective}"
     if scale < 1 - 1e-4:

@@ -54,6 +54,7 @@ def plan(
     neighbours: Neighbours = "add-remove",
     noise: str | None = None,
     max_rows: int = 1,
+    strategies: Mapping[str, object] | None = None,
 ) -> Plan:
     """Design the noise for a workload, before any data is read.
 
@@ -91,6 +92,10 @@ def plan(
     max_rows
         Records that one person may have. The budget is then a person's: neighbours differ by all
         of them. Release with `plan.release(data, person="id")`, which keeps at most so many.
+    strategies
+        What to measure of some attributes, each a matrix of rows over its values, a factor such as
+        `Prefix()`, or a name: "identity", "prefix", "ranges", "hierarchical-4", "wavelet". The
+        noise of every set of attributes is then chosen for these; other attributes are free.
 
     Examples
     --------
@@ -101,7 +106,9 @@ def plan(
     (1.2493, True)
     """
     noise = "discrete" if noise is None else noise
-    problem = Problem(workload, budget, targets, objective, planner, neighbours, noise, max_rows)
+    problem = Problem(
+        workload, budget, targets, objective, planner, neighbours, noise, max_rows, strategies
+    )
     problem.check()
     if problem.name == "dawa" and not isinstance(planner, Strategy):
         # Few plans draw partitions; the others start without loading what does.
@@ -160,6 +167,8 @@ def _require(refusal: str | None) -> None:
 def _asked_for(problem: Problem) -> Planner:
     if problem.planner == "workload" and problem.size > _written_out(problem):
         return noise_on_rows.PLANNER
+    if problem.strategies:
+        return residual_family.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
     for planner in LAPLACE if problem.laplace else GAUSSIAN:

@@ -21,14 +21,14 @@ FIRST = np.tril(np.ones((3, 3)))
 
 def even(strategy: np.ndarray) -> np.ndarray:
     """S − S11ᵀ/n: Algorithm 4."""
-    return strategy - strategy.mean(axis=1, keepdims=True)
+    return np.asarray(strategy - strategy.mean(axis=1, keepdims=True))
 
 
 def oblique(strategy: np.ndarray) -> np.ndarray:
     """Rows whose Gram matrix is SᵀS less as much of 11ᵀ as can be."""
     cost = strategy.T @ strategy
     values, vectors = np.linalg.eigh(cost - 1 / np.linalg.inv(cost).sum())
-    return np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+    return np.asarray(np.sqrt(np.maximum(values, 0))[:, None] * vectors.T)
 
 
 def least_total(workload: nz.Workload, residuals: list[np.ndarray]) -> float:

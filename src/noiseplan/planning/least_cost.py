@@ -20,7 +20,7 @@ from typing import Final
 
 from noiseplan.errors import PlanError
 from noiseplan.planning.candidate import Candidate, reached
-from noiseplan.planning.objectives import RMSE, ConvexLoss
+from noiseplan.planning.objectives import RMSE
 from noiseplan.planning.problem import Problem
 from noiseplan.privacy import zCDP
 
@@ -36,8 +36,6 @@ def least_cost(
     bound = at_most
     if isinstance(problem.goal, RMSE):
         bound = problem.workload.rows * at_most**2
-    if isinstance(problem.goal, ConvexLoss):
-        problem.goal.check_reachable(len(problem.workload))
     search = _Search()
     for _ in range(MOST_PLANS):
         trial = replace(problem, budget=zCDP(search.cost / 2))

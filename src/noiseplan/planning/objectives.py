@@ -27,18 +27,18 @@ class Objective(ABC):
 
     at_most: float | None = None
 
-    def __post_init__(self) -> None:
-        given = self.at_most
+    def check_reach(self, queries: int) -> None:
+        """Refuse a bound that would be met without noise only, or not even so."""
+        given, least = self.at_most, self.without_noise(queries)
         number = isinstance(given, Real) and not isinstance(given, bool) and np.isfinite(given)
-        if given is not None and not (number and given > self.least):
+        if given is None or not number or given <= least:
             raise PlanError(
-                f"{type(self).__name__}: at_most is a number above {self.least:g}, which no noise "
-                f"at all would reach; found {given!r}"
+                f"at_most is a number above {least:g}, which the {self} would be without any "
+                f"noise; found {given!r}"
             )
 
-    @property
-    def least(self) -> float:
-        """What no plan reaches, since it adds noise."""
+    def without_noise(self, queries: int) -> float:
+        """What it is when all variances are zero."""
         return 0.0
 
     @abstractmethod
@@ -80,7 +80,6 @@ class PNormVariance(Objective):
     p: float
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not (isinstance(self.p, (int, float)) and 1 <= self.p < np.inf):
             raise PlanError(
                 f"PNormVariance needs 1 ≤ p < ∞, found {self.p!r}; for p = ∞ use WorstVariance()"
@@ -107,19 +106,8 @@ class ConvexLoss(Objective):
     function: Callable[[Array], float]
     gradient: Callable[[Array], Array] | None = None
 
-    @property
-    def least(self) -> float:
-        """Nothing, as far as is known before there are queries (`check_reachable`)."""
-        return -np.inf
-
-    def check_reachable(self, queries: int) -> None:
-        """Refuse a bound that is not met even without noise."""
-        without = self.value(np.zeros(queries))
-        if self.at_most is not None and self.at_most <= without:
-            raise PlanError(
-                f"the loss {self} is {without:g} without any noise, so at_most must be more than "
-                f"that; found {self.at_most!r}"
-            )
+    def without_noise(self, queries: int) -> float:
+        return self.value(np.zeros(queries))
 
     def __str__(self) -> str:
         name = str(getattr(self.function, "__name__", "<none>"))
@@ -217,7 +205,6 @@ class RelativeError(Objective):
         object.__setattr__(self, "expected", counts)
         object.__setattr__(self, "floor", float(floor))
         object.__setattr__(self, "at_most", at_most)
-        self.__post_init__()
 
     def __str__(self) -> str:
         return "relative error"
@@ -250,11 +237,6 @@ class Recorded(Objective):
     """The name of an objective that cannot be saved: a loss given as a function."""
 
     name: str
-
-    @property
-    def least(self) -> float:
-        """Unknown: the function is gone."""
-        return -np.inf
 
     def __str__(self) -> str:
         return self.name

@@ -143,7 +143,8 @@ class Problem:
         if self.strategy is not None:
             by_classes = self.factors is None and self.size > EXPLICIT_CELLS
             apart |= self.laplace or not by_classes
-        return prepare(self.workload, self.priorities, not apart, self.own)
+        own = self.own if self.strategies else None
+        return prepare(self.workload, self.priorities, not apart, own)
 
     def check(self) -> None:
         """Refuse arguments that are none, whatever the planner."""
@@ -157,7 +158,27 @@ class Problem:
                 f"plan() starts with a Workload, found {type(self.workload).__name__}; write "
                 f"plan(Workload([query, …]), …)"
             )
-        self._check_aim()
+        reach = getattr(self.objective, "at_most", None)
+        if self.budget is None and self.targets is None and reach is None:
+            raise PlanError(
+                "say how much privacy to spend (budget=zCDP(0.5)) or what to reach "
+                "(targets={...}, or objective=RMSE(at_most=2.0))"
+            )
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise BudgetError(
+                f"a budget is zCDP(rho), GDP(mu), ApproxDP(epsilon, delta) or PureDP(epsilon), "
+                f"found {self.budget!r}"
+            )
+        if self.objective is not None and not isinstance(self.objective, Objective):
+            raise PlanError(
+                f"an objective is TotalVariance(), WorstVariance(), RMSE(), PNormVariance(p), "
+                f"ConvexLoss(f) or RelativeError(), "
+                f"found {self.objective!r}"
+            )
+        if self.targets is not None and self.objective is not None:
+            raise PlanError("targets are an objective of their own: give one or the other")
+        if reach is not None:
+            self._check_reach()
         if self.neighbours not in ("add-remove", "replace"):
             raise PlanError(f"neighbours are 'add-remove' or 'replace', found {self.neighbours!r}")
         if self.noise not in NOISES:
@@ -193,32 +214,14 @@ class Problem:
             )
         _ = self.own  # each of them is read, and refused where it is none
 
-    def _check_aim(self) -> None:
-        """Refuse what cannot be aimed at: nothing, two things at once, or no such thing."""
-        reach = getattr(self.objective, "at_most", None)
-        if self.budget is None and self.targets is None and reach is None:
-            raise PlanError(
-                "say how much privacy to spend (budget=zCDP(0.5)) or what to reach "
-                "(targets={...}, or objective=RMSE(at_most=2.0))"
-            )
-        if self.budget is not None and not isinstance(self.budget, Budget):
-            raise BudgetError(
-                f"a budget is zCDP(rho), GDP(mu), ApproxDP(epsilon, delta) or PureDP(epsilon), "
-                f"found {self.budget!r}"
-            )
-        if self.objective is not None and not isinstance(self.objective, Objective):
-            raise PlanError(
-                f"an objective is TotalVariance(), WorstVariance(), RMSE(), PNormVariance(p), "
-                f"ConvexLoss(f) or RelativeError(), "
-                f"found {self.objective!r}"
-            )
-        if self.budget is not None and reach is not None:
+    def _check_reach(self) -> None:
+        """Refuse a bound beside a budget, and one that no plan meets."""
+        if self.budget is not None:
             raise PlanError(
                 f"at_most= asks for the least privacy cost, and {self.budget} is one: leave out "
                 f"the budget, or at_most="
             )
-        if self.targets is not None and self.objective is not None:
-            raise PlanError("targets are an objective of their own: give one or the other")
+        self.goal.check_reach(len(self.workload))
 
 
 def check_people(max_rows: object, neighbours: Neighbours) -> None:

@@ -10,6 +10,7 @@ C. Li, dissertation, 2013, section 2.1.3 and Table 4.1.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from numbers import Real
@@ -31,7 +32,6 @@ from noiseplan.queries.factors import (
 )
 from noiseplan.queries.predicates import predicate_queries
 from noiseplan.queries.query import Query, check_factor, checked_weight
-from noiseplan.queries.random_families import RandomWorkloads, checked_ways, generator
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -40,8 +40,16 @@ if TYPE_CHECKING:
     from noiseplan.queries.workload import Workload
 
 
-class WorkloadMakers(RandomWorkloads):
+class WorkloadMakers(ABC):
     """What `Workload` can be made from, by name."""
+
+    @abstractmethod
+    def __init__(self, queries: Iterable[Query]) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def from_columns(cls, schema: Schema, columns: QueryColumns) -> Self:
+        """A workload from checked columns, without looking at single queries."""
 
     @classmethod
     def marginals(
@@ -287,6 +295,24 @@ def _is_one_row(matrix: object) -> bool:
     if isinstance(matrix, np.ndarray):
         return matrix.ndim == 1
     return isinstance(matrix, list | tuple) and all(isinstance(x, Real) for x in matrix)
+
+
+def generator(seed: object) -> np.random.Generator:
+    """Draws of their own for every seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise QueryError(f"a seed is an integer from 0 on, found {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def checked_ways(schema: Schema, ways: object) -> int:
+    """How many attributes a table has."""
+    if isinstance(ways, bool) or not isinstance(ways, (int, np.integer)):
+        raise QueryError(f"the number of attributes per table is an integer, found {ways!r}")
+    if not 0 <= ways <= len(schema):
+        raise QueryError(
+            f"tables of {ways} attributes: the schema has {len(schema)}, so say 0 to {len(schema)}"
+        )
+    return int(ways)
 
 
 def _factor_of_each(schema: Schema, factors: object) -> list[Factor]:

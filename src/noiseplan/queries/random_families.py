@@ -18,8 +18,7 @@ C. Li, dissertation, 2013, sections 4.3, 5.3.3, 6.5.1 and 6.5.5.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import comb
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,9 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
-from noiseplan.queries.columns import QueryColumns
 from noiseplan.queries.comparisons import mask_label
 from noiseplan.queries.factors import Custom, Ranges
+from noiseplan.queries.families import WorkloadMakers, checked_ways, generator
 from noiseplan.queries.query import Query
 from noiseplan.schema import Schema
 
@@ -40,16 +39,8 @@ if TYPE_CHECKING:
 Ends = tuple[IntArray, IntArray]
 
 
-class RandomWorkloads(ABC):
+class RandomWorkloads(WorkloadMakers):
     """What `Workload` can draw. Queries that are drawn twice merge, and their weights add."""
-
-    @abstractmethod
-    def __init__(self, queries: Iterable[Query]) -> None: ...
-
-    @classmethod
-    @abstractmethod
-    def from_columns(cls, schema: Schema, columns: QueryColumns) -> Self:
-        """A workload from checked columns, without looking at single queries."""
 
     @classmethod
     def random_ranges(cls, schema: Schema, count: int, *, seed: int) -> Self:
@@ -207,24 +198,6 @@ class RandomWorkloads(ABC):
             for on in chosen
         )
         return cls([Query(schema, condition) for condition in conditions])
-
-
-def generator(seed: object) -> np.random.Generator:
-    """Draws of their own for every seed."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise QueryError(f"a seed is an integer from 0 on, found {seed!r}")
-    return np.random.default_rng(int(seed))
-
-
-def checked_ways(schema: Schema, ways: object) -> int:
-    """How many attributes a table has."""
-    if isinstance(ways, bool) or not isinstance(ways, (int, np.integer)):
-        raise QueryError(f"the number of attributes per table is an integer, found {ways!r}")
-    if not 0 <= ways <= len(schema):
-        raise QueryError(
-            f"tables of {ways} attributes: the schema has {len(schema)}, so say 0 to {len(schema)}"
-        )
-    return int(ways)
 
 
 def _checked_count(count: object, what: str) -> int:

@@ -19,10 +19,10 @@ from noiseplan.matrices import Matrix
 from noiseplan.queries.columns import NAMED, QueryColumns, columns_of, joined, merged
 from noiseplan.queries.containment import nonnegative
 from noiseplan.queries.crossing import crossed, joined_schema
-from noiseplan.queries.families import WorkloadMakers
 from noiseplan.queries.gram_difference import GramDifference, gram_difference
 from noiseplan.queries.name_lookup import NameLookup
 from noiseplan.queries.query import Query
+from noiseplan.queries.random_families import RandomWorkloads
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
@@ -33,7 +33,7 @@ _WEIGHTINGS = {"rows": 0.0, "tables": 1.0, "sqrt": 0.5}
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Workload(WorkloadMakers):
+class Workload(RandomWorkloads):
     """Everything to be answered together. Workloads add up; equal queries merge, weights add.
 
     `one * other` is the crossproduct of workloads about different attributes.

@@ -73,7 +73,7 @@ def solve(problem: Problem) -> Candidate:
 def planned(problem: Problem) -> Solution:
     """Bases and noise at the budget, or at cost one: everything scales with it."""
     aim = _aim(problem, problem.allowed or 1.0)
-    if problem.own:
+    if problem.strategies:
         return _with_given(aim, problem)
     if problem.planner == "residual+":
         return share_given_bases(aim, optimise_upright(problem.design))
@@ -104,9 +104,9 @@ def made(problem: Problem, solution: Solution) -> Candidate:
         allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
         solution = _rescaled(solution, allowed)
     least, aim = problem.allowed is None, _aim(problem, allowed)
-    bits = faithful_bits(problem.design) if problem.own else BITS
+    bits = faithful_bits(problem.design) if problem.strategies else BITS
     today = make_residual(aim, solution, problem.integer, least, bits)
-    if problem.planner in BY_BLOCKS and problem.design.several_kinds and not problem.own:
+    if problem.planner in BY_BLOCKS and problem.design.several_kinds and not problem.strategies:
         blocks = make_blocks(problem, aim, solution)
         clearly = CLEARLY_BETTER * reached(problem, today)
         if blocks is not None and reached(problem, blocks) < clearly:

@@ -157,6 +157,12 @@ def test_weights_have_no_say_in_the_mean_error() -> None:
     )
 
 
+def test_figures_of_the_mean_error_are_called_what_they_are() -> None:
+    workload = nz.Workload.marginals(MIXED_SCHEMA, k=2, factors={"age": nz.Prefix()})
+    plan = nz.plan(workload, objective=nz.RMSE(at_most=2.0), planner="residual+")
+    assert f"total variance {plan.total_variance:.6g}, lower bound" in str(plan)
+
+
 def test_what_is_public_costs_nothing() -> None:
     total = nz.Workload([nz.Query(LINE, [])])
     plan = nz.plan(total, objective=nz.RMSE(at_most=1.0), neighbours="replace")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from noiseplan.errors import NoiseplanError
 from noiseplan.planning.objectives import (
+    RMSE,
     ConvexLoss,
     Objective,
     PNormVariance,
@@ -76,6 +77,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "GDP",
+    "RMSE",
     "ApproxDP",
     "Binned",
     "Categorical",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -15,7 +17,8 @@ from noiseplan.errors import NoiseplanError
 from noiseplan.optimize.cost_profiles import Spare, compared, profile_of, refined_cost
 from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.optimize.sm2 import SmoothedMaximum, sm2
+from noiseplan.optimize.rows_with_targets import Demands
+from noiseplan.optimize.sm2 import Effort, SmoothedMaximum, _start, sm2
 
 # ------------------------------------------------------------------ the order and its least element
 
@@ -144,13 +147,14 @@ def _point(seed: int, k: int = 3) -> SmoothedMaximum:
 
 
 def _value(point: SmoothedMaximum, sigma: np.ndarray) -> float:
-    return SmoothedMaximum(point.rows, point.cells, sigma, 1.7, 2.3, point.total_weight).value
+    return SmoothedMaximum(point.rows, point.cells, sigma, 1.7, 2.3, point.total).value
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.4])
 def test_gradient_and_hessian_by_differences(weight: float) -> None:
     base = _point(0)
-    point = SmoothedMaximum(base.rows, base.cells, base.sigma, 1.7, 2.3, weight)
+    total = weight * base.rows.T @ base.rows
+    point = SmoothedMaximum(base.rows, base.cells, base.sigma, 1.7, 2.3, total)
     rng = np.random.default_rng(1)
     for _ in range(4):
         x = rng.standard_normal((3, 3))
@@ -159,7 +163,7 @@ def test_gradient_and_hessian_by_differences(weight: float) -> None:
         slope = (_value(point, point.sigma + h * x) - _value(point, point.sigma - h * x)) / (2 * h)
         assert np.sum(point.gradient() * x) == pytest.approx(slope, rel=1e-7, abs=1e-7)
         ends = [
-            SmoothedMaximum(point.rows, point.cells, point.sigma + s * h * x, 1.7, 2.3, weight)
+            SmoothedMaximum(point.rows, point.cells, point.sigma + s * h * x, 1.7, 2.3, total)
             for s in (1, -1)
         ]
         bend = (ends[0].gradient() - ends[1].gradient()) / (2 * h)
@@ -189,10 +193,7 @@ def test_solver_quality(
     conjugate_steps: int, newton_tolerance: float, low: float, high: float
 ) -> None:
     """Prefix sums over 64 cells in their own basis; the optimum is 4.457869."""
-    found = sm2(
-        prefix(64), basis=prefix(64), conjugate_steps=conjugate_steps,
-        newton_tolerance=newton_tolerance,
-    )  # fmt: skip
+    found = sm2(prefix(64), basis=prefix(64), effort=Effort(conjugate_steps, newton_tolerance))
     assert low <= found.cost <= high
     inverse = np.linalg.inv(found.strategy)
     assert np.sum((prefix(64) @ inverse) ** 2, axis=1).max() == pytest.approx(1.0)
@@ -200,8 +201,74 @@ def test_solver_quality(
 
 def test_sm2_does_not_refine() -> None:
     """With equal sharpness it settles in the middle of what is allowed: diag(1, 2), not (1, 4)."""
-    found = sm2(np.eye(2), np.array([1.0, 4.0]), conjugate_steps=50, newton_tolerance=1e-9)
+    found = sm2(np.eye(2), np.array([1.0, 4.0]), effort=Effort(50, 1e-9))
     np.testing.assert_allclose(found.profile, [1.0, 0.5], rtol=1e-3)
+
+
+def _variances(rows: np.ndarray, strategy: np.ndarray) -> np.ndarray:
+    return np.asarray(np.einsum("ij,jk,ik->i", rows, np.linalg.pinv(strategy.T @ strategy), rows))
+
+
+@pytest.mark.parametrize("weight", [0.05, 0.5, 5.0])
+def test_the_hybrid_is_that_of_a_convex_solver(weight: float) -> None:
+    """max g + max h + λ Σ variances over Σ, by cvxpy; equal rows count twice in the total."""
+    rows = np.vstack([prefix(4), prefix(4)[3:], np.eye(4)[:1]])
+    targets = np.array([1.0, 2.0, 3.0, 4.0, 4.0, 1.0])
+    sigma = cp.Variable((4, 4), PSD=True)
+    costs = [cp.matrix_frac(cell, sigma) for cell in np.eye(4)]
+    ratios = [
+        cp.trace(np.outer(row, row) @ sigma) / t for row, t in zip(rows, targets, strict=True)
+    ]
+    total = cp.trace(rows.T @ rows @ sigma)
+    cp.Problem(
+        cp.Minimize(cp.max(cp.hstack(costs)) + cp.max(cp.hstack(ratios)) + weight * total)
+    ).solve(solver="CLARABEL")
+    scale = max(ratio.value for ratio in ratios)
+    found = sm2(rows, targets, total_weight=weight, effort=Effort(50, 1e-8))
+    assert found.cost == pytest.approx(max(cost.value for cost in costs) * scale, rel=2e-3)
+    variances = _variances(rows, found.strategy)
+    assert (variances / targets).max() == pytest.approx(1.0)
+    assert variances.sum() == pytest.approx(total.value / scale, rel=2e-3)
+
+
+def test_the_hybrid_goes_from_targets_to_the_total() -> None:
+    rows = prefix(8)
+    plain = [sm2(rows, total_weight=weight) for weight in (0.0, 0.1, 1.0, 20.0)]
+    products = [found.cost * _variances(rows, found.strategy).sum() for found in plain]
+    assert products == sorted(products, reverse=True)
+    assert products[-1] == pytest.approx(dense_optimum(rows.T @ rows).value, rel=1e-3)
+    assert [found.cost for found in plain] == sorted(found.cost for found in plain)
+
+
+def test_a_start_of_ones_own() -> None:
+    rows, targets = prefix(6)[1:], np.linspace(1, 2, 5)  # two cells that no row tells apart
+    tree = np.vstack([np.eye(6), np.kron(np.eye(2), np.ones((1, 3)))])
+    demands = Demands.of(rows, targets, None)
+    point = _start(demands, np.eye(len(demands.cells)), tree, 0.0)
+    spread = point.rows @ point.sigma @ point.rows.T
+    lone = rows / np.sqrt(targets)[:, None] @ np.linalg.pinv(tree)
+    assert np.diagonal(spread).max() == pytest.approx(0.99)
+    np.testing.assert_allclose(spread / spread[0, 0], lone @ lone.T / (lone @ lone.T)[0, 0])
+    best = least_cost(rows, targets)
+    found = sm2(rows, targets, start=tree, effort=Effort(50, 1e-7))
+    assert found.cost == pytest.approx(best.cost, rel=1e-3)
+    near = sm2(rows, targets, start=best.strategy, basis=rows)
+    assert near.cost == pytest.approx(best.cost, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"start": np.eye(4)[:2]}, "does not determine every row"),
+        ({"start": np.eye(3)}, "3 columns, and the workload 4"),
+        ({"start": np.full((4, 4), np.nan)}, "finite"),
+        ({"total_weight": -1.0}, "at least 0"),
+        ({"total_weight": np.inf}, "at least 0"),
+    ],
+)
+def test_starts_and_weights_that_make_no_sense(how: dict[str, Any], message: str) -> None:
+    with pytest.raises(NoiseplanError, match=message):
+        sm2(prefix(4), **how)
 
 
 @settings(max_examples=25, deadline=None)

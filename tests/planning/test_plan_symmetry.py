@@ -16,7 +16,9 @@ from workloads import random_tables, random_workload
 ONE = nz.zCDP(0.5)
 
 
-def alone(workload: nz.Workload, priorities: object = None, share: bool = True) -> Design:
+def alone(
+    workload: nz.Workload, priorities: object = None, share: bool = True, own: object = None
+) -> Design:
     """`prepare` with a role of its own for every attribute."""
     return prepare(workload, priorities, share=False)
 

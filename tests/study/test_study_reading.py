@@ -211,6 +211,7 @@ def test_targets_in_several_forms(tmp_path: Path, written: str, variance: float)
         ('objective = "worst"', {"objective": nz.WorstVariance()}),
         ('objective = "total"', {"objective": nz.TotalVariance()}),
         ("objective = { p = 4 }", {"objective": nz.PNormVariance(4)}),
+        ('objective = "rmse"', {"objective": nz.RMSE()}),
         ('neighbours = "replace"', {"neighbours": "replace"}),
         ('noise = "discrete"', {"noise": "discrete"}),
         ('planner = "residual+"', {"planner": "residual+"}),
@@ -220,6 +221,22 @@ def test_targets_in_several_forms(tmp_path: Path, written: str, variance: float)
 def test_settings(tmp_path: Path, written: str, arguments: dict[str, object]) -> None:
     read = study(tmp_path, f"{SCHEMA}{K1}{BUDGETED}[plan]\n{written}\n")
     expected = nz.plan(nz.Workload.marginals(MADE, k=1), budget=nz.zCDP(0.5), **arguments)
+    assert plan_hash(read.plan()) == plan_hash(expected)
+
+
+@pytest.mark.parametrize(
+    ("written", "objective"),
+    [
+        ("at_most = 50", nz.TotalVariance(at_most=50.0)),
+        ('objective = "rmse"\nat_most = 2.5', nz.RMSE(at_most=2.5)),
+        ('objective = "worst"\nat_most = 9', nz.WorstVariance(at_most=9.0)),
+        ("objective = { p = 4 }\nat_most = 9", nz.PNormVariance(4, at_most=9.0)),
+    ],
+)
+def test_bounds_to_reach(tmp_path: Path, written: str, objective: nz.Objective) -> None:
+    read = study(tmp_path, f"{SCHEMA}{K1}[plan]\n{written}\n")
+    assert read.budget is None and read.objective == objective
+    expected = nz.plan(nz.Workload.marginals(MADE, k=1), objective=objective)
     assert plan_hash(read.plan()) == plan_hash(expected)
 
 

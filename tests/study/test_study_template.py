@@ -41,7 +41,7 @@ def test_everything_commented_out_is_a_study_too(tmp_path: Path) -> None:
     text = written(tmp_path, "age=0..99", "sex=F,M").read_text(encoding="utf-8")
     head, _, tail = text.partition("# [[tables]]")
     shown = [line.removeprefix("# ") for line in ("# [[tables]]" + tail).splitlines()]
-    prose = ("What", "Or ", "Where", "People", "The budget", "approx_dp", "objective")
+    prose = ("What", "Or ", "Where", "People", "The budget", "approx_dp", "objective", "at_most")
     kept = [line for line in shown if not line.startswith(prose)]
     (tmp_path / "all.toml").write_text(head + "\n".join(kept), encoding="utf-8")
     study = read_study(tmp_path / "all.toml")

@@ -34,6 +34,12 @@ class Point:
         rows = raw / lengths
         return cls(rows, lengths, np.linalg.inv(np.vstack([np.ones(raw.shape[1]), rows])))
 
+    @classmethod
+    def still(cls, rows: Array) -> Point:
+        """A U that is not optimised, and stays as it is."""
+        ones = np.ones(rows.shape[1])
+        return cls(rows, ones, np.linalg.inv(np.vstack([ones, rows])))
+
     def pull_back(self, d_inverse: Array) -> Array:
         """The gradient with respect to raw U, from the gradient with respect to T."""
         d_rows = self._d_rows(d_inverse)

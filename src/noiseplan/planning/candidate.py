@@ -10,10 +10,17 @@ import numpy as np
 
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.row_variances import variance_batches
 from noiseplan.planning.certificates import Optimality
-from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    PNormVariance,
+    RelativeError,
+    TotalVariance,
+)
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.small_workload import Asked
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.privacy import Guarantee
 
@@ -61,6 +68,11 @@ def reached(problem: Problem, candidate: Candidate) -> float:
         return figures.total_variance
     if isinstance(goal, PNormVariance):
         return _p_norm(goal.p, problem, candidate.mechanism)
+    if isinstance(goal, RelativeError):
+        asked, mechanism = Asked(figures.design), candidate.mechanism
+        assert isinstance(mechanism, DenseMechanism)  # nothing else plans them
+        gram = asked.gram(asked.relative_weights(goal))
+        return float((gram * mechanism.cell_covariance()).sum())
     if isinstance(goal, ConvexLoss):
         roles, rows = figures.design.roles, figures.design.type_rows
         means = roles.type_priority * figures.type_variances / rows

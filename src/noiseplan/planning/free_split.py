@@ -104,29 +104,36 @@ def add_joint_gradient(
         upstream = np.moveaxis(np.tensordot(upstream, inverses[step], axes=(-1, 1)), -1, 1)
 
 
-def optimise_total(design: Design) -> dict[int, Array]:
+def optimise_total(design: Design, given: dict[int, Array] | None = None) -> dict[int, Array]:
     """U of every free role (over groups of values) for the weighted sum of variances.
 
     From the oblique split of each role's square-root strategy; where that is cheap, also from
-    ResidualPlanner+'s best strategies, and the better end is kept.
+    ResidualPlanner+'s best strategies, and the better end is kept. U that are given, columns of
+    length one at most, stay.
     """
     if not design.free:
         return {}
-    grams = role_grams(design)
+    given = given or {}
+    grams = {r: gram for r, gram in role_grams(design).items() if r not in given}
+    if not grams:
+        return given
     starts = [{r: _oblique_root(gram) for r, gram in grams.items()}]
-    if sum(design.group_count(r) for r in design.free) <= BOTH_STARTS_UP_TO:
+    if sum(design.group_count(r) for r in grams) <= BOTH_STARTS_UP_TO:
         upright = {r: best_upright(gram, 1e-4) for r, gram in grams.items()}
         starts.append({r: u + _ripple(u) for r, u in upright.items()})
-    return min((_follow(design, start) for start in starts), key=lambda found: found[0])[1]
+    ends = (_follow(design, start, given) for start in starts)
+    return min(ends, key=lambda found: found[0])[1]
 
 
-def _follow(design: Design, start: dict[int, Array]) -> tuple[float, dict[int, Array]]:
+def _follow(
+    design: Design, start: dict[int, Array], given: dict[int, Array]
+) -> tuple[float, dict[int, Array]]:
     """log J and U at the end of a descent."""
-    chart = Chart.of(start)
+    chart, still = Chart.of(start), {r: Point.still(rows) for r, rows in given.items()}
 
     def value(x: Array) -> tuple[float, Array]:
         try:
-            points = chart.points(x)
+            points = chart.points(x) | still
         except np.linalg.LinAlgError:  # M singular: worse than anything, so the search turns back
             return SINGULAR, np.zeros_like(x)
         cost, gradients = cost_and_gradients(design, points)
@@ -136,7 +143,7 @@ def _follow(design: Design, start: dict[int, Array]) -> tuple[float, dict[int, A
 
     large = max(design.group_count(r) for r in design.free) >= LARGE
     cost, best = minimise(value, chart.pack(start), steps=500, gain=1e-8 if large else 1e-13)
-    return cost, {r: point.rows for r, point in chart.points(best).items()}
+    return cost, {r: point.rows for r, point in chart.points(best).items()} | given
 
 
 def cost_and_gradients(design: Design, points: dict[int, Point]) -> tuple[float, dict[int, Array]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -16,8 +17,29 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
 
+@dataclass(frozen=True, kw_only=True)
 class Objective(ABC):
-    """What a plan minimises. A query's weight multiplies the variance of each of its rows."""
+    """What a plan minimises. A query's weight multiplies the variance of each of its rows.
+
+    With `at_most`, and without a budget, it is what a plan must reach: the least privacy cost at
+    which it is at most so much is found.
+    """
+
+    at_most: float | None = None
+
+    def check_reach(self, queries: int) -> None:
+        """Refuse a bound that would be met without noise only, or not even so."""
+        given, least = self.at_most, self.without_noise(queries)
+        number = isinstance(given, Real) and not isinstance(given, bool) and np.isfinite(given)
+        if given is None or not number or given <= least:
+            raise PlanError(
+                f"at_most is a number above {least:g}, which the {self} would be without any "
+                f"noise; found {given!r}"
+            )
+
+    def without_noise(self, queries: int) -> float:
+        """What it is when all variances are zero."""
+        return 0.0
 
     @abstractmethod
     def __str__(self) -> str:
@@ -30,6 +52,17 @@ class TotalVariance(Objective):
 
     def __str__(self) -> str:
         return "total variance"
+
+
+@dataclass(frozen=True)
+class RMSE(TotalVariance):
+    """√(Σ variance / rows) over all rows of all queries: weights play no part.
+
+    A plan for it is one of least total variance for the same queries without weights.
+    """
+
+    def __str__(self) -> str:
+        return "root mean square error"
 
 
 @dataclass(frozen=True)
@@ -66,10 +99,15 @@ class ConvexLoss(Objective):
         Array → number; convex and nondecreasing in every entry (checked at random points).
     gradient
         Array → array; by central differences if not given, which costs two calls per query.
+    at_most
+        Without a budget: what the loss must be, at the least privacy cost.
     """
 
     function: Callable[[Array], float]
     gradient: Callable[[Array], Array] | None = None
+
+    def without_noise(self, queries: int) -> float:
+        return self.value(np.zeros(queries))
 
     def __str__(self) -> str:
         name = str(getattr(self.function, "__name__", "<none>"))
@@ -133,6 +171,8 @@ class RelativeError(Objective):
         an earlier release, a projection. Never the data themselves.
     floor
         Answers below this count as this: no error is asked to be small beside nothing.
+    at_most
+        Without a budget: what it must be, at the least privacy cost.
 
     References
     ----------
@@ -147,7 +187,9 @@ class RelativeError(Objective):
     expected: Array | None
     floor: float
 
-    def __init__(self, expected: object = None, floor: float = 1.0) -> None:
+    def __init__(
+        self, expected: object = None, floor: float = 1.0, *, at_most: float | None = None
+    ) -> None:
         counts = None
         if expected is not None:
             counts = np.asarray(expected, dtype=np.float64).ravel()
@@ -162,6 +204,7 @@ class RelativeError(Objective):
             raise PlanError(f"RelativeError: a floor is a positive number, found {floor!r}")
         object.__setattr__(self, "expected", counts)
         object.__setattr__(self, "floor", float(floor))
+        object.__setattr__(self, "at_most", at_most)
 
     def __str__(self) -> str:
         return "relative error"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
+from noiseplan.planning.least_cost import least_cost
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
-from noiseplan.planning.objectives import Objective, TotalVariance
+from noiseplan.planning.objectives import RMSE, Objective, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
@@ -23,7 +24,7 @@ from noiseplan.planning.planners import (
     tree_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.planning.reductions import Persons, Targets
+from noiseplan.planning.reductions import Persons, Targets, Unweighted
 from noiseplan.planning.smaller_domain import smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
@@ -54,6 +55,7 @@ def plan(
     neighbours: Neighbours = "add-remove",
     noise: str | None = None,
     max_rows: int = 1,
+    strategies: Mapping[str, object] | None = None,
 ) -> Plan:
     """Design the noise for a workload, before any data is read.
 
@@ -69,8 +71,9 @@ def plan(
         that meets them. With a budget too, all of it is spent for the smallest common scaling of
         the targets: above 1 they are relaxed, below 1 they are met with less variance.
     objective
-        `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)`, `ConvexLoss(function)`
-        or, over small domains, `RelativeError(expected)`.
+        `TotalVariance()` (default), `RMSE()`, `WorstVariance()`, `PNormVariance(p)`,
+        `ConvexLoss(function)` or, over small domains, `RelativeError(expected)`. Any of them
+        without a budget, as in `RMSE(at_most=2.0)`: the least privacy cost that reaches so much.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
         "product" (one strategy per attribute); the exact optimum over a small domain or, where
@@ -90,6 +93,10 @@ def plan(
     max_rows
         Records that one person may have. The budget is then a person's: neighbours differ by all
         of them. Release with `plan.release(data, person="id")`, which keeps at most so many.
+    strategies
+        What to measure of some attributes, each a matrix of rows over its values, a factor such as
+        `Prefix()`, or a name: "identity", "prefix", "ranges", "hierarchical-4", "wavelet". The
+        noise of every set of attributes is then chosen for these; other attributes are free.
 
     Examples
     --------
@@ -100,7 +107,9 @@ def plan(
     (1.2493, True)
     """
     noise = "discrete" if noise is None else noise
-    problem = Problem(workload, budget, targets, objective, planner, neighbours, noise, max_rows)
+    problem = Problem(
+        workload, budget, targets, objective, planner, neighbours, noise, max_rows, strategies
+    )
     problem.check()
     if problem.name == "dawa" and not isinstance(planner, Strategy):
         # Few plans draw partitions; the others start without loading what does.
@@ -109,7 +118,10 @@ def plan(
         return finish(problem, dawa.solve(problem, plan))
     if problem.targets is not None:
         problem = Targets().forward(problem)
-    return finish(problem, solve(problem))
+    if isinstance(problem.goal, RMSE):
+        problem = Unweighted().forward(problem)
+    reach = problem.goal.at_most
+    return finish(problem, solve(problem) if reach is None else least_cost(problem, reach, solve))
 
 
 def solve(problem: Problem) -> Candidate:
@@ -159,6 +171,8 @@ def _require(refusal: str | None) -> None:
 def _asked_for(problem: Problem) -> Planner:
     if problem.planner == "workload" and problem.size > _written_out(problem):
         return noise_on_rows.PLANNER
+    if problem.strategies:
+        return residual_family.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
     for planner in LAPLACE if problem.laplace else GAUSSIAN:

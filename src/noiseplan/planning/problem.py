@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError, remedy, setting
+from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.product import Factor
 from noiseplan.noise import Noise
+from noiseplan.planning.given_strategies import check_named, read_strategy
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.workload_types import Design, prepare
@@ -56,6 +58,7 @@ class Problem:
     neighbours: Neighbours = "add-remove"
     noise: str = "discrete"
     max_rows: int = 1
+    strategies: Mapping[str, object] | None = None
     started: float = field(default_factory=time.perf_counter)
 
     @property
@@ -114,6 +117,12 @@ class Problem:
         return product_factors(self.strategy, self.workload.schema)
 
     @cached_property
+    def own(self) -> dict[int, Matrix]:
+        """The strategies that were given for attributes, by their numbers."""
+        schema, given = self.workload.schema, self.strategies or {}
+        return {schema.index(name): read_strategy(schema, name, given[name]) for name in given}
+
+    @cached_property
     def allowed(self) -> float | None:
         """The privacy cost that the budget allows Gaussian noise; None without a budget."""
         return None if self.budget is None else allowed_cost(self.budget, self.noise)
@@ -134,7 +143,8 @@ class Problem:
         if self.strategy is not None:
             by_classes = self.factors is None and self.size > EXPLICIT_CELLS
             apart |= self.laplace or not by_classes
-        return prepare(self.workload, self.priorities, share=not apart)
+        own = self.own if self.strategies else None
+        return prepare(self.workload, self.priorities, not apart, own)
 
     def check(self) -> None:
         """Refuse arguments that are none, whatever the planner."""
@@ -148,9 +158,11 @@ class Problem:
                 f"plan() starts with a Workload, found {type(self.workload).__name__}; write "
                 f"plan(Workload([query, …]), …)"
             )
-        if self.budget is None and self.targets is None:
+        reach = getattr(self.objective, "at_most", None)
+        if self.budget is None and self.targets is None and reach is None:
             raise PlanError(
-                "say how much privacy to spend (budget=zCDP(0.5)) or what to reach (targets={...})"
+                "say how much privacy to spend (budget=zCDP(0.5)) or what to reach "
+                "(targets={...}, or objective=RMSE(at_most=2.0))"
             )
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise BudgetError(
@@ -159,12 +171,14 @@ class Problem:
             )
         if self.objective is not None and not isinstance(self.objective, Objective):
             raise PlanError(
-                f"an objective is TotalVariance(), WorstVariance(), PNormVariance(p), "
+                f"an objective is TotalVariance(), WorstVariance(), RMSE(), PNormVariance(p), "
                 f"ConvexLoss(f) or RelativeError(), "
                 f"found {self.objective!r}"
             )
         if self.targets is not None and self.objective is not None:
             raise PlanError("targets are an objective of their own: give one or the other")
+        if reach is not None:
+            self._check_reach()
         if self.neighbours not in ("add-remove", "replace"):
             raise PlanError(f"neighbours are 'add-remove' or 'replace', found {self.neighbours!r}")
         if self.noise not in NOISES:
@@ -181,6 +195,33 @@ class Problem:
                 + " to simulate"
             )
         check_people(self.max_rows, self.neighbours)
+        if self.strategies is not None:
+            self._check_strategies()
+
+    def _check_strategies(self) -> None:
+        """Refuse strategies of attributes for what is no plan of the residual family."""
+        check_named(self.workload, self.strategies)
+        if self.planner not in ("auto", "residual"):
+            raise PlanError(
+                f"strategies of attributes are planned by the residual family: leave out "
+                f"planner={self.name!r}, or strategies"
+            )
+        if isinstance(self.budget, PureDP):
+            raise PlanError(
+                "strategies of attributes are for Gaussian noise: leave them out, or give "
+                "budget=zCDP(0.5) or ApproxDP(1.0, 1e-9); rows over all cells go with pure DP, as "
+                "planner=Strategy(rows)"
+            )
+        _ = self.own  # each of them is read, and refused where it is none
+
+    def _check_reach(self) -> None:
+        """Refuse a bound beside a budget, and one that no plan meets."""
+        if self.budget is not None:
+            raise PlanError(
+                f"at_most= asks for the least privacy cost, and {self.budget} is one: leave out "
+                f"the budget, or at_most="
+            )
+        self.goal.check_reach(len(self.workload))
 
 
 def check_people(max_rows: object, neighbours: Neighbours) -> None:

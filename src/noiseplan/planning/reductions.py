@@ -87,6 +87,21 @@ class Targets:
         return candidate
 
 
+@dataclass(frozen=True)
+class Unweighted:
+    """The same queries, every row counting the same: what `RMSE` is about."""
+
+    def forward(self, problem: Problem) -> Problem:
+        """The problem without weights."""
+        asked = problem.workload
+        columns = replace(asked.columns, weights=np.ones(len(asked)))
+        return replace(problem, workload=asked.from_columns(asked.schema, columns))
+
+    def back(self, candidate: Candidate) -> Candidate:
+        """As it is."""
+        return candidate
+
+
 def _checked_target(name: str, target: object) -> float:
     if isinstance(target, Iterable) and not isinstance(target, str):
         raise PlanError(

@@ -9,7 +9,7 @@ case where every attribute has a role of its own, and takes the same path.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from math import comb
 
@@ -64,20 +64,23 @@ class Roles:
         return role.matrices[place]
 
 
-def find_roles(workload: Workload, priorities: Array, share: bool = True) -> Roles:
+def find_roles(
+    workload: Workload, priorities: Array, share: bool = True, own: Collection[int] = ()
+) -> Roles:
     """The coarsest roles that can be verified; splits roles until every query type is complete.
 
     `priorities` are the weights to plan with, one per query (weights of the workload, or 1/target).
-    Without `share` every attribute has a role of its own.
+    Without `share` every attribute has a role of its own, and so have those numbered in `own`,
+    which are measured by a strategy of their own.
     """
     kind = unique_rows(_numbered(workload.columns.weights, priorities))[1]
-    colour = _first_colours(workload)
+    colour = _first_colours(workload, own)
     if share:
         colour = _refined(workload, colour, kind)
     else:
         colour = np.where(colour >= 0, np.arange(len(colour)), -1)
     while True:
-        roles = _roles_from_colours(workload, colour, kind, priorities)
+        roles = _roles_from_colours(workload, colour, kind, priorities, own)
         broken = _incomplete_roles(roles)
         if not broken:
             return roles
@@ -112,7 +115,7 @@ def _content(matrix: Matrix) -> Hashable:
     return matrix.dense().tobytes()
 
 
-def _first_colours(workload: Workload) -> IntArray:
+def _first_colours(workload: Workload, own: Collection[int]) -> IntArray:
     """Attributes of equal size and equal factors get equal colours; −1 where no query asks."""
     columns, shape = workload.columns, workload.schema.shape
     asked: dict[int, list[Hashable]] = {}
@@ -122,6 +125,7 @@ def _first_colours(workload: Workload) -> IntArray:
     for a in np.unique(columns.attributes[columns.joint >= 0]):
         if a >= 0:
             keys[int(a)] = ("alone", int(a))  # a dense matrix knows no symmetry
+    keys |= {a: ("alone", a) for a in own if a in keys}
     number: dict[Hashable, int] = {}
     colour = np.full(len(shape), -1)
     for a, key in keys.items():
@@ -168,7 +172,7 @@ def _refined(workload: Workload, colour: IntArray, kind: IntArray) -> IntArray:
 
 
 def _roles_from_colours(
-    workload: Workload, colour: IntArray, kind: IntArray, priorities: Array
+    workload: Workload, colour: IntArray, kind: IntArray, priorities: Array, own: Collection[int]
 ) -> Roles:
     c = workload.columns
     present = np.unique(colour[colour >= 0])
@@ -183,6 +187,7 @@ def _roles_from_colours(
         factors = tuple(sorted(asked.get(r, ())))
         matrices = tuple(workload.matrix(int(members[0]), f) for f in factors)
         plain = r not in in_joint and all(isinstance(c.distinct[f], Identity) for f in factors)
+        plain = plain and int(members[0]) not in own
         size = workload.schema.shape[int(members[0])]
         roles.append(Role(members, size, factors, matrices, plain))
     pairs, first, type_of_query = _typed(workload, of_attribute, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray, first_of, joined_kinds
 from noiseplan.domain.gram import workload_gram
-from noiseplan.matrices import DenseMatrix
+from noiseplan.matrices import DenseMatrix, Matrix
 from noiseplan.matrices.base import Array, equal_columns
 from noiseplan.mechanisms.basis import ROUNDING
 from noiseplan.planning.limits import GRAM_VALUES
@@ -195,16 +196,28 @@ def joint_coefficients(joint: JointQuery, inverses: list[Array]) -> tuple[Array,
     return squares, stages
 
 
-def prepare(workload: Workload, priorities: Array | None = None, share: bool = True) -> Design:
+def prepare(
+    workload: Workload,
+    priorities: Array | None = None,
+    share: bool = True,
+    own: Mapping[int, Matrix] | None = None,
+) -> Design:
     """Find roles and terms; merge values that no query tells apart.
 
-    `priorities` replace the workload's weights while planning (for targets).
+    `priorities` replace the workload's weights while planning (for targets); `own` are strategies
+    of attributes, by number, which may tell more values apart.
     """
+    own = own or {}
     weights = workload.columns.weights if priorities is None else priorities
-    roles = find_roles(workload, weights, share)
+    roles = find_roles(workload, weights, share, own)
     joints = [_joint_tensor(workload, roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
     kinds = [_joint_kinds(joint) for joint in joints]
-    groups = tuple(_value_groups(roles, r, joints, kinds) for r in range(len(roles.roles)))
+    seen = {int(roles.of_attribute[a]): strategy.column_kinds() for a, strategy in own.items()}
+    groups = tuple(
+        joined_kinds([told, seen[r]]) if r in seen else told
+        for r in range(len(roles.roles))
+        for told in [_value_groups(roles, r, joints, kinds)]
+    )
     measurable = np.array([int(g.max()) for g in groups], dtype=np.int64)
     grams = tuple(_grouped_gram(roles, int(p), groups) for p in range(len(roles.pair_role)))
     reduced = tuple(_reduced(joint, groups) for joint in joints)

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, combination_rows
+from noiseplan.arrays import combination_rows
 from noiseplan.errors import QueryError
 from noiseplan.queries.columns import QueryColumns, merged, padded, without_totals
 from noiseplan.queries.factors import (
-    Custom,
     Factor,
     Identity,
     Permuted,
@@ -76,7 +75,7 @@ class WorkloadMakers(ABC):
         """
         if (k is None) == (up_to is None):
             raise QueryError("say either k=2 (exactly two attributes) or up_to=2 (at most two)")
-        largest = _checked_ways(schema, k if k is not None else up_to)
+        largest = checked_ways(schema, k if k is not None else up_to)
         chosen = _factor_of_each(schema, factors)
         distinct = {factor: i for i, factor in enumerate(dict.fromkeys(chosen))}
         sizes = [largest] if k is not None else range(largest + 1)
@@ -291,37 +290,6 @@ class WorkloadMakers(ABC):
         places = _order(workload.schema.size, order, seed)
         return cls([_permuted(query, places) for query in workload])
 
-    @classmethod
-    def random_ranges(cls, schema: Schema, count: int, *, seed: int) -> Self:
-        """`count` ranges drawn at random, each of all ranges alike; over several attributes, boxes.
-
-        Over one attribute they are the rows of one query, over several one query each.
-
-        Examples
-        --------
-        >>> from noiseplan import Workload
-        >>> Workload.random_ranges(Schema.from_sizes({"x": 1024}), 1000, seed=1)
-        Workload(1 query, 1,000 rows)
-        """
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise QueryError(f"count is how many ranges to draw, at least 1; found {count!r}")
-        random = _generator(seed)
-        drawn = {}
-        for name, attribute in zip(schema.names, schema.attributes, strict=True):
-            Ranges().check(name, attribute)
-            drawn[name] = _ranges(attribute.size, int(count), random)
-        if len(schema) == 1:
-            ((name, (first, last)),) = drawn.items()
-            return cls([Query(schema, {name: _as_rows(schema, name, first, last)})])
-        boxes = (
-            {
-                name: _as_rows(schema, name, first[i : i + 1], last[i : i + 1])
-                for name, (first, last) in drawn.items()
-            }
-            for i in range(int(count))
-        )
-        return cls([Query(schema, box) for box in boxes])
-
 
 def _is_one_row(matrix: object) -> bool:
     if isinstance(matrix, np.ndarray):
@@ -329,7 +297,15 @@ def _is_one_row(matrix: object) -> bool:
     return isinstance(matrix, list | tuple) and all(isinstance(x, Real) for x in matrix)
 
 
-def _checked_ways(schema: Schema, ways: object) -> int:
+def generator(seed: object) -> np.random.Generator:
+    """Draws of their own for every seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise QueryError(f"a seed is an integer from 0 on, found {seed!r}")
+    return np.random.default_rng(int(seed))
+
+
+def checked_ways(schema: Schema, ways: object) -> int:
+    """How many attributes a table has."""
     if isinstance(ways, bool) or not isinstance(ways, (int, np.integer)):
         raise QueryError(f"the number of attributes per table is an integer, found {ways!r}")
     if not 0 <= ways <= len(schema):
@@ -378,17 +354,11 @@ def _by_size(schema: Schema, weights: Sequence[float]) -> list[tuple[tuple[str, 
     ]
 
 
-def _generator(seed: object) -> np.random.Generator:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise QueryError(f"a seed is an integer from 0 on, found {seed!r}")
-    return np.random.default_rng(int(seed))
-
-
 def _order(cells: int, order: Sequence[int] | None, seed: int | None) -> tuple[int, ...]:
     if (order is None) == (seed is None):
         raise QueryError("say either order=[...] (the new place of each cell) or seed=1")
     if order is None:
-        return tuple(_generator(seed).permutation(cells).tolist())
+        return tuple(generator(seed).permutation(cells).tolist())
     places = tuple(int(place) for place in order)
     if sorted(places) != list(range(cells)):
         raise QueryError(
@@ -407,20 +377,3 @@ def _permuted(query: Query, places: tuple[int, ...]) -> Query:
         )
     factors = {name: Permuted(factor, places) for name, factor in query.factors.items()}
     return Query(schema, factors, weight=query.weight, name=query.named)
-
-
-def _ranges(size: int, count: int, random: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """First and last value of ranges drawn alike from all n(n + 1)/2."""
-    # Two different places of 0 … n, in any order, are the ends of exactly one range.
-    one = random.integers(0, size + 1, count)
-    other = (one + random.integers(1, size + 1, count)) % (size + 1)
-    return np.minimum(one, other), np.maximum(one, other) - 1
-
-
-def _as_rows(schema: Schema, name: str, first: IntArray, last: IntArray) -> Custom:
-    values = np.arange(schema[name].size)
-    rows = (first[:, None] <= values) & (values <= last[:, None])
-    ends = zip(first.tolist(), last.tolist(), strict=True)
-    labels = [schema[name].span_label(*end) for end in ends]
-    title = str(labels[0]) if len(labels) == 1 else f"{len(labels)} random ranges"
-    return Custom(rows, title, labels)

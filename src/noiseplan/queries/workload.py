@@ -17,9 +17,12 @@ from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
 from noiseplan.matrices import Matrix
 from noiseplan.queries.columns import NAMED, QueryColumns, columns_of, joined, merged
-from noiseplan.queries.families import WorkloadMakers
+from noiseplan.queries.containment import nonnegative
+from noiseplan.queries.crossing import crossed, joined_schema
+from noiseplan.queries.gram_difference import GramDifference, gram_difference
 from noiseplan.queries.name_lookup import NameLookup
 from noiseplan.queries.query import Query
+from noiseplan.queries.random_families import RandomWorkloads
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
@@ -30,8 +33,10 @@ _WEIGHTINGS = {"rows": 0.0, "tables": 1.0, "sqrt": 0.5}
 
 @final
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Workload(WorkloadMakers):
+class Workload(RandomWorkloads):
     """Everything to be answered together. Workloads add up; equal queries merge, weights add.
+
+    `one * other` is the crossproduct of workloads about different attributes.
 
     Examples
     --------
@@ -74,6 +79,65 @@ class Workload(WorkloadMakers):
             return NotImplemented
         _check_same_schema(other.schema, self.schema)
         return self.from_columns(self.schema, merged(joined(self.columns, other.columns)))
+
+    def __mul__(self, other: Workload | Query) -> Workload:
+        """Every query with every query of the other, which asks about different attributes.
+
+        Rows multiply, and so do weights; the schema is that of both. What both schemas have must
+        be declared alike.
+
+        Examples
+        --------
+        >>> ages = Workload.prefix(Schema.from_sizes({"age": 10}))
+        >>> places = Workload.marginals(Schema.from_sizes({"sex": 2, "region": 4}), k=1)
+        >>> print(ages * places)
+        2 queries, 60 rows, over age, sex, region
+          prefix(age) × sex     20 rows
+          prefix(age) × region  40 rows
+        """
+        if isinstance(other, Query):
+            other = Workload([other])
+        if not isinstance(other, Workload):
+            return NotImplemented
+        schema = joined_schema(self.schema, other.schema)
+        return Workload(crossed(schema, list(self), list(other)))
+
+    def equivalent(self, other: Workload) -> bool:
+        """Whether both have the same Gram matrix Σ weight · WᵀW: no strategy tells them apart.
+
+        Every plan then has the same total variance for both, whatever rows they are written as.
+
+        Examples
+        --------
+        >>> schema = Schema.from_sizes({"x": 2})
+        >>> cells = Workload.marginals(schema, k=1)
+        >>> cells.equivalent(Workload.from_matrix([[0.6, 0.8], [-0.8, 0.6]], schema))
+        True
+        """
+        return self._beyond(other).zero
+
+    def contains(self, other: Workload) -> bool:
+        """Whether this Gram matrix minus the other's has no negative eigenvalue.
+
+        Some workload equivalent to this one then has all rows of the other (those of a query of
+        weight w are √w times as long), and no plan has a larger total variance for the other.
+
+        Examples
+        --------
+        >>> schema = Schema.from_sizes({"age": 10, "sex": 2})
+        >>> tables = Workload.marginals(schema, k=2)
+        >>> tables.contains(Workload.marginals(schema, k=1))
+        False
+        >>> Workload.all_ranges(schema).contains(tables)
+        True
+        """
+        return nonnegative(self._beyond(other))
+
+    def _beyond(self, other: object) -> GramDifference:
+        if not isinstance(other, Workload):
+            raise QueryError(f"a workload is compared with a Workload, found {other!r}")
+        _check_same_schema(other.schema, self.schema, "workloads are compared over one schema")
+        return gram_difference(self.schema, self.columns, other.columns)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -245,17 +309,18 @@ def _checked_queries(queries: object) -> list[Query]:
     return listed
 
 
-def _check_same_schema(found: Schema, schema: Schema) -> None:
+def _check_same_schema(
+    found: Schema, schema: Schema, rule: str = "a workload has one schema"
+) -> None:
     if found is schema or found == schema:
         return
     if found.names != schema.names:
         raise QueryError(
-            f"a workload has one schema: found the attributes {list(found.names)} beside "
-            f"{list(schema.names)}"
+            f"{rule}: found the attributes {list(found.names)} beside {list(schema.names)}"
         )
     pairs = zip(schema.names, found.attributes, schema.attributes, strict=True)
     name, one, other = next((n, a, b) for n, a, b in pairs if a != b)
-    raise QueryError(f"a workload has one schema: {name!r} is {one!r} beside {other!r}")
+    raise QueryError(f"{rule}: {name!r} is {one!r} beside {other!r}")
 
 
 def _check_countable(c: QueryColumns, log_rows: NDArray[np.float64]) -> None:

@@ -192,6 +192,8 @@ def _aims(plan: Plan, rows: list[TableKind]) -> list[Markup]:
         )
     elif plan.targets is not None:
         sentences.append(f"The plan is for {aim(plan)}.")
+    elif plan.objective.at_most is not None:
+        sentences.append(f"The plan is for the {aim(plan)}.")
     else:
         sentences.append(f"The plan aims at the least {plan.objective} at this cost.")
     favoured = [row["table"] for row in reversed(rows) if row["std_error"] < average]

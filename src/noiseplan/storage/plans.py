@@ -15,6 +15,7 @@ from noiseplan.mechanisms.price import require_price
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.planning.certificates import Optimality, Stated, Unstated
 from noiseplan.planning.objectives import (
+    RMSE,
     Objective,
     PNormVariance,
     Recorded,
@@ -34,6 +35,8 @@ from noiseplan.storage.files import hash_of
 GIVEN = "given"
 # Noise of several releases together: variances are known, and they are below the parameters.
 COMBINED = "combined"
+# Objectives that are no more than their kind; others are saved with more, or by name.
+OBJECTIVES: Final = {"total": TotalVariance, "rmse": RMSE, "worst": WorstVariance}
 
 
 def write_plan(plan: Plan) -> tuple[Json, Arrays]:
@@ -172,24 +175,23 @@ def schema_hash(plan: Plan) -> str:
 
 
 def _write_objective(objective: Objective) -> Json:
-    if isinstance(objective, TotalVariance):
-        return {"kind": "total"}
-    if isinstance(objective, WorstVariance):
-        return {"kind": "worst"}
+    reach = {} if objective.at_most is None else {"at_most": objective.at_most}
     if isinstance(objective, PNormVariance):
-        return {"kind": "p-norm", "p": objective.p}
-    return {"kind": "recorded", "name": str(objective)}
+        return {"kind": "p-norm", "p": objective.p, **reach}
+    for kind, named in OBJECTIVES.items():
+        if type(objective) is named:
+            return {"kind": kind, **reach}
+    return {"kind": "recorded", "name": str(objective), **reach}
 
 
 def _read_objective(saved: Mapping[str, Any]) -> Objective:
+    reach = saved.get("at_most")
     match saved:
-        case {"kind": "total"}:
-            return TotalVariance()
-        case {"kind": "worst"}:
-            return WorstVariance()
         case {"kind": "p-norm", "p": int() | float() as p}:
-            return PNormVariance(p)
-    return Recorded(str(saved["name"]))
+            return PNormVariance(p, at_most=reach)
+        case {"kind": str() as kind} if kind in OBJECTIVES:
+            return OBJECTIVES[kind](at_most=reach)
+    return Recorded(str(saved["name"]), at_most=reach)
 
 
 def stated_by(plan: Plan) -> Json:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from noiseplan.noise.intervals import half_width_factor
-from noiseplan.planning.objectives import Objective, PNormVariance, TotalVariance, WorstVariance
+from noiseplan.planning.objectives import (
+    RMSE,
+    Objective,
+    PNormVariance,
+    TotalVariance,
+    WorstVariance,
+)
 from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
 from noiseplan.queries import Workload
 from noiseplan.study.nodes import Node
@@ -17,7 +23,8 @@ from noiseplan.study.tables_asked import find_query
 BUDGETS = ("zcdp", "gdp", "approx_dp", "pure_dp")
 NEIGHBOURS = ("add-remove", "replace")
 WEIGHTINGS = ("rows", "tables", "sqrt")
-OBJECTIVES = {"total": TotalVariance(), "worst": WorstVariance()}
+OBJECTIVES = {"total": TotalVariance(), "rmse": RMSE(), "worst": WorstVariance()}
+_OBJECTIVES = '"total", "rmse", "worst" or { p = 4 }'
 _APPROX = "approx_dp = { epsilon = 1.0, delta = 1e-9 }"
 
 
@@ -106,14 +113,14 @@ def read_settings(node: Node | None) -> Settings:
         return Settings()
     from noiseplan.planning.problem import NOISES
 
-    allowed = ("objective", "planner", "neighbours", "noise", "weighting")
+    allowed = ("objective", "at_most", "planner", "neighbours", "noise", "weighting")
     keys = node.table(allowed, '[plan] with objective = "worst"')
 
     def word(key: str, options: tuple[str, ...], default: str | None) -> str | None:
         return keys[key].choice(options) if key in keys else default
 
     return Settings(
-        objective=_objective(keys["objective"]) if "objective" in keys else None,
+        objective=_objective(keys.get("objective"), keys.get("at_most")),
         planner=_planner(keys["planner"]) if "planner" in keys else "auto",
         neighbours=cast(Neighbours, word("neighbours", NEIGHBOURS, "add-remove")),
         noise=word("noise", NOISES, None),
@@ -131,16 +138,25 @@ def _planner(node: Node) -> str:
     return node.choice((*dict.fromkeys((*PLANNERS, *PURE_PLANNERS)), "dawa"))
 
 
-def _objective(node: Node) -> Objective:
+def _objective(node: Node | None, at_most: Node | None) -> Objective | None:
+    """What is to be small, and what it must reach where that is said."""
+    chosen = None if node is None else _named_objective(node)
+    if at_most is None:
+        return chosen
+    most = at_most.positive('what the objective may be at most, as in 2.0 for "rmse",')
+    return replace(chosen or TotalVariance(), at_most=most)
+
+
+def _named_objective(node: Node) -> Objective:
     if isinstance(node.value, dict):
         keys = node.table(("p",), "{ p = 4 }")
         if "p" not in keys:
-            node.fail('expected "total", "worst" or { p = 4 }, the p-norm of the variances')
+            node.fail(f"expected {_OBJECTIVES}, the p-norm of the variances")
         p = keys["p"].number("p, a number of at least 1")
         with keys["p"].blamed():
             return PNormVariance(int(p) if p.is_integer() else p)
     if not isinstance(node.value, str):
-        node.expected('"total", "worst" or { p = 4 }')
+        node.expected(_OBJECTIVES)
     return OBJECTIVES[node.choice(tuple(OBJECTIVES))]
 
 

@@ -179,10 +179,15 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
     settings = read_settings(sections.get("plan"))
     if settings.weighting is not None:
         workload = workload.weighted(settings.weighting)
-    if "budget" not in sections and "targets" not in sections:
+    reach = settings.objective is not None and settings.objective.at_most is not None
+    if "budget" not in sections and "targets" not in sections and not reach:
         root.fail(
             "say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
-            "reach, as in [targets]"
+            'reach, as in [targets], or [plan] with objective = "rmse" and at_most = 2.0'
+        )
+    if "budget" in sections and reach:
+        sections["plan"].child("at_most").fail(
+            "at_most asks for the least privacy cost that reaches it: leave out [budget], or this"
         )
     targets = read_targets(sections["targets"], workload) if "targets" in sections else None
     if targets is not None and settings.objective is not None:

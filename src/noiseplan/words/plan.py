@@ -11,7 +11,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.planning.certify import Certificate, usual_certificate
-from noiseplan.planning.objectives import Recorded
+from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
 from noiseplan.texts import counted, percent_up
 from noiseplan.words import partition_plan
@@ -121,7 +121,9 @@ def _objective(plan: Plan, read: str) -> str:
 
 def aim(plan: Plan) -> str:
     """What a plan makes small, or how far it meets targets."""
-    scale = plan.target_scale
+    scale, reach = plan.target_scale, plan.objective.at_most
+    if reach is not None:
+        return f"least privacy cost at which the {plan.objective} is at most {reach:.6g}"
     if scale is None:
         return f"least {plan.objective}"
     if scale < 1 - 1e-4:
@@ -220,7 +222,10 @@ def proved_sentence(plan: Plan) -> str | None:
 
 
 def _made_small(plan: Plan) -> str:
-    return "privacy cost" if plan.targets is not None else str(plan.objective)
+    if plan.targets is not None:
+        return "privacy cost"
+    # Figures for the root mean square error are those of the total, without weights.
+    return "total variance" if isinstance(plan.objective, TotalVariance) else str(plan.objective)
 
 
 def _considered(planners: Considered) -> str:

@@ -17,8 +17,10 @@ import numpy as np
 from noiseplan.errors import remedy
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.block_choice import make_blocks
-from noiseplan.planning.candidate import Candidate, Planner, reached
+from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
+from noiseplan.planning.given_splits import faithful_bits, given_splits
+from noiseplan.planning.integers import BITS
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import RelativeError, TotalVariance
 from noiseplan.planning.planners import optimal
@@ -61,17 +63,30 @@ def refuses(problem: Problem) -> str | None:
 def solve(problem: Problem) -> Candidate:
     """The plan of least cost or error in the family."""
     with one_thread(problem.design):
-        return made(problem, planned(problem))
+        candidate = made(problem, planned(problem))
+    if not problem.strategies:
+        return candidate
+    given = f"residual with strategies given for {', '.join(problem.strategies)}"
+    return replace(candidate, name="residual", considered=((given, ASKED),))
 
 
 def planned(problem: Problem) -> Solution:
     """Bases and noise at the budget, or at cost one: everything scales with it."""
     aim = _aim(problem, problem.allowed or 1.0)
+    if problem.strategies:
+        return _with_given(aim, problem)
     if problem.planner == "residual+":
         return share_given_bases(aim, optimise_upright(problem.design))
     if problem.planner == "product":
         return _product(aim)
     return best_bases(aim, optimise_total(problem.design))
+
+
+def _with_given(aim: Aim, problem: Problem) -> Solution:
+    """The better split of the strategies that were given, all other bases the best beside them."""
+    splits = given_splits(problem.design, problem.own)
+    found = [share_given_bases(aim, optimise_total(problem.design, rows)) for rows in splits]
+    return min(found, key=lambda solution: solution.share.value)
 
 
 def _aim(problem: Problem, cost: float) -> Aim:
@@ -89,8 +104,9 @@ def made(problem: Problem, solution: Solution) -> Candidate:
         allowed = solution.share.value or 1.0  # 0 where all that is asked costs nothing
         solution = _rescaled(solution, allowed)
     least, aim = problem.allowed is None, _aim(problem, allowed)
-    today = make_residual(aim, solution, problem.integer, least)
-    if problem.planner in BY_BLOCKS and problem.design.several_kinds:
+    bits = faithful_bits(problem.design) if problem.strategies else BITS
+    today = make_residual(aim, solution, problem.integer, least, bits)
+    if problem.planner in BY_BLOCKS and problem.design.several_kinds and not problem.strategies:
         blocks = make_blocks(problem, aim, solution)
         clearly = CLEARLY_BETTER * reached(problem, today)
         if blocks is not None and reached(problem, blocks) < clearly:

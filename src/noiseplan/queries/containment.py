@@ -1,0 +1,193 @@
+"""Whether a workload contains another: the eigenvalues of the difference of their Gram matrices.
+
+W₁ ≡ W₂ if W₁ᵀW₁ = W₂ᵀW₂: every strategy serves them alike. W₂ contains W₁ if W₂ᵀW₂ − W₁ᵀW₁ has no
+negative eigenvalue: some workload equivalent to W₂ has the rows of W₁, so that the least error of
+W₁ is no more than that of W₂.
+
+The eigenvalues of D = Σ_q c_q ⊗M_qi (`gram_difference`) are read off axis by axis. Where all M of
+an axis commute they are sums of the same projections, M = Σ_j e_j P_j, and D falls into one part
+for every choice of j on every axis: of tables of counts, one number for every set of attributes.
+Axes whose M do not commute stay in the parts as matrices, and must be small.
+
+References
+----------
+C. Li, dissertation, 2013, Definitions 4.1 and 4.2, Propositions 4.1 and 4.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray, first_of, joined_kinds, unique_rows
+from noiseplan.errors import QueryError
+from noiseplan.matrices import DenseMatrix, IdentityMatrix, Matrix, kronecker_dense
+from noiseplan.matrices.base import AT_ONCE, Array
+from noiseplan.queries.gram_difference import Axis, GramDifference, compact
+
+# Cells of a matrix whose eigenvalues are computed.
+MOST_CELLS: Final = 2048
+# Terms of projections, and numbers of matrices kept at a time.
+MOST_NUMBERS: Final = 2**26
+# Eigenvalues are equal, and matrices commute, up to this.
+ALIKE: Final = 1e-9
+# Eigenvalues below this share of the largest are none.
+NOTHING: Final = 1e-13
+
+
+def nonnegative(difference: GramDifference) -> bool:
+    """Whether D has no negative eigenvalue."""
+    if not (difference.coefficients < 0).any() or difference.zero:
+        return True
+    return not difference.surely_negative and _Parts.of(difference).nonnegative()
+
+
+@dataclass(frozen=True, eq=False)
+class _Resolved:
+    """The pieces of an axis as sums of parts: projections, or (`matrices`) the pieces themselves.
+
+    `values` is pieces × parts; the part `summed` is 11ᵀ/n, which `matrices` has last.
+    """
+
+    values: Array
+    summed: int | None
+    matrices: Array | None = None
+
+    @classmethod
+    def of(cls, axis: Axis) -> _Resolved:
+        """Projections where all pieces commute."""
+        n = axis.cells
+        if all(isinstance(piece, IdentityMatrix) for piece in axis.pieces):
+            both = axis.summed and n > 1  # I/n = 11ᵀ/n² + (I − 11ᵀ/n)/n
+            return cls(np.full((1, 2 if both else 1), 1.0 / n), 0 if axis.summed else None)
+        matrices = _over_classes(axis)
+        used = matrices if axis.summed else matrices[:-1]
+        mixed = np.tensordot(np.random.default_rng(0).uniform(1, 2, len(used)), used, axes=1)
+        turn = np.linalg.eigh(mixed)[1]
+        turned = turn.T @ used @ turn
+        values = np.einsum("kii->ki", turned).copy()
+        sizes = np.abs(values).max(axis=1, keepdims=True)
+        beside = np.abs(turned - values[:, :, None] * np.eye(len(turn))).max(axis=(1, 2))
+        if (beside > ALIKE * sizes[:, 0]).any():
+            return cls(np.eye(len(axis.pieces)), None, matrices)
+        values[np.abs(values) <= NOTHING * sizes] = 0.0
+        different = np.unique(np.round(values / sizes, 9) + 0.0, axis=1, return_index=True)[1]
+        values = values[:, different]
+        summed = int(values[-1].argmax()) if axis.summed else None
+        return cls(values[: len(axis.pieces)], summed)
+
+
+def _over_classes(axis: Axis) -> Array:
+    """M of every piece and 11ᵀ/n over classes of cells that no piece tells apart.
+
+    A class of m cells is one direction, its cells over √m: that turns, and changes no eigenvalue.
+    """
+    kinds = joined_kinds([piece.column_kinds() for piece in axis.pieces])
+    first, lengths = first_of(kinds), np.sqrt(np.bincount(kinds))
+    _check_size(len(first), len(axis.pieces) * len(first) ** 2)
+    grams = [_gram(piece, first) for piece in axis.pieces]
+    scale = np.multiply.outer(lengths, lengths) / axis.cells
+    return np.array([*grams, np.ones((len(first), len(first)))]) * scale
+
+
+def _gram(piece: Matrix, columns: IntArray) -> Array:
+    """WᵀW of some columns."""
+    if piece.shape[0] * piece.shape[1] <= AT_ONCE:
+        return DenseMatrix(piece.take_columns(columns)).gram()
+    return piece.gram()[np.ix_(columns, columns)]
+
+
+def _check_size(cells: int, numbers: int) -> None:
+    if cells > MOST_CELLS or numbers > MOST_NUMBERS:
+        raise QueryError(
+            f"whether one workload contains the other takes the eigenvalues of a matrix over "
+            f"{cells:,} cells that they tell apart, above the limit of {MOST_CELLS:,} cells and "
+            f"{MOST_NUMBERS:,} numbers in all: compare their parts, or declare fewer values"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """D in parts: rows of `codes` are terms, each a product of parts, −1 standing for 11ᵀ/n."""
+
+    axes: tuple[_Resolved, ...]
+    axis_of: IntArray  # of each part, and −1 last
+    place: IntArray  # of each part within its axis
+    codes: IntArray
+    coefficients: Array
+
+    @classmethod
+    def of(cls, difference: GramDifference) -> _Parts:
+        axes = tuple(_Resolved.of(axis) for axis in difference.axes)
+        counts = [axis.values.shape[1] for axis in axes]
+        axis_of = np.append(np.repeat(np.arange(len(axes)), counts), -1)
+        place = np.concatenate([*(np.arange(count) for count in counts), [-1]])
+        return cls(axes, axis_of, place, *_expanded(difference, axes))
+
+    def nonnegative(self) -> bool:
+        """Whether no part of D has a negative eigenvalue."""
+        whole = np.array([axis.matrices is None for axis in self.axes] + [True])[self.axis_of]
+        part = unique_rows(compact(np.where(whole[self.codes], self.codes, -1)))[1]
+        if whole.all():
+            sums = np.bincount(part, weights=self.coefficients)
+            sizes = np.bincount(part, weights=np.abs(self.coefficients))
+            return bool((sums >= -ALIKE * sizes).all())
+        order = np.argsort(part, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(part[order])) + 1)
+        return all(self._nonnegative(terms) for terms in groups)
+
+    def _nonnegative(self, terms: IntArray) -> bool:
+        """The same for terms that agree on all axes of projections."""
+        coefficients, codes = self.coefficients[terms], self.codes[terms]
+        if (coefficients >= 0).all():
+            return True
+        chosen = [
+            (axis.matrices, np.where(self.axis_of[codes] == a, self.place[codes], -1).max(axis=1))
+            for a, axis in enumerate(self.axes)
+        ]
+        # What all terms have in common is a factor, and has no negative eigenvalue.
+        stacks = [m[place] for m, place in chosen if m is not None and np.ptp(place)]
+        cells = prod(stack.shape[1] for stack in stacks)
+        _check_size(cells, cells**2)
+        total = np.zeros((cells, cells))
+        for c, *factors in zip(coefficients, *stacks, strict=True):
+            total += c * kronecker_dense([np.ones((1, 1)), *factors])
+        values = np.linalg.eigvalsh(total)
+        return bool(values[0] >= -ALIKE * np.abs(values).max())
+
+
+def _expanded(difference: GramDifference, axes: tuple[_Resolved, ...]) -> tuple[IntArray, Array]:
+    """Every term as products of parts: the product of the sums that its pieces are."""
+    count, target, value = _tables(axes)
+    start, codes, coefficients = np.cumsum(count) - count, difference.codes, difference.coefficients
+    terms = float(count[codes].astype(np.float64).prod(axis=1).sum())
+    _check_size(0, int(min(terms * codes.shape[1], 2.0**62)))
+    done: list[IntArray] = []
+    for column in range(codes.shape[1]):
+        often = count[codes[:, column]]
+        rows = np.repeat(np.arange(len(codes)), often)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(often) - often, often)
+        entry = start[codes[rows, column]] + within
+        codes, coefficients = codes[rows], coefficients[rows] * value[entry]
+        done = [*(parts[rows] for parts in done), target[entry]]
+    return compact(np.column_stack(done)), coefficients
+
+
+def _tables(axes: tuple[_Resolved, ...]) -> tuple[IntArray, IntArray, Array]:
+    """How many parts each piece has, and all of these with their values; last, −1 is itself."""
+    counts, targets, values, first = [], [], [], 0
+    for axis in axes:
+        piece, part = np.nonzero(axis.values)
+        counts.append(np.bincount(piece, minlength=len(axis.values)))
+        targets.append(np.where(part == axis.summed, -1, first + part))
+        values.append(axis.values[piece, part])
+        first += axis.values.shape[1]
+    last = np.array([-1])
+    return (
+        np.concatenate([*counts, np.ones(1, dtype=np.int64)]),
+        np.concatenate([*targets, last]),
+        np.concatenate([*values, np.ones(1)]),
+    )

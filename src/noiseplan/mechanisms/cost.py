@@ -19,6 +19,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.pair_distances import farthest
 from noiseplan.privacy import Guarantee, Law, Neighbours
 from noiseplan.privacy.people import person_price
 from noiseplan.privacy.rounding import margin, product_up
@@ -90,11 +91,10 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
     for mechanism in mechanisms:
         mechanism.require_noise(neighbours)
     cost = np.sum([mechanism.cost_matrix() for mechanism in mechanisms], axis=0)
-    own = np.diagonal(cost)
-    largest = own.max()
-    if neighbours == "replace":
-        largest = (own[:, None] + own[None, :] - 2 * cost).max()
-    return product_up(float(largest), 1 + margin(sum(m.numbers for m in mechanisms)))
+    numbers = sum(mechanism.numbers for mechanism in mechanisms)
+    replaced = neighbours == "replace"
+    largest = farthest(cost, numbers) if replaced else float(np.diagonal(cost).max())
+    return product_up(largest, 1 + margin(numbers))
 
 
 def column_cost(

@@ -116,7 +116,7 @@ def test_norm_with_all_heads_is_that_of_the_matrix(seed: int) -> None:
     design = prepare(random_workload(seed))
     records = bounds._record_weights(design, optimise_total(design))
     exact = nuclear_norm(design, records)
-    whole = bounds.Effort(1, 1e12, 10_000, 100)
+    whole = bounds.Effort(1, 1e12, 10_000, 100, 0)
     found = bounds._structured(design, records, whole)
     assert found <= exact * (1 + 1e-9)
     assert found == pytest.approx(exact, rel=1e-6)

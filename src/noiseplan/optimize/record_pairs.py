@@ -99,16 +99,40 @@ def replaced_optimum(
     """
     kinds = exactly_equal_columns(checked_gram(gram))
     first = first_of(kinds)
-    root = centred_root(gram[np.ix_(first, first)])
+    root = _centred(root_of(gram[np.ix_(first, first)]))
     if not root.any():  # nothing but the total is asked
         return RowSpaceOptimum(np.zeros((0, len(gram))), 0.0, 0.0, 0)
-    pairs = PairColumns.of([TableColumns.of(root, np.arange(len(first)))])
-    found = RowBasis.of(np.eye(len(root)), pairs).least_total(tolerance, watch)
+    found = RowBasis.of(np.eye(len(root)), _pairs(root)).least_total(tolerance, watch)
     return replace(found, rows=(found.rows @ root)[:, kinds])
 
 
-def centred_root(gram: Array) -> Array:
-    """R(I − 11ᵀ/n) for a root R of G; zeros where that is no more than rounding."""
-    root = root_of(gram)
-    centred = root - root.mean(axis=1, keepdims=True)
-    return centred * (np.abs(centred).max(initial=0.0) > ROUNDING * np.abs(root).max(initial=0.0))
+def replaced_worst(
+    rows: Array, tolerance: float = 1e-6, watch: Watch = lambda gap: None
+) -> RowSpaceOptimum:
+    """The same for the largest variance of rows over cells.
+
+    Examples
+    --------
+    >>> round(replaced_worst(np.eye(3)).value, 6)  # I − 11ᵀ/3 with noise of two
+    1.333333
+    """
+    kinds = exactly_equal_columns(rows)
+    centred = _centred(rows[:, first_of(kinds)])
+    if not centred.any():
+        return RowSpaceOptimum(np.zeros((0, rows.shape[1])), 0.0, 0.0, 0)
+    root = root_of(centred.T @ centred)
+    basis = RowBasis.of(np.eye(len(root)), _pairs(root))
+    asked = centred[centred.any(axis=1)] @ np.linalg.pinv(root) @ basis.back
+    found = basis.least_worst(asked, tolerance, watch)
+    return replace(found, rows=(found.rows @ root)[:, kinds])
+
+
+def _pairs(columns: Array) -> PairColumns:
+    return PairColumns.of([TableColumns.of(columns, np.arange(columns.shape[1]))])
+
+
+def _centred(rows: Array) -> Array:
+    """W(I − 11ᵀ/n); zeros in rows of which that leaves no more than rounding."""
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    left = np.abs(centred).max(axis=1, initial=0.0) > ROUNDING * np.abs(rows).max(axis=1, initial=0)
+    return centred * left[:, None]

@@ -94,7 +94,9 @@ class _Problem:
         by_inverse = inverse_gradients(design, points, products, *slopes)
         return float(variance @ every), variance[self.noisy], by_inverse
 
-    def _cost(self, low: dict[int, float], precision: Array) -> tuple[float, Array, dict[int, float]]:
+    def _cost(
+        self, low: dict[int, float], precision: Array
+    ) -> tuple[float, Array, dict[int, float]]:
         """‖c‖_p over all patterns, and its slopes by 1/σ² and by every γ."""
         rows, by_low = self.patterns.rows(low)
         costs = rows[:, self.noisy] @ precision
@@ -170,7 +172,9 @@ def _ways(members: int, most: int) -> Array:
     """C(e, a − k) C(n − e, k) for e agreeing, a in the set and k of these not agreeing."""
     ways = np.zeros((members + 1, most + 1, most + 1))
     for agree, a in product(range(members + 1), range(most + 1)):
-        ways[agree, a, : a + 1] = [comb(agree, a - k) * comb(members - agree, k) for k in range(a + 1)]
+        ways[agree, a, : a + 1] = [
+            comb(agree, a - k) * comb(members - agree, k) for k in range(a + 1)
+        ]
     return ways
 
 

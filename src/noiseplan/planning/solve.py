@@ -30,6 +30,7 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.replaced_products import descended, worth_descending
+from noiseplan.planning.replaced_split import worst_bases
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.workload_types import Design, Moments, without_rounding
 from noiseplan.privacy import Neighbours
@@ -125,7 +126,10 @@ def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     """The best bases found for the objective, starting from those planned for the total."""
     design, objective = aim.design, aim.objective
     starts = [total_rows, *(_for_replaced(aim, total_rows) if aim.neighbours == "replace" else ())]
-    if isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
+    own = worst_bases(design) if _worst_alone(aim) else None
+    if own is not None:
+        starts.append(own)
+    elif isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
         fixed = isinstance(objective, PNormVariance)
         powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
         start = share_given_bases(replace(aim, objective=TotalVariance()), total_rows)
@@ -133,6 +137,10 @@ def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     found = [share_given_bases(aim, rows) for rows in starts]
     best = min(found, key=lambda solution: solution.share.value)
     return replace(best, total_rows=total_rows)
+
+
+def _worst_alone(aim: Aim) -> bool:
+    return aim.neighbours == "replace" and isinstance(aim.objective, WorstVariance)
 
 
 def _for_replaced(aim: Aim, total_rows: dict[int, Array]) -> Iterator[dict[int, Array]]:

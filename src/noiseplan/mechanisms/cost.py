@@ -97,20 +97,6 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
     return product_up(largest, 1 + margin(numbers))
 
 
-def column_cost(
-    mechanism: Mechanism, largest: float, numbers: int, neighbours: Neighbours
-) -> float:
-    """‖a‖_p^p/size of the largest column; of a difference of two at most 2^p times that.
-
-    Where squares add up, cost matrices of small domains say it exactly.
-    """
-    noise = mechanism.noise
-    if noise.power == 2 and mechanism.schema.size <= CELL_BY_CELL:
-        return cell_by_cell([mechanism], neighbours)
-    record = product_up(largest / noise.one, 1 + margin(numbers))
-    return record if neighbours == "add-remove" else 2**noise.power * record
-
-
 def require_sizes(sizes: Array) -> None:
     """Refuse numbers without noise."""
     if not (sizes > 0).all():

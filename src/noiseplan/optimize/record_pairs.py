@@ -135,4 +135,4 @@ def _centred(rows: Array) -> Array:
     """W(I − 11ᵀ/n); zeros in rows of which that leaves no more than rounding."""
     centred = rows - rows.mean(axis=1, keepdims=True)
     left = np.abs(centred).max(axis=1, initial=0.0) > ROUNDING * np.abs(rows).max(axis=1, initial=0)
-    return centred * left[:, None]
+    return np.asarray(centred * left[:, None])

@@ -12,8 +12,10 @@ about three digits. The norm is taken, in this order, as far as it can be,
 On very small domains λ is improved by its own fixed point, which is exact.
 
 *Replaced records.* Where cells are few, pairs of them have weights of their own
-(`optimize.record_pairs`), and the bound is the optimum. Else: of two records drawn from λ, (e_r − e_s)ᵀC(e_r − e_s) ≤ c in the mean, which is
-2 tr C(Λ − λλᵀ) ≤ c (1 − Σλ²): the same with W Λ^{1/2} less its direction √λ, and twice the bound.
+(`optimize.record_pairs`), and the bound is the optimum; it is that of tables of one attribute each
+too (`replaced_split`). Else, of two records drawn from λ, (e_r − e_s)ᵀC(e_r − e_s) ≤ c in the mean,
+which is 2 tr C(Λ − λλᵀ) ≤ c (1 − Σλ²): the same with W Λ^{1/2} less its direction √λ, and twice the
+bound.
 """
 
 from __future__ import annotations

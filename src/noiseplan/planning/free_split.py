@@ -39,8 +39,8 @@ def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Arra
         ratio = np.divide(privacy, variance, out=np.zeros_like(privacy), where=variance > 0)
         return 0.5 * np.sqrt(ratio)
 
-    variance, *slopes = subset_slopes(design, moments, slope)
-    return root_cost(privacy, variance), *slopes
+    variance, by_residual, by_mean, by_joint = subset_slopes(design, moments, slope)
+    return root_cost(privacy, variance), by_residual, by_mean, by_joint
 
 
 def subset_slopes(

@@ -32,7 +32,7 @@ def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Ar
     counts = subset_counts(design)
     rows = pattern_costs(counts, members, reach)
     if rows is None:
-        return pattern_bound(counts, added, reach)[None, :]
+        return pattern_bound(counts.astype(np.float64), added, reach)[None, :]
     return _undominated(rows)
 
 

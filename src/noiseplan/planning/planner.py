@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from noiseplan.errors import PlanError, remedy, setting
+from noiseplan.errors import PlanError, setting
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
@@ -193,14 +193,4 @@ def _check_pure(problem: Problem) -> None:
         raise PlanError(
             f"plans of pure DP minimise the total variance, found the objective {problem.goal}: "
             f"write {example}, and give queries that matter more a larger weight"
-        )
-    if problem.neighbours == "replace":
-        half = text_of(problem.epsilon / 2)
-        raise PlanError(
-            "plans of pure DP protect against adding or removing a record; replacing one is both, "
-            "so "
-            + remedy("pure budget", f"PureDP({half})", half)
-            + " with "
-            + setting("neighbours", "add-remove")
-            + f" protects it at ε = {epsilon}"
         )

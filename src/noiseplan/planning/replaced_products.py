@@ -2,7 +2,7 @@
 
 With columns of unit length two records that agree on the attributes E pay (`residual_cost`)
 
-    c_E = Σ_A σ_A⁻² · 2 (1 − ∏_{i∈A∖E} γ_i) ,    γ_i the smallest inner product of two columns of U_i .
+    c_E = Σ_A σ_A⁻² · 2 (1 − ∏_{i∈A∖E} γ_i) ,    γ_i = min_{x≠y} ⟨U_ie_x, U_ie_y⟩ .
 
 What is minimised is log Σ_A V_A σ²_A + log max_E c_E, over all U_i and all log σ²_A together. Both
 kinds of largest, of c_E and of 1 − γ_i over pairs of values, are p-norms with p rising, each step
@@ -18,6 +18,7 @@ from math import comb
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
@@ -58,7 +59,7 @@ class _Problem:
     design: Design
     chart: Chart
     patterns: _Patterns
-    noisy: Array  # which subset types are measured with noise
+    noisy: NDArray[np.bool_]  # which subset types are measured with noise
     power: float
 
     def value(self, x: Array) -> tuple[float, Array]:
@@ -141,7 +142,8 @@ class _Patterns:
     @cached_property
     def _ways(self) -> list[Array]:
         """Of each role, for e that agree and a in a set: ways that so many of these disagree."""
-        return [_ways(n, int(a.max(initial=0))) for n, a in zip(self.members, self.counts.T)]
+        most = self.counts.max(axis=0, initial=0).tolist()
+        return [_ways(n, a) for n, a in zip(self.members, most, strict=True)]
 
     def rows(self, low: dict[int, float]) -> tuple[Array, dict[int, Array]]:
         """Patterns × subset types, and their derivatives by γ of the free roles."""

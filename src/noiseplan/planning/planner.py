@@ -18,6 +18,7 @@ from noiseplan.planning.planners import (
     named,
     noise_on_rows,
     optimal,
+    replaced_optimum,
     residual_family,
     table_plans,
 )
@@ -81,7 +82,8 @@ def plan(
         data. For `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and
         known strategies.
     neighbours
-        "add-remove" one record, or "replace" one record by another (the total is then exact).
+        "add-remove" one record, or "replace" one record by another (the total is then exact where
+        Gaussian noise is planned).
     noise
         "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
         for `PureDP`. "gaussian", and "laplace" for `PureDP`: floating-point noise, for simulation;
@@ -157,6 +159,8 @@ def _asked_for(problem: Problem) -> Planner:
         return noise_on_rows.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
+    if problem.planner == "optimal" and problem.neighbours == "replace" and not problem.laplace:
+        return replaced_optimum.PLANNER
     for planner in LAPLACE if problem.laplace else GAUSSIAN:
         if problem.planner in planner.names:
             return planner

@@ -7,6 +7,7 @@ attributes pay the sum of what their values pay: each attribute may be planned b
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -15,7 +16,8 @@ from scipy.linalg import null_space
 from noiseplan.arrays import first_of
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.record_pairs import replaced_optimum, replaced_worst
-from noiseplan.planning.free_split import optimise_total, optimise_upright, role_grams
+from noiseplan.optimize.row_space_optimum import RowSpaceOptimum
+from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.neighbours import measured_alone
 from noiseplan.planning.workload_types import Design
 
@@ -25,6 +27,8 @@ GAPS: Final = ((64, 1e-6), (128, 1e-5), (256, 1e-4), (1024, 1e-3))
 WORST_GAP, WORST_WORK = 1e-4, 3e7
 # Of directions that nobody asks about, as a share of the largest entry.
 FAINT: Final = 1e-4
+# Optima that are kept.
+KNOWN: Final = 8
 
 
 def first_bases(design: Design, neighbours: str) -> dict[int, Array]:
@@ -34,10 +38,7 @@ def first_bases(design: Design, neighbours: str) -> dict[int, Array]:
         return optimise_total(design)
     if any(usual_gap(design.group_count(r)) is None for r in design.free):
         return optimise_upright(design)
-    grams = role_grams(design).items()
-    return {
-        r: _filled(replaced_optimum(gram, usual_gap(len(gram)) or 1.0).rows) for r, gram in grams
-    }
+    return {r: _filled(_optimum(_gram_of(design, r)).rows) for r in design.free}
 
 
 def usual_gap(values: int) -> float | None:
@@ -50,7 +51,7 @@ def worst_bases(design: Design) -> dict[int, Array] | None:
     if not _worst_affordable(design):
         return None
     asked = {r: _rows_of(design, r) for r in design.free}
-    return {r: _filled(replaced_worst(rows, WORST_GAP).rows) for r, rows in asked.items()}
+    return {r: _filled(_worst(rows).rows) for r, rows in asked.items()}
 
 
 def worst_bound_alone(design: Design) -> float | None:
@@ -67,7 +68,7 @@ def worst_bound_alone(design: Design) -> float | None:
             asked = [design.roles.type_priority[n] for n, p in _asked_of(design, r)]
             each = 2.0 * (role.size - 1) / role.size * max(asked, default=0.0)
         else:
-            each = replaced_worst(_rows_of(design, r), WORST_GAP).bound
+            each = _worst(_rows_of(design, r)).bound
         total += len(role.members) * each
     return total
 
@@ -100,15 +101,42 @@ def bound_alone(design: Design) -> float | None:
 def _root_alone(design: Design, role: int) -> float | None:
     """√ of the bound of a role, summed over its attributes; nothing where it takes too long."""
     kind = design.roles.roles[role]
-    own = [(design.type_weight[n], design.grams[p]) for n, p in _asked_of(design, role)]
     if kind.plain:
-        least = 2.0 * (kind.size - 1) * sum(weight for weight, _ in own)
-    elif (gap := usual_gap(design.group_count(role))) is None:
+        weights = [design.type_weight[number] for number, _ in _asked_of(design, role)]
+        least = 2.0 * (kind.size - 1) * sum(weights)
+    elif usual_gap(design.group_count(role)) is None:
         return None
     else:
-        gram = sum(weight * gram for weight, gram in own if gram is not None)
-        least = replaced_optimum(np.asarray(gram), gap).bound
+        least = _optimum(_gram_of(design, role)).bound
     return float(np.sqrt(least * len(kind.members)))
+
+
+def _optimum(gram: Array) -> RowSpaceOptimum:
+    return _known_optimum(gram.tobytes(), len(gram))
+
+
+def _worst(rows: Array) -> RowSpaceOptimum:
+    return _known_worst(rows.tobytes(), len(rows))
+
+
+@lru_cache(KNOWN)
+def _known_optimum(gram: bytes, size: int) -> RowSpaceOptimum:
+    """Worked out once, for the plan and for what is proved of it."""
+    return replaced_optimum(np.frombuffer(gram).reshape(size, size), usual_gap(size) or 1.0)
+
+
+@lru_cache(KNOWN)
+def _known_worst(rows: bytes, count: int) -> RowSpaceOptimum:
+    return replaced_worst(np.frombuffer(rows).reshape(count, -1), WORST_GAP)
+
+
+def _gram_of(design: Design, role: int) -> Array:
+    """Σ weight · WᵀW of all that is asked of a role, over groups of values."""
+    total = np.zeros((design.group_count(role),) * 2)
+    for number, pair in _asked_of(design, role):
+        gram = design.grams[pair]
+        total += 0.0 if gram is None else design.type_weight[number] * gram
+    return total
 
 
 def _asked_of(design: Design, role: int) -> list[tuple[int, int]]:

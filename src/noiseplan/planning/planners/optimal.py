@@ -87,14 +87,21 @@ def refuses(problem: Problem) -> str | None:
             + ", or use "
             + setting("planner", "optimal")
         )
-    if problem.neighbours != "add-remove":
-        what = "RelativeError()" if relative else setting("planner", problem.name)
+    if problem.neighbours != "add-remove" and relative:
         return (
-            what
-            + " plans for neighbours that add or remove a record; use "
-            + setting("planner", "auto")
-            + " and another objective for "
+            "RelativeError() is planned for neighbours that add or remove a record; for "
             + setting("neighbours", "replace")
+            + " use "
+            + remedy("total", "TotalVariance()")
+            + " and weight queries by hand, Query(..., weight=...)"
+        )
+    if problem.neighbours != "add-remove":
+        return (
+            setting("planner", problem.name)
+            + " plans for neighbours that add or remove a record; for "
+            + setting("neighbours", "replace")
+            + " use "
+            + setting("planner", "optimal")
         )
     rows = problem.workload.rows
     if isinstance(goal, WorstVariance) and rows > MOST_ROWS and size <= EXPLICIT_CELLS:
@@ -129,8 +136,6 @@ def untried(problem: Problem) -> str | None:
         return f"not tried, {size:,} cells"
     if not problem.design.free:
         return "not tried for plain tables"
-    if problem.neighbours != "add-remove":
-        return "not tried for replaced records"
     if not isinstance(goal, TotalVariance):
         single = not isinstance(goal, ConvexLoss)
         asked = problem.workload.rows if single else len(problem.workload)

@@ -2,7 +2,7 @@
 
     add or remove a record      max_r C_rr ,    C = BᵀΣ⁻¹B, summed over the mechanisms
     replace one by another      max_{r,s} C_rr + C_ss − 2C_rs
-    Laplace noise               max_r Σ_j |a_jr|/b_j ,    twice that to replace one
+    Laplace noise               max_r Σ_j |a_jr|/b_j ,    max_{r,s} Σ_j |a_jr − a_js|/b_j
 
 References
 ----------
@@ -13,6 +13,7 @@ noise are one mechanism, whose cost matrices add.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -61,9 +62,13 @@ def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guara
     """What a person with up to `max_rows` records pays, where one record pays this."""
     if record.neighbours != neighbours:
         raise PlanError(f"what is measured has no known cost for neighbours={neighbours!r}")
-    if max_rows > 1 and neighbours == "replace":
-        raise PlanError("replacing a person with several records has no known cost")
     return person_price(record, max_rows)
+
+
+def of_replaced(record: Guarantee) -> Guarantee:
+    """What it costs at most to replace a record, where to add or remove one costs this: two steps
+    (`noiseplan.privacy.people`)."""
+    return replace(person_price(record, 2), neighbours="replace")
 
 
 def gaussian_cost(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> float:

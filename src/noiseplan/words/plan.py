@@ -10,6 +10,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded
 from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
@@ -93,12 +94,17 @@ def describe(plan: Plan) -> str:
     return visible("\n".join([*facts(plan), "", *_table(plan)]))
 
 
+def _exact_total(plan: Plan) -> bool:
+    """Residuals leave the total to itself, and it costs nothing where it is public."""
+    return isinstance(plan.mechanism.priced, ResidualMechanism)
+
+
 def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
     """What is known of a plan beside its tables; `read` says what was read for it."""
     facts = [
         ("objective", _objective(plan, read)),
         ("privacy", _privacy(plan) + _no_protection(plan)),
-        ("neighbours", neighbours_words(plan.privacy, plan.max_rows)),
+        ("neighbours", neighbours_words(plan.privacy, plan.max_rows, _exact_total(plan))),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
         *([("considered", _considered(plan.considered))] if plan.considered else []),

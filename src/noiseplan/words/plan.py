@@ -202,7 +202,7 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     """How far a plan may be from the best, as far as that is proved."""
     if certificate is None:
         return "not proved for this objective; plan.certify() says how good it is"
-    value = f"{_made_small(plan)} {certificate.total:.6g}"
+    value = f"{_made_small(plan)} {certificate.value:.6g}"
     if certificate.gap > NO_USE:
         return f"{value}; no bound of any use is known"
     if certificate.gap > SOME_USE:
@@ -221,7 +221,7 @@ def proved_sentence(plan: Plan) -> str | None:
         return f"No linear mechanism meets {_targets_met(plan)}, which is proved."
     if plan.optimal:
         return "No linear mechanism does better, which is proved."
-    needed = math.floor(1000 * certificate.bound / certificate.total) / 10
+    needed = math.floor(1000 * certificate.bound / certificate.value) / 10
     return f"At least {needed:.1f} % of the {_made_small(plan)} is necessary, which is proved."
 
 

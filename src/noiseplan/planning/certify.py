@@ -160,20 +160,21 @@ def _bound(plan: Plan) -> float:
     if plan.targets is not None:
         design = prepare(plan.workload, 1.0 / plan.targets)
         with one_thread(design):
-            largest = norm_bound(design, inf, 1.0, neighbours)
-        return people * max(largest, _in_row_space(plan)) / (plan.target_scale or 1.0)
+            largest = _in_row_space(plan) or norm_bound(design, inf, 1.0, neighbours)
+        return people * largest / (plan.target_scale or 1.0)
     if isinstance(goal, ConvexLoss):
         return _tangent_bound(plan, goal, cost)
     design = prepare(plan.workload)
     with one_thread(design):
         if isinstance(goal, WorstVariance):
-            found = norm_bound(design, inf, cost, neighbours)
-            return max(found, _in_row_space(plan) / cost)
+            return _in_row_space(plan) / cost or norm_bound(design, inf, cost, neighbours)
         if isinstance(goal, PNormVariance) and goal.p > 1:
             return norm_bound(design, goal.p, cost, neighbours)
         if isinstance(goal, TotalVariance | PNormVariance):
-            found = total_variance_bound(design, optimise_total(design), cost, neighbours, THOROUGH)
-            return max(found, _in_row_space(plan) / cost)
+            if found := _in_row_space(plan):
+                return found / cost
+            rows = optimise_total(design)
+            return total_variance_bound(design, rows, cost, neighbours, THOROUGH)
     return 0.0
 
 

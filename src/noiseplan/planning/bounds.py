@@ -68,7 +68,7 @@ class Effort:
     pairs: int
 
 
-USUAL, THOROUGH = Effort(1500, 2e9, 500, 4, 256), Effort(5000, 4e10, 1500, 6, 1024)
+USUAL, THOROUGH = Effort(1500, 2e9, 500, 4, 400), Effort(5000, 4e10, 1500, 6, 1024)
 
 
 def total_variance_bound(

@@ -15,7 +15,7 @@ from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.finish import require_sound
-from noiseplan.planning.limits import SMALL_CELLS, SMALL_PROBLEM
+from noiseplan.planning.limits import SMALL_PROBLEM
 from noiseplan.planning.neighbours import measured_alone
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.planners import residual_family
@@ -23,8 +23,8 @@ from noiseplan.planning.problem import Problem
 from noiseplan.planning.replaced_split import bound_alone, worst_bound_alone
 from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
 
-# Classes of cells all pairs of which are looked at: about a minute for so many.
-MOST_CLASSES: Final = 1024
+# Classes of cells all pairs of which are looked at: about a minute; and unasked, some seconds.
+MOST_CLASSES, UNASKED = 1024, 400
 
 
 def refuses(problem: Problem) -> str | None:
@@ -64,7 +64,7 @@ def untried(problem: Problem) -> str | None:
     rows = problem.workload.rows
     if isinstance(problem.goal, WorstVariance) and rows > SMALL_PROBLEM:
         return f"not tried, {rows:,} rows"
-    small = isinstance(_classes(problem, SMALL_CELLS), SmallerDomain)
+    small = isinstance(_classes(problem, UNASKED), SmallerDomain)
     return None if small else f"not tried, {problem.size:,} cells"
 
 

@@ -38,8 +38,11 @@ def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Ar
 
 def cost_is_exact(design: Design, neighbours: str) -> bool:
     """Whether every pattern of agreement is looked at, so that the cost is no mere upper bound."""
-    few = few_patterns([len(role.members) for role in design.roles.roles])
-    return neighbours == "add-remove" or few or measured_alone(design)
+    return (
+        neighbours == "add-remove"
+        or few_patterns([len(role.members) for role in design.roles.roles])
+        or measured_alone(design)
+    )
 
 
 def measured_alone(design: Design) -> bool:

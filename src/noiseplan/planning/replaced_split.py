@@ -31,10 +31,10 @@ FAINT: Final = 1e-4
 KNOWN: Final = 8
 
 
-def first_bases(design: Design, neighbours: str) -> dict[int, Array]:
-    """U of every free role for the total variance, where to begin: the best for these neighbours
-    if every table has one attribute alone."""
-    if neighbours == "add-remove" or not measured_alone(design):
+def replaced_bases(design: Design) -> dict[int, Array]:
+    """U of every free role for the total variance, where to begin: the best where every table has
+    one attribute alone, else that for records that come and go."""
+    if not measured_alone(design):
         return optimise_total(design)
     if any(usual_gap(design.group_count(r)) is None for r in design.free):
         return optimise_upright(design)

@@ -125,8 +125,10 @@ def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:
 def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     """The best bases found for the objective, starting from those planned for the total."""
     design, objective = aim.design, aim.objective
-    starts = [total_rows, *(_for_replaced(aim, total_rows) if aim.neighbours == "replace" else ())]
-    own = worst_bases(design) if _worst_alone(aim) else None
+    replaced = aim.neighbours == "replace"
+    starts = [total_rows, *(_for_replaced(aim, total_rows) if replaced else ())]
+    worst = replaced and isinstance(objective, WorstVariance)
+    own = worst_bases(design) if worst else None
     if own is not None:
         starts.append(own)
     elif isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
@@ -137,10 +139,6 @@ def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     found = [share_given_bases(aim, rows) for rows in starts]
     best = min(found, key=lambda solution: solution.share.value)
     return replace(best, total_rows=total_rows)
-
-
-def _worst_alone(aim: Aim) -> bool:
-    return aim.neighbours == "replace" and isinstance(aim.objective, WorstVariance)
 
 
 def _for_replaced(aim: Aim, total_rows: dict[int, Array]) -> Iterator[dict[int, Array]]:

@@ -94,17 +94,14 @@ def describe(plan: Plan) -> str:
     return visible("\n".join([*facts(plan), "", *_table(plan)]))
 
 
-def _exact_total(plan: Plan) -> bool:
-    """Residuals leave the total to itself, and it costs nothing where it is public."""
-    return isinstance(plan.mechanism.priced, ResidualMechanism)
-
-
 def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
     """What is known of a plan beside its tables; `read` says what was read for it."""
+    # Residuals leave the total to itself, and it costs nothing where it is public.
+    exact = isinstance(plan.mechanism.priced, ResidualMechanism)
     facts = [
         ("objective", _objective(plan, read)),
         ("privacy", _privacy(plan) + _no_protection(plan)),
-        ("neighbours", neighbours_words(plan.privacy, plan.max_rows, _exact_total(plan))),
+        ("neighbours", neighbours_words(plan.privacy, plan.max_rows, exact)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
         *([("considered", _considered(plan.considered))] if plan.considered else []),

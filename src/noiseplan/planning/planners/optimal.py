@@ -66,7 +66,6 @@ ROUGH_STEPS, SHARP_STEPS = 60, 300
 def refuses(problem: Problem) -> str | None:
     """What planners of one matrix cannot plan."""
     planner, goal, size = problem.planner, problem.goal, problem.size
-    relative = isinstance(goal, RelativeError)
     if isinstance(goal, RelativeError):
         if planner not in ("auto", "optimal"):
             return (
@@ -87,22 +86,8 @@ def refuses(problem: Problem) -> str | None:
             + ", or use "
             + setting("planner", "optimal")
         )
-    if problem.neighbours != "add-remove" and relative:
-        return (
-            "RelativeError() is planned for neighbours that add or remove a record; for "
-            + setting("neighbours", "replace")
-            + " use "
-            + remedy("total", "TotalVariance()")
-            + " and weight queries by hand, Query(..., weight=...)"
-        )
     if problem.neighbours != "add-remove":
-        return (
-            setting("planner", problem.name)
-            + " plans for neighbours that add or remove a record; for "
-            + setting("neighbours", "replace")
-            + " use "
-            + setting("planner", "optimal")
-        )
+        return _not_for_replaced(problem)
     rows = problem.workload.rows
     if isinstance(goal, WorstVariance) and rows > MOST_ROWS and size <= EXPLICIT_CELLS:
         return (
@@ -114,6 +99,24 @@ def refuses(problem: Problem) -> str | None:
             + remedy("total", "TotalVariance()")
         )
     return None
+
+
+def _not_for_replaced(problem: Problem) -> str:
+    if isinstance(problem.goal, RelativeError):
+        return (
+            "RelativeError() is planned for neighbours that add or remove a record; for "
+            + setting("neighbours", "replace")
+            + " use "
+            + remedy("total", "TotalVariance()")
+            + " and weight queries by hand, Query(..., weight=...)"
+        )
+    return (
+        setting("planner", problem.name)
+        + " plans for neighbours that add or remove a record; for "
+        + setting("neighbours", "replace")
+        + " use "
+        + setting("planner", "optimal")
+    )
 
 
 def solve(problem: Problem) -> Candidate:

@@ -18,13 +18,13 @@ from noiseplan.errors import remedy
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.block_choice import make_blocks
 from noiseplan.planning.candidate import Candidate, Planner, reached
-from noiseplan.planning.free_split import optimise_upright
+from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import RelativeError, TotalVariance
 from noiseplan.planning.planners import optimal
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.product_split import optimise_product
-from noiseplan.planning.replaced_split import first_bases
+from noiseplan.planning.replaced_split import replaced_bases
 from noiseplan.planning.residual_mechanism import make_residual
 from noiseplan.planning.solve import (
     Aim,
@@ -72,7 +72,9 @@ def planned(problem: Problem) -> Solution:
         return share_given_bases(aim, optimise_upright(problem.design))
     if problem.planner == "product":
         return _product(aim)
-    return best_bases(aim, first_bases(problem.design, problem.neighbours))
+    replaced = problem.neighbours == "replace"
+    first = replaced_bases if replaced else optimise_total
+    return best_bases(aim, first(problem.design))
 
 
 def _aim(problem: Problem, cost: float) -> Aim:

@@ -3,6 +3,8 @@ all pairs of records."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -261,7 +263,7 @@ def test_pure_plans_cost_what_pairs_are_apart(planner: str) -> None:
         assert plan.total_variance < 0.7 * half.total_variance
 
 
-def test_data_aware_plans_spend_half_and_a_quarter() -> None:
+def test_data_aware_plans_spend_half_and_a_quarter(tmp_path: Path) -> None:
     workload = on({"a": 64}, 1, nz.Prefix())
     for budget, times in ((nz.PureDP(1.0), 2), (nz.zCDP(0.5), 4)):
         plan = nz.plan(workload, budget=budget, planner="dawa", neighbours="replace", max_rows=3)
@@ -272,6 +274,9 @@ def test_data_aware_plans_spend_half_and_a_quarter() -> None:
             assert plan.privacy.pure_epsilon == pytest.approx(6 * record.pure_epsilon)
         else:
             assert plan.privacy.pcost == pytest.approx(36 * record.pcost)
+        one = nz.plan(workload, budget=budget, planner="dawa", neighbours="replace")
+        one.release({"a": [1, 2, 2, 60]}).save(tmp_path / str(times))
+        assert nz.load(tmp_path / str(times)).plan.privacy == one.privacy
 
 
 @pytest.mark.parametrize(
@@ -301,3 +306,23 @@ def test_too_many_cells_for_pairs() -> None:
             neighbours="replace",
             planner="optimal",
         )
+
+
+@pytest.mark.parametrize("planner", ["auto", "optimal", "eigen"])
+def test_what_is_released_has_the_errors_that_are_stated(planner: str, tmp_path: Path) -> None:
+    """Measured many times; and a plan that is read back is priced the same."""
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3})
+    workload = nz.Workload.marginals(schema, up_to=2, factors={"a": nz.Prefix()})
+    plan = nz.plan(workload, budget=ONE, neighbours="replace", planner=planner)
+    data = {"a": [0, 1, 1, 3, 2] * 8, "b": [0, 1, 2, 2, 1] * 8}
+    query = nz.Query(schema, ["a", "b"])
+    drawn = np.array([plan.release(data, seed=i).answer(query).estimate for i in range(250)])
+    cells = np.array(data["a"]) * 3 + np.array(data["b"])
+    counts = np.bincount(cells, minlength=schema.size)
+    each = plan.variance(query)
+    assert (np.abs(drawn.mean(axis=0) - counts) <= 4.5 * np.sqrt(each / len(drawn))).all()
+    assert drawn.var(axis=0).mean() == pytest.approx(each.mean(), rel=0.1)
+    plan.release(data).save(tmp_path / "out")
+    again = nz.load(tmp_path / "out")
+    assert again.plan.privacy == plan.privacy
+    assert again.plan.total_variance == pytest.approx(plan.total_variance, rel=1e-12)

@@ -49,5 +49,4 @@ def columns_apart(rows: Array, power: int) -> float:
 
 def farthest(gram: Array, numbers: int) -> float:
     """The largest distance of two different columns; 0 where there is one."""
-    apart = pair_distances(gram, numbers)[np.triu_indices(len(gram), 1)]
-    return float(apart.max(initial=0.0))
+    return float(pair_distances(gram, numbers).max()) if len(gram) > 1 else 0.0

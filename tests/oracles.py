@@ -189,8 +189,31 @@ def optimal_worst_sdp(workload: nz.Workload) -> float:
     w = weighted_rows(workload)
     w = w[np.unique(w.round(12), axis=0, return_index=True)[1]]
     x = cp.Variable((len(w.T), len(w.T)), PSD=True)
-    worst = cp.maximum(*(cp.matrix_frac(row, x) for row in w))
+    worst = cp.maximum(0.0, *(cp.matrix_frac(row, x) for row in w))
     return _solved(cp.Problem(cp.Minimize(worst), [cp.diag(x) <= 1]), tolerance=1e-7)
+
+
+def least_replaced_sdp(workload: nz.Workload, worst: bool = False) -> float:
+    """Over all mechanisms that know the total: min tr(WO K⁻¹ OᵀWᵀ), cost OKOᵀ, O a basis of 1^⊥.
+
+    Pairs of records are at most one apart; `worst`: the largest variance instead of their sum.
+    """
+    w = weighted_rows(workload)
+    size = w.shape[1]
+    basis = np.linalg.svd(np.ones((1, size)))[2][1:].T
+    kernel = cp.Variable((size - 1, size - 1), PSD=True)
+    ends = [np.eye(size)[r] - np.eye(size)[s] for r in range(size) for s in range(r)]
+    pairs = np.array(ends) @ basis
+    limits = [cp.sum(cp.multiply(pairs @ kernel, pairs), axis=1) <= 1]
+    rows = w @ basis
+    if worst:
+        asked = [row for row in np.unique(rows.round(12), axis=0) if np.abs(row).max() > 1e-9]
+        aim = cp.maximum(0.0, *(cp.matrix_frac(row, kernel) for row in asked))
+        return _solved(cp.Problem(cp.Minimize(aim), limits), tolerance=1e-7)
+    values, vectors = np.linalg.eigh(rows.T @ rows)
+    keep = values > 1e-12 * values[-1]
+    root = vectors[:, keep] * np.sqrt(values[keep])
+    return _solved(cp.Problem(cp.Minimize(cp.matrix_frac(root, kernel)), limits), tolerance=1e-8)
 
 
 def _solved(problem: cp.Problem, tolerance: float = 1e-9) -> float:

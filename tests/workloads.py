@@ -72,3 +72,18 @@ def random_tables(seed: int, smallest: int = 2) -> nz.Workload:
         queries.append(nz.Query(schema, on, weight=float(rng.uniform(0.3, 3.0))))
     queries.append(nz.Query(schema, [schema.names[0]]))
     return nz.Workload(queries)
+
+
+def random_rows(seed: int) -> nz.Workload:
+    """A random workload of at most a dozen cells, weights and unasked cells included."""
+    rng = np.random.default_rng(seed)
+    cells = int(rng.integers(2, 9))
+    schema = nz.Schema.from_sizes({"a": cells})
+    queries = []
+    for _ in range(int(rng.integers(1, 4))):
+        rows = rng.integers(-1, 3, (int(rng.integers(1, 4)), cells)).astype(float)
+        rows[0, 0] += 1.0 + (not rows[0].any())
+        rows[:, -1] = rows[:, 0] if seed % 3 else 0.0  # cells that look alike, or none asks for
+        weight = float(rng.uniform(0.3, 3.0))
+        queries.append(nz.Query(schema, ["a"], matrix=rows, weight=weight))
+    return nz.Workload(queries)

@@ -391,7 +391,6 @@ def test_errors_that_nobody_knows_are_refused() -> None:
         ({"budget": None, "targets": 3.0}, "not targets"),
         ({"budget": nz.GDP(1.0)}, "Gaussian mechanism"),
         ({"objective": nz.WorstVariance()}, "larger weight"),
-        ({"neighbours": "replace"}, "half the ε"),
         ({"noise": "gaussian"}, "'laplace'"),
         ({"budget": nz.zCDP(1.0), "noise": "laplace"}, "pure DP"),
         ({"budget": nz.zCDP(1.0), "planner": Dawa(second="tree")}, "second='tree' is for PureDP"),

@@ -270,17 +270,11 @@ CASES: dict[str, Callable[[Path], object]] = {
     "seed and ledger": lambda folder: planned(tables(sizes(a=2))).release(
         {"a": [0]}, seed=1, ledger=folder / "a.ledger", dataset="people"
     ),
-    "several records replaced": lambda folder: planned(
-        tables(sizes(a=2)), max_rows=2, neighbours="replace"
-    ),
     "matrix of many cells": lambda folder: planned(
         tables(sizes(a=30, b=30, c=30), 3), budget=nz.PureDP(1.0), planner="matrix"
     ),
     "workload of fractions": lambda folder: planned(
         ordered(2, nz.Custom([[0.5, 1.0]])), budget=nz.PureDP(1.0), planner="workload"
-    ),
-    "pure replaced": lambda folder: planned(
-        tables(sizes(a=2)), budget=nz.PureDP(1.0), neighbours="replace"
     ),
     "Laplace noise too large": lambda folder: planned(
         tables(sizes(a=4)), budget=nz.PureDP(1e-15), planner="identity"
@@ -309,7 +303,10 @@ CASES: dict[str, Callable[[Path], object]] = {
     ),
     "fitted for a total": lambda folder: planned(tables(sizes(a=4)), planner="refined"),
     "optimal replaced": lambda folder: planned(
-        tables(sizes(a=4)), planner="optimal", neighbours="replace"
+        tables(sizes(a=4)), planner="optimal", neighbours="replace", objective=nz.PNormVariance(4)
+    ),
+    "refined replaced": lambda folder: planned(
+        tables(sizes(a=4)), planner="refined", neighbours="replace", objective=nz.WorstVariance()
     ),
     "optimal of many cells": lambda folder: planned(
         tables(sizes(a=100, b=200, c=2), 3), planner="optimal"
@@ -333,7 +330,6 @@ CASES: dict[str, Callable[[Path], object]] = {
     "dawa for the worst": lambda folder: planned(
         ordered(), planner="dawa", objective=nz.WorstVariance()
     ),
-    "dawa replaced": lambda folder: planned(ordered(), planner="dawa", neighbours="replace"),
     "dawa of three": lambda folder: planned(tables(sizes(a=2, b=2, c=2)), planner="dawa"),
     "dawa of a category": lambda folder: planned(
         nz.Workload([nz.Query(nz.Schema(TEXT_OF), ["sex"])]), planner="dawa"

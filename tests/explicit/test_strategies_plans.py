@@ -171,8 +171,6 @@ def test_what_strategies_cannot_plan(planner: str) -> None:
         nz.plan(workload, targets=5.0, planner=planner)
     with pytest.raises(PlanError, match=message):
         nz.plan(workload, budget=nz.zCDP(0.5), planner=planner, objective=nz.WorstVariance())
-    with pytest.raises(PlanError, match=message):
-        nz.plan(workload, budget=nz.zCDP(0.5), planner=planner, neighbours="replace")
 
 
 def test_the_report_names_the_strategy_and_how_far_it_is_from_the_best() -> None:

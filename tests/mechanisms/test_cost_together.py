@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from mechanism_oracles import dearest
 import noiseplan as nz
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms import cost
-from noiseplan.mechanisms.cost import cell_by_cell, column_cost, cost_of, of_person, require_sizes
+from noiseplan.mechanisms.cost import cell_by_cell, cost_of, of_person, of_replaced, require_sizes
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise import Noise
 from noiseplan.privacy import Guarantee
@@ -51,10 +53,7 @@ def test_never_below_the_dearest_pair(seed: int, law: str, neighbours: Any) -> N
         apart = cost_of(parts, neighbours)
         larger = apart.pcost if law == "gaussian" else apart.pure_epsilon
         assert larger is not None and brute <= larger
-        alone = sum(
-            column_cost(p, float(p.noise.norms(p.strategy).max()), p.numbers, neighbours)
-            for p in parts
-        )
+        alone = sum(together([part], power, neighbours) for part in parts)
         assert larger == pytest.approx(alone, rel=1e-9)
 
 
@@ -65,14 +64,33 @@ def test_domains_that_are_not_the_same_are_added() -> None:
         assert cost_of([one, other], neighbours).pcost == pytest.approx(each, rel=1e-9)  # type: ignore[arg-type]
 
 
-def test_a_difference_of_columns_costs_at_most_two_to_the_power() -> None:
-    for law, factor in (("gaussian", 4.0), ("laplace", 2.0)):
-        large = drawn(0, law, 5.0)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cost, "CELL_BY_CELL", 0)
-            added = column_cost(large, 3.0, 7, "add-remove")
-            assert 3.0 / 5.0 <= added <= 3.0 / 5.0 * (1 + 1e-9)
-            assert column_cost(large, 3.0, 7, "replace") == factor * added
+@pytest.mark.parametrize("common", [0.0, 1e3, 1e6, 1e9])
+@pytest.mark.parametrize("seed", range(5))
+def test_long_columns_that_are_nearly_equal(seed: int, common: float) -> None:
+    """What they have in common cancels, and what rounding makes of that is on the safe side."""
+    rng = np.random.default_rng(seed)
+    rows = common * rng.random((4, 1)) + rng.random((4, 6))
+    part = DenseMechanism(SCHEMA, rows, Noise("gaussian", 0.3))
+    exact = max(
+        sum((Fraction(a) - Fraction(b)) ** 2 for a, b in zip(rows[:, u], rows[:, v], strict=True))
+        for u in range(6)
+        for v in range(u)
+    ) / Fraction(0.3)
+    assert exact <= Fraction(cell_by_cell([part], "replace"))
+    assert exact <= Fraction(part.record_cost("replace"))
+    if common <= 1e3:
+        assert part.record_cost("replace") <= float(exact) * (1 + 1e-6)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**6))
+def test_replacing_a_record_is_two_steps_at_most(seed: int) -> None:
+    for law in ("gaussian", "laplace"):
+        part = drawn(seed, law, 5.0)
+        apart, twice = cost_of([part], "replace"), of_replaced(cost_of([part], "add-remove"))
+        assert twice.neighbours == "replace"
+        assert apart.pcost <= twice.pcost
+        assert (apart.pure_epsilon or 0.0) <= (twice.pure_epsilon or 0.0)
 
 
 def test_nothing_measured_costs_nothing() -> None:
@@ -96,8 +114,26 @@ def test_a_person_with_several_records() -> None:
     assert of_person(Guarantee.pure(0.5), "add-remove", 3).pure_epsilon == pytest.approx(1.5)
     with pytest.raises(PlanError, match="no known cost for neighbours='replace'"):
         of_person(record, "replace", 1)
-    with pytest.raises(PlanError, match="several records"):
-        of_person(Guarantee(0.5, "zcdp", "replace"), "replace", 2)
+    several = of_person(Guarantee(0.5, "zcdp", "replace"), "replace", 2)
+    assert several == Guarantee(2.0, "zcdp", "replace")
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_other_values_in_several_records_of_a_person(law: str) -> None:
+    """All ways to replace two records, one by one: never above what is stated, and reached."""
+    part = drawn(3, law, 2.0)
+    cells = range(6)
+    moves = np.array(
+        [
+            part.strategy[:, a] + part.strategy[:, b] - part.strategy[:, c] - part.strategy[:, d]
+            for a, b, c, d in product(cells, repeat=4)
+        ]
+    )
+    power = 2 if law == "gaussian" else 1
+    brute = float((np.abs(moves) ** power).sum(axis=1).max()) / 2.0
+    stated = cost_of([part], "replace", 2)
+    amount = stated.pcost if law == "gaussian" else stated.pure_epsilon
+    assert amount is not None and brute <= amount <= brute * (1 + 1e-9)
 
 
 def test_laws_are_not_promised_beyond_what_is_known() -> None:

@@ -53,10 +53,14 @@ def test_overlaps_are_sums_over_all_places(
 def test_pattern_costs_are_those_of_pairs(members: list[int], seed: int) -> None:
     """Every kind of set, every way to agree: 2(∏β − shared), summed over the sets of that kind."""
     rng = np.random.default_rng(seed)
-    reach = np.column_stack([-rng.random(len(members)), 1 + rng.random(len(members))])
+    low, high = -rng.random(len(members)), 1 + rng.random(len(members))
+    reach = np.column_stack([low, high, 2 * (high - low)])
     counts = np.array([[rng.integers(0, n + 1) for n in members] for _ in range(3)])
     found = costs.pattern_costs(counts, np.array(members), reach)
     assert found is not None
+    if counts.sum(axis=1).max() <= 1:  # records that differ in every attribute cost most
+        np.testing.assert_allclose(found, [counts @ (np.array(members) * reach[:, 2])])
+        return
     owner = [c for c, n in enumerate(members) for _ in range(n)]
     patterns = [p for p in product(*(range(n + 1) for n in members)) if list(p) != members]
     assert len(found) == len(patterns)
@@ -78,7 +82,8 @@ def test_pattern_costs_are_those_of_pairs(members: list[int], seed: int) -> None
 @given(st.integers(1, 4), st.integers(0, 10**6))
 def test_the_bound_is_above_every_pattern(classes: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    reach = np.column_stack([-rng.random(classes), 1 + rng.random(classes)])
+    low, high = -rng.random(classes), 1 + rng.random(classes)
+    reach = np.column_stack([low, high, 2 * (high - low)])
     counts = rng.integers(0, 2, (4, classes))  # one attribute of each class at most
     found = costs.pattern_costs(counts, np.ones(classes, np.int64), reach)
     added = np.array([prod(reach[c, 1] for c in np.flatnonzero(row)) for row in counts])
@@ -91,7 +96,7 @@ def test_the_bound_is_above_every_pattern(classes: int, seed: int) -> None:
 def test_patterns_are_listed_only_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "PATTERN_LIMIT", 12)
     assert costs.few_patterns([3, 2]) and not costs.few_patterns([3, 3])
-    reach = np.array([[-1.0, 1.0], [-1.0, 1.0]])
+    reach = np.array([[-1.0, 1.0, 4.0], [-1.0, 1.0, 4.0]])
     assert costs.pattern_costs(np.ones((1, 2), np.int64), np.array([3, 3]), reach) is None
 
 

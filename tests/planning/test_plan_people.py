@@ -63,6 +63,10 @@ def test_what_is_no_number_of_records(rows: object) -> None:
         nz.plan(WORKLOAD, budget=nz.zCDP(0.5), max_rows=rows)  # type: ignore[arg-type]
 
 
-def test_replacing_several_records_is_refused() -> None:
-    with pytest.raises(PlanError, match="max_rows above 1"):
-        nz.plan(WORKLOAD, budget=nz.zCDP(0.5), max_rows=2, neighbours="replace")
+def test_replacing_several_records_costs_their_square() -> None:
+    one = nz.plan(WORKLOAD, budget=nz.zCDP(0.5 / 9), neighbours="replace")
+    three = nz.plan(WORKLOAD, budget=nz.zCDP(0.5), max_rows=3, neighbours="replace")
+    assert three.privacy.neighbours == "replace"
+    assert 9 * one.privacy.pcost == pytest.approx(three.privacy.pcost, rel=1e-9)
+    assert three.total_variance == pytest.approx(one.total_variance, rel=1e-9)
+    assert "other values in the records of one person, at most 3" in str(three)

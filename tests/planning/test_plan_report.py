@@ -90,7 +90,7 @@ MANY = nz.Workload.marginals(
         (
             RANGES,
             {"neighbours": "replace"},
-            "residual (taken); optimal: not tried for replaced records; own rows: clearly worse",
+            "optimal (taken); residual: clearly worse",
         ),
         (RANGES, {"objective": nz.RelativeError()}, "optimal (taken)"),
         (MANY, {}, "residual (taken); optimal: not clearly better"),

@@ -184,8 +184,6 @@ def test_refusals() -> None:
         nz.plan(PLAIN, budget=pure, targets=4.0)
     with pytest.raises(PlanError, match="larger weight"):
         nz.plan(PLAIN, budget=pure, objective=nz.WorstVariance())
-    with pytest.raises(PlanError, match=r"PureDP\(0.5\) with neighbours='add-remove'"):
-        nz.plan(PLAIN, budget=pure, neighbours="replace")
     with pytest.raises(PlanError, match="p-identity"):
         nz.plan(PLAIN, budget=pure, planner="residual")
     with pytest.raises(PlanError, match="at most 2,048 cells"):

@@ -42,7 +42,8 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
         limit = (
             f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
             if size > EXPLICIT_CELLS
-            else "explicit matrices are for neighbours that add or remove a record"
+            else "explicit matrices are for neighbours that add or remove a record "
+            "(planner='residual' plans without them)"
         )
         raise PlanError(f"{different}, and {limit}")
     for mechanism in mechanisms:

@@ -24,7 +24,7 @@ from noiseplan.ledger.errors import (
     refusal,
 )
 from noiseplan.ledger.events import Act, Changed, Opened, Refused, Reserved, Settled, Started
-from noiseplan.privacy import Guarantee, Neighbours
+from noiseplan.privacy import Guarantee
 
 # Others would need an argument of their own for adding up costs.
 COUNTED: Final = ("gaussian", "zcdp")
@@ -210,11 +210,9 @@ class Books:
         other = self._spellings.get(text_checks.folded(act.dataset))
         if other is not None:
             raise self._second(act.dataset, other)
-        _check_bound(act.dataset, act.max_rows, act.neighbours)
 
     def _check_change(self, act: Changed) -> None:
         before, changed = self.balance(act.dataset), self._changed(act)
-        _check_bound(act.dataset, act.max_rows, before.neighbours)
         if act.max_rows is not None and act.max_rows < (before.bound or 0):
             raise BudgetError(
                 f"dataset {act.dataset!r} was declared to hold up to {before.bound} records of one "
@@ -336,12 +334,3 @@ class Books:
 
     def _entries_of(self, dataset: str) -> list[Entry]:
         return [entry for entry in self.entries.values() if entry.dataset == dataset]
-
-
-def _check_bound(dataset: str, bound: int | None, neighbours: Neighbours) -> None:
-    """Replacing a person who has several records is not covered: their number might change."""
-    if bound is not None and bound > 1 and neighbours == "replace":
-        raise BudgetError(
-            f"dataset {dataset!r} has neighbours 'replace', under which costs are known for one "
-            f"record of a person only: leave out max_rows"
-        )

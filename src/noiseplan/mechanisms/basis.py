@@ -27,6 +27,7 @@ from noiseplan.matrices import (
     UncentringMatrix,
 )
 from noiseplan.matrices.base import Array, Matrix
+from noiseplan.mechanisms.pair_distances import farthest
 
 # Squared norms this much smaller than what their factors could make are taken for rounding.
 ROUNDING = 1e-26
@@ -102,11 +103,15 @@ class Basis(ABC):
 
         @property
         def lowest(self) -> float:
-            """γ, the smallest entry of UᵀU, at most zero."""
+            """γ, the smallest entry of UᵀU."""
 
         @property
         def sensitivity(self) -> float:
             """β, the largest squared column norm of U (zero when nothing is measured)."""
+
+        @property
+        def farthest(self) -> float:
+            """The largest squared distance of two columns of U; never less."""
 
         @property
         def spread_trace(self) -> float:
@@ -201,11 +206,15 @@ class MatrixBasis(Basis):
 
     @cached_property
     def lowest(self) -> float:
-        return float(np.min(self.gram, initial=0.0))
+        return float(self.gram.min()) if self.rows else 0.0
 
     @cached_property
     def sensitivity(self) -> float:
         return float(np.max(np.einsum("ri,ri->i", self.measure, self.measure), initial=0.0))
+
+    @cached_property
+    def farthest(self) -> float:
+        return farthest(self.gram, self.rows)
 
     @cached_property
     def spread(self) -> Array:
@@ -288,6 +297,10 @@ class WideBasis(Basis):
     @property
     def sensitivity(self) -> float:
         return self._unit * (self.size - 1) / self.size
+
+    @property
+    def farthest(self) -> float:
+        return 2.0 * self._unit
 
     @property
     def spread_trace(self) -> float:

@@ -2,7 +2,7 @@
 
     add or remove a record      max_r C_rr ,    C = BᵀΣ⁻¹B, summed over the mechanisms
     replace one by another      max_{r,s} C_rr + C_ss − 2C_rs
-    Laplace noise               max_r Σ_j |a_jr|/b_j ,    twice that to replace one
+    Laplace noise               max_r Σ_j |a_jr|/b_j ,    max_{r,s} Σ_j |a_jr − a_js|/b_j
 
 References
 ----------
@@ -13,12 +13,14 @@ noise are one mechanism, whose cost matrices add.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.pair_distances import farthest
 from noiseplan.privacy import Guarantee, Law, Neighbours
 from noiseplan.privacy.people import person_price
 from noiseplan.privacy.rounding import margin, product_up
@@ -60,9 +62,13 @@ def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guara
     """What a person with up to `max_rows` records pays, where one record pays this."""
     if record.neighbours != neighbours:
         raise PlanError(f"what is measured has no known cost for neighbours={neighbours!r}")
-    if max_rows > 1 and neighbours == "replace":
-        raise PlanError("replacing a person with several records has no known cost")
     return person_price(record, max_rows)
+
+
+def of_replaced(record: Guarantee) -> Guarantee:
+    """What it costs at most to replace a record, where to add or remove one costs this: two steps
+    (`noiseplan.privacy.people`)."""
+    return replace(person_price(record, 2), neighbours="replace")
 
 
 def gaussian_cost(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> float:
@@ -90,25 +96,10 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
     for mechanism in mechanisms:
         mechanism.require_noise(neighbours)
     cost = np.sum([mechanism.cost_matrix() for mechanism in mechanisms], axis=0)
-    own = np.diagonal(cost)
-    largest = own.max()
-    if neighbours == "replace":
-        largest = (own[:, None] + own[None, :] - 2 * cost).max()
-    return product_up(float(largest), 1 + margin(sum(m.numbers for m in mechanisms)))
-
-
-def column_cost(
-    mechanism: Mechanism, largest: float, numbers: int, neighbours: Neighbours
-) -> float:
-    """‖a‖_p^p/size of the largest column; of a difference of two at most 2^p times that.
-
-    Where squares add up, cost matrices of small domains say it exactly.
-    """
-    noise = mechanism.noise
-    if noise.power == 2 and mechanism.schema.size <= CELL_BY_CELL:
-        return cell_by_cell([mechanism], neighbours)
-    record = product_up(largest / noise.one, 1 + margin(numbers))
-    return record if neighbours == "add-remove" else 2**noise.power * record
+    numbers = sum(mechanism.numbers for mechanism in mechanisms)
+    replaced = neighbours == "replace"
+    largest = farthest(cost, numbers) if replaced else float(np.diagonal(cost).max())
+    return product_up(largest, 1 + margin(numbers))
 
 
 def require_sizes(sizes: Array) -> None:

@@ -13,11 +13,12 @@ from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
-from noiseplan.mechanisms.cost import column_cost
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
 from noiseplan.mechanisms.leastsquares import LeastSquares
+from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
@@ -57,8 +58,11 @@ class DenseMechanism(Mechanism):
         return replace(self, noise=self.noise.floating())
 
     def record_cost(self, neighbours: Neighbours) -> float:
-        largest = float(self.noise.norms(self.strategy).max(initial=0.0))
-        return column_cost(self, largest, self.numbers, neighbours)
+        if neighbours == "replace":
+            largest = columns_apart(self.strategy, self.noise.power)
+        else:
+            largest = float(self.noise.norms(self.strategy).max(initial=0.0))
+        return product_up(largest / self.noise.one, 1 + margin(self.numbers))
 
     def cost_matrix(self) -> Array:
         return self.strategy.T @ self.strategy / self.noise.nominal

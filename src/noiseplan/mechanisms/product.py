@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -30,14 +30,25 @@ from noiseplan.matrices import (
 )
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress
-from noiseplan.mechanisms.cost import column_cost
 from noiseplan.mechanisms.exact_residuals import noisy_residuals
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
 Factor = Transform | IdentityMatrix
+
+
+# Values of an attribute whose columns are compared; of more, the inner products are only bounded.
+COMPARED: Final = 1024
+
+
+def _least_of(factor: Factor) -> int:
+    """The least inner product of two columns, or less."""
+    if isinstance(factor, IdentityMatrix):
+        return 0 if factor.shape[1] > 1 else 1
+    return int(factor.gram().min()) if factor.shape[1] <= COMPARED else -factor.touched
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +75,26 @@ class ProductMechanism(Mechanism):
         return replace(self, noise=self.noise.floating())
 
     def record_cost(self, neighbours: Neighbours) -> float:
-        # How many numbers one record changes, by one each.
+        changed = self.changed(neighbours)
+        return product_up(changed / self.noise.one, 1 + margin(self.numbers))
+
+    def changed(self, neighbours: Neighbours) -> int:
+        """Σ |a|^p of the column of a record, by how many numbers it changes; of the difference of
+        two columns a and b at most: 2‖a‖ for p = 1, 2‖a‖² − 2aᵀb for p = 2."""
         touched = prod(factor.touched for factor in self.factors)
-        numbers = self.numbers if self.noise.power == 2 else 1
-        return column_cost(self, touched, numbers, neighbours)
+        if neighbours == "add-remove":
+            return touched
+        return 2 * (touched - self._least_product if self.noise.power == 2 else touched)
+
+    @property
+    def _least_product(self) -> int:
+        """No two columns have a smaller inner product."""
+        low = high = 1
+        for factor in self.factors:
+            least, most = _least_of(factor), factor.touched
+            ends = (low * least, low * most, high * least, high * most)
+            low, high = min(ends), max(ends)
+        return low
 
     def cost_matrix(self) -> Array:
         return kronecker_dense([factor.gram() for factor in self.factors]) / self.noise.nominal

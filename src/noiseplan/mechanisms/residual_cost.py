@@ -13,7 +13,8 @@ To replace one by another: if two records agree on the attributes E, the set A o
 at most, β_i the largest diagonal entry of U_iᵀU_i and γ_i its smallest entry; exactly this where
 the columns of U_i have equal length. The cost is the largest sum over all E. No entry of U_iᵀU_i
 lies outside [γ_i, β_i], and the sum is linear in each, so it is largest at ends of their ranges:
-some E. The total (A = ∅) costs nothing, since it does not change.
+some E. The total (A = ∅) costs nothing, since it does not change. Where every set has one attribute
+alone, two records that differ in all of them attain Σ_A 1/σ²_A · max ‖U_i(e_x − e_y)‖², exactly.
 
 Where blocks have rows of their own: :mod:`noiseplan.mechanisms.uneven_cost`.
 """
@@ -85,20 +86,26 @@ def replaced_cost(blocks: Sequence[Block]) -> float:
     ranges = _ranges(blocks)
     if not ranges:
         return 0.0
+    if all(len(block.bases) <= 1 for block in blocks):
+        return math.fsum(
+            block.bases[0].farthest * math.fsum(1.0 / block.sigma2)
+            for block in blocks
+            if block.bases
+        )
     attributes = np.array(sorted(ranges))
-    reach = np.array([ranges[int(a)] for a in attributes])  # γ and β of each attribute
+    reach = np.array([ranges[int(a)] for a in attributes])
     if len(attributes) <= EVERY_PATTERN:
         return _over_every_pattern(blocks, attributes, reach)
     return _over_classes(blocks, attributes, reach)
 
 
-def _ranges(blocks: Sequence[Block]) -> dict[int, tuple[float, float]]:
-    """γ and β of every attribute that is measured."""
-    found: dict[int, tuple[float, float]] = {}
+def _ranges(blocks: Sequence[Block]) -> dict[int, tuple[float, float, float]]:
+    """γ, β and the largest distance of columns, of every attribute that is measured."""
+    found: dict[int, tuple[float, float, float]] = {}
     for block in blocks:
         for place, basis in enumerate(block.bases):
             for attribute in np.unique(block.sets[:, place]):
-                found[int(attribute)] = (basis.lowest, basis.sensitivity)
+                found[int(attribute)] = (basis.lowest, basis.sensitivity, basis.farthest)
     return found
 
 
@@ -110,7 +117,7 @@ def _over_every_pattern(blocks: Sequence[Block], attributes: IntArray, reach: Ar
         if block.bases:
             bits = 1 << np.searchsorted(attributes, block.sets)
             np.add.at(sums, bits.sum(axis=1), 1.0 / block.sigma2)
-    for place, (low, high) in enumerate(reach):
+    for place, (low, high, _) in enumerate(reach):
         halves = sums.reshape(-1, 2, 1 << place)
         without, within = halves[:, 0].copy(), halves[:, 1]
         halves[:, 0], halves[:, 1] = without + low * within, without + high * within
@@ -131,15 +138,17 @@ def pattern_costs(counts: IntArray, members: IntArray, reach: Array) -> Array | 
     members
         How many attributes each class has; a pattern is how many of them agree.
     reach
-        γ and β of each class.
+        γ and β of each class, and how far apart two columns are at most.
 
     Returns
     -------
     Nothing where the patterns are too many to be listed.
     """
+    if one_by_one(counts):
+        return np.asarray((counts @ (members * reach[:, 2]))[None, :])
     if not few_patterns(members):
         return None
-    tables = [_overlaps(n, a, *r) for n, a, r in zip(members, counts.T, reach, strict=True)]
+    tables = [_overlaps(n, a, *r[:2]) for n, a, r in zip(members, counts.T, reach, strict=True)]
     everything = _shared(tables, counts, members)
     rows = [
         2.0 * np.maximum(everything - _shared(tables, counts, pattern), 0.0)
@@ -147,6 +156,11 @@ def pattern_costs(counts: IntArray, members: IntArray, reach: Array) -> Array | 
         if list(pattern) != members.tolist()  # equal records are no neighbours
     ]
     return np.array(rows) if rows else np.zeros((1, len(counts)))
+
+
+def one_by_one(counts: IntArray) -> bool:
+    """Whether every set has one attribute alone: records that differ in all cost most."""
+    return bool(counts.sum(axis=1).max(initial=0) <= 1)
 
 
 def few_patterns(members: Sequence[int] | IntArray) -> bool:

@@ -24,12 +24,12 @@ from noiseplan.matrices.base import Array, exactly_equal_columns
 from noiseplan.mechanisms.basis import Basis, MatrixBasis
 from noiseplan.mechanisms.blocks import Block
 from noiseplan.mechanisms.own_answers import over_domain
+from noiseplan.mechanisms.pair_distances import EPS, farthest, pair_distances
 
 # Cells whose pairs are all looked at.
 PAIRED: Final = 2048
 # Patterns of agreement times sets that are all looked at.
 PATTERNS: Final = 1 << 26
-EPS: Final = float(np.finfo(float).eps)
 
 
 def replaced_exactly(blocks: Sequence[Block]) -> float | None:
@@ -43,14 +43,7 @@ def replaced_exactly(blocks: Sequence[Block]) -> float | None:
         for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
             rows = over_domain(block, row, kinds)
             cost += rows.T @ rows / sigma2
-    return float(_farthest(cost, sum(block.numbers for block in blocks)).max(initial=0.0))
-
-
-def _farthest(gram: Array, rows: int) -> Array:
-    """‖u(x) − u(y)‖² of every pair, and no less, from inner products of so many numbers."""
-    own = np.diagonal(gram)
-    rounding = 4 * (rows + 4) * EPS * own.max(initial=0.0)
-    return np.asarray(np.maximum(own[:, None] + own[None, :] - 2 * gram, 0.0) + rounding)
+    return farthest(cost, sum(block.numbers for block in blocks))
 
 
 def _value_kinds(blocks: Sequence[Block]) -> dict[int, IntArray]:
@@ -113,7 +106,7 @@ def _of_pairs(axis: Basis, sizes: Sequence[int]) -> Array:
     values = np.unravel_index(np.arange(axis.size), sizes)
     same = [(v[:, None] == v[None, :]).astype(np.int64) << i for i, v in enumerate(values)]
     found = np.zeros(1 << len(sizes))
-    np.maximum.at(found, np.sum(same, axis=0), _farthest(axis.gram, axis.rows))
+    np.maximum.at(found, np.sum(same, axis=0), pair_distances(axis.gram, axis.rows))
     return found
 
 

@@ -10,6 +10,7 @@ sensitivity), P = 2/ε² for Laplace noise (L1 sensitivity).
 | `mirror_symmetry`, `tolerances` | halves of a mirror; what is taken for rounding |
 | `optimum`, `anderson` | the least total variance, with its certificate; fixed points that climb |
 | `row_space_optimum`, `cell_columns` | the same where the rank is low and cells are many |
+| `record_pairs` | the same where one record replaces another: pairs of cells |
 | `rows_with_targets` | what is demanded of the variance of every row |
 | `priced_covariance`, `interior_point` | the best covariance for prices; the prices |
 | `fitness`, `fitness_result` | the least cost that meets targets |

@@ -196,10 +196,10 @@ class DenseColumns(Columns):
         step = max(AT_ONCE // self.rows, 1)
         for start in range(0, self.cells, step):
             some = slice(start, min(start + step, self.cells))
-            yield some, self._every if self.cells <= step else self._columns(some)
+            yield some, self.every if self.cells <= step else self._columns(some)
 
     @cached_property
-    def _every(self) -> AnyArray:
+    def every(self) -> AnyArray:
         """All of few columns, which are asked for many times."""
         return self._columns(slice(None))
 

@@ -8,7 +8,9 @@ singular. A restraint on the size of T, too small to be felt anywhere else, keep
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -40,9 +42,9 @@ class Point:
         ones = np.ones(rows.shape[1])
         return cls(rows, ones, np.linalg.inv(np.vstack([ones, rows])))
 
-    def pull_back(self, d_inverse: Array) -> Array:
-        """The gradient with respect to raw U, from the gradient with respect to T."""
-        d_rows = self._d_rows(d_inverse)
+    def pull_back(self, d_inverse: Array, d_unit: Array | float = 0.0) -> Array:
+        """The gradient with respect to raw U, from those with respect to T and to U itself."""
+        d_rows = self._d_rows(d_inverse) + d_unit
         along = np.einsum("ri,ri->i", self.rows, d_rows)
         return np.asarray((d_rows - self.rows * along) / self.lengths)
 
@@ -84,6 +86,12 @@ class Chart:
             gradients[r] += 2.0 * weight * point.inverse
         return value
 
-    def pull_back(self, points: dict[int, Point], gradients: dict[int, Array]) -> Array:
-        """The gradient with respect to the vector, from those with respect to every T."""
-        return np.concatenate([points[r].pull_back(gradients[r]).ravel() for r in self.shapes])
+    def pull_back(
+        self,
+        points: dict[int, Point],
+        gradients: dict[int, Array],
+        units: Mapping[int, Array] = MappingProxyType({}),
+    ) -> Array:
+        """The gradient with respect to the vector, from those by every T, and by U itself."""
+        pulled = [points[r].pull_back(gradients[r], units.get(r, 0.0)) for r in self.shapes]
+        return np.concatenate([one.ravel() for one in pulled])

@@ -11,8 +11,11 @@ about three digits. The norm is taken, in this order, as far as it can be,
 
 On very small domains λ is improved by its own fixed point, which is exact.
 
-*Replaced records.* Of two records drawn from λ, (e_r − e_s)ᵀC(e_r − e_s) ≤ c in the mean, which is
-2 tr C(Λ − λλᵀ) ≤ c (1 − Σλ²): the same with W Λ^{1/2} less its direction √λ, and twice the bound.
+*Replaced records.* Where cells are few, pairs of them have weights of their own
+(`optimize.record_pairs`), and the bound is the optimum; it is that of tables of one attribute each
+too (`replaced_split`). Else, of two records drawn from λ, (e_r − e_s)ᵀC(e_r − e_s) ≤ c in the mean,
+which is 2 tr C(Λ − λλᵀ) ≤ c (1 − Σλ²): the same with W Λ^{1/2} less its direction √λ, and twice the
+bound.
 """
 
 from __future__ import annotations
@@ -23,16 +26,23 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.allocation import share_for_total
 from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.record_pairs import replaced_optimum
 from noiseplan.optimize.split_coordinates import Point
 from noiseplan.planning.attribute_heads import Heads, PricedFactors, plain_heads
 from noiseplan.planning.free_split import cost_and_gradients
+from noiseplan.planning.neighbours import cost_is_exact, measured_alone, privacy_rows
 from noiseplan.planning.nuclear_norm import HeadedWorkload, root_trace
+from noiseplan.planning.replaced_split import bound_alone
 from noiseplan.planning.row_products import row_products
+from noiseplan.planning.solve import role_bases, type_matrix
 from noiseplan.planning.workload_types import Design
 
 # Up to so many cells the exact optimum is worked out.
 DENSE_CELLS = 400
+# The gap to which the optimum for pairs of cells is.
+PAIRED_GAP = 1e-3
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
 # Heads of each attribute, as far as work allows.
@@ -48,16 +58,18 @@ class Effort:
 
     One matrix over cells or rows has at most `size` rows; those from the structure have at most
     `work`, Σ rows³, in all, and are made of blocks of at most `largest` states. Attributes with
-    one kind of factor have at most so many `heads`: more would bring hardly anything.
+    one kind of factor have at most so many `heads`: more would bring hardly anything. Where records
+    are replaced, all pairs of so many cells are looked at.
     """
 
     size: int
     work: float
     largest: int
     heads: int
+    pairs: int
 
 
-USUAL, THOROUGH = Effort(1500, 2e9, 500, 4), Effort(5000, 4e10, 1500, 6)
+USUAL, THOROUGH = Effort(1500, 2e9, 500, 4, 400), Effort(5000, 4e10, 1500, 6, 1024)
 
 
 def total_variance_bound(
@@ -66,7 +78,9 @@ def total_variance_bound(
     """A lower bound on Σ weight · variance at a budget; `rows` are the U planned for the total."""
     if budget == 0:  # everything asked is public, and exact
         return 0.0
-    added = neighbours == "add-remove" and bool(design.free or design.joints)
+    if neighbours == "replace":
+        return _replaced_bound(design, rows, effort) / budget * (1 - 1e-9)
+    added = bool(design.free or design.joints)
     if added and design.workload.schema.size <= DENSE_CELLS:
         return dense_optimum(design.gram()).bound / budget * (1 - 1e-9)
     found = weighted_sum_bound(design, rows, budget, neighbours, effort)
@@ -82,9 +96,27 @@ def weighted_sum_bound(
     records = _record_weights(design, rows)
     if neighbours == "add-remove":
         found = _structured(design, records, effort) ** 2
+    elif (alone := bound_alone(design)) is not None:
+        found = alone
     else:
         found = max(_replaced(design, some, effort) for some in ({}, records))
     return found / budget * (1 - 1e-9)
+
+
+def _replaced_bound(design: Design, rows: dict[int, Array], effort: Effort) -> float:
+    """At cost one: the optimum of plain tables or few cells, else from the structure.
+
+    Plain tables do not tell values of an attribute from each other, so the mean of an optimum over
+    all orders of values is one too: it is Σ_A c_A ⊗(I − 11ᵀ/n), and its noise is shared exactly.
+    """
+    plain = not (design.free or design.joints)
+    if plain and cost_is_exact(design, "replace"):
+        bases = role_bases(design, {})
+        variance = type_matrix(design, bases).T @ design.type_weight
+        return share_for_total(privacy_rows(design, bases, "replace"), variance, 1.0).bound
+    if design.workload.schema.size <= effort.pairs and not measured_alone(design):
+        return replaced_optimum(design.gram(), PAIRED_GAP).bound
+    return weighted_sum_bound(design, rows, 1.0, "replace", effort)
 
 
 def centred_norm(design: Design) -> float:

@@ -93,7 +93,8 @@ class Certified:
     @cached_property
     def lower_bound(self) -> float:
         total = self.total
-        if total is None and self.workload.schema.size > EXPLICIT_CELLS:
+        large = self.workload.schema.size > EXPLICIT_CELLS
+        if total is None and (large or self.privacy.neighbours == "replace"):
             return _bound_for(self.workload, self.privacy)
         if total is None:
             design = prepare(self.workload)

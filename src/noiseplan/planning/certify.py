@@ -30,6 +30,9 @@ from noiseplan.planning.bounds import (
 from noiseplan.planning.certificates import PROVED, noise_cost
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance, WorstVariance
+from noiseplan.planning.planners.row_space_plans import affordable_optimum
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.replaced_split import worst_bound_alone
 from noiseplan.planning.row_weights import RowWeights
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
@@ -50,35 +53,35 @@ class Certificate:
 
     Attributes
     ----------
-    total
+    value
         What the plan reaches: its total variance, its worst variance or whatever it was planned to
         make small; for targets, its privacy cost.
     bound
         No linear mechanism with noise of this kind can have less at this privacy (or meet these
         targets for less). 0 where nothing is known. Rounded down.
     gap
-        `total / bound − 1`: the plan is at most this much above the best. Infinite where nothing
+        `value / bound − 1`: the plan is at most this much above the best. Infinite where nothing
         is known.
     confidence
         The probability that the bound holds: 1 where no chance was involved.
     """
 
-    total: float
+    value: float
     bound: float
     gap: float
     confidence: float = 1.0
 
     @staticmethod
-    def of(total: float, bound: float) -> Certificate:
+    def of(value: float, bound: float) -> Certificate:
         """From what is reached and what cannot be beaten.
 
         Discrete noise of less than one count can fall below a bound that holds for continuous
         noise; then it is its own bound.
         """
-        bound = min(bound, total)
+        bound = min(bound, value)
         if bound > 0:
-            return Certificate(total, bound, total / bound - 1.0)
-        return Certificate(total, 0.0, inf if total > 0 else 0.0)
+            return Certificate(value, bound, value / bound - 1.0)
+        return Certificate(value, 0.0, inf if value > 0 else 0.0)
 
 
 def known_certificate(plan: Plan) -> Certificate | None:
@@ -157,20 +160,32 @@ def _bound(plan: Plan) -> float:
     if plan.targets is not None:
         design = prepare(plan.workload, 1.0 / plan.targets)
         with one_thread(design):
-            largest = norm_bound(design, inf, 1.0, neighbours)
+            largest = _in_row_space(plan) or norm_bound(design, inf, 1.0, neighbours)
         return people * largest / (plan.target_scale or 1.0)
     if isinstance(goal, ConvexLoss):
         return _tangent_bound(plan, goal, cost)
     design = prepare(plan.workload)
     with one_thread(design):
         if isinstance(goal, WorstVariance):
-            return norm_bound(design, inf, cost, neighbours)
+            return _in_row_space(plan) / cost or norm_bound(design, inf, cost, neighbours)
         if isinstance(goal, PNormVariance) and goal.p > 1:
             return norm_bound(design, goal.p, cost, neighbours)
         if isinstance(goal, TotalVariance | PNormVariance):
+            if found := _in_row_space(plan):
+                return found / cost
             rows = optimise_total(design)
             return total_variance_bound(design, rows, cost, neighbours, THOROUGH)
     return 0.0
+
+
+def _in_row_space(plan: Plan) -> float:
+    """The bound at cost one of the optimum in the row space, where that takes seconds; else 0."""
+    if plan.privacy.neighbours == "replace" or isinstance(plan.objective, PNormVariance):
+        return 0.0
+    goal = None if plan.targets is not None else plan.objective
+    problem = Problem(plan.workload, targets=plan.targets, objective=goal, noise="gaussian")
+    found = affordable_optimum(problem)
+    return 0.0 if found is None else found.bound * (1 - 1e-9)
 
 
 def _tangent_bound(plan: Plan, loss: ConvexLoss, cost: float) -> float:
@@ -192,6 +207,8 @@ def norm_bound(
     """A lower bound on the p-norm of priority · variance over all rows; the largest for p = ∞."""
     if cost == 0:
         return 0.0
+    if neighbours == "replace" and power == inf and (b := worst_bound_alone(design)) is not None:
+        return b / cost * (1 - 1e-9)
     dual = 1.0 if power == inf else power / (power - 1.0)
     weights, best = RowWeights.even(design), 0.0
     with progress("Certifying", ROUNDS) as advance:

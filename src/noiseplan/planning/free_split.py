@@ -8,6 +8,8 @@ length 1, which makes every β_i = 1. All free roles are optimised together by L
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from noiseplan.matrices.base import Array
@@ -30,19 +32,31 @@ START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e10, 1e-7
 
 def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
     """J, and its gradient with respect to R and m (per pair) and to the joint coefficients."""
+    privacy = design.privacy_weights(moments.sensitivity)
+
+    def slope(variance: Array) -> Array:
+        """J = Σ_a √(P_a V_a)  ⇒  ∂J/∂V_a = ½ √(P_a/V_a)."""
+        ratio = np.divide(privacy, variance, out=np.zeros_like(privacy), where=variance > 0)
+        return 0.5 * np.sqrt(ratio)
+
+    variance, by_residual, by_mean, by_joint = subset_slopes(design, moments, slope)
+    return root_cost(privacy, variance), by_residual, by_mean, by_joint
+
+
+def subset_slopes(
+    design: Design, moments: Moments, slope_of: Callable[[Array], Array]
+) -> tuple[Array, Array, Array, Array]:
+    """V of every subset type, and the gradient of a function of it with given slopes at V."""
     terms = design.terms
     coefficients = terms.coefficients(moments.residual, moments.mean, moments.joint)
     weighted = coefficients * design.type_weight[terms.query]
     variance = terms.by_subset(weighted)
-    privacy = design.privacy_weights(moments.sensitivity)
-    # J = Σ_a √(P_a V_a)  ⇒  ∂J/∂V_a = ½ √(P_a/V_a)
-    ratio = np.divide(privacy, variance, out=np.zeros_like(privacy), where=variance > 0)
-    slope = 0.5 * np.sqrt(ratio)
+    slope = slope_of(variance)
     by_residual, by_mean = terms.gradient(
         slope[terms.subset] * weighted, moments.residual, moments.mean
     )
     by_joint = (slope[terms.subset] * design.type_weight[terms.query])[terms.joint]
-    return root_cost(privacy, variance), by_residual, by_mean, by_joint
+    return variance, by_residual, by_mean, by_joint
 
 
 def inverse_gradients(

@@ -9,9 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.residual_cost import few_patterns, pattern_bound, pattern_costs
+from noiseplan.mechanisms.residual_cost import (
+    few_patterns,
+    one_by_one,
+    pattern_bound,
+    pattern_costs,
+)
 from noiseplan.planning.workload_types import Design
 
 
@@ -20,18 +26,33 @@ def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Ar
     added = design.privacy_weights(np.array([bases[r].sensitivity for r in range(len(bases))]))
     if neighbours == "add-remove":
         return added[None, :]
-    reach = np.array([[bases[r].lowest, bases[r].sensitivity] for r in range(len(bases))])
-    counts = np.asarray(design.terms.privacy_powers.toarray())
+    every = (bases[r] for r in range(len(bases)))
+    reach = np.array([[b.lowest, b.sensitivity, b.farthest] for b in every]).reshape(-1, 3)
     members = np.array([len(role.members) for role in design.roles.roles])
-    rows = pattern_costs(counts.astype(int), members, reach)
+    counts = subset_counts(design)
+    rows = pattern_costs(counts, members, reach)
     if rows is None:
-        return pattern_bound(counts, added, reach)[None, :]
+        return pattern_bound(counts.astype(np.float64), added, reach)[None, :]
     return _undominated(rows)
 
 
 def cost_is_exact(design: Design, neighbours: str) -> bool:
     """Whether every pattern of agreement is looked at, so that the cost is no mere upper bound."""
-    return neighbours == "add-remove" or few_patterns([len(r.members) for r in design.roles.roles])
+    return (
+        neighbours == "add-remove"
+        or few_patterns([len(role.members) for role in design.roles.roles])
+        or measured_alone(design)
+    )
+
+
+def measured_alone(design: Design) -> bool:
+    """Whether every subset has one attribute at most."""
+    return one_by_one(subset_counts(design))
+
+
+def subset_counts(design: Design) -> IntArray:
+    """Subset types × roles: how many attributes of each."""
+    return np.asarray(design.terms.privacy_powers.toarray()).astype(np.int64)
 
 
 def _undominated(rows: Array) -> Array:

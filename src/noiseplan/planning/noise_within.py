@@ -10,11 +10,12 @@ import numpy as np
 from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.noise import Noise
 from noiseplan.noise.sizes import FINE_BITS, size_above, sizes_above
 from noiseplan.optimize.integer_rounding import integer_strategy
 from noiseplan.planning.problem import Problem
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.privacy.rounding import fraction_up, margin, product_up, sum_up
 from noiseplan.schema import Schema
 
@@ -23,18 +24,18 @@ def noise_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
     """Noise of one size on every row that spends the budget, and what it costs.
 
     `norm` is the largest L1 norm of a column for Laplace noise, the largest squared length of one
-    for Gaussian noise; what it costs is this over the size.
+    for Gaussian noise, or of a difference of two; what it costs is this over the size.
     """
     if problem.laplace:
         scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
-        privacy = Guarantee.pure(epsilon_of([norm], [1], scales))
+        privacy = Guarantee.pure(epsilon_of([norm], [1], scales), problem.neighbours)
         return drawable(problem.drawn.of_size(scales)), privacy
     assert problem.allowed is not None  # there is a budget
     # The quotient rounded up, and a hair more.
     sigma2 = size_above(float(norm) / problem.allowed * (1 + 1e-14))
     cost = fraction_up(norm / Fraction(sigma2))
     noise = drawable(problem.drawn.of_size(sigma2))
-    return noise, Guarantee(cost, noise.accounting)
+    return noise, Guarantee(cost, noise.accounting, problem.neighbours)
 
 
 def drawable(noise: Noise) -> Noise:
@@ -99,16 +100,30 @@ def largest_norm(matrix: Array) -> Fraction:
     return Fraction(max(sum_up(size[:, j].tolist()) for j in close))
 
 
+def largest_change(matrix: Array, neighbours: Neighbours) -> Fraction:
+    """The same, or of a difference of two columns where one record replaces another."""
+    if neighbours == "add-remove":
+        return largest_norm(matrix)
+    apart = columns_apart(matrix, 1)
+    whole = bool((matrix == np.rint(matrix)).all()) and apart < 2**53
+    return Fraction(apart) * (1 if whole else 1 + Fraction(margin(len(matrix))))
+
+
 # ---------------------------------------------------------------------- one matrix, Gaussian noise
 
 
 def matrix_mechanism(
-    schema: Schema, strategy: Array, budget: float, integer: bool
+    schema: Schema,
+    strategy: Array,
+    budget: float,
+    integer: bool,
+    neighbours: Neighbours = "add-remove",
 ) -> tuple[DenseMechanism, float]:
     """The mechanism that spends a budget, and its cost: the largest squared column over σ²."""
     if integer:
         strategy = integer_strategy(strategy)
-    return _with_noise(schema, strategy, _largest_column(strategy) / budget, integer)
+    sigma2 = largest_square(strategy, neighbours) / budget
+    return _with_noise(schema, strategy, sigma2, integer, neighbours)
 
 
 def mechanism_at(
@@ -120,14 +135,21 @@ def mechanism_at(
 
 
 def _with_noise(
-    schema: Schema, strategy: Array, sigma2: float, integer: bool
+    schema: Schema,
+    strategy: Array,
+    sigma2: float,
+    integer: bool,
+    neighbours: Neighbours = "add-remove",
 ) -> tuple[DenseMechanism, float]:
     over = margin(len(strategy))
     sigma2 = size_above(sigma2 * (1 + 2 * over))
     noise = drawable(Noise("gaussian", sigma2, integer))
     mechanism = DenseMechanism(schema, strategy, noise)
-    return mechanism, product_up(_largest_column(strategy) / sigma2, 1 + over)
+    return mechanism, product_up(largest_square(strategy, neighbours) / sigma2, 1 + over)
 
 
-def _largest_column(strategy: Array) -> float:
+def largest_square(strategy: Array, neighbours: Neighbours) -> float:
+    """The largest squared length of a column, or of a difference of two."""
+    if neighbours == "replace":
+        return columns_apart(strategy, 2)
     return float(np.max(np.einsum("ri,ri->i", strategy, strategy)))

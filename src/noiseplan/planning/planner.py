@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from noiseplan.errors import PlanError, remedy, setting
+from noiseplan.errors import PlanError, setting
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.least_cost import least_cost
@@ -19,6 +19,7 @@ from noiseplan.planning.planners import (
     named,
     noise_on_rows,
     optimal,
+    replaced_optimum,
     residual_family,
     table_plans,
     tree_plans,
@@ -85,7 +86,8 @@ def plan(
         data. For `PureDP`: "identity", "p-identity", "tree", "wavelet", "matrix", "workload", and
         known strategies.
     neighbours
-        "add-remove" one record, or "replace" one record by another (the total is then exact).
+        "add-remove" one record, or "replace" one record by another (the total is then exact where
+        Gaussian noise is planned).
     noise
         "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
         for `PureDP`. "gaussian", and "laplace" for `PureDP`: floating-point noise, for simulation;
@@ -175,6 +177,8 @@ def _asked_for(problem: Problem) -> Planner:
         return residual_family.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
+    if problem.planner == "optimal" and problem.neighbours == "replace" and not problem.laplace:
+        return replaced_optimum.PLANNER
     for planner in LAPLACE if problem.laplace else GAUSSIAN:
         if problem.planner in planner.names:
             return planner
@@ -211,14 +215,4 @@ def _check_pure(problem: Problem) -> None:
         raise PlanError(
             f"plans of pure DP minimise the total variance, found the objective {problem.goal}: "
             f"write {example}, and give queries that matter more a larger weight"
-        )
-    if problem.neighbours == "replace":
-        half = text_of(problem.epsilon / 2)
-        raise PlanError(
-            "plans of pure DP protect against adding or removing a record; replacing one is both, "
-            "so "
-            + remedy("pure budget", f"PureDP({half})", half)
-            + " with "
-            + setting("neighbours", "add-remove")
-            + f" protects it at ε = {epsilon}"
         )

@@ -194,7 +194,7 @@ class Problem:
                 + setting("noise", "gaussian")
                 + " to simulate"
             )
-        check_people(self.max_rows, self.neighbours)
+        check_people(self.max_rows)
         if self.strategies is not None:
             self._check_strategies()
 
@@ -224,18 +224,11 @@ class Problem:
         self.goal.check_reach(len(self.workload))
 
 
-def check_people(max_rows: object, neighbours: Neighbours) -> None:
-    """Refuse what makes no sense, and what has no proof: replacing several records."""
+def check_people(max_rows: object) -> None:
+    """Refuse what is no number of records."""
     if isinstance(max_rows, bool) or not isinstance(max_rows, int | np.integer) or max_rows < 1:
         raise PlanError(
             f"max_rows is how many records one person may have, as in 3; found {max_rows!r}"
-        )
-    if max_rows > 1 and neighbours == "replace":
-        raise PlanError(
-            "max_rows above 1 goes with "
-            + remedy("setting", 'neighbours="add-remove"', "neighbours", "add-remove")
-            + ": when a person is replaced, the number of records may change, which would "
-            "have to be public"
         )
 
 

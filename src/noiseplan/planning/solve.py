@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from noiseplan.optimize.allocation import (
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.planning.free_split import optimise_upright
 from noiseplan.planning.largest_variance import POWERS, optimise_worst, worth_searching
-from noiseplan.planning.neighbours import privacy_rows
+from noiseplan.planning.neighbours import measured_alone, privacy_rows
 from noiseplan.planning.objectives import (
     ConvexLoss,
     Objective,
@@ -28,6 +29,8 @@ from noiseplan.planning.objectives import (
     TotalVariance,
     WorstVariance,
 )
+from noiseplan.planning.replaced_products import descended, worth_descending
+from noiseplan.planning.replaced_split import worst_bases
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.workload_types import Design, Moments, without_rounding
 from noiseplan.privacy import Neighbours
@@ -122,11 +125,13 @@ def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:
 def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     """The best bases found for the objective, starting from those planned for the total."""
     design, objective = aim.design, aim.objective
-    starts = [total_rows]
-    if aim.neighbours == "replace" and design.free:
-        # The total is free then, which the bases planned for adding and removing do not know.
-        starts.append(optimise_upright(design))
-    if isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
+    replaced = aim.neighbours == "replace"
+    starts = [total_rows, *(_for_replaced(aim, total_rows) if replaced else ())]
+    worst = replaced and isinstance(objective, WorstVariance)
+    own = worst_bases(design) if worst else None
+    if own is not None:
+        starts.append(own)
+    elif isinstance(objective, WorstVariance | PNormVariance) and worth_searching(design):
         fixed = isinstance(objective, PNormVariance)
         powers = (objective.p,) if isinstance(objective, PNormVariance) else POWERS
         start = share_given_bases(replace(aim, objective=TotalVariance()), total_rows)
@@ -134,6 +139,18 @@ def solve(aim: Aim, total_rows: dict[int, Array]) -> Solution:
     found = [share_given_bases(aim, rows) for rows in starts]
     best = min(found, key=lambda solution: solution.share.value)
     return replace(best, total_rows=total_rows)
+
+
+def _for_replaced(aim: Aim, total_rows: dict[int, Array]) -> Iterator[dict[int, Array]]:
+    """The total is free then, which the bases planned for adding and removing do not know."""
+    design = aim.design
+    if not design.free or measured_alone(design):
+        return
+    if not worth_descending(design):
+        yield optimise_upright(design)
+        return
+    start = share_given_bases(replace(aim, objective=TotalVariance()), total_rows)
+    yield descended(design, total_rows, start.sigma2)
 
 
 def share_given_bases(aim: Aim, rows: dict[int, Array]) -> Solution:

@@ -1,7 +1,8 @@
 """How hard is a workload: every bound there is, in one place, before any plan is made.
 
 Numbers are total variances (Σ weight · variance over all rows) at privacy cost one, which is ρ = ½,
-μ = 1; `WorkloadBounds.at(budget)` gives them at any budget.
+μ = 1; `WorkloadBounds.at(budget)` gives them at any budget. Weights play no part in root mean
+squares, as in `Plan.rmse`: these come from a bound on the sum of all variances as they are.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ from noiseplan.optimize.gram_bounds import (
     union_bounds,
 )
 from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.record_pairs import replaced_optimum
 from noiseplan.planning.bounds import THOROUGH, total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.planners.row_space_plans import affordable_optimum
+from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
-from noiseplan.privacy import Budget, PureDP
-from noiseplan.queries import Identity, Workload
+from noiseplan.privacy import Budget, Neighbours, PureDP
+from noiseplan.queries import Identity, Query, Workload
 from noiseplan.strategies.column_norms import total_error
 from noiseplan.strategies.spectral import singular_value_strategy
 from noiseplan.texts import percent_up
@@ -43,6 +47,9 @@ from noiseplan.texts import percent_up
 # The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.
 EXACT_CELLS: Final = 1024
 EXACT_GAP: Final = 1e-6
+# The same for both kinds of neighbours: unasked, and at most; and the gap for pairs of cells.
+LIMITS: Final = {"add-remove": (EXACT_CELLS, EXPLICIT_CELLS), "replace": (256, 1024)}
+REPLACED_GAP: Final = 1e-4
 # Beyond this many values the bound of one factor is not worked out.
 FACTOR_VALUES: Final = 4096
 
@@ -57,6 +64,8 @@ class WorkloadBounds:
 
     rows: int
     cells: int
+    even: float = 0.0  # a lower bound on Σ variance over all rows, without weights
+    neighbours: Neighbours = "add-remove"
     told_apart: int | None = None  # cells that some query tells apart from all others
     rank: int | None = None
     svd: float | None = None
@@ -92,24 +101,21 @@ class WorkloadBounds:
         Gaussian noise has 1/pcost of the variance at cost one. Laplace noise of scale 1/ε has the
         variance 2/ε², and L1 sensitivities are never below L2 sensitivities.
         """
-        if isinstance(budget, PureDP):
-            return 2.0 * self.lower / budget.epsilon**2
-        if not isinstance(budget, Budget):
-            raise PlanError(f"a budget is zCDP(rho), GDP(mu) or another, found {budget!r}")
-        return self.lower / budget.gaussian_pcost()
+        return self.lower / _gaussian_cost(budget)
 
     def accuracy(self, budget: Budget, beta: float = 0.05) -> float:
-        """α: a mechanism that reaches the lower bound is RMS-(α, β)-accurate at this budget."""
-        return root_mean_square(self.at(budget), self.rows, beta)
+        """α: what reaches the lower bound without weights is RMS-(α, β)-accurate at this budget."""
+        return root_mean_square(self.even / _gaussian_cost(budget), self.rows, beta)
 
     def __str__(self) -> str:
         head = f"Bounds for {self.rows:,} rows over {self.cells:,} cells"
-        lines = [f"{head}: total variance at privacy cost 1 (ρ = 0.5, μ = 1)"]
+        replaced = ", records replaced" if self.neighbours == "replace" else ""
+        lines = [f"{head}{replaced}: total variance at privacy cost 1 (ρ = 0.5, μ = 1)"]
         found = list(self._lines())
         width = max(len(name) for name, _, _ in found)
         for name, value, remark in found:
             lines.append(f"  {name:<{width}}  {value:>12}  {remark}".rstrip())
-        each = f"{sqrt(self.lower / self.rows):.4g}"
+        each = f"{sqrt(self.even / self.rows):.4g}"
         lines.append(f"  no mechanism of this kind has an RMSE below {each} per row")
         return "\n".join(lines)
 
@@ -148,6 +154,15 @@ class WorkloadBounds:
             )
 
 
+def _gaussian_cost(budget: Budget) -> float:
+    """What Gaussian noise of the same variances costs: ε²/2 where Laplace noise costs ε."""
+    if isinstance(budget, PureDP):
+        return budget.epsilon**2 / 2.0
+    if not isinstance(budget, Budget):
+        raise PlanError(f"a budget is zCDP(rho), GDP(mu) or another, found {budget!r}")
+    return budget.gaussian_pcost()
+
+
 def _number(value: float) -> str:
     return f"{value:.7g}"
 
@@ -159,17 +174,22 @@ def _over(share: float) -> str:
     return f"within {percent_up(share)}% of the best" if share < 1 else ""
 
 
-def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
+def bounds(
+    workload: Workload, *, exact: bool | None = None, neighbours: Neighbours = "add-remove"
+) -> WorkloadBounds:
     """How low the total variance of a workload can be, whatever is measured.
 
     Parameters
     ----------
     workload
         What is to be answered. Small domains have all bounds; large ones those that follow from
-        the structure: plain tables exactly, one product of factors exactly, others from their
-        parts.
+        the structure: plain tables exactly, one product of factors exactly, few conditions over
+        many cells exactly, others from their parts.
     exact
         Whether to work out the exact optimum: up to 1,024 cells if not said, up to 4,096 if True.
+        Where records are replaced up to 256 if not said, up to 1,024 if True.
+    neighbours
+        What one record may change, as in `plan`.
 
     Examples
     --------
@@ -182,26 +202,52 @@ def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
     """
     if not isinstance(workload, Workload):
         raise PlanError(f"bounds() takes a Workload, found {type(workload).__name__}")
+    if neighbours not in LIMITS:
+        raise PlanError(f"neighbours are 'add-remove' or 'replace', found {neighbours!r}")
+    unasked, asked = LIMITS[neighbours]
+    cells, weights = workload.schema.size, workload.columns.weights
+    if exact and cells > asked:
+        raise PlanError(
+            f"the exact optimum is worked out over at most {asked:,} cells, and the schema has "
+            f"{cells:,}; leave out exact=True for bounds by structure"
+        )
+    wanted = exact if exact is not None else cells <= unasked
     design = prepare(workload)
     if any(design.too_long(r) for r in range(len(design.groups))):
         raise PlanError(
             "an attribute of so many values has no bounds of its own: plan the workload, and ask "
             "plan.certify()"
         )
-    rows, cells = workload.rows, workload.schema.size
+    find = _added if neighbours == "add-remove" else _replaced
+    found = find(design, wanted)
+    heaviest = float(weights.max(initial=1.0))
+    even = found.lower / heaviest
+    if np.ptp(weights) > 0:
+        even = max(even, find(prepare(workload, np.ones(len(weights))), wanted).lower)
+    return replace(found, even=even)
+
+
+def _added(design: Design, exact: bool) -> WorkloadBounds:
+    """Where a record is added or removed."""
+    workload = design.workload
     with one_thread(design):
-        if cells <= EXPLICIT_CELLS:
-            wanted = exact if exact is not None else cells <= EXACT_CELLS
-            found = workload_bounds(design.gram(), rows, wanted, _cube(workload) is not None)
-            if wanted:
-                return found
-            return replace(found, structured=_structured(design))
-        if exact:
-            raise PlanError(
-                f"the exact optimum is worked out over at most {EXPLICIT_CELLS:,} cells, and the "
-                f"schema has {cells:,}; leave out exact=True for bounds by structure"
-            )
-        return _structural(design, workload)
+        if workload.schema.size > EXPLICIT_CELLS:
+            return _structural(design)
+        cube = _cube(design) is not None
+        found = workload_bounds(design.gram(), workload.rows, exact, cube)
+        return found if exact else replace(found, structured=_structured(design, "add-remove"))
+
+
+def _replaced(design: Design, exact: bool) -> WorkloadBounds:
+    """Where one record is replaced by another."""
+    rows, cells = design.workload.rows, design.workload.schema.size
+    with one_thread(design):
+        if not exact:
+            structured = _structured(design, "replace")
+            return WorkloadBounds(rows, cells, neighbours="replace", structured=structured)
+        found = replaced_optimum(design.gram(), REPLACED_GAP)
+        optimum = (found.bound, found.value)
+        return WorkloadBounds(rows, cells, neighbours="replace", optimum=optimum)
 
 
 def workload_bounds(
@@ -240,49 +286,60 @@ def _why(gram: Array, cube: bool) -> str:
     return "cells in a circle" if is_cyclic(gram) else "√(WᵀW) has an even diagonal"
 
 
-def _cube(workload: Workload) -> DataCube | None:
+def _cube(design: Design) -> DataCube | None:
     """The workload as a data cube, if it asks for plain tables only."""
-    columns = workload.columns
+    workload, columns = design.workload, design.workload.columns
     if (columns.joint >= 0).any() or not all(isinstance(f, Identity) for f in columns.distinct):
         return None
     tables: dict[tuple[int, ...], float] = {}
-    for attributes, weight in zip(columns.attributes.tolist(), columns.weights, strict=True):
+    for attributes, weight in zip(columns.attributes.tolist(), design.priorities, strict=True):
         table = tuple(i for i in attributes if i >= 0)
         tables[table] = tables.get(table, 0.0) + float(weight)
     cube = DataCube.of(workload.schema.shape, tables)
     return cube if cube.countable else None
 
 
-def _structural(design: Design, workload: Workload) -> WorkloadBounds:
+def _structural(design: Design) -> WorkloadBounds:
+    workload = design.workload
     rows, cells = workload.rows, workload.schema.size
-    cube = _cube(workload)
+    cube = _cube(design)
     if cube is not None:
         best = cube.optimum
         reached = "tables of counts, in closed form"
         return WorkloadBounds(rows, cells, svd=best, optimum=(best, best), tight=reached)
-    structured = _structured(design)
-    parts = [_product_svd(workload, number) for number in range(len(workload))]
-    known = [part for part in parts if part is not None]
-    if len(workload) == 1 and known:
-        return WorkloadBounds(rows, cells, svd=known[0], structured=structured)
-    if len(known) < len(workload):  # too large a factor: no rule for the whole
-        return WorkloadBounds(rows, cells, structured=structured)
-    between = (known[0], known[0])
-    for part in known[1:]:
+    known = WorkloadBounds(
+        rows, cells, structured=_structured(design, "add-remove"), optimum=_in_row_space(design)
+    )
+    each = zip(range(len(workload)), design.priorities, strict=True)
+    parts = [_product_svd(workload.query(number), weight) for number, weight in each]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):  # too large a factor: no rule for the whole
+        return known
+    if len(found) == 1:
+        return replace(known, svd=found[0])
+    between = (found[0], found[0])
+    for part in found[1:]:
         between = (max(between[0], part), union_bounds(between[1], part)[1])
-    return WorkloadBounds(rows, cells, svd_between=between, structured=structured)
+    return replace(known, svd_between=between)
 
 
-def _structured(design: Design) -> float:
-    return total_variance_bound(design, optimise_total(design), 1.0, "add-remove", THOROUGH)
+def _in_row_space(design: Design) -> tuple[float, float] | None:
+    """The optimum of few rows over many cells with their weights, where it takes seconds."""
+    if not np.array_equal(design.priorities, design.workload.columns.weights):
+        return None
+    found = affordable_optimum(Problem(design.workload, noise="gaussian"))
+    return None if found is None else (found.bound, found.value)
 
 
-def _product_svd(workload: Workload, number: int) -> float | None:
+def _structured(design: Design, neighbours: Neighbours) -> float:
+    return total_variance_bound(design, optimise_total(design), 1.0, neighbours, THOROUGH)
+
+
+def _product_svd(query: Query, weight: float) -> float | None:
     """SVDB of one query: that of its factors, and one for each attribute summed over.
 
     A row of ones over n values has one singular value √n, so its SVDB is 1.
     """
-    query = workload.query(number)
     if any(piece.shape[1] > FACTOR_VALUES for piece in query.pieces):
         return None
-    return query.weight * product_bound(*(Spectrum.of(p.gram()).bound for p in query.pieces))
+    return weight * product_bound(*(Spectrum.of(p.gram()).bound for p in query.pieces))

@@ -28,9 +28,15 @@ Random choice of the k records
     keep the bound: choosing costs nothing. Nor may it gain: amplification by sampling is not
     claimed.
 
-Replacing a person
-    Not covered for k > 1: the number of records may then change with the person, while plans for
-    ``neighbours="replace"`` take the total to be public.
+Replacing a person's records
+    Where the number of records is public (``neighbours="replace"``), neighbouring data sets differ
+    in the values of up to k records of one person, and not in how many there are: d is a sum of
+    m ≤ k differences e_{r_j} − e_{s_j}, each of length √pcost at most, and the triangle inequality
+    gives k² pcost and k ε as above. Of a person with more records k are kept before and after.
+
+One record replaced is one removed and another added
+    So whatever is known to cost one record added or removed ρ, or ε, costs 4ρ, or 2ε, when it is
+    replaced: k = 2 above.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import numpy as np
 
 from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
+from noiseplan.privacy import Neighbours
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.provenance import Drawn, Provenance
@@ -20,6 +21,10 @@ from noiseplan.storage.plans import schema_hash, stated_by
 
 FORMAT = 1
 UNIT = "one record"
+OF_A_PERSON: dict[Neighbours, str] = {
+    "add-remove": "all records of one person",
+    "replace": "what the records of one person say, not by how many there are",
+}
 KIND = "noiseplan release"
 DATA_AWARE = "noiseplan data-aware release"
 
@@ -131,8 +136,8 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
     if content["privacy"]["known"]:
         unit = content["privacy"]["unit"]
         promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
-        if unit != UNIT and guarantee.neighbours == "add-remove":
-            promise[-1] = "Neighbouring data sets differ by all records of one person."
+        if unit != UNIT:
+            promise[-1] = f"Neighbouring data sets differ by {OF_A_PERSON[guarantee.neighbours]}."
     else:
         title = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]

@@ -45,6 +45,7 @@ def read_release(
         workload,
         budget=budget,
         planner=Dawa(**saved["settings"]),
+        neighbours=saved.get("neighbours", "add-remove"),
         noise=str(saved["noise"]),
         max_rows=int(saved["max_rows"]),
     )
@@ -76,6 +77,8 @@ def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
         "max_rows": plan.max_rows,
         "pcost": repr(plan.privacy.pcost),
     }
+    if plan.privacy.neighbours != "add-remove":
+        content["neighbours"] = plan.privacy.neighbours
     return content, arrays
 
 

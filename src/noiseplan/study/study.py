@@ -208,9 +208,7 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
         budget=read_budget(sections["budget"]) if "budget" in sections else None,
         targets=targets,
         settings=settings,
-        people=read_people(sections["people"], settings.neighbours)
-        if "people" in sections
-        else None,
+        people=read_people(sections["people"]) if "people" in sections else None,
         ledger=ledger,
         folder=folder,
         tables=tables,

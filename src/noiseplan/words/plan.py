@@ -10,6 +10,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
@@ -95,10 +96,12 @@ def describe(plan: Plan) -> str:
 
 def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
     """What is known of a plan beside its tables; `read` says what was read for it."""
+    # Residuals leave the total to itself, and it costs nothing where it is public.
+    exact = isinstance(plan.mechanism.priced, ResidualMechanism)
     facts = [
         ("objective", _objective(plan, read)),
         ("privacy", _privacy(plan) + _no_protection(plan)),
-        ("neighbours", neighbours_words(plan.privacy, plan.max_rows)),
+        ("neighbours", neighbours_words(plan.privacy, plan.max_rows, exact)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
         *([("considered", _considered(plan.considered))] if plan.considered else []),
@@ -198,7 +201,7 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     """How far a plan may be from the best, as far as that is proved."""
     if certificate is None:
         return "not proved for this objective; plan.certify() says how good it is"
-    value = f"{_made_small(plan)} {certificate.total:.6g}"
+    value = f"{_made_small(plan)} {certificate.value:.6g}"
     if certificate.gap > NO_USE:
         return f"{value}; no bound of any use is known"
     if certificate.gap > SOME_USE:
@@ -217,7 +220,7 @@ def proved_sentence(plan: Plan) -> str | None:
         return f"No linear mechanism meets {_targets_met(plan)}, which is proved."
     if plan.optimal:
         return "No linear mechanism does better, which is proved."
-    needed = math.floor(1000 * certificate.bound / certificate.total) / 10
+    needed = math.floor(1000 * certificate.bound / certificate.value) / 10
     return f"At least {needed:.1f} % of the {_made_small(plan)} is necessary, which is proved."
 
 

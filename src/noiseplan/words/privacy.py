@@ -31,10 +31,13 @@ def cost_words(guarantee: Guarantee) -> str:
     return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = {text_up(SHOWN_DELTA)}"
 
 
-def neighbours_words(guarantee: Guarantee, max_rows: int) -> str:
-    """What one may change without much being seen of it."""
+def neighbours_words(guarantee: Guarantee, max_rows: int, exact: bool = False) -> str:
+    """What one may change without much being seen of it; `exact`: the total is told as it is."""
     if guarantee.neighbours == "replace":
-        return "differ by replacing one record; the total is public and exact"
+        one = "replacing one record"
+        if max_rows > 1:
+            one = f"other values in the records of one person, at most {max_rows}"
+        return f"differ by {one}; the total is public" + (" and exact" if exact else "")
     if max_rows > 1:
         return f"differ by all records of one person, at most {max_rows}"
     return "differ by adding or removing one record"

@@ -13,7 +13,7 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import DependsOnData, PlanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism, Progress
-from noiseplan.mechanisms.cost import of_person
+from noiseplan.mechanisms.cost import of_person, of_replaced
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
 from noiseplan.mechanisms.partition.estimates import Estimates
@@ -70,7 +70,9 @@ class PartitionMechanism(Mechanism):
 
     def cost(self, neighbours: Neighbours, max_rows: int = 1) -> Guarantee:
         """What all steps cost together, whatever partition is drawn."""
-        return of_person(self.spending.privacy, neighbours, max_rows)
+        record = self.spending.privacy
+        record = of_replaced(record) if neighbours == "replace" else record
+        return of_person(record, neighbours, max_rows)
 
     def record_cost(self, neighbours: Neighbours) -> float:
         cost = self.cost(neighbours)

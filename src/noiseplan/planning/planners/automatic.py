@@ -31,6 +31,7 @@ from noiseplan.planning.planners import (
     laplace_matrix,
     noise_on_rows,
     optimal,
+    replaced_optimum,
     residual_family,
     row_space_plans,
     table_plans,
@@ -104,6 +105,8 @@ def _conditions(problem: Problem) -> bool:
 def _gaussian(problem: Problem) -> Candidate:
     solution = residual_family.planned(problem)
     reason, made = optimal.untried(problem), residual_family.made(problem, solution)
+    if problem.neighbours == "replace":  # for which there is another optimum
+        return replace(made, considered=(("residual", TAKEN),))
     if reason is None:
         value = min(solution.share.value, reached(problem, made))
         better = optimal.clearly_better(problem, value)
@@ -177,7 +180,7 @@ def _classes(problem: Problem) -> SmallerDomain | str:
         return "not tried for plain tables"
     if _attributes(problem) < 2:  # over one, the families have every strategy there is
         return "not tried for one attribute"
-    if problem.neighbours != "add-remove":
+    if problem.neighbours == "replace" and not problem.laplace:
         return "not tried for replaced records"
     few = not problem.laplace and rows <= FEW_ROWS
     most = LOW_RANK_CELLS if few else SMALL_CELLS
@@ -194,9 +197,10 @@ def _classes(problem: Problem) -> SmallerDomain | str:
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The optimum where the rank is low, however many cells there are."""
-    planned = not problem.laplace and problem.neighbours == "add-remove"
-    if not planned or _at_the_optimum(best):
+    if problem.laplace or _at_the_optimum(best):
         return None
+    if problem.neighbours == "replace":
+        return replaced_optimum.unasked(problem)
     reason = row_space_plans.untried(problem)
     if reason is not None:
         return reason

@@ -17,7 +17,6 @@ from noiseplan.planning.problem import Problem
 from noiseplan.planning.reductions import record_budget
 from noiseplan.planning.workload_errors import UnknownFigures
 from noiseplan.privacy import GDP, Budget, PureDP, zCDP
-from noiseplan.privacy.people import person_price
 from noiseplan.queries import Workload
 from noiseplan.schema.labels import IN_ORDER
 
@@ -31,7 +30,7 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
     `plan` will plan the totals of the buckets, once these are drawn.
     """
     settings = _settings(problem.planner)
-    budget = _checked(problem.budget, problem.targets, problem.objective, problem.neighbours)
+    budget = _checked(problem.budget, problem.targets, problem.objective)
     workload, noise = problem.workload, problem.noise
     asked = _asked(workload)
     shape = tuple(workload.schema[name].size for name in asked)
@@ -46,14 +45,16 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
         raise PlanError(f"noise for {budget} is {fitting} (for simulation), found {noise!r}")
     # accounted by zCDP whatever the noise, because the first step is no Gaussian mechanism
     whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
-    record = record_budget(whole, int(problem.max_rows), noise)
+    # a record that is replaced is removed and another added
+    steps = int(problem.max_rows) * (2 if problem.neighbours == "replace" else 1)
+    record = record_budget(whole, steps, noise)
     assert record is not None  # there is a budget
     order = line(shape)
     spending = Spending.of(settings, record, len(order), len(asked), noise)
     mechanism = PartitionMechanism(
         LineWorkload(workload, asked, order), spending, settings, noise, partial(plan_buckets, plan)
     )
-    privacy = person_price(spending.privacy, int(problem.max_rows))
+    privacy = mechanism.cost(problem.neighbours, int(problem.max_rows))
     considered = (("dawa", ASKED),)
     unknown = UnknownFigures(workload)
     return Candidate("dawa", mechanism, privacy, unknown, unknown, considered=considered)
@@ -67,9 +68,7 @@ def _settings(planner: object) -> Dawa:
     raise PlanError(f'a planner is a name, or Dawa(share=0.1) for "dawa"; found {planner!r}')
 
 
-def _checked(
-    budget: Budget | None, targets: object, objective: Objective | None, neighbours: str
-) -> Budget:
+def _checked(budget: Budget | None, targets: object, objective: Objective | None) -> Budget:
     if targets is not None:
         raise PlanError(
             _DAWA + " takes a budget, not targets: its error depends on the data and is not known "
@@ -84,11 +83,6 @@ def _checked(
         raise PlanError(
             _DAWA + f" aims at the total squared error, found the objective {objective}; "
             "leave it out, and give queries that matter more a larger weight"
-        )
-    if neighbours != "add-remove":
-        raise PlanError(
-            _DAWA + " protects against adding or removing a record; replacing one is both, "
-            "so half the ε (a quarter of the ρ) protects it"
         )
     return budget
 

@@ -17,7 +17,7 @@ from noiseplan.planning.attribute_strategies import FAINT
 from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import LAPLACE_CELLS
-from noiseplan.planning.noise_within import largest_norm, noise_within
+from noiseplan.planning.noise_within import largest_change, noise_within
 from noiseplan.planning.planners import table_plans
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
@@ -109,10 +109,10 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     """
     design = problem.design
     matrix = matrix[np.abs(matrix).any(axis=1)]
-    ideal = _value(design, problem.epsilon, matrix)
+    ideal = _value(problem, matrix)
     if problem.integer and not whole:
         matrix = integer_rows(matrix, BITS)
-    noise, privacy = noise_within(problem, largest_norm(matrix))
+    noise, privacy = noise_within(problem, largest_change(matrix, problem.neighbours))
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
     figures = RowFigures(design, mechanism)
     require_answers(figures, mechanism)
@@ -121,11 +121,11 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     return Candidate(name, mechanism, privacy, figures, known, loss)
 
 
-def _value(design: Design, epsilon: float, matrix: Array) -> float:
+def _value(problem: Problem, matrix: Array) -> float:
     """Σ weight · variance with continuous noise, before anything is rounded."""
-    scale = float(largest_norm(matrix)) / epsilon
+    scale = float(largest_change(matrix, problem.neighbours)) / problem.epsilon
     inverse = np.linalg.pinv(matrix, rcond=1e-10)
-    return float(2 * scale**2 * np.einsum("ir,ij,jr->", inverse, design.gram(), inverse))
+    return float(2 * scale**2 * np.einsum("ir,ij,jr->", inverse, problem.design.gram(), inverse))
 
 
 PLANNER: Final = Planner(("matrix", "workload"), solve, refuses, LAPLACE_CELLS)

@@ -19,13 +19,13 @@ from noiseplan.noise import Noise
 from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS
-from noiseplan.planning.noise_within import matrix_mechanism, noise_within
+from noiseplan.planning.noise_within import largest_square, matrix_mechanism, noise_within
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.planners.laplace_matrix import measured_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.privacy import Guarantee
+from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.schema import Schema
 from noiseplan.strategies.catalogue import strategy_matrix
 from noiseplan.strategies.column_norms import total_error
@@ -43,14 +43,12 @@ EVERY_CELL: Final = 1e-3
 
 def refuses(problem: Problem) -> str | None:
     """What a strategy that is not optimised cannot do, and what is too large."""
-    plain = isinstance(problem.goal, TotalVariance) and problem.neighbours == "add-remove"
-    if problem.budget is None or not plain:
+    if problem.budget is None or not isinstance(problem.goal, TotalVariance):
         return (
             setting("planner", problem.name)
-            + " plans the total variance under a budget, for neighbours that add or remove a "
-            "record; use "
+            + " plans the total variance under a budget; use "
             + setting("planner", "auto")
-            + " or 'optimal' for other objectives, targets and neighbours"
+            + " or 'optimal' for other objectives and targets"
         )
     if problem.factors is not None:
         return _too_large(problem.name, problem.factors)
@@ -100,26 +98,37 @@ def solve(problem: Problem) -> Candidate:
 def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     allowed = problem.allowed
     assert allowed is not None  # there is a budget
-    mechanism, cost = matrix_mechanism(problem.workload.schema, rows, allowed, problem.integer)
+    schema, neighbours = problem.workload.schema, problem.neighbours
+    mechanism, cost = matrix_mechanism(schema, rows, allowed, problem.integer, neighbours)
     figures = RowFigures(problem.design, mechanism)
     require_answers(figures, mechanism)
-    loss = figures.total_variance / (total_error(rows, gram) / allowed) - 1
-    privacy = Guarantee(cost, problem.drawn.accounting)
+    dearer = largest_square(rows, neighbours) / largest_square(rows, "add-remove")
+    loss = figures.total_variance / (dearer * total_error(rows, gram) / allowed) - 1
+    privacy = Guarantee(cost, problem.drawn.accounting, neighbours)
     known = Unstated(problem.workload, privacy)
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
 
 def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     """A product: entries are integers already, and a record touches so many of them by one each."""
-    touched = prod(factor.touched for factor in factors)
-    noise, privacy = noise_within(problem, Fraction(touched))
-    mechanism = _product_mechanism(problem.workload.schema, factors, noise)
+    schema = problem.workload.schema
+    touched = _changed(_product_mechanism(schema, factors, problem.drawn), problem.neighbours)
+    noise, privacy = noise_within(problem, touched)
+    mechanism = _product_mechanism(schema, factors, noise)
     figures, known = RowFigures(problem.design, mechanism), Unstated(problem.workload, privacy)
     if problem.laplace:
         loss = float(noise.variance[0]) / (2 * float(touched) ** 2 / problem.epsilon**2) - 1.0
     else:
-        loss = float(noise.variance[0]) * (problem.allowed or 0.0) / touched - 1
+        loss = float(noise.variance[0]) * (problem.allowed or 0.0) / float(touched) - 1
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
+
+
+def _changed(unit: Mechanism, neighbours: Neighbours) -> Fraction:
+    """What noise of one is scaled by: whole numbers, since entries are."""
+    if isinstance(unit, ProductMechanism):
+        return Fraction(unit.changed(neighbours))
+    assert isinstance(unit, DenseMechanism)
+    return Fraction(round(unit.record_cost(neighbours)))
 
 
 def _product_mechanism(schema: Schema, factors: tuple[Factor, ...], noise: Noise) -> Mechanism:

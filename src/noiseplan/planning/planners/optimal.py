@@ -66,7 +66,6 @@ ROUGH_STEPS, SHARP_STEPS = 60, 300
 def refuses(problem: Problem) -> str | None:
     """What planners of one matrix cannot plan."""
     planner, goal, size = problem.planner, problem.goal, problem.size
-    relative = isinstance(goal, RelativeError)
     if isinstance(goal, RelativeError):
         if planner not in ("auto", "optimal"):
             return (
@@ -88,14 +87,7 @@ def refuses(problem: Problem) -> str | None:
             + setting("planner", "optimal")
         )
     if problem.neighbours != "add-remove":
-        what = "RelativeError()" if relative else setting("planner", problem.name)
-        return (
-            what
-            + " plans for neighbours that add or remove a record; use "
-            + setting("planner", "auto")
-            + " and another objective for "
-            + setting("neighbours", "replace")
-        )
+        return _not_for_replaced(problem)
     rows = problem.workload.rows
     if isinstance(goal, WorstVariance) and rows > MOST_ROWS and size <= EXPLICIT_CELLS:
         return (
@@ -107,6 +99,24 @@ def refuses(problem: Problem) -> str | None:
             + remedy("total", "TotalVariance()")
         )
     return None
+
+
+def _not_for_replaced(problem: Problem) -> str:
+    if isinstance(problem.goal, RelativeError):
+        return (
+            "RelativeError() is planned for neighbours that add or remove a record; for "
+            + setting("neighbours", "replace")
+            + " use "
+            + remedy("total", "TotalVariance()")
+            + " and weight queries by hand, Query(..., weight=...)"
+        )
+    return (
+        setting("planner", problem.name)
+        + " plans for neighbours that add or remove a record; for "
+        + setting("neighbours", "replace")
+        + " use "
+        + setting("planner", "optimal")
+    )
 
 
 def solve(problem: Problem) -> Candidate:
@@ -129,8 +139,6 @@ def untried(problem: Problem) -> str | None:
         return f"not tried, {size:,} cells"
     if not problem.design.free:
         return "not tried for plain tables"
-    if problem.neighbours != "add-remove":
-        return "not tried for replaced records"
     if not isinstance(goal, TotalVariance):
         single = not isinstance(goal, ConvexLoss)
         asked = problem.workload.rows if single else len(problem.workload)

@@ -26,6 +26,7 @@ from noiseplan.planning.objectives import RelativeError, TotalVariance
 from noiseplan.planning.planners import optimal
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.product_split import optimise_product
+from noiseplan.planning.replaced_split import replaced_bases
 from noiseplan.planning.residual_mechanism import make_residual
 from noiseplan.planning.solve import (
     Aim,
@@ -79,7 +80,9 @@ def planned(problem: Problem) -> Solution:
         return share_given_bases(aim, optimise_upright(problem.design))
     if problem.planner == "product":
         return _product(aim)
-    return best_bases(aim, optimise_total(problem.design))
+    replaced = problem.neighbours == "replace"
+    first = replaced_bases if replaced else optimise_total
+    return best_bases(aim, first(problem.design))
 
 
 def _with_given(aim: Aim, problem: Problem) -> Solution:

@@ -148,6 +148,19 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
         return None
 
 
+def affordable_optimum(problem: Problem) -> RowSpaceOptimum | None:
+    """The least value at cost one and what none is below, where that takes some seconds.
+
+    It is of the total or the worst variance, or of the largest ratio of a variance to its target.
+    """
+    if untried(problem) is not None:
+        return None
+    try:
+        return _Search(problem).found(ROUGH)
+    except PlanError:  # weights that differ too much
+        return None
+
+
 def optimum_at_cost_one(
     workload: Workload, tolerance: float = TOLERANCE, backend: str = "numpy"
 ) -> RowSpaceOptimum:

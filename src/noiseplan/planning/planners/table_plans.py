@@ -51,6 +51,8 @@ def solve(problem: Problem) -> Candidate:
 def measuring(problem: Problem, strategy: str) -> Candidate:
     """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
     design, epsilon, integer = problem.design, problem.epsilon, problem.integer
+    # A record that is replaced is removed, and another added.
+    times = 2 if problem.neighbours == "replace" else 1
     chosen = choose_strategies(design, strategy)
     names = sorted({name for name, _ in chosen.values()})
     matrices, larger = {r: matrix for r, (_, matrix) in chosen.items()}, None
@@ -59,17 +61,18 @@ def measuring(problem: Problem, strategy: str) -> Candidate:
     merged = _merged(design, matrices)
     if merged is not None and merged[1].value < WORTH_IT * spending.value:
         (types, spending, matrices, larger), design = merged, merged[0].design
-    ideal = spending.value / epsilon**2
+    ideal = spending.value / (epsilon / times) ** 2
     if integer and matrices:
         bits = _bits(types, spending.shares)
         types = find_table_types(design, role_strategies(design, matrices, bits), larger)
-    scales = scales_within(types.norms, types.tables, spending.shares, epsilon)
+    norms = [times * norm for norm in types.norms]
+    scales = scales_within(norms, types.tables, spending.shares, epsilon)
     noise = problem.drawn.of_size(scales)  # infinite where nothing is measured
     drawable(noise.of_size(scales[np.isfinite(scales)]))
     with np.errstate(divide="ignore"):
         precision = types.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
         figures = ResidualFigures(design, bases_of(types.strategies), 1.0 / precision)
-    privacy = Guarantee.pure(epsilon_of(types.norms, types.tables, scales))
+    privacy = Guarantee.pure(epsilon_of(norms, types.tables, scales), problem.neighbours)
     return Candidate(
         " and ".join(names) or "tables",
         _assembled(types, noise),

@@ -35,7 +35,7 @@ def test_parts_at_their_places(parts: list[tuple[int, int]]) -> None:
 
 @given(st.lists(LARGE | st.sampled_from(EDGES) | st.integers(-(2**63), 2**63 - 1), min_size=1))
 def test_numbers_do_not_tell_how_many_limbs_there_are(numbers: list[int]) -> None:
-    """So that what is released depends on the noisy numbers alone, and not on counts behind them."""
+    """So that what is released depends on the noisy numbers alone, not on counts behind them."""
     found = [in_limbs(numbers, limbs).numbers() for limbs in (11, 12, 20)]
     fits = all(-(2**63) <= n < 2**63 for n in numbers)
     for one in found:

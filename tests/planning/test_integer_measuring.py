@@ -176,20 +176,17 @@ def wide_plan() -> nz.Plan:
 
 def test_wide_plans_measure_exact_integers(wide_plan: nz.Plan) -> None:
     """Every set of attributes in Python's integers, at 2³¹ records and the most there may be."""
-    shape = wide_plan.workload.schema.shape
+    schema, blocks = wide_plan.workload.schema, wide_plan.mechanism.blocks.blocks
+    noted: list[np.ndarray] = []
+
+    def sample(size: tuple[int, ...], noise: Noise) -> Note:
+        return Note.of(np.broadcast_to(noise.size, size), lambda n, _: noted.append(n))
+
     for records in (1, 2**31, RECORDS):
-        counts = (
-            np.random.default_rng(3).multinomial(records, np.full(3**7, 3.0**-7)).reshape(shape)
-        )
-        noted: list[np.ndarray] = []
-
-        def sample(size: tuple[int, ...], noise: Noise) -> Note:
-            return Note.of(np.broadcast_to(noise.size, size), lambda n, _: noted.append(n))
-
-        wide_plan.mechanism.measure(
-            CountTensor(wide_plan.workload.schema, counts).marginals, sample
-        )
-        blocks = wide_plan.mechanism.blocks.blocks
+        noted.clear()
+        counts = np.random.default_rng(3).multinomial(records, np.full(3**7, 3.0**-7))
+        counts = counts.reshape(schema.shape)
+        wide_plan.mechanism.measure(CountTensor(schema, counts).marginals, sample)
         assert len(noted) == len(blocks)
         for block, numbers in zip(blocks, noted, strict=True):
             for k, attributes in enumerate(block.sets.tolist()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, special, stats
 from test_integer_privacy import OBJECTIVES, WORKLOADS, each_neighbours, each_workload
 
 import noiseplan as nz
@@ -370,39 +371,134 @@ def test_the_gap_between_parameter_and_variance_is_seen() -> None:
 
 RELEASES = 500
 COUNTS = np.array([[5, 0], [3, 9], [0, 2]])
+# Each row, and each sum of two rows.
+PAIRS = np.vstack([np.eye(9), np.eye(9) + np.eye(9, k=1)])[:-1]
 
 
-@pytest.mark.parametrize("rho", [0.2, 10.0])
+def small_plan(**options: Any) -> nz.Plan:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
+    prefixes = nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()})
+    return discrete(nz.Workload([prefixes, nz.Query(schema, ["a"])]), **options)
+
+
+def released_errors(plan: nz.Plan) -> np.ndarray:
+    """Releases × pairs of rows."""
+    data, asked = CountTensor(plan.workload.schema, COUNTS), list(plan.workload)
+    truth = np.concatenate([q.dense() @ COUNTS.ravel() for q in asked])
+    releases = (plan.release(data, seed=seed) for seed in range(RELEASES))
+    answers = [np.concatenate([r.answer(q).estimate for q in asked]) for r in releases]
+    return (np.array(answers) - truth) @ PAIRS.T
+
+
 @each_neighbours
-def test_released_answers_have_the_stated_errors(neighbours: str, rho: float) -> None:
+def test_released_answers_have_the_stated_errors(neighbours: str) -> None:
     """500 releases: bias and variance of each row, and of each sum of two rows.
 
     A right implementation fails a check with probability below 10⁻⁶ (and the seeds are fixed);
     noise 20 % too large or small is found with probability above 0.99.
     """
-    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
-    asked = nz.Workload(
-        [nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}), nz.Query(schema, ["a"])]
-    )
-    plan = discrete(asked, budget=nz.zCDP(rho), neighbours=neighbours)
-    data = CountTensor(schema, COUNTS)
-    answers = np.array(
-        [
-            np.concatenate([release.answer(query).estimate for query in asked])
-            for seed in range(RELEASES)
-            for release in [plan.release(data, seed=seed)]
-        ]
-    )
-    queries = list(asked)
+    plan = small_plan(budget=nz.zCDP(0.2), neighbours=neighbours)
+    queries = list(plan.workload)
     covariance = np.block([[plan.covariance(p, q) for q in queries] for p in queries])
-    error = answers - np.concatenate([q.dense() @ COUNTS.ravel() for q in queries])
-    pairs = np.vstack([np.eye(9), np.eye(9) + np.eye(9, k=1)])[:-1]
-    spread = np.einsum("ri,ij,rj->r", pairs, covariance, pairs)
-    noisy = spread > 1e-12
-    assert np.abs((error @ pairs.T)[:, ~noisy]).max(initial=0.0) < 1e-9
-    seen = (error @ pairs[noisy].T) / np.sqrt(spread[noisy])
+    spread = np.einsum("ri,ij,rj->r", PAIRS, covariance, PAIRS)
+    error, noisy = released_errors(plan), spread > 1e-12
+    assert np.abs(error[:, ~noisy]).max(initial=0.0) < 1e-9
+    seen = error[:, noisy] / np.sqrt(spread[noisy])
     assert np.abs(seen.mean(axis=0)).max() < 5.5 / math.sqrt(RELEASES)
     low, high = stats.chi2.ppf([1e-8, 1 - 1e-8], RELEASES) / RELEASES
     squares = (seen**2).mean(axis=0)
     assert low * 0.9 < squares.min()
     assert squares.max() < high * 1.1
+
+
+@dataclass(frozen=True)
+class SumLaw:
+    """Σ c_j z_j for discrete Gaussians z_j: those of σ² ≤ 10 enumerated, the others normal.
+
+    From there on all moments are those of a normal law to 10⁻⁸⁰. Values of a chance below 10⁻¹⁵
+    are left out.
+    """
+
+    values: np.ndarray
+    chances: np.ndarray
+    normal: float  # the variance of the normal part
+
+    @classmethod
+    def of(cls, coefficients: np.ndarray, sigma2: list[float]) -> SumLaw:
+        values, chances, normal, k = np.zeros(1), np.ones(1), 0.0, np.arange(-60.0, 61.0)
+        for c, parameter in zip(coefficients, sigma2, strict=True):
+            if parameter > 10:
+                normal += c**2 * parameter
+                continue
+            mass = np.exp(-(k**2) / (2 * parameter))
+            likely = mass > 1e-16
+            sums = np.add.outer(values, c * k[likely]).ravel().round(9)
+            values, which = np.unique(sums, return_inverse=True)
+            each = np.bincount(which, np.outer(chances, mass[likely] / mass.sum()).ravel())
+            values, chances = values[each > 1e-15], each[each > 1e-15]
+        assert chances.sum() == pytest.approx(1.0, abs=1e-9)
+        return cls(values, chances, normal)
+
+    @property
+    def variance(self) -> float:
+        return float(self.chances @ self.values**2) + self.normal
+
+    def generating(self, power: int, t: float) -> float:
+        """log E exp(t·Xᵖ): of X = F + G, log E e^(tF) + ½t²g², and of its square
+        log E exp(tF²/(1 − 2tg²)) − ½ log(1 − 2tg²)."""
+        if power == 1:
+            return (
+                float(special.logsumexp(t * self.values, b=self.chances)) + t**2 * self.normal / 2
+            )
+        left = 1 - 2 * t * self.normal
+        return (
+            float(special.logsumexp(t * self.values**2 / left, b=self.chances)) - math.log(left) / 2
+        )
+
+    def surprise(self, power: int, mean: float) -> float:
+        """−log of a bound on the chance that so many releases have this mean of Xᵖ, or one further
+        off: P(mean ≥ m) ≤ e^(−nI(m)), I(m) = max tm − log E exp(tXᵖ); below as well."""
+        unit = self.variance ** (-power / 2)
+        top = 50 * unit if power == 1 else min(50 * unit, 0.499 / (self.normal or 1e-300))
+        found = optimize.minimize_scalar(
+            lambda t: self.generating(power, t) - t * mean,
+            bounds=(-50 * unit, top),
+            method="bounded",
+        )
+        return -RELEASES * float(found.fun)
+
+
+@pytest.mark.parametrize(("rho", "planner"), [(30.0, "residual"), (6.0, "auto")])
+@each_neighbours
+def test_faint_noise_has_its_law(neighbours: str, rho: float, planner: str) -> None:
+    """500 releases where some noise is of less than one count, and few numbers have any.
+
+    The mean error of each row and pair, and its mean square, against the exact law: sums of
+    independent discrete Gaussians. A right implementation fails a check with probability below
+    10⁻⁸.
+    """
+    plan = small_plan(budget=nz.zCDP(rho), neighbours=neighbours, planner=planner)
+    exact = Measured.of(plan)
+    weights = exact.estimator(np.vstack([q.dense() for q in plan.workload]))
+    sigma2 = [float(s) for s in exact.sigma2 if s > 0]
+    assert min(sigma2) < 2
+    for row, error in zip(PAIRS @ weights, released_errors(plan).T, strict=True):
+        law = SumLaw.of(row, sigma2)
+        if law.variance < 1e-12:  # nothing of it is noisy
+            assert np.abs(error).max() < 1e-9
+            continue
+        for power in (1, 2):
+            assert law.surprise(power, float((error**power).mean())) < -math.log(1e-8)
+
+
+def test_wrong_faint_noise_would_be_found() -> None:
+    """Half as much again, or a third less, moves the mean square of some row too far."""
+    exact = Measured.of(plan := small_plan(budget=nz.zCDP(30), planner="residual"))
+    weights = PAIRS @ exact.estimator(np.vstack([q.dense() for q in plan.workload]))
+    right = [float(s) for s in exact.sigma2]
+    for factor in (2 / 3, 1.5):
+        found = [
+            SumLaw.of(row, right).surprise(2, SumLaw.of(row, [factor * s for s in right]).variance)
+            for row in weights
+        ]
+        assert max(found) > -math.log(1e-8)

@@ -37,7 +37,7 @@ NAMED: Final[dict[str, tuple[Law, bool]]] = {
     "laplace": ("laplace", False),
 }
 SIMULATED: Final = tuple(name for name, (_, exact) in NAMED.items() if not exact)
-# Discrete noise of a scale far below one has a variance too small for a number; this is above it.
+# Discrete noise of a size far below one has a variance too small for a number; this is above it.
 LEAST_VARIANCE: Final = 1e-200
 
 
@@ -124,9 +124,10 @@ class Noise:
         """The variance of what is really drawn: for discrete laws a little below `nominal`."""
         if not self.exact:
             return self.nominal
-        if self.law == "gaussian":
-            return discrete_gaussian_variance(self.size)
-        return np.maximum(discrete_laplace_variance(self.size), LEAST_VARIANCE)
+        if self.law == "laplace":
+            return np.maximum(discrete_laplace_variance(self.size), LEAST_VARIANCE)
+        found = discrete_gaussian_variance(self.size)
+        return np.where(self.size > 0, np.maximum(found, LEAST_VARIANCE), found)
 
     @property
     def largest(self) -> float:

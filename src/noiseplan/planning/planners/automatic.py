@@ -250,7 +250,10 @@ def _faint_rows(problem: Problem, best: Candidate) -> Candidate | None:
     share = float(weight.max() / weight.sum())
     if (problem.allowed or 0.0) * share < 1 or noise_on_rows.untried(problem) is not None:
         return None
-    return noise_on_rows.solve(problem)
+    try:
+        return noise_on_rows.solve(problem)
+    except np.linalg.LinAlgError:  # variances that differ too much for double precision
+        return None
 
 
 def _faint_identity(problem: Problem, best: Candidate) -> Candidate | None:

@@ -16,7 +16,15 @@ from noiseplan.noise import ExactSampler, SystemSource
 # What is promised of the total variance.
 MOST_LOSS: Final = 1e-3
 # (values, attributes, ways) of prefix sums; domains that are small enough are measured too.
-CASES: Final = ((10, 5, 5), (10, 6, 6), (8, 7, 7), (6, 8, 8), (4, 10, 10), (10, 10, 10), (20, 20, 7))
+CASES: Final = (
+    (10, 5, 5),
+    (10, 6, 6),
+    (8, 7, 7),
+    (6, 8, 8),
+    (4, 10, 10),
+    (10, 10, 10),
+    (20, 20, 7),
+)
 MEASURED_CELLS: Final = 2**22
 RECORDS: Final = 2**31
 

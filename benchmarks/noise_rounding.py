@@ -17,6 +17,8 @@ from noiseplan.noise import ExactSampler, SystemSource
 MOST_LOSS: Final = 1e-3
 # (values, attributes, ways) of prefix sums; domains that are small enough are measured too.
 CASES: Final = (
+    (10, 5, 5), (10, 6, 6), (8, 7, 7), (6, 8, 8), (4, 10, 10), (10, 10, 10), (20, 20, 7),
+)  # fmt: skip
     (10, 5, 5),
     (10, 6, 6),
     (8, 7, 7),

@@ -32,7 +32,7 @@ SCALES: Final = (
 
 
 def tables(quick: bool) -> Iterator[Table]:
-    """Speed, alone and in a release; what integers cost; law, and whether the tests of the law can fail."""
+    """Speed, alone and in a release; cost of integers; law, and whether its tests can fail."""
     yield speed(quick)
     yield noise_scale.measuring(quick)
     yield noise_rounding.rounding()

@@ -128,7 +128,8 @@ class CoarseFine:
         if unsure.size:
             some = cells[unsure], remainders[:, unsure], quick[unsure]
             accepted[unsure] = self._decide(*some, source)
-        accepted &= ~((cells == 0) & ~remainders.any(axis=0) & minus)
+        perhaps_zero = np.flatnonzero((cells == 0) & minus)
+        accepted[perhaps_zero] &= remainders[:, perhaps_zero].any(axis=0)  # no minus zero
         sign = -minus.astype(np.int64)
         if not self.wide:
             values = (cells << self.shift) | remainders[0]

@@ -152,7 +152,11 @@ def sampler(energy: Energy, count: int) -> Inversion | CoarseFine:
 
 def _draw(energy: Energy | None, size: Size, source: Source | None) -> IntArray:
     shape = _shape(size)
-    return np.concatenate(list(_drawn(energy, math.prod(shape), source))).reshape(shape)
+    values, start = np.empty(math.prod(shape), dtype=np.int64), 0
+    for part in _drawn(energy, values.size, source):
+        values[start : start + part.size] = part
+        start += part.size
+    return values.reshape(shape)
 
 
 def _drawn(energy: Energy | None, count: int, source: Source | None) -> Iterator[IntArray]:

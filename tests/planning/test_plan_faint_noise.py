@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
 
 import mpmath
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from integer_oracles import Measured
 from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_variance
 
 S = nz.Schema.from_sizes
@@ -62,6 +64,16 @@ def test_no_worse_than_noise_on_each_table_or_each_cell(name: str, weight: float
         cells = variance(1 / (2 * rho)) * float(weights @ squares)
         assert plan.total_variance <= min(alike, shared, cells) * 1.001, rho
         assert plan.privacy.rho <= rho
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("name", [n for n in WORKLOADS if WORKLOADS[n][0] is SMALL])
+def test_what_faint_noise_costs(name: str, neighbours: str) -> None:
+    """Every record, or pair of them, measured alone, in exact fractions."""
+    workload = nz.Workload([nz.Query(SMALL, q) for q in WORKLOADS[name][1]])
+    for rho in (2.0, 13.0):
+        plan = nz.plan(workload, budget=nz.zCDP(rho), neighbours=neighbours)
+        assert Measured.of(plan).rho(neighbours) <= Fraction(plan.privacy.rho) <= Fraction(rho)
 
 
 def test_a_heavy_table_and_its_total() -> None:

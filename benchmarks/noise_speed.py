@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Final
 
-from benchmarks import noise_scale
+from benchmarks import noise_rounding, noise_scale
 from benchmarks.noise_biased import BIASED
 from benchmarks.noise_laws import Law, p_values
 from benchmarks.noise_rejection import gaussian_by_rejection
@@ -32,9 +32,10 @@ SCALES: Final = (
 
 
 def tables(quick: bool) -> Iterator[Table]:
-    """Speed, alone and in a release; law, and whether the tests of the law can fail."""
+    """Speed, alone and in a release; cost of integers; law, and whether its tests can fail."""
     yield speed(quick)
     yield noise_scale.measuring(quick)
+    yield noise_rounding.rounding()
     yield laws(10**6 if quick else 10**7)
     yield biased(10**6)
 

@@ -75,16 +75,25 @@ class Measured:
         return scale, ((rows * weights[:, None]).T @ rows).tolist()
 
     def covariance(self, w: np.ndarray) -> np.ndarray:
-        """Of the best unbiased estimates of Wx, with the variances that the noise really has.
+        """Of the best unbiased estimates of Wx, with the variances that the noise really has."""
+        scaled = self.estimator(w) * self._spread
+        return scaled @ scaled.T
 
-        On the x that rows without noise leave open, x = Nz, it is WN (NᵀBᵀΣ⁻¹BN)⁺ NᵀWᵀ.
+    @property
+    def _spread(self) -> np.ndarray:
+        """The standard deviations of the noise that there is."""
+        return np.sqrt([true_variance(s) for s in self.sigma2 if s > 0])
+
+    def estimator(self, w: np.ndarray) -> np.ndarray:
+        """What the noise of each noisy number adds to the best unbiased estimates of Wx.
+
+        On the x that rows without noise leave open, x = Nz, it is WN (NᵀBᵀΣ⁻¹BN)⁺ NᵀBᵀΣ⁻¹.
         """
         rows = np.array(self.rows, dtype=float)
         noisy = np.array([s > 0 for s in self.sigma2])
         null = _null_space(rows[~noisy])
-        spread = np.sqrt([true_variance(s) for s in self.sigma2 if s > 0])
-        inverse = np.linalg.pinv((rows[noisy] / spread[:, None]) @ null, rcond=1e-11)
-        return (w @ null @ inverse) @ (w @ null @ inverse).T
+        inverse = np.linalg.pinv((rows[noisy] / self._spread[:, None]) @ null, rcond=1e-11)
+        return (w @ null @ inverse) / self._spread
 
 
 def _null_space(rows: np.ndarray) -> np.ndarray:

@@ -157,7 +157,8 @@ def test_precisions_at_the_ends() -> None:
     target = np.array([1.0, 1.0, 1.0, 0.0, 0.0])
     have = np.array([inf, 1.0, 0.5, 3.0, 0.0])
     assert precisions.still_needed(target, have, True).tolist() == [1.0, inf, inf, 0.0, inf]
-    too_faint = precisions.still_needed(np.array([1e20]), np.array([np.nextafter(1e20, inf)]), True)
+    large = np.array([1e140])
+    too_faint = precisions.still_needed(large, np.nextafter(large, inf), True)
     assert too_faint.tolist() == [inf]
 
 

@@ -28,7 +28,9 @@ from noiseplan.mechanisms.exact_residuals import (
     require_whole,
     with_noise,
 )
+from noiseplan.mechanisms.probing import Note
 from noiseplan.noise import Noise
+from noiseplan.noise.wide_integers import WideIntegers, wide
 
 Array = np.ndarray[Any, Any]
 Rows = list[Array | Matrix]
@@ -56,6 +58,11 @@ def rows_of(kind: str, size: int, rng: np.random.Generator) -> Array | Matrix:
     return TreeMatrix(size, 2) if kind == "tree" else made[kind](size)
 
 
+def in_limbs(*numbers: int) -> WideIntegers:
+    parts = [(np.array([(n >> 24 * i) % 2**24 for n in numbers]), 24 * i) for i in range(12)]
+    return WideIntegers.of([*parts, (np.array([n >> 288 for n in numbers]), 288)], 300)
+
+
 KINDS = ("dense", "identity", "centring", "haar", "tree")
 
 
@@ -65,7 +72,7 @@ KINDS = ("dense", "identity", "centring", "haar", "tree")
     st.integers(0, 10**6),
 )
 def test_every_digit_is_right(axes: list[tuple[str, int]], largest: int, seed: int) -> None:
-    """Below 2⁵³ in doubles, below 2⁶² in 64 bits, beyond in Python's integers: the same numbers."""
+    """Below 2⁵³ in doubles, beyond in limbs, which 64 bits hold below 2⁶²: the same numbers."""
     rng = np.random.default_rng(seed)
     rows: Rows = [rows_of(kind, size, rng) for kind, size in axes]
     shape = (2, *(size for _, size in axes))
@@ -73,17 +80,27 @@ def test_every_digit_is_right(axes: list[tuple[str, int]], largest: int, seed: i
     found = integer_residuals(rows, counts)
     expected = by_hand(rows, counts)
     assert found.shape == expected.shape
-    assert [int(v) for v in found.ravel()] == expected.ravel().tolist()
+    assert wide(found).python().tolist() == expected.tolist()
+
+
+@given(st.integers(1, 40), st.integers(20, 52), st.integers(0, 10**6))
+def test_every_digit_of_large_rows_is_right(size: int, bits: int, seed: int) -> None:
+    """Entries so large that limbs are multiplied by some of their bits at a time."""
+    rng = np.random.default_rng(seed)
+    rows: Rows = [rng.integers(-(2**bits), 2**bits, (3, size)).astype(float), np.array([[7.0, -8]])]
+    counts = rng.integers(0, 2**40, (2, size, 2))
+    found = integer_residuals(rows, counts)
+    assert wide(found).python().tolist() == by_hand(rows, counts).tolist()
 
 
 @pytest.mark.parametrize(
-    ("people", "kind"), [(100, np.int64), (EXACT // 4, np.int64), (LARGEST // 2, np.object_)]
+    ("people", "in_limbs"), [(100, False), (EXACT // 4, False), (LARGEST // 2, True)]
 )
-def test_python_integers_only_where_they_are_needed(people: int, kind: type) -> None:
+def test_limbs_only_where_they_are_needed(people: int, in_limbs: bool) -> None:
     counts = np.array([[people, 1, 0]])
     found = integer_residuals([np.array([[5.0, -1, 0], [2, 2, 2]])], counts)
-    assert found.dtype == kind
-    assert found[:, 0].tolist() == [5 * people - 1, 2 * people + 2]
+    assert isinstance(found, WideIntegers) is in_limbs
+    assert wide(found).python()[:, 0].tolist() == [5 * people - 1, 2 * people + 2]
 
 
 def test_the_largest_entry_bounds_what_one_record_changes() -> None:
@@ -130,13 +147,23 @@ def test_counts_that_are_not_of_records_are_refused() -> None:
 def test_noise_is_added_exactly_and_rounded_only_beyond_64_bits() -> None:
     exact, noise = np.array([2**60 + 1]), np.array([-3])
     assert with_noise(exact, noise).tolist() == [2**60 - 2]
-    huge = np.array([2**62, 5], dtype=object)
-    fits = with_noise(huge, np.array([1, -6]))
+    fits = with_noise(in_limbs(2**62, 5), np.array([1, -6]))
     assert fits.dtype == np.int64 and fits.tolist() == [2**62 + 1, -1]
-    beyond = with_noise(np.array([2**63, 5], dtype=object), np.array([0, -6]))
+    beyond = with_noise(in_limbs(2**63, 5), np.array([0, -6]))
     assert beyond.dtype == np.float64 and beyond.tolist() == [2.0**63, -1.0]
-    edge = with_noise(np.array([2**63, -(2**63) - 1], dtype=object), np.array([-1, 1]))
+    edge = with_noise(in_limbs(2**63, -(2**63) - 1), np.array([-1, 1]))
     assert edge.dtype == np.int64 and edge.tolist() == [2**63 - 1, -(2**63)]
+    both = with_noise(in_limbs(2**200 + 3, 1), in_limbs(-(2**200), 1))
+    assert both.dtype == np.int64 and both.tolist() == [3, 2]
+    assert with_noise(np.array([3]), in_limbs(2**90)).tolist() == [2.0**90]
+
+
+def test_what_only_notes_numbers_is_given_all_of_their_digits() -> None:
+    """As where every record is measured alone to find its cost: no limb is taken for a number."""
+    noted: list[Array] = []
+    note = Note.of(np.ones(2), lambda numbers, _: noted.append(numbers))
+    with_noise(in_limbs(2**90 + 1, -7), note)
+    assert noted[0].tolist() == [2**90 + 1, -7]
 
 
 @given(st.integers(1, 4), st.integers(0, 10**6))

@@ -15,9 +15,10 @@ from noise_scripts import PRECISION, ScriptedSource, leading_bits, mp
 from noiseplan.arrays import IntArray
 from noiseplan.noise import SeededSource, Source
 from noiseplan.noise.coarse_fine import CoarseFine, is_accepted, rejection_probability
-from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE
+from noiseplan.noise.discrete import LARGEST_SCALE, LARGEST_VARIANCE, WIDEST_VARIANCE
 from noiseplan.noise.energy import Energy
 from noiseplan.noise.inversion import LARGEST
+from noiseplan.noise.wide_integers import BITS, WideIntegers, floats
 
 ONES = 2**64 - 1
 ENERGIES = {
@@ -26,11 +27,22 @@ ENERGIES = {
     "σ² = 10⁹": Energy.gaussian(Fraction(10**9)),
     "σ² = 2⁹⁰": Energy.gaussian(Fraction(2) ** 90),
     "largest σ²": Energy.gaussian(Fraction(LARGEST_VARIANCE)),
+    "σ² = 2¹⁰⁵ − 1/3": Energy.gaussian(Fraction(2) ** 105 - Fraction(1, 3)),
+    "σ² = 3·2²⁰⁰": Energy.gaussian(3 * Fraction(2) ** 200),
+    "widest σ²": Energy.gaussian(Fraction(WIDEST_VARIANCE)),
     "scale 7/3": Energy.laplace(Fraction(7, 3)),
     "scale 1000": Energy.laplace(Fraction(1000)),
     "largest scale": Energy.laplace(Fraction(LARGEST_SCALE)),
 }
 each_energy = pytest.mark.parametrize("energy", ENERGIES.values(), ids=ENERGIES)
+
+
+def in_limbs(sampler: CoarseFine, remainders: list[int]) -> IntArray:
+    """Remainders as the sampler has them: a number each, or limbs where that is too short."""
+    if not sampler.wide:
+        return np.array([remainders])
+    places = range(0, sampler.shift, BITS)
+    return np.array([[(r >> place) % 2**BITS for r in remainders] for place in places])
 
 
 def exact_g(t: Fraction) -> mpmath.mpf:
@@ -49,22 +61,26 @@ def test_exponents_in_floats_are_within_their_bound(energy: Energy) -> None:
     sampler = CoarseFine.of(energy)
     random = np.random.default_rng(0)
     cells = random.integers(0, 2 * sampler.table.lower.size, 300)
-    remainders = random.integers(0, 1 << sampler.shift, 300)
+    remainders = [int.from_bytes(random.bytes(32), "big") % (1 << sampler.shift) for _ in cells]
     cells[0], remainders[0] = LARGEST - 1, (1 << sampler.shift) - 1
-    found = sampler._exponents(cells, remainders)
-    for c, r, t in zip(cells.tolist(), remainders.tolist(), found.tolist(), strict=True):
+    found = sampler._exponents(cells, floats(in_limbs(sampler, remainders)))
+    for c, r, t in zip(cells.tolist(), remainders, found.tolist(), strict=True):
         exact = energy.at((c << sampler.shift) + r) - sampler.table.energy.at(c)
         assert abs(Fraction(t) - exact) <= exact * Fraction(1, 2**49)
 
 
 @each_energy
 def test_the_envelope_is_below(energy: Energy) -> None:
-    """E₀(c) ≤ E(cB) for every c follows from the coefficients; nothing overflows 62 bits."""
+    """E₀(c) ≤ E(cB) for every c follows from the coefficients; nothing overflows.
+
+    Draws fit 62 bits wherever they are not in limbs, and floats hold the energies of all of them.
+    """
     sampler = CoarseFine.of(energy)
     excess = energy.coarsened(1 << sampler.shift) - sampler.table.energy
     assert excess.square >= 0
     assert excess.linear >= 0
-    assert LARGEST << sampler.shift <= 2**62
+    assert sampler.wide or LARGEST << sampler.shift <= 2**62
+    assert (LARGEST << (sampler.shift + 1)) ** 2 < 2**1023
     assert sampler.table.lower.size < 1100
 
 
@@ -103,6 +119,18 @@ class OneCell:
         return np.full(count, self.cell), np.zeros(count, dtype=bool)
 
 
+def words_of(sampler: CoarseFine, looks: np.ndarray, remainder: int) -> list[bytes]:
+    """The bytes of each read that give these first looks at V, and always this remainder."""
+    if sampler.wide:  # the leading bits of one word for each limb, the last of fewer bits
+        limbs = in_limbs(sampler, [remainder]).ravel() << (32 - BITS)
+        limbs[-1] <<= BITS * len(limbs) - sampler.shift
+        words = np.repeat(limbs, looks.size)
+        return [words.astype("<u4").tobytes(), looks.astype("<u2").tobytes()]
+    bits = 32 if sampler.shift <= 16 else 64
+    words = (looks << (bits - 16)) | np.uint64(remainder)
+    return [words.astype(f"<u{bits // 8}").tobytes()]
+
+
 @pytest.mark.parametrize(
     ("cell", "place"), [*((c, p) for c in (0, 1, 40, 200) for p in (0, 1, 2)), (1500, 1)]
 )
@@ -118,25 +146,27 @@ def test_acceptance_of_a_cell_exhausted(energy: Energy, cell: int, place: int) -
     looks = np.arange(2**16, dtype=np.uint64)
     if threshold > 2**14:
         looks = looks[(np.abs(looks - threshold) < 300) | (looks % 97 == 0)]
-    bits = 32 if sampler.shift <= 16 else 64
-    words = (looks << (bits - 16)) | np.uint64(remainder)
+    first = words_of(sampler, looks, remainder)
 
     class First(SeededSource):
-        asked = 0
-
         def read(self, count: int) -> bytes:
-            type(self).asked += 1
-            if type(self).asked == 1:
-                assert count == words.size * bits // 8
-                return words.astype(f"<u{bits // 8}").tobytes()
-            return super().read(count)
+            if not first:
+                return super().read(count)
+            assert count == len(first[0])
+            return first.pop(0)
 
     stub = OneCell(sampler.table.energy, cell)
     scripted = CoarseFine(energy, sampler.shift, stub, sampler.sure)  # type: ignore[arg-type]
-    values = scripted._tries(words.size, First(1))
-    assert np.unique(values).tolist() in ([], [(cell << sampler.shift) + remainder])
+    values = scripted._tries(looks.size, First(1))
+    numbers = WideIntegers(values).python() if sampler.wide else values
+    assert set(numbers.tolist()) in (set(), {(cell << sampler.shift) + remainder})
     surely, perhaps = (looks >= threshold).sum(), (looks + 1 > threshold).sum()
-    assert surely <= values.size <= perhaps <= surely + 1
+    assert surely <= numbers.size <= perhaps <= surely + 1
+
+
+def quick(word: int) -> np.ndarray:
+    """The first 16 of 80 bits of V."""
+    return np.array([word >> 64], dtype=np.uint32)
 
 
 @each_energy
@@ -147,7 +177,7 @@ def test_ties_in_the_acceptance_are_resolved_by_further_bits(energy: Energy) -> 
     t = sampler._exponent(cell, remainder)
     word = leading_bits(exact_g(t), 80)
     next_word = leading_bits(exact_g(t), 144) & ONES
-    arrays = np.array([cell]), np.array([remainder]), np.array([word >> 64], dtype=np.uint32)
+    arrays = np.array([cell]), in_limbs(sampler, [remainder]), quick(word)
     for further, accepted in ((next_word - 2, False), (next_word + 2, True)):
         source = ScriptedSource(([word & ONES], 64), ([further], 64))
         assert sampler._decide(*arrays, source).tolist() == [accepted]
@@ -166,7 +196,7 @@ def test_near_ties_go_to_the_exact_comparison(monkeypatch: pytest.MonkeyPatch) -
     )
     for offset, exact in ((2**38, True), (-(2**38), True), (2**42, False), (-(2**42), False)):
         word = g + offset
-        arrays = np.array([cell]), np.array([remainder]), np.array([word >> 64], dtype=np.uint32)
+        arrays = np.array([cell]), in_limbs(sampler, [remainder]), quick(word)
         source = ScriptedSource(([word & ONES], 64))
         assert sampler._decide(*arrays, source).tolist() == [offset > 0]
         assert bool(asked) is exact
@@ -177,11 +207,22 @@ def test_a_large_exponent_goes_to_the_exact_comparison() -> None:
     """Beyond the reach of the series: c far outside the table."""
     energy = Energy.gaussian(Fraction(10**9))
     sampler = CoarseFine.of(energy)
-    arrays = np.array([20_000]), np.array([5]), np.array([2**16 - 1], dtype=np.uint32)
+    arrays = np.array([20_000]), in_limbs(sampler, [5]), quick(2**80 - 1)
     assert sampler._exponent(20_000, 5) > 80
     source = ScriptedSource(([ONES], 64), ([0], 64))  # V = 1 − 2⁻⁸⁰ is below g = 1 − exp(−t)
     assert sampler._decide(*arrays, source).tolist() == [False]
     assert not source.reads
+
+
+def test_minus_zero_is_refused_in_limbs() -> None:
+    sampler = CoarseFine.of(ENERGIES["σ² = 3·2²⁰⁰"])
+    limbs = -(-sampler.shift // BITS)
+    words = [0] * 2 * limbs
+    words[2 * limbs - 1] = 2**31  # the remainder of the second is not zero
+    source = ScriptedSource(([1, 1], 16), (words, 32), ([2**16 - 1] * 2, 16))
+    assert WideIntegers(sampler._tries(2, source)).python().tolist() == [
+        -(2 ** (sampler.shift - 1))
+    ]
 
 
 def test_minus_zero_is_refused() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # `benchmarks` is not installed
 
@@ -20,7 +21,7 @@ from benchmarks.noise_rejection import gaussian_by_rejection
 
 from noiseplan.noise import SeededSource, Source, discrete_gaussian, discrete_laplace
 from noiseplan.noise.coarse_fine import CoarseFine
-from noiseplan.noise.discrete import Inversion, sampler
+from noiseplan.noise.discrete import Inversion, sampler, wide_gaussian
 from noiseplan.noise.energy import Energy
 from noiseplan.noise.inversion import InversionTable
 
@@ -44,6 +45,27 @@ def test_the_law_of_the_gaussian(variance: Fraction) -> None:
     sample = discrete_gaussian(variance, COUNT, source=SeededSource(1))
     name, p = worst(Law(True, variance), sample)
     assert p > RIGHT, name
+
+
+@pytest.mark.parametrize("bits", [12, 120, 390])
+def test_the_law_of_integers_in_limbs(bits: int) -> None:
+    """Leading bits have the law of the same width, for which the cut is nothing; others are fair.
+
+    ⌊X/2^h⌋ of σ² = 2^(90 + 2h) differs from a draw of σ² = 2⁹⁰ by the half of one of 2⁴⁵ units.
+    """
+    drawn = wide_gaussian(Fraction(2) ** (90 + bits), COUNT // 8, source=SeededSource(8)).python()
+    name, p = worst(Law(True, Fraction(2) ** 90), (drawn >> (bits // 2)).astype(np.int64))
+    assert p > RIGHT, name
+    for place in range(0, bits // 2, 18):
+        often = np.bincount(((drawn >> place) % 2**18).astype(np.int64), minlength=2**18)
+        assert stats.chisquare(often).pvalue > RIGHT
+
+
+def test_narrow_laws_in_limbs_are_the_same_draws() -> None:
+    for variance in (0, Fraction(7, 3), 10**5, 2**96):
+        drawn = wide_gaussian(variance, (70_000, 2), source=SeededSource(9))
+        expected = discrete_gaussian(variance, (70_000, 2), source=SeededSource(9))
+        np.testing.assert_array_equal(drawn.numbers(), expected)
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=str)

@@ -43,6 +43,19 @@ def test_each_entry_has_its_own_variance() -> None:
     assert abs(np.corrcoef(flat[:, 0], flat[:, 3])[0, 1]) < 0.025
 
 
+def test_wide_and_narrow_variances_side_by_side() -> None:
+    variances = np.array([4.0, 2.0**130, 0.0, 2.0**97])
+    noise = Noise("gaussian", variances, exact=True)
+    assert noise.wide and noise.drawable
+    drawn = ExactSampler("gaussian", SeededSource(1))((200, 300, 4), noise)
+    assert drawn.shape == (200, 300, 4)
+    squares = (drawn.python().astype(float) ** 2).mean(axis=(0, 1))
+    np.testing.assert_allclose(squares, variances, rtol=0.05)
+    assert not Noise("gaussian", 2.0**96, exact=True).wide
+    assert not Noise("gaussian", 2.0**481, exact=True).drawable
+    assert Noise("gaussian", 2.0**481).drawable
+
+
 def test_one_variance_and_none() -> None:
     sampler = ExactSampler("gaussian", SeededSource(1))
     same = sampler((3, 2), Noise("gaussian", [7.0, 7.0], exact=True))

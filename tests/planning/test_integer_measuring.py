@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, special, stats
 from test_integer_privacy import OBJECTIVES, WORKLOADS, each_neighbours, each_workload
 
 import noiseplan as nz
@@ -24,7 +25,10 @@ from noiseplan.mechanisms.exact_residuals import (
     integer_residuals,
     largest_entry,
 )
+from noiseplan.mechanisms.probing import Note
+from noiseplan.noise import Noise
 from noiseplan.noise.sizes import round_up
+from noiseplan.noise.wide_integers import WideIntegers, wide
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.integers import MOST_LOSS, to_integers
@@ -103,13 +107,11 @@ def test_residuals_are_exact_whatever_their_size(case: tuple[list[np.ndarray], n
     for axis, u in enumerate(exact):
         truth = np.moveaxis(np.tensordot(u, truth, axes=(1, axis)), 0, axis)
     found = integer_residuals(rows, counts)
-    assert (found.astype(object) == truth).all()
-    if found.dtype == np.int64:  # with noise below 2⁶² the sum fits
-        assert np.abs(found.astype(object)).max(initial=0) < LARGEST
-    else:
+    assert (wide(found).python() == truth).all()
+    if isinstance(found, WideIntegers):
         assert reach >= LARGEST * (1 - 1e-8)
-    if np.abs(truth).max(initial=0) >= LARGEST:
-        assert found.dtype == object
+    else:  # with noise below 2⁶² the sum fits
+        assert np.abs(truth).max(initial=0) < LARGEST
 
 
 def test_sums_that_wrap_are_found() -> None:
@@ -139,16 +141,90 @@ def test_the_largest_residual_and_the_largest_noise_fit() -> None:
 
 
 def test_noise_too_wide_is_refused_when_planning() -> None:
-    with pytest.raises(PlanError, match="do not fit 64-bit integers"):
-        discrete(prefix_cube(), budget=nz.zCDP(1e-25))
-    discrete(prefix_cube(), budget=nz.zCDP(1e-12))
+    with pytest.raises(PlanError, match="too large to be drawn in integers"):
+        discrete(all_prefixes(10, 12), budget=nz.zCDP(1e-119))
+    for rho in (1e-12, 1e-25, 1e-80):
+        discrete(prefix_cube(), budget=nz.zCDP(rho))
+
+
+def all_prefixes(size: int, ways: int) -> nz.Workload:
+    schema = nz.Schema.from_sizes({f"x{i}": size for i in range(ways)})
+    return nz.Workload([nz.Query(schema, dict.fromkeys(schema.names, nz.Prefix()))])
 
 
 def test_too_many_ways_are_refused_when_planning() -> None:
-    schema = nz.Schema.from_sizes({f"x{i}": 4 for i in range(16)})
-    everything = nz.Workload([nz.Query(schema, dict.fromkeys(schema.names, nz.Prefix()))])
     with pytest.raises(PlanError, match="plan tables of fewer attributes"):
-        discrete(everything, planner="product")
+        discrete(all_prefixes(4, 60), planner="product")
+
+
+@pytest.mark.parametrize(("size", "ways"), [(10, 6), (10, 8), (10, 10), (4, 10), (3, 14)])
+def test_rounding_costs_little_however_many_ways(size: int, ways: int) -> None:
+    """0.1 % is promised, where products of entries need more than 64 bits as well."""
+    asked = all_prefixes(size, ways)
+    plan = discrete(asked)
+    assert plan.rounding_loss < 1e-3
+    continuous = nz.plan(asked, budget=ONE, noise="gaussian", planner="residual")
+    assert plan.total_variance < 1.001 * continuous.total_variance
+
+
+@pytest.fixture(scope="module")
+def wide_plan() -> nz.Plan:
+    """Prefix sums of seven attributes: numbers and noise that 64 bits do not hold."""
+    plan = discrete(all_prefixes(3, 7), budget=nz.zCDP(1e-8))
+    assert plan.mechanism.noise.wide
+    return plan
+
+
+def test_wide_plans_measure_exact_integers(wide_plan: nz.Plan) -> None:
+    """Every set of attributes in Python's integers, at 2³¹ records and the most there may be."""
+    schema, blocks = wide_plan.workload.schema, wide_plan.mechanism.blocks.blocks
+    noted: list[np.ndarray] = []
+
+    def sample(size: tuple[int, ...], noise: Noise) -> Note:
+        return Note.of(np.broadcast_to(noise.size, size), lambda n, _: noted.append(n))
+
+    for records in (1, 2**31, RECORDS):
+        noted.clear()
+        counts = np.random.default_rng(3).multinomial(records, np.full(3**7, 3.0**-7))
+        counts = counts.reshape(schema.shape)
+        wide_plan.mechanism.measure(CountTensor(schema, counts).marginals, sample)
+        assert len(noted) == len(blocks)
+        for block, numbers in zip(blocks, noted, strict=True):
+            for k, attributes in enumerate(block.sets.tolist()):
+                out = tuple(set(range(7)) - set(attributes))
+                expected = counts.sum(axis=out).astype(object)
+                for axis, basis in enumerate(block.axes):
+                    rows = np.asarray(basis.measure).astype(int).astype(object)
+                    expected = np.moveaxis(np.tensordot(rows, expected, (1, axis)), 0, axis)
+                assert (numbers[..., k] == expected).all()
+
+
+def test_wide_plans_cost_what_they_say(wide_plan: nz.Plan) -> None:
+    """ρ = ½ max_x Σ_A ∏_i ‖U_i e_x‖²/σ²_A in exact fractions, over all 2,187 kinds of records."""
+    spent = np.full((3,) * 7, Fraction(0), dtype=object)
+    for block in wide_plan.mechanism.blocks.blocks:
+        rows = [np.asarray(basis.measure).astype(int).astype(object) for basis in block.axes]
+        squares = [(u * u).sum(axis=0) for u in rows]
+        for attributes, sigma2 in zip(block.sets.tolist(), block.sigma2.tolist(), strict=True):
+            place = dict(zip(attributes, squares, strict=True))
+            each = np.array(Fraction(1, 2) / Fraction(sigma2), dtype=object)
+            for i in range(7):
+                each = np.multiply.outer(each, place.get(i, np.ones(3, dtype=int).astype(object)))
+            spent = spent + each
+    assert spent.max() <= Fraction(wide_plan.privacy.rho) <= Fraction(1e-8)
+    assert float(spent.max()) == pytest.approx(1e-8, rel=1e-9)
+
+
+def test_wide_plans_release_what_they_state(wide_plan: nz.Plan) -> None:
+    """Errors of 2,187 answers to 2³¹ records: their mean square, and the largest of them."""
+    (query,) = wide_plan.workload
+    counts = np.random.default_rng(5).multinomial(2**31, np.full(3**7, 3.0**-7))
+    data = CountTensor(wide_plan.workload.schema, counts.reshape((3,) * 7))
+    truth = query.dense() @ counts
+    errors = [wide_plan.release(data, seed=s).answer(query).estimate - truth for s in range(40)]
+    scaled = np.array(errors) / np.sqrt(wide_plan.variance(query))
+    assert (scaled**2).mean() == pytest.approx(1.0, abs=0.1)
+    assert np.abs(scaled).max() < 6.5
 
 
 def test_five_way_tables_fit() -> None:
@@ -167,7 +243,7 @@ def test_five_way_tables_fit() -> None:
 def test_a_variance_that_cannot_be_drawn_is_not_drawn() -> None:
     from noiseplan.noise import ExactSampler, Noise, SystemSource
 
-    for variance in (math.inf, math.nan, -1.0, 2.0**97):
+    for variance in (math.inf, math.nan, -1.0, 2.0**481):
         with pytest.raises(NoiseError):
             ExactSampler("gaussian", SystemSource())((2, 1), Noise("gaussian", variance, True))
 
@@ -295,39 +371,134 @@ def test_the_gap_between_parameter_and_variance_is_seen() -> None:
 
 RELEASES = 500
 COUNTS = np.array([[5, 0], [3, 9], [0, 2]])
+# Each row, and each sum of two rows.
+PAIRS = np.vstack([np.eye(9), np.eye(9) + np.eye(9, k=1)])[:-1]
 
 
-@pytest.mark.parametrize("rho", [0.2, 10.0])
+def small_plan(**options: Any) -> nz.Plan:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
+    prefixes = nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()})
+    return discrete(nz.Workload([prefixes, nz.Query(schema, ["a"])]), **options)
+
+
+def released_errors(plan: nz.Plan) -> np.ndarray:
+    """Releases × pairs of rows."""
+    data, asked = CountTensor(plan.workload.schema, COUNTS), list(plan.workload)
+    truth = np.concatenate([q.dense() @ COUNTS.ravel() for q in asked])
+    releases = (plan.release(data, seed=seed) for seed in range(RELEASES))
+    answers = [np.concatenate([r.answer(q).estimate for q in asked]) for r in releases]
+    return (np.array(answers) - truth) @ PAIRS.T
+
+
 @each_neighbours
-def test_released_answers_have_the_stated_errors(neighbours: str, rho: float) -> None:
+def test_released_answers_have_the_stated_errors(neighbours: str) -> None:
     """500 releases: bias and variance of each row, and of each sum of two rows.
 
     A right implementation fails a check with probability below 10⁻⁶ (and the seeds are fixed);
     noise 20 % too large or small is found with probability above 0.99.
     """
-    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
-    asked = nz.Workload(
-        [nz.Query(schema, {"a": nz.Prefix(), "b": nz.Identity()}), nz.Query(schema, ["a"])]
-    )
-    plan = discrete(asked, budget=nz.zCDP(rho), neighbours=neighbours)
-    data = CountTensor(schema, COUNTS)
-    answers = np.array(
-        [
-            np.concatenate([release.answer(query).estimate for query in asked])
-            for seed in range(RELEASES)
-            for release in [plan.release(data, seed=seed)]
-        ]
-    )
-    queries = list(asked)
+    plan = small_plan(budget=nz.zCDP(0.2), neighbours=neighbours)
+    queries = list(plan.workload)
     covariance = np.block([[plan.covariance(p, q) for q in queries] for p in queries])
-    error = answers - np.concatenate([q.dense() @ COUNTS.ravel() for q in queries])
-    pairs = np.vstack([np.eye(9), np.eye(9) + np.eye(9, k=1)])[:-1]
-    spread = np.einsum("ri,ij,rj->r", pairs, covariance, pairs)
-    noisy = spread > 1e-12
-    assert np.abs((error @ pairs.T)[:, ~noisy]).max(initial=0.0) < 1e-9
-    seen = (error @ pairs[noisy].T) / np.sqrt(spread[noisy])
+    spread = np.einsum("ri,ij,rj->r", PAIRS, covariance, PAIRS)
+    error, noisy = released_errors(plan), spread > 1e-12
+    assert np.abs(error[:, ~noisy]).max(initial=0.0) < 1e-9
+    seen = error[:, noisy] / np.sqrt(spread[noisy])
     assert np.abs(seen.mean(axis=0)).max() < 5.5 / math.sqrt(RELEASES)
     low, high = stats.chi2.ppf([1e-8, 1 - 1e-8], RELEASES) / RELEASES
     squares = (seen**2).mean(axis=0)
     assert low * 0.9 < squares.min()
     assert squares.max() < high * 1.1
+
+
+@dataclass(frozen=True)
+class SumLaw:
+    """Σ c_j z_j for discrete Gaussians z_j: those of σ² ≤ 10 enumerated, the others normal.
+
+    From there on all moments are those of a normal law to 10⁻⁸⁰. Values of a chance below 10⁻¹⁵
+    are left out.
+    """
+
+    values: np.ndarray
+    chances: np.ndarray
+    normal: float  # the variance of the normal part
+
+    @classmethod
+    def of(cls, coefficients: np.ndarray, sigma2: list[float]) -> SumLaw:
+        values, chances, normal, k = np.zeros(1), np.ones(1), 0.0, np.arange(-60.0, 61.0)
+        for c, parameter in zip(coefficients, sigma2, strict=True):
+            if parameter > 10:
+                normal += c**2 * parameter
+                continue
+            mass = np.exp(-(k**2) / (2 * parameter))
+            likely = mass > 1e-16
+            sums = np.add.outer(values, c * k[likely]).ravel().round(9)
+            values, which = np.unique(sums, return_inverse=True)
+            each = np.bincount(which, np.outer(chances, mass[likely] / mass.sum()).ravel())
+            values, chances = values[each > 1e-15], each[each > 1e-15]
+        assert chances.sum() == pytest.approx(1.0, abs=1e-9)
+        return cls(values, chances, normal)
+
+    @property
+    def variance(self) -> float:
+        return float(self.chances @ self.values**2) + self.normal
+
+    def generating(self, power: int, t: float) -> float:
+        """log E exp(t·Xᵖ): of X = F + G, log E e^(tF) + ½t²g², and of its square
+        log E exp(tF²/(1 − 2tg²)) − ½ log(1 − 2tg²)."""
+        if power == 1:
+            return (
+                float(special.logsumexp(t * self.values, b=self.chances)) + t**2 * self.normal / 2
+            )
+        left = 1 - 2 * t * self.normal
+        return (
+            float(special.logsumexp(t * self.values**2 / left, b=self.chances)) - math.log(left) / 2
+        )
+
+    def surprise(self, power: int, mean: float) -> float:
+        """−log of a bound on the chance that so many releases have this mean of Xᵖ, or one further
+        off: P(mean ≥ m) ≤ e^(−nI(m)), I(m) = max tm − log E exp(tXᵖ); below as well."""
+        unit = self.variance ** (-power / 2)
+        top = 50 * unit if power == 1 else min(50 * unit, 0.499 / (self.normal or 1e-300))
+        found = optimize.minimize_scalar(
+            lambda t: self.generating(power, t) - t * mean,
+            bounds=(-50 * unit, top),
+            method="bounded",
+        )
+        return -RELEASES * float(found.fun)
+
+
+@pytest.mark.parametrize(("rho", "planner"), [(30.0, "residual"), (6.0, "auto")])
+@each_neighbours
+def test_faint_noise_has_its_law(neighbours: str, rho: float, planner: str) -> None:
+    """500 releases where some noise is of less than one count, and few numbers have any.
+
+    The mean error of each row and pair, and its mean square, against the exact law: sums of
+    independent discrete Gaussians. A right implementation fails a check with probability below
+    10⁻⁸.
+    """
+    plan = small_plan(budget=nz.zCDP(rho), neighbours=neighbours, planner=planner)
+    exact = Measured.of(plan)
+    weights = exact.estimator(np.vstack([q.dense() for q in plan.workload]))
+    sigma2 = [float(s) for s in exact.sigma2 if s > 0]
+    assert min(sigma2) < 2
+    for row, error in zip(PAIRS @ weights, released_errors(plan).T, strict=True):
+        law = SumLaw.of(row, sigma2)
+        if law.variance < 1e-12:  # nothing of it is noisy
+            assert np.abs(error).max() < 1e-9
+            continue
+        for power in (1, 2):
+            assert law.surprise(power, float((error**power).mean())) < -math.log(1e-8)
+
+
+def test_wrong_faint_noise_would_be_found() -> None:
+    """Half as much again, or a third less, moves the mean square of some row too far."""
+    exact = Measured.of(plan := small_plan(budget=nz.zCDP(30), planner="residual"))
+    weights = PAIRS @ exact.estimator(np.vstack([q.dense() for q in plan.workload]))
+    right = [float(s) for s in exact.sigma2]
+    for factor in (2 / 3, 1.5):
+        found = [
+            SumLaw.of(row, right).surprise(2, SumLaw.of(row, [factor * s for s in right]).variance)
+            for row in weights
+        ]
+        assert max(found) > -math.log(1e-8)

@@ -451,12 +451,18 @@ def test_attributes_of_very_many_values() -> None:
     """Nothing is ever values × values: 200,000 each, of which the predicates tell a few apart."""
     schema = nz.Schema.from_sizes({"x": 200_000, "y": 200_000})
     texts = ["x < 1000 and y >= 50", "x between 5 and 70000", "y = 7"]
-    plan = nz.plan(nz.Workload.predicates(schema, texts), budget=BUDGET, noise="gaussian")
     few = nz.Schema.from_sizes({"x": 4, "y": 3})
     small = ["x < 2 and y = 2", "x between 1 and 2", "y = 1"]  # the same on groups of values
-    same = nz.plan(nz.Workload.predicates(few, small), budget=BUDGET, planner="optimal",
-                   noise="gaussian")  # fmt: skip
-    assert plan.total_variance == pytest.approx(same.total_variance, rel=2e-3)
+    many, same = nz.Workload.predicates(schema, texts), nz.Workload.predicates(few, small)
+    for planner, single, total in (("residual", 1e-4, 1e-9), ("optimal", 2e-3, 3e-4)):
+        plan, other = (nz.plan(w, budget=BUDGET, planner=planner, noise="gaussian")
+                       for w in (many, same))  # fmt: skip
+        assert plan.total_variance == pytest.approx(other.total_variance, rel=total)
+        for text, alike in zip(texts, small, strict=True):
+            assert plan.variance(text) == pytest.approx(other.variance(alike), rel=single)
+    automatic = nz.plan(many, budget=BUDGET, noise="gaussian")
+    assert automatic.considered[0] == ("optimal", "taken")
+    assert automatic.total_variance == plan.total_variance
 
 
 # ---------------------------------------------------------------- kept on disk

@@ -26,7 +26,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.noise.discrete import LARGEST_VARIANCE
+from noiseplan.noise.discrete import WIDEST_VARIANCE
 from noiseplan.schema import Schema
 
 # The common cost matrix is taken this share smaller; noise of the rest may grow by so much for it.
@@ -147,8 +147,8 @@ def times_over(own: Array, room: Array) -> float:
 def noisier(over: float, rest: DenseMechanism) -> DenseMechanism:
     """With so much more noise that no kind of record pays more than for the target."""
     noise = rest.noise if over <= 1 else replace(rest.noise, size=rest.noise.size * over)
-    if noise.one > LARGEST_VARIANCE:
-        raise PlanError("what is left is too faint to be measured in 64-bit integers")
+    if noise.one > WIDEST_VARIANCE:
+        raise PlanError("what is left is too faint to be measured in integers")
     return replace(rest, noise=noise)
 
 

@@ -32,7 +32,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks, Places, group_blocks, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
-from noiseplan.noise.discrete import LARGEST_VARIANCE
+from noiseplan.noise.discrete import WIDEST_VARIANCE
 from noiseplan.noise.sizes import round_up
 
 # A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
@@ -169,7 +169,7 @@ def still_needed(target: Array, have: Array, integer: bool) -> Array:
     missing = np.where(np.isinf(have), target, missing)
     if integer:
         missing = round_up(missing)
-        missing = np.where(missing > LARGEST_VARIANCE, np.inf, missing)
+        missing = np.where(missing > WIDEST_VARIANCE, np.inf, missing)
     return np.where(have <= target, np.inf, missing)
 
 

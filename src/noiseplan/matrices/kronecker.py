@@ -232,11 +232,12 @@ def kronecker_apply(factors: Sequence[Matrix | Array], x: Array) -> Array:
             f"one factor per leading axis, as wide as the axis is long, then the batch"
         )
     for axis, factor in enumerate(factors):
-        x = _apply_axis(factor, x, axis)
+        x = apply_along(factor, x, axis)
     return x
 
 
-def _apply_axis(factor: Matrix | Array, x: Array, axis: int) -> Array:
+def apply_along(factor: Matrix | Array, x: Array, axis: int) -> Array:
+    """One factor applied along one axis of a tensor."""
     shape = x.shape
     before, after = prod(shape[:axis]), prod(shape[axis + 1 :])
     if isinstance(factor, Matrix):

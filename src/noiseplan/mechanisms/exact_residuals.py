@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
-from typing import Any, Final
+from functools import reduce
+from math import ceil, prod
+from operator import add
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices import (
     CentringMatrix,
@@ -18,12 +21,16 @@ from noiseplan.matrices import (
     kronecker_apply,
 )
 from noiseplan.matrices.base import Array
-from noiseplan.noise.law import Noise, Sampler
+from noiseplan.matrices.kronecker import apply_along
+from noiseplan.noise.law import Drawn, Noise, Sampler
+from noiseplan.noise.wide_integers import BITS, WideIntegers, wide
 
 # Integers up to here are exact in double precision, and so are sums and products that stay below.
 EXACT: Final = 2**53
-# Residuals stay below this, and so does the noise: their sum fits 64 bits.
+# Residuals stay below this, and so does the noise: their sum fits 64 bits. Beyond, there are limbs.
 LARGEST: Final = 2**62
+# Entries of a row that limbs are multiplied by, in all: products stay below 2⁵².
+LONGEST_ROW: Final = 2**28
 # One part in so many is kept free of it, against rounding.
 ROOM: Final = 10**9
 # The most records that are released: one number for all plans, so that no refusal for too many
@@ -35,11 +42,9 @@ def noisy_residuals(
     rows: Sequence[Array | Matrix], counts: NDArray[np.number], noise: Noise, sample: Sampler
 ) -> NDArray[np.number]:
     """(⊗U_i) x + z, the batch last: in integers where the noise is exact."""
-    if noise.exact:
-        whole = integer_residuals(rows, counts)
-        return with_noise(whole, sample(whole.shape, noise))
-    plain = kronecker_apply(rows, batch_last(counts))
-    return np.asarray(plain + sample(plain.shape, noise))
+    exact = noise.exact
+    found = integer_residuals(rows, counts) if exact else kronecker_apply(rows, batch_last(counts))
+    return with_noise(found, sample(found.shape, noise))
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:
@@ -82,11 +87,11 @@ def _whole(u: Array | Matrix) -> bool:
 
 def integer_residuals(
     rows: Sequence[Array | Matrix], counts: NDArray[np.number]
-) -> NDArray[np.int64] | NDArray[np.object_]:
+) -> NDArray[np.int64] | WideIntegers:
     """(⊗U_i) x for integer U_i and counts, without rounding, the batch last.
 
     Every partial sum is at most (∏ max |U_i|) · Σ|x| in size. Below 2⁵³ floating-point products are
-    therefore exact; below 2⁶² those of 64-bit integers are; beyond, Python's integers of any size.
+    therefore exact; beyond, those of limbs of 24 bits are. From 2⁶² on the numbers stay in limbs.
     """
     require_whole(rows)
     tensor, entry = batch_last(counts), largest_entry(rows)
@@ -101,46 +106,53 @@ def integer_residuals(
         raise DataError("counts of so many records do not fit 64 bits; release parts of the data")
     if entry * people < EXACT:
         return kronecker_apply(rows, tensor).astype(np.int64)
-    return _in_integers(rows, counts, np.int64 if entry * people < LARGEST else np.object_)
+    exact = _in_limbs(rows, np.moveaxis(counts.astype(np.int64), 0, -1), ceil(people))
+    return exact if entry * people >= LARGEST else exact.numbers().astype(np.int64, copy=False)
 
 
-def _in_integers(
-    rows: Sequence[Array | Matrix],
-    counts: NDArray[np.number],
-    kind: type[np.int64] | type[np.object_],
-) -> NDArray[Any]:
-    """(⊗U_i) x in 64-bit integers, or in Python's."""
-    exact: Any = np.moveaxis(counts.astype(np.int64).astype(kind), 0, -1)
+def _in_limbs(rows: Sequence[Array | Matrix], counts: IntArray, people: int) -> WideIntegers:
+    """(⊗U_i) x, axis by axis, with no more limbs than so many people can need."""
+    exact, reach = WideIntegers.of([(counts, 0)], people.bit_length()), people
     for axis, u in enumerate(rows):
-        if isinstance(u, IdentityMatrix):
-            continue
-        first = np.moveaxis(exact, axis, 0)
-        if isinstance(u, CentringMatrix):
-            exact = np.moveaxis(u.centred(first), 0, axis)
-        elif isinstance(u, Transform):
-            exact = np.moveaxis(u.sums(first), 0, axis)
-        else:
-            exact = np.moveaxis(np.tensordot(_whole_numbers(u, kind), first, axes=1), 0, axis)
-    return np.ascontiguousarray(exact)
+        if not isinstance(u, IdentityMatrix):
+            reach *= max(_largest(u), 1)
+            products = [
+                _times(part, exact, axis, reach).shifted(offset) for part, offset in _parts(u)
+            ]
+            exact = reduce(add, products)
+    return exact
 
 
-def _whole_numbers(u: Array | Matrix, kind: type[np.int64] | type[np.object_]) -> NDArray[Any]:
-    """Entries that are floats of any size as integers of a kind."""
-    if kind is np.int64:
-        return np.asarray(u, np.int64)
-    return np.array([[int(v) for v in row] for row in np.asarray(u)], dtype=np.object_)
+def _times(u: Array | Matrix, exact: WideIntegers, axis: int, reach: int) -> WideIntegers:
+    """U x along an axis: limbs are below 2²⁴, rows of U at most 2²⁸ in all, so doubles will do."""
+    limbs = apply_along(u, exact.limbs.astype(np.float64), axis + 1).astype(np.int64)
+    return WideIntegers.of(((limb, BITS * i) for i, limb in enumerate(limbs)), reach.bit_length())
 
 
-def with_noise(
-    exact: NDArray[np.int64] | NDArray[np.object_], noise: NDArray[np.number]
-) -> NDArray[np.int64] | NDArray[np.float64]:
+def _parts(u: Array | Matrix) -> list[tuple[Array | Matrix, int]]:
+    """U = Σ part·2^offset, the entries of every row of a part at most 2²⁸ in all."""
+    if isinstance(u, Matrix) or np.abs(u).sum(axis=1).max(initial=0.0) <= LONGEST_ROW:
+        return [(u, 0)]
+    parts: list[tuple[Array | Matrix, int]] = []
+    bits, left = (LONGEST_ROW // u.shape[1]).bit_length() - 1, u
+    while left.any():
+        high = np.trunc(left * 2.0**-bits)
+        parts.append((left - high * 2.0**bits, bits * len(parts)))
+        left = high
+    return parts
+
+
+def with_noise(exact: Drawn, noise: Drawn) -> NDArray[np.number]:
     """The exact sum of residuals and noise; rounded only afterwards, if 64 bits do not hold it.
 
-    Both are below 2⁶² unless residuals are Python's integers. Whether the sum is rounded depends on
-    noisy numbers alone, so it tells nothing that they do not.
+    Arrays of integers are below 2⁶² both, so their sum fits. Whether another sum is rounded depends
+    on noisy numbers alone, so it tells nothing that they do not. What only notes the numbers it is
+    added to is no plain array; it is given Python's integers.
     """
-    if exact.dtype != np.object_:
-        return np.asarray(exact + noise, dtype=np.int64)
-    total = exact + noise
-    fits = all(-(2**63) <= number < 2**63 for number in total.flat)
-    return np.asarray(total.astype(np.int64 if fits else np.float64))
+    if isinstance(noise, WideIntegers):
+        return (wide(exact) + noise).numbers()
+    if not isinstance(exact, WideIntegers):
+        return np.asarray(exact + noise)
+    if type(noise) is np.ndarray:
+        return (exact + wide(noise)).numbers()
+    return np.asarray(exact.python() + noise, dtype=np.float64)

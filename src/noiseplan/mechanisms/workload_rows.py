@@ -37,6 +37,7 @@ from noiseplan.mechanisms.exact_residuals import (
 )
 from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
 from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.wide_integers import WideIntegers, joined
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
@@ -149,11 +150,11 @@ class WorkloadRowsMechanism(Mechanism):
             for number in numbers:
                 rows[number] = self._applied(self._factors[number], counts)
             progress(1)
-        exact = np.concatenate(rows)
+        exact = joined(rows)
         if self.mix is not None:
-            exact = self._applied((self.mix,), exact[None, :])
-        noise = sample(exact.shape, self.noise)
-        return Measurements((with_noise(exact, noise) if self.noise.exact else exact + noise,))
+            counts = exact.numbers() if isinstance(exact, WideIntegers) else exact
+            exact = self._applied((self.mix,), counts[None, :])
+        return Measurements((with_noise(exact, sample(exact.shape, self.noise)),))
 
     def _applied(self, factors: tuple[Matrix | Array, ...], counts: Any) -> Any:
         """(⊗F_i) x, in integers where the noise is exact."""

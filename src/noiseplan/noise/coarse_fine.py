@@ -40,11 +40,14 @@ from noiseplan.noise.enclosures import exp_minus
 from noiseplan.noise.energy import Energy
 from noiseplan.noise.inversion import InversionTable
 from noiseplan.noise.randomness import Source
+from noiseplan.noise.wide_integers import BITS, WideIntegers, floats
 
 REACH: Final = 44  # exp(−44) < 2⁻⁶³: a table of 63 bits ends where the energy is about this
 CELLS: Final = 1024  # coarse cells up to the reach
 _QUICK: Final = 16  # bits of V in the first look
 _MARGIN: Final = 2.0**-40
+_NARROW: Final = 44  # bits of a remainder, up to which draws fit 62 bits
+_CELL_BITS: Final = 18  # of a coarse cell, at most
 _SERIES_LIMIT: Final = 0.5
 _COEFFICIENTS: Final = tuple((-1) ** n / math.factorial(n + 1) for n in range(14))
 
@@ -100,33 +103,52 @@ class CoarseFine:
         return _coarse_fine(energy)
 
     def draw(self, count: int, source: Source) -> IntArray:
-        """So many draws: the first that are accepted."""
+        """So many draws: the first that are accepted. In limbs, which come first, where it is wide.
+
+        Otherwise x < LARGEST·B ≤ 2¹⁸·2⁴⁴ = 2⁶², so nothing overflows.
+        """
         parts, missing = [], count
         while missing > 0:
-            part = self._tries(missing + missing // 32 + 8, source)[:missing]
+            part = self._tries(missing + missing // 32 + 8, source)[..., :missing]
             parts.append(part)
-            missing -= part.size
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+            missing -= part.shape[-1]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    @property
+    def wide(self) -> bool:
+        """Whether draws might not fit 62 bits."""
+        return self.shift > _NARROW
 
     def _tries(self, count: int, source: Source) -> IntArray:
-        """What is accepted of so many tries.
-
-        x < LARGEST·B ≤ 2¹⁸·2⁴⁴ = 2⁶² by the limits on the law's width, so nothing overflows.
-        """
+        """What is accepted of so many tries."""
         cells, minus = self.table.draw(count, source)
-        bits = 32 if self.shift + _QUICK <= 32 else 64
-        words = source.words(count, bits)
-        remainders = (words & ((1 << self.shift) - 1)).astype(np.int64)
-        quick = (words >> (bits - _QUICK)).astype(np.uint32)
+        remainders, quick = self._uniform(count, source)
         accepted = quick >= self.sure.take(cells, mode="clip")
         unsure = np.flatnonzero(~accepted)
         if unsure.size:
-            some = cells[unsure], remainders[unsure], quick[unsure]
+            some = cells[unsure], remainders[:, unsure], quick[unsure]
             accepted[unsure] = self._decide(*some, source)
-        values = (cells << self.shift) | remainders
-        accepted &= ~((values == 0) & minus)
+        perhaps_zero = np.flatnonzero((cells == 0) & minus)
+        accepted[perhaps_zero] &= remainders[:, perhaps_zero].any(axis=0)  # no minus zero
         sign = -minus.astype(np.int64)
-        return ((values ^ sign) - sign)[accepted]  # in two's complement −x = ~x + 1
+        if not self.wide:
+            values = (cells << self.shift) | remainders[0]
+            return np.asarray(((values ^ sign) - sign)[accepted])  # −x = ~x + 1, in 64 bits
+        parts = [*((r, BITS * i) for i, r in enumerate(remainders)), (cells, self.shift)]
+        signed = (((part ^ sign) - sign, offset) for part, offset in parts)
+        return WideIntegers.of(signed, self.shift + _CELL_BITS).limbs[:, accepted]
+
+    def _uniform(self, count: int, source: Source) -> tuple[IntArray, NDArray[np.uint32]]:
+        """Remainders, their limbs first (one of any length where x fits 62 bits), and bits of V."""
+        if not self.wide:
+            bits = 32 if self.shift + _QUICK <= 32 else 64
+            words = source.words(count, bits)
+            remainders = (words & ((1 << self.shift) - 1)).astype(np.int64)
+            return remainders[None], (words >> (bits - _QUICK)).astype(np.uint32)
+        limbs = -(-self.shift // BITS)
+        words = source.words(limbs * count, 32).reshape(limbs, count) >> (32 - BITS)
+        words[-1] >>= BITS * limbs - self.shift
+        return words.astype(np.int64), source.words(count, _QUICK).astype(np.uint32)
 
     def _decide(
         self, cells: IntArray, remainders: IntArray, quick: NDArray[np.uint32], source: Source
@@ -134,14 +156,15 @@ class CoarseFine:
         """Steps 2 and 3: 53 bits of V against ĝ, then all that are needed against g."""
         more = source.words(cells.size, 64)
         v = ((quick.astype(np.uint64) << 37) | (more >> 27)).astype(np.float64) * 2.0**-53
-        t = self._exponents(cells, remainders)
+        t = self._exponents(cells, floats(remainders))
         within = t <= _SERIES_LIMIT
         g = rejection_probability(np.minimum(t, _SERIES_LIMIT))
         accepted = within & (v >= g + _MARGIN)
         rejected = within & (v + 2.0**-53 <= g - _MARGIN)
         for i in np.flatnonzero(~(accepted | rejected)):
             cell, word = int(cells[i]), int(quick[i]) << 64 | int(more[i])
-            exponent = self._exponent(cell, int(remainders[i]))
+            remainder = sum(int(r) << (BITS * k) for k, r in enumerate(remainders[:, i]))
+            exponent = self._exponent(cell, remainder)
             accepted[i] = is_accepted(exponent, word, _QUICK + 64, source)
         return accepted
 
@@ -149,16 +172,17 @@ class CoarseFine:
         """t itself."""
         return self.energy.at((cell << self.shift) + remainder) - self.table.energy.at(cell)
 
-    def _exponents(self, cells: IntArray, remainders: IntArray) -> Floats:
+    def _exponents(self, cells: IntArray, r: Floats) -> Floats:
         """t = D(c) + r·(square·(2cB + r) + linear), D(c) = E(cB) − E₀(c), in floating point.
 
-        No term is negative and each takes at most nine factors 1 + θ, |θ| ≤ u = 2⁻⁵³, or falls
-        below 2⁻¹⁰²² (less than 2⁻⁹⁸⁰ in all): where t ≤ 1/2, the error is below 10u·t ≤ 2⁻⁵⁰.
+        r has at most ten limbs, so nine roundings at most. No term is negative and each takes at
+        most forty factors 1 + θ, |θ| ≤ u = 2⁻⁵³, or falls below 2⁻¹⁰²² (less than 2⁻⁷⁰⁰ in all):
+        where t ≤ 1/2, the error is below 41u·t ≤ 2⁻⁴⁸.
         With g' ≤ 1 it adds that much to the 2⁻⁴⁸ of g: together far below the margin of 2⁻⁴⁰.
         """
         excess = self.energy.coarsened(1 << self.shift) - self.table.energy
-        c, r = cells.astype(np.float64), remainders.astype(np.float64)
-        reach = ((cells << (self.shift + 1)) + remainders).astype(np.float64)
+        c = cells.astype(np.float64)
+        reach = c * 2.0 ** (self.shift + 1) + r
         inner = r * (float(self.energy.square) * reach + float(self.energy.linear))
         return np.asarray((float(excess.square) * c + float(excess.linear)) * c + inner)
 
@@ -172,7 +196,7 @@ def _coarse_fine(energy: Energy) -> CoarseFine:
     unset = np.zeros(table.lower.size + 1, dtype=np.uint32)
     sampler = CoarseFine(energy, shift, table, unset)
     cells = np.arange(unset.size, dtype=np.int64)
-    largest = sampler._exponents(cells, np.full_like(cells, (1 << shift) - 1))
+    largest = sampler._exponents(cells, np.full(cells.shape, float((1 << shift) - 1)))
     # The floats are right to a factor 1 ± 2⁻⁴⁹ plus 2⁻⁹⁸⁰, so ⌊·⌋ + 2 is above 2¹⁶·t̄.
     sure = np.minimum(np.floor(largest * 2.0**_QUICK) + 2, 2.0**_QUICK).astype(np.uint32)
     sure[-1] = 1 << _QUICK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Rational
@@ -16,12 +17,15 @@ from noiseplan.noise.coarse_fine import REACH, CoarseFine
 from noiseplan.noise.energy import Energy
 from noiseplan.noise.inversion import InversionTable
 from noiseplan.noise.randomness import Source, SystemSource
+from noiseplan.noise.wide_integers import WideIntegers, joined, wide
 
 Size = int | tuple[int, ...]
 
 # Beyond these a draw might not fit 62 bits. (σ ≤ 2⁴⁸; then |draw| ≥ 2⁶² is rarer than e^−8000.)
 LARGEST_VARIANCE: Final = 2**96
 LARGEST_SCALE: Final = 2**48
+# Beyond this the energies of draws might not be numbers. (σ ≤ 2²⁴⁰, and all products below 2¹⁰²³.)
+WIDEST_VARIANCE: Final = 2**480
 _LONGEST_TABLE: Final = 2048  # entries of a law's own table
 _CHEAP_TABLE: Final = 128  # entries that take no longer to build than the rest of a call
 _AT_ONCE: Final = 2**15  # draws at a time: what they need stays in the processor's cache
@@ -104,6 +108,24 @@ def discrete_laplace(
     return _draw(Energy.laplace(value) if value else None, size, source)
 
 
+def wide_gaussian(
+    variance: Fraction | float, size: Size, *, source: Source | None = None
+) -> WideIntegers:
+    """`discrete_gaussian` for σ² up to 2⁴⁸⁰, in limbs.
+
+    Examples
+    --------
+    >>> from noiseplan.noise import SeededSource
+    >>> wide_gaussian(2**200, 1, source=SeededSource(1)).python().tolist()
+    [-2042780154985752273353859837039]
+    """
+    value = _rational("variance", variance, WIDEST_VARIANCE, "σ² ≤ 2⁴⁸⁰")
+    shape = _shape(size)
+    drawn = list(_drawn(Energy.gaussian(value) if value else None, math.prod(shape), source))
+    parts = [WideIntegers(part) if part.ndim > 1 else part for part in drawn]
+    return wide(joined(parts)).reshape(*shape)
+
+
 @dataclass(frozen=True, eq=False)
 class Inversion:
     """A law drawn from its own table of magnitudes, with a fair sign."""
@@ -130,18 +152,25 @@ def sampler(energy: Energy, count: int) -> Inversion | CoarseFine:
 
 def _draw(energy: Energy | None, size: Size, source: Source | None) -> IntArray:
     shape = _shape(size)
+    values, start = np.empty(math.prod(shape), dtype=np.int64), 0
+    for part in _drawn(energy, values.size, source):
+        values[start : start + part.size] = part
+        start += part.size
+    return values.reshape(shape)
+
+
+def _drawn(energy: Energy | None, count: int, source: Source | None) -> Iterator[IntArray]:
+    """So many draws, some at a time."""
     if source is not None and not isinstance(source, Source):
         raise NoiseError(
             f"source must be one of noiseplan.noise's sources, as in SystemSource(); got {source!r}"
         )
-    values = np.zeros(math.prod(shape), dtype=np.int64)
-    if energy is not None and values.size:
-        way = sampler(energy, values.size)
-        bits = SystemSource() if source is None else source
-        for start in range(0, values.size, _AT_ONCE):
-            part = values[start : start + _AT_ONCE]
-            part[:] = way.draw(part.size, bits)
-    return values.reshape(shape)
+    if energy is None or count == 0:
+        yield np.zeros(count, dtype=np.int64)
+        return
+    way, bits = sampler(energy, count), SystemSource() if source is None else source
+    for start in range(0, count, _AT_ONCE):
+        yield way.draw(min(_AT_ONCE, count - start), bits)
 
 
 def _rational(name: str, value: object, largest: int, limit: str) -> Fraction:

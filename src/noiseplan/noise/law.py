@@ -15,11 +15,14 @@ from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import (
     LARGEST_SCALE,
     LARGEST_VARIANCE,
+    WIDEST_VARIANCE,
     discrete_gaussian,
     discrete_laplace,
+    wide_gaussian,
 )
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.noise.randomness import Source
+from noiseplan.noise.wide_integers import WideIntegers, joined
 
 if TYPE_CHECKING:
     from noiseplan.privacy import Law as Accounting
@@ -34,8 +37,12 @@ NAMED: Final[dict[str, tuple[Law, bool]]] = {
     "laplace": ("laplace", False),
 }
 SIMULATED: Final = tuple(name for name, (_, exact) in NAMED.items() if not exact)
-# Discrete noise of a scale far below one has a variance too small for a number; this is above it.
+# Discrete noise of a size far below one has a variance too small for a number; this is above it.
 LEAST_VARIANCE: Final = 1e-200
+
+
+# Numbers, or integers that 64 bits do not hold.
+Drawn = NDArray[np.number] | WideIntegers
 
 
 @final
@@ -117,9 +124,10 @@ class Noise:
         """The variance of what is really drawn: for discrete laws a little below `nominal`."""
         if not self.exact:
             return self.nominal
-        if self.law == "gaussian":
-            return discrete_gaussian_variance(self.size)
-        return np.maximum(discrete_laplace_variance(self.size), LEAST_VARIANCE)
+        if self.law == "laplace":
+            return np.maximum(discrete_laplace_variance(self.size), LEAST_VARIANCE)
+        found = discrete_gaussian_variance(self.size)
+        return np.where(self.size > 0, np.maximum(found, LEAST_VARIANCE), found)
 
     @property
     def largest(self) -> float:
@@ -127,9 +135,14 @@ class Noise:
         return float(self.size.max(initial=0.0))
 
     @property
+    def wide(self) -> bool:
+        """Whether it is of integers that 64 bits might not hold."""
+        return self.exact and self.law == "gaussian" and self.largest > LARGEST_VARIANCE
+
+    @property
     def drawable(self) -> bool:
-        """Whether it fits 64-bit integers, where it is of integers."""
-        most = LARGEST_VARIANCE if self.law == "gaussian" else LARGEST_SCALE
+        """Whether it can be drawn, where it is of integers."""
+        most = WIDEST_VARIANCE if self.law == "gaussian" else LARGEST_SCALE
         return not self.exact or self.largest <= most
 
     @property
@@ -159,9 +172,7 @@ class Noise:
 
     # ------------------------------------------------------------------ drawing
 
-    def draw(
-        self, shape: tuple[int, ...], bits: Source | np.random.Generator
-    ) -> NDArray[np.number]:
+    def draw(self, shape: tuple[int, ...], bits: Source | np.random.Generator) -> Drawn:
         """Noise of this shape: exact from a source of bits, else from NumPy's, for simulation.
 
         A float is the rational number it stands for, so the law of integers is exact.
@@ -181,17 +192,17 @@ class Noise:
         noise *= deviation
         return noise
 
-    def _integers(self, shape: tuple[int, ...], source: Source) -> NDArray[np.int64]:
+    def _integers(self, shape: tuple[int, ...], source: Source) -> Drawn:
         """Draws of equal size together."""
-        draw = discrete_gaussian if self.law == "gaussian" else discrete_laplace
+        gaussian = wide_gaussian if self.wide else discrete_gaussian
+        draw: Callable[..., Drawn] = gaussian if self.law == "gaussian" else discrete_laplace
         distinct, kind = np.unique(self.size, return_inverse=True)
         if len(distinct) == 1:
             return draw(float(distinct[0]), shape, source=source)
-        noise = np.empty(shape, dtype=np.int64)
-        places = np.split(np.argsort(kind, kind="stable"), np.cumsum(np.bincount(kind)))
-        for size, chosen in zip(distinct, places, strict=False):  # the last place is empty
-            noise[..., chosen] = draw(float(size), (*shape[:-1], len(chosen)), source=source)
-        return noise
+        pairs = zip(distinct.tolist(), np.bincount(kind).tolist(), strict=True)
+        parts = [draw(size, (*shape[:-1], count), source=source) for size, count in pairs]
+        parts.append(np.zeros((*shape[:-1], 0), dtype=np.int64))
+        return joined(parts)[..., np.argsort(np.argsort(kind, kind="stable"))]
 
     # ------------------------------------------------------------------ saving
 
@@ -212,4 +223,4 @@ class Noise:
 
 
 # What draws noise of a shape.
-Sampler = Callable[[tuple[int, ...], Noise], NDArray[np.number]]
+Sampler = Callable[[tuple[int, ...], Noise], Drawn]

@@ -25,7 +25,23 @@ def discrete_gaussian_variance(parameter: Array) -> Array:
     small = (result > 0) & (result < LARGE)
     if small.any():  # few of them differ, and most parameters are large
         values, which = np.unique(result[small], return_inverse=True)
-        result[small] = _variance(values)[which]
+        result[small] = _moment(values, 2)[which]
+    return result
+
+
+def discrete_gaussian_slope(parameter: Array) -> Array:
+    """By how much the variance grows with σ²: (E k⁴ − (E k²)²)/(2σ⁴).
+
+    Examples
+    --------
+    >>> discrete_gaussian_slope(np.array([0.05, 0.25, 100.0])).round(6).tolist()
+    [0.018157, 1.400934, 1.0]
+    """
+    result = np.ones_like(parameter)
+    small = (parameter > LEAST) & (parameter < LARGE)
+    square, fourth = (_moment(parameter[small], order) for order in (2, 4))
+    result[small] = (fourth - square**2) / (2.0 * parameter[small] ** 2)
+    result[parameter <= LEAST] = 0.0
     return result
 
 
@@ -42,17 +58,18 @@ def discrete_gaussian_parameter(variance: Array) -> Array:
     below, above = np.full(small.sum(), LEAST), np.full(small.sum(), LARGE)
     while (above > below * (1 + 1e-13)).any():
         middle = np.sqrt(below * above)
-        less = _variance(middle) < result[small]
+        less = _moment(middle, 2) < result[small]
         below, above = np.where(less, middle, below), np.where(less, above, middle)
     result[small] = above
     return result
 
 
-def _variance(parameter: Array) -> Array:
+def _moment(parameter: Array, order: int) -> Array:
+    """E k^order."""
     k = np.arange(-40.0, 41.0)
     with np.errstate(over="ignore"):  # exp(−∞) is the zero it should be
         weights = np.exp(-(k**2) / (2.0 * parameter[:, None]))
-    return np.asarray((weights * k**2).sum(axis=1) / weights.sum(axis=1))
+    return np.asarray((weights * k**order).sum(axis=1) / weights.sum(axis=1))
 
 
 def discrete_laplace_variance(scale: Array) -> Array:

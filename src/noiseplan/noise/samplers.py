@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noiseplan.errors import NoiseError
-from noiseplan.noise.law import LAWS, Law, Noise
+from noiseplan.noise.law import LAWS, Drawn, Law, Noise
 from noiseplan.noise.randomness import NOT_PRIVATE, Source
 
 # Floating-point noise can leak through its gaps (Mironov 2012), and says of itself what it is for.
@@ -32,7 +31,7 @@ class NoiseSampler(ABC):
     """
 
     @abstractmethod
-    def __call__(self, shape: tuple[int, ...], noise: Noise) -> NDArray[np.number]:
+    def __call__(self, shape: tuple[int, ...], noise: Noise) -> Drawn:
         """Noise of this shape."""
 
     @property
@@ -65,7 +64,7 @@ class ExactSampler(NoiseSampler):
     law: Law
     source: Source
 
-    def __call__(self, shape: tuple[int, ...], noise: Noise) -> NDArray[np.number]:
+    def __call__(self, shape: tuple[int, ...], noise: Noise) -> Drawn:
         """Integers; noise of another law than the brand says is refused."""
         _require_law(self.law, noise)
         return noise.draw(shape, self.source)
@@ -105,7 +104,7 @@ class SimulationSampler(NoiseSampler):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_generator", np.random.default_rng(self.seed))
 
-    def __call__(self, shape: tuple[int, ...], noise: Noise) -> NDArray[np.number]:
+    def __call__(self, shape: tuple[int, ...], noise: Noise) -> Drawn:
         """Floating-point numbers; noise of another law than the brand says is refused."""
         _require_law(self.law, noise)
         return noise.draw(shape, self._generator)

@@ -32,10 +32,8 @@ MOST_WORK, MOST_BLOCKS = 3e10, 2000
 ALL_WORK, MOVING_WORK, LOOKS = 6e11, 3e7, 6
 # Plain attributes with more values are measured by formula, which rows of a block's own are not.
 MOST_PLAIN: Final = 2048
-# Bits of integer rows, and those to try where these leave no room for so many records.
+# Bits of integer rows.
 BITS: Final = (11, 12, 13, 14)
-FEWER_BITS: Final = (10, 9, 8, 7)
-FEWEST_RECORDS: Final = 2**24
 # Rounds of weighting queries for single variances.
 REWEIGHTED: Final = 2
 # Steps to the least noise that meets targets, and how much more than met they are.
@@ -43,7 +41,7 @@ LEAST_STEPS, CLEARLY = 12, 1e-9
 
 
 def make_blocks(problem: Problem, aim: Aim, today: Solution) -> Candidate | None:
-    """The plan by blocks; nothing where none is affordable or rows do not fit 64 bits.
+    """The plan by blocks; nothing where none is affordable.
 
     `today` has the bases that serve all blocks alike. Without a budget the targets must be met,
     whatever that costs.
@@ -112,17 +110,10 @@ def _moved(types: BlockTypes, centres: Centres) -> Centres:
 def _integers(
     problem: Problem, aim: Aim, today: Solution, plan: BlockPlan, before: float
 ) -> Candidate | None:
-    """With integer rows that lose little of the objective `before`, and leave room for records.
-
-    More bits where they lose more; fewer only where there is no room for any of these.
-    """
+    """With integer rows that lose little of the objective `before`; more bits where they do not."""
     best: Candidate | None = None
-    for bits in (*BITS, *FEWER_BITS):
-        if bits < BITS[0] and best is not None:
-            break
+    for bits in BITS:
         rounded = plan.rounded(2.0**bits)
-        if rounded.records < FEWEST_RECORDS:
-            continue
         try:
             found = _made(problem, aim, today, rounded)
         except np.linalg.LinAlgError:  # too coarse: some rows fell together

@@ -118,7 +118,7 @@ class BlockPlan:
 
     @property
     def records(self) -> float:
-        """How many records a table may have: every number measured stays below 2⁶²."""
+        """How many records a table may have for every number measured to stay below 2⁶²."""
         largest = [prod(float(np.abs(a).max(initial=1.0)) for a in b.rows) for b in self.rows]
         plain = [prod(max(n - 1, 1) for n in self._plain(b)) for b in self.rows]
         return float(LARGEST / np.max(np.multiply(largest, plain), initial=1.0))

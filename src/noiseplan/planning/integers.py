@@ -36,7 +36,8 @@ from noiseplan.privacy.rounding import margin
 
 BITS: Final = (4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
 # Rounding U may raise the objective by this much; the next number of bits is tried beyond it.
-# Where tables of 2³² records would not fit 64 bits any more, a little more is allowed.
+# Where tables of 2³² records would not fit 64 bits any more, a little more is allowed: limbs are
+# slower.
 ALLOWED_LOSS, MOST_LOSS = 3e-4, 9e-4
 ROOMY: Final = 2**32
 # The loss by other directions is about n/4^bits; far above what is allowed, bits are not tried.
@@ -62,7 +63,7 @@ class IntegerPlan:
     accounted: Array
     loss: float
     bits: int
-    records: float  # the largest table whose residuals fit 64 bits
+    records: float  # the largest table whose residuals fit 64 bits; beyond, releases are slower
 
     @property
     def good(self) -> bool:
@@ -70,15 +71,14 @@ class IntegerPlan:
 
     @property
     def drawable(self) -> bool:
-        """Whether such noise can be drawn, and a record be counted in 64 bits."""
-        measured = Noise("gaussian", self.sigma2[np.isfinite(self.sigma2)], exact=True)
-        return measured.drawable and self.records >= 1
+        """Whether such noise can be drawn."""
+        return Noise("gaussian", self.sigma2[np.isfinite(self.sigma2)], exact=True).drawable
 
 
 def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -> IntegerPlan:
     """Round the bases, scale the noise to the budget, round it up; with the fewest bits that do.
 
-    If none do, the plan that loses least among those whose numbers fit 64 bits.
+    If none do, the plan that loses least among those whose noise can be drawn.
     """
     best: IntegerPlan | None = None
     widest = max((u.shape[1] for u in solution.rows.values()), default=0)
@@ -96,7 +96,7 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
             break
     if best is None:
         raise PlanError(
-            "the measurements of this plan do not fit 64-bit integers: plan tables of fewer "
+            "the noise of this plan is too large to be drawn in integers: plan tables of fewer "
             "attributes or for a larger budget, or use "
             + setting("noise", "gaussian")
             + " to simulate"
@@ -178,7 +178,7 @@ def _all_needed(sigma2: Array, before: Array, after: Array, privacy: Array, budg
 
 
 def _records(design: Design, bases: dict[int, Basis], sigma2: Array) -> float:
-    """How many records a table may have: (∏ max |U_i|) · records < 2⁶² for every measured set."""
+    """The most records with (∏ max |U_i|) · records < 2⁶² for every measured set."""
     entries = [
         role.size - 1.0 if role.plain else np.abs(np.asarray(bases[r].measure)).max(initial=0.0)
         for r, role in enumerate(design.roles.roles)

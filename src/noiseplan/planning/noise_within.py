@@ -39,7 +39,7 @@ def noise_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
 
 
 def drawable(noise: Noise) -> Noise:
-    """The noise; refused if it might not fit 64-bit integers."""
+    """The noise; refused if it is too large to be drawn in integers."""
     if noise.drawable:
         return noise
     if noise.power == 1:
@@ -50,7 +50,7 @@ def drawable(noise: Noise) -> Noise:
             + " to simulate"
         )
     raise PlanError(
-        "the budget is so small that the noise does not fit 64-bit integers: plan for a "
+        "the budget is so small that the noise is too large to be drawn in integers: plan for a "
         "larger budget, or use " + setting("noise", "gaussian") + " to simulate"
     )
 

@@ -40,6 +40,8 @@ NOISES: Final = ("discrete", "gaussian", "laplace")
 PURE_NOISES: Final = {"discrete": "discrete Laplace"}
 # Variances go as one over the cost, and their squares must be numbers too.
 LEAST_COST: Final = 1e-120
+# 1/σ² of noise on one row, from which on its variance is clearly below σ² where it is discrete.
+FAINT_COST: Final = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +128,15 @@ class Problem:
     def allowed(self) -> float | None:
         """The privacy cost that the budget allows Gaussian noise; None without a budget."""
         return None if self.budget is None else allowed_cost(self.budget, self.noise)
+
+    @property
+    def faint(self) -> bool:
+        """Whether discrete Gaussian noise may be of less than one count.
+
+        Its variance is then far below that of continuous noise, about 2e^(−1/(2σ²)), and smaller on
+        rows of small integers than on those of the best plan for continuous noise.
+        """
+        return self.integer and not self.laplace and (self.allowed or 0.0) > FAINT_COST
 
     @cached_property
     def epsilon(self) -> float:

@@ -15,12 +15,16 @@ plan says what was considered, and why it was taken or not.
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Final
 
+import numpy as np
+
 from noiseplan.errors import UnanswerableError
-from noiseplan.planning.candidate import Candidate, Planner, reached
+from noiseplan.planning.candidate import Candidate, Considered, Planner, reached
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
+from noiseplan.planning.noise_within import noise_within
 from noiseplan.planning.objectives import (
     ConvexLoss,
     RelativeError,
@@ -29,6 +33,7 @@ from noiseplan.planning.objectives import (
 )
 from noiseplan.planning.planners import (
     laplace_matrix,
+    named,
     noise_on_rows,
     optimal,
     replaced_optimum,
@@ -50,6 +55,8 @@ MATRIX_CELLS: Final = 1000
 # Noise on single rows is left alone where it is so many times worse than what is there: what rows
 # have in common never makes up for that.
 FAR_WORSE: Final = 1.5
+# Cells that faint noise is tried on.
+FAINT_CELLS: Final = 2**20
 # Over smaller domains than this, rows over classes are written out in full.
 WRITTEN_OUT: Final = 1024
 
@@ -63,17 +70,27 @@ def solve(problem: Problem) -> Candidate:
     """The best that is found."""
     plain_tables = not problem.design.free  # which the families plan as well as can be
     if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
-        outright: Candidate | None = optimal.solve(problem)
+        best: Candidate | None = optimal.solve(problem)
     else:
-        outright = None if plain_tables else _outright(problem)
-    if outright is not None:
-        return replace(outright, considered=(("optimal", TAKEN),))
+        best = None if plain_tables else _outright(problem)
+    if best is not None:
+        best = replace(best, considered=(("optimal", TAKEN),))
+    else:
+        best = _families(problem)
+        for name, challenge in () if plain_tables else CHALLENGERS:
+            best = _against(problem, best, name, challenge(problem, best))
+    for name, challenge in FAINT_CHALLENGERS if problem.faint else ():
+        found = challenge(problem, best)
+        clearly = residual_family.CLEARLY_BETTER * reached(problem, best)
+        if found is not None and reached(problem, found) < clearly:
+            best = _instead(problem, best, name, found)
+    return best
+
+
+def _families(problem: Problem) -> Candidate:
     with one_thread(problem.design):
         plain = _laplace(problem) if problem.laplace else _gaussian(problem)
-    best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
-    for name, challenge in () if plain_tables else CHALLENGERS:
-        best = _against(problem, best, name, challenge(problem, best))
-    return best
+    return plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
 
 
 def _outright(problem: Problem) -> Candidate | None:
@@ -228,25 +245,66 @@ def _at_the_optimum(best: Candidate) -> bool:
     return (gap is not None and gap <= 1 - WORTH_IT) or ("optimal", NOT_BETTER) in best.considered
 
 
+def _faint_rows(problem: Problem, best: Candidate) -> Candidate | None:
+    """Noise on the rows themselves, where it is of less than one count on some of them.
+
+    The heaviest query has about the share √V_q / Σ√V_q of the budget, V_q being its weighted rows.
+    """
+    weight = np.sqrt(problem.design.priorities * problem.workload.sizes)
+    share = float(weight.max() / weight.sum())
+    if (problem.allowed or 0.0) * share < 1 or noise_on_rows.untried(problem) is not None:
+        return None
+    try:
+        return noise_on_rows.solve(problem)
+    except np.linalg.LinAlgError:  # variances that differ too much for double precision
+        return None
+
+
+def _faint_identity(problem: Problem, best: Candidate) -> Candidate | None:
+    """Noise of less than one count on every cell.
+
+    No row has less than the variance of a cell, which tells at once where this is worse.
+    """
+    cells = replace(problem, planner="identity")
+    if problem.size > FAINT_CELLS or named.refuses(cells) is not None:
+        return None
+    noise, _ = noise_within(problem, Fraction(1))
+    rows = float(problem.design.priorities @ problem.workload.sizes)
+    worse = rows * float(noise.variance[0]) >= reached(problem, best)
+    return None if worse else named.solve(cells)
+
+
 def _against(
     problem: Problem, best: Candidate, name: str, found: Candidate | str | None
 ) -> Candidate:
     """The best so far, or what a challenger found if that is clearly better."""
     if found is None:
         return best
-    others = tuple((n, reason) for n, reason in best.considered if n != name)
     if isinstance(found, Candidate):
         if reached(problem, found) < WORTH_IT * reached(problem, best):
-            beaten = ((n, WORSE if reason == TAKEN else reason) for n, reason in others)
-            called = found.name if problem.laplace else best.name
-            return replace(found, name=called, considered=((name, TAKEN), *beaten))
+            return _instead(problem, best, name, found)
         found = NOT_BETTER
-    return replace(best, considered=(*others, (name, found)))
+    return replace(best, considered=(*_others(best, name), (name, found)))
+
+
+def _instead(problem: Problem, best: Candidate, name: str, found: Candidate) -> Candidate:
+    """A challenger in the place of the best so far."""
+    others = _others(best, name)
+    beaten = ((n, WORSE if reason == TAKEN else reason) for n, reason in others)
+    called = found.name if problem.laplace else best.name
+    return replace(found, name=called, considered=((name, TAKEN), *beaten))
+
+
+def _others(best: Candidate, name: str) -> Considered:
+    """What was considered but for this one."""
+    return tuple((n, reason) for n, reason in best.considered if n != name)
 
 
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
 # there is none; nothing where there is nothing to say. What a later one says of itself counts.
 CHALLENGERS: Final = (("optimal", _row_space), ("own rows", _own_rows))
+# Rows of small integers, which are the best where noise is of less than one count.
+FAINT_CHALLENGERS: Final = (("own rows", _faint_rows), ("identity", _faint_identity))
 
 
 def _at_cost_one(problem: Problem, loss: float) -> float:

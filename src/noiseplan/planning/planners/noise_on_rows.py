@@ -20,11 +20,12 @@ from noiseplan.errors import QueryError, setting
 from noiseplan.matrices import IdentityMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_variance
 from noiseplan.noise.sizes import sizes_above
 from noiseplan.optimize.allocation import share_for_loss, share_for_worst
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.optimize.record_shares import PAYS_MORE, share_among_records, shared_for_total
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import (
@@ -80,16 +81,26 @@ def _whole(workload: Workload) -> bool:
 
 
 def solve(problem: Problem) -> Candidate:
-    """Within the budget, or at the least cost that meets the targets."""
+    """Within the budget, or at the least cost that meets the targets.
+
+    Where noise is of less than one count, shares for its own variances are tried too. They leave
+    out what queries have in common, as all shares do, and may be worse for that.
+    """
+    faint = problem.faint and isinstance(problem.goal, TotalVariance)
     with one_thread(problem.design):
-        return NoiseOnRows(problem).made()
+        found = [NoiseOnRows(problem, way).made() for way in ((False, True) if faint else (False,))]
+    return min(found, key=lambda candidate: reached(problem, candidate))
 
 
 @dataclass(frozen=True, eq=False)
 class NoiseOnRows:
-    """The rows to measure and the noise of each, at a cost of one until it is made."""
+    """The rows to measure and the noise of each, at a cost of one until it is made.
+
+    `faint`: shared for the variances that discrete noise of the budget has.
+    """
 
     problem: Problem
+    faint: bool = False
 
     @cached_property
     def _merged(self) -> tuple[Workload, IntArray]:
@@ -166,7 +177,7 @@ class NoiseOnRows:
             return sizes
         weight = (self._priorities(np.add) * self._rows)[seen]
         sizes[seen] = shared_for_total(met, weight, 3 - self.problem.drawn.power)
-        if not isinstance(goal, TotalVariance):
+        if not isinstance(goal, TotalVariance) or self.faint:
             rows, loss = self._loss
             start = sizes[seen]
             share = share_for_loss(met, sp.csr_array(rows[:, seen]), 1.0, loss, start)
@@ -177,6 +188,8 @@ class NoiseOnRows:
     def _loss(self) -> tuple[sp.csr_array, Smooth]:
         """What variances the loss is of, as sums over classes, and the loss at a cost of one."""
         goal, cost = self.problem.goal, self.problem.allowed or 1.0
+        if isinstance(goal, TotalVariance):
+            return sp.eye_array(len(self._rows)).tocsr(), self._discrete_total(cost)
         if isinstance(goal, PNormVariance):
             return sp.diags_array(self._priorities(np.maximum)).tocsr(), p_norm(goal.p, self._rows)
         assert isinstance(goal, ConvexLoss)
@@ -190,6 +203,17 @@ class NoiseOnRows:
             return value, slope / cost
 
         return rows, loss
+
+    def _discrete_total(self, cost: float) -> Smooth:
+        """Σ V_a v(σ²_a), with the variances v that discrete noise really has at this cost."""
+        weight = self._priorities(np.add) * self._rows
+
+        def loss(sizes: Array) -> tuple[float, Array]:
+            each = sizes / cost
+            total = float(weight @ discrete_gaussian_variance(each))
+            return total, weight * discrete_gaussian_slope(each) / cost
+
+        return loss
 
     # ------------------------------------------------------------------ made
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
@@ -16,21 +16,26 @@ if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
     from noiseplan.release.release import Release
 
+LENGTHS: Final = {
+    "halves": "by halving",
+    "powers": "of powers of two",
+    "every": "of any length",
+}
+
 
 def describe(plan: Plan) -> str:
     """What `print(plan)` shows."""
     mechanism = _drawn(plan)
     line, spending = mechanism.line, mechanism.spending
-    candidates = spending.selector.candidates
-    cells, longest = len(line.order), int(candidates.lengths[-1])
+    cells, longest = len(line.order), spending.selector.longest
     along = "" if len(line.asked) == 1 else ", along a Hilbert curve"
-    lengths = "powers of two" if mechanism.settings.lengths == "powers" else "any length"
+    lengths = LENGTHS[mechanism.settings.lengths]
     lines = [
         f"Data-aware plan for {_what_is_asked(plan)}",
         f"  cells        {cells:,} of {visible_name(' × '.join(line.asked))}{along}",
         f"  privacy      {cost_words(plan.privacy)}",
         f"  neighbours   {neighbours_words(plan.privacy, plan.max_rows)}",
-        f"  first        buckets of {lengths}, at most {longest:,} cells, drawn by the exponential "
+        f"  first        buckets {lengths}, at most {longest:,} cells, drawn by the exponential "
         f"mechanism at ε = {text_up(spending.selector.epsilon)}",
         f"  second       their totals, planned for the workload within {_amount(spending.second)}",
     ]
@@ -61,7 +66,7 @@ def describe_release(release: Release) -> str:
             f"  holds    {release.buckets:,} buckets of {len(line.order):,} cells, "
             f"{measured.buckets.numbers:,} noisy numbers",
             "  errors   estimated: answers are biased where buckets are uneven; how uneven they "
-            f"are {'was not' if measured.unevenness is None else 'together was'} measured",
+            f"are {'together was' if measured.gauge.measured else 'was not'} measured",
             f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
         ]
     )

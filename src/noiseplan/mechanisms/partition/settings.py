@@ -30,7 +30,7 @@ ZCDP_SHARE: Final = 0.05
 # Fewer cells than these have too little to be compared with the noise of the comparison.
 COMPARED: Final = 512
 # The least cost of a partition, as a part of that of single cells, from which on no buckets pay.
-WORTH: Final = 0.4
+WORTH: Final = 0.385
 SECOND_PLANNERS: Final = ("auto", "p-identity", "tree", "wavelet", "identity")
 
 

@@ -93,8 +93,11 @@ def defined_law(selector: HalvingSelector, x: np.ndarray) -> dict[Edges, float]:
             found[(stop,)] = (1 - chance) * math.exp(-CHARGE - beta * spread(x[start:stop]))
         if level:
             begins = (start, start + 2 ** (level - 1))
-            ways = [[(e, w * move[state, s]) for s in range(3)
-                     for e, w in trees(begin, level - 1, s).items()] for begin in begins]  # fmt: skip
+            halves = [[(s, trees(begin, level - 1, s)) for s in range(3)] for begin in begins]
+            ways = [
+                [(e, w * move[state, s]) for s, law in half for e, w in law.items()]
+                for half in halves
+            ]
             for (a, v), (b, w) in itertools.product(*ways):
                 found[a + b] += chance * v * w
         return found
@@ -108,7 +111,10 @@ def defined_law(selector: HalvingSelector, x: np.ndarray) -> dict[Edges, float]:
 
 @pytest.mark.parametrize(("cells", "longest"), [(1, 1), (2, 2), (4, 2), (5, 4), (4, 4), (3, 1)])
 def test_the_law_is_the_one_defined(cells: int, longest: int) -> None:
-    rng, selector = np.random.default_rng(cells), HalvingSelector.within(1.3, Halves(cells, longest))
+    rng, selector = (
+        np.random.default_rng(cells),
+        HalvingSelector.within(1.3, Halves(cells, longest)),
+    )
     for _ in range(3):
         x = rng.integers(0, 8, cells)
         found, wanted = drawn_law(selector.sums(x), cells), defined_law(selector, x)
@@ -226,14 +232,20 @@ def test_busy_data_are_measured_cell_by_cell(budget: nz.PureDP | nz.zCDP, tmp_pa
     assert whole.buckets == 512 and whole.measurements.compared >= spending.comparison.limit
     assert whole.measurements.buckets.privacy.within(spending.comparison.cells)
     assert not whole.measurements.buckets.privacy.within(spending.second)
-    assert (whole.answer(plan.workload[0]).bias_error < 1e-3 * whole.answer(plan.workload[0]).noise_error).all()
+    assert (
+        whole.answer(plan.workload[0]).bias_error
+        < 1e-3 * whole.answer(plan.workload[0]).noise_error
+    ).all()
     even = plan.release(np.full(512, 40), seed=1)
     assert even.buckets < 100 and even.measurements.buckets.privacy.within(spending.second)
     for number, release in enumerate((whole, even)):
         release.save(tmp_path / str(number))
         again = nz.load(tmp_path / str(number))
         assert np.array_equal(again.counts, release.counts)
-        assert np.array_equal(again.answer(plan.workload[0]).estimated_error, release.answer(plan.workload[0]).estimated_error)
+        assert np.array_equal(
+            again.answer(plan.workload[0]).estimated_error,
+            release.answer(plan.workload[0]).estimated_error,
+        )
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 7.0])
@@ -243,13 +255,17 @@ def test_either_way_costs_no_more_than_the_budget(epsilon: float) -> None:
     assert comparison is not None and spending.gauge is not None
     looked = Fraction(storey_price(comparison.noise).pure_epsilon or 0.0)
     gauge = Fraction(storey_price(spending.gauge).pure_epsilon or 0.0)
-    buckets = looked + gauge + Fraction(spending.selector.epsilon) + Fraction(spending.second.epsilon)  # type: ignore[union-attr]
+    buckets = (
+        looked + gauge + Fraction(spending.selector.epsilon) + Fraction(spending.second.epsilon)
+    )  # type: ignore[union-attr]
     cells = looked + Fraction(comparison.cells.epsilon)  # type: ignore[union-attr]
     for way in (buckets, cells):
         assert 0.999 * epsilon < way <= Fraction(epsilon)
         assert way <= Fraction(spending.privacy.pure_epsilon or 0.0)
     assert spending.privacy.within(nz.PureDP(epsilon))
-    assert Spending.of(Dawa(compare_share=0.0), nz.PureDP(1.0), 1024, 1, "discrete").comparison is None
+    assert (
+        Spending.of(Dawa(compare_share=0.0), nz.PureDP(1.0), 1024, 1, "discrete").comparison is None
+    )
     assert Spending.of(Dawa(), nz.PureDP(1.0), 511, 1, "discrete").comparison is None
     assert Spending.of(Dawa(), nz.PureDP(1.0), 4096, 2, "discrete").comparison is None
 

@@ -5,7 +5,9 @@ tree cut off: every interval of it is either a bucket or halved. Each is in one 
 which the first halves seldom and the last nearly always; a half mostly takes over the state of the
 whole. So an even stretch is a few long buckets, a busy one is single cells, and either is cheap:
 
-    W_r(b) = STOP_r · w(b) + SPLIT_r · Π_{halves c of b} Σ_s MOVE_rs · W_s(c) ,   w(b) = exp(−β spread).
+    W_r(b) = (1 − SPLIT_r) · w(b) + SPLIT_r · Π_{halves c of b} Σ_s MOVE_rs · W_s(c)
+
+with w(b) = exp(−CHARGE − β·spread(x, b)).
 
 All numbers here but the spreads depend on the number of cells alone, so they cost no privacy.
 """

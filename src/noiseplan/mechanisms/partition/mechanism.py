@@ -100,9 +100,14 @@ class PartitionMechanism(Mechanism):
         table = np.asarray(marginals(self.sets[0])[0])
         counts = table.ravel().astype(np.int64)[self.line.order]
         compared = self._compared(counts, sample)
-        edges, second = self._edges(counts, sample, compared)
-        progress(1)
-        buckets = self.plan_buckets(self.line, edges, second, self.drawn_by, self.settings.second)
+        second = self.spending.second_after(compared)
+        if second is self.spending.second:
+            edges = self.spending.selector.draw(counts, _bits_of(sample))
+            progress(1)
+            buckets = self._planned(edges, second)
+        else:
+            progress(1)
+            buckets, edges = self._of_cells, self._of_cells.edges
         if not buckets.privacy.within(second):  # whoever planned them: fail closed
             raise PlanError("measuring the buckets would cost more than was charged for them")
         progress(1)
@@ -121,14 +126,14 @@ class PartitionMechanism(Mechanism):
         cost = np.array([least_cost(halves, halves.spreads(counts), comparison.charge)])
         return float((cost + sample(cost.shape, comparison.noise))[0])
 
-    def _edges(
-        self, counts: IntArray, sample: Any, compared: float | None
-    ) -> tuple[IntArray, PureDP | zCDP]:
-        """The buckets, drawn, or single cells where the comparison says so; and what is left."""
-        second = self.spending.second_after(compared)
-        if second is self.spending.second:
-            return self.spending.selector.draw(counts, _bits_of(sample)), second
-        return np.arange(len(counts) + 1), second
+    def _planned(self, edges: IntArray, second: PureDP | zCDP) -> BucketPlan:
+        return self.plan_buckets(self.line, edges, second, self.drawn_by, self.settings.second)
+
+    @cached_property
+    def _of_cells(self) -> BucketPlan:
+        """What is measured where no buckets pay: it looks at no data, so it is planned once."""
+        assert self.spending.comparison is not None  # which said so
+        return self._planned(np.arange(len(self.line.order) + 1), self.spending.comparison.cells)
 
     def _gauged(self, counts: IntArray, edges: IntArray, sample: Any) -> Gauge:
         """How uneven the buckets are, with noise; of single cells there is nothing to measure."""

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
+from noiseplan.mechanisms.partition.settings import Comparison
+from noiseplan.noise import Noise
 from noiseplan.privacy import PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
@@ -22,6 +24,11 @@ LENGTHS: Final = {
     "every": "of any length",
 }
 
+TWO: Final = (
+    '  advice       two attributes: where most cells differ from the next, planner="auto" is '
+    "better,\n               the more so the more cells; nz.compare on similar public data tells"
+)
+
 
 def describe(plan: Plan) -> str:
     """What `print(plan)` shows."""
@@ -35,16 +42,15 @@ def describe(plan: Plan) -> str:
         f"  cells        {cells:,} of {visible_name(' × '.join(line.asked))}{along}",
         f"  privacy      {cost_words(plan.privacy)}",
         f"  neighbours   {neighbours_words(plan.privacy, plan.max_rows)}",
+        *_compared(spending.comparison),
         f"  first        buckets {lengths}, at most {longest:,} cells, drawn by the exponential "
         f"mechanism at ε = {text_up(spending.selector.epsilon)}",
         f"  second       their totals, planned for the workload within {_amount(spending.second)}",
     ]
     if spending.gauge is not None:
-        cost = storey_price(spending.gauge)
-        amount = (
-            f"ε = {text_up(cost.pure_epsilon)}" if cost.pure_epsilon else f"ρ = {text_up(cost.rho)}"
-        )
-        lines.append(f"  gauge        how uneven the buckets are, at {amount}")
+        lines.append(f"  gauge        how uneven the buckets are, at {_price(spending.gauge)}")
+    if len(line.asked) > 1:
+        lines.append(TWO)
     return "\n".join(
         [
             *lines,
@@ -52,6 +58,23 @@ def describe(plan: Plan) -> str:
             "  error        depends on the data, and answers are biased: a release estimates it",
         ]
     )
+
+
+def _compared(comparison: Comparison | None) -> list[str]:
+    if comparison is None:
+        return []
+    return [
+        f"  compare      what buckets cost with what single cells cost, at "
+        f"{_price(comparison.noise)}; where no buckets pay,",
+        f"               single cells are measured, within {_amount(comparison.cells)}",
+    ]
+
+
+def _price(noise: Noise) -> str:
+    cost = storey_price(noise)
+    if cost.pure_epsilon:
+        return f"ε = {text_up(cost.pure_epsilon)}"
+    return f"ρ = {text_up(cost.rho)}"
 
 
 def describe_release(release: Release) -> str:
@@ -65,8 +88,7 @@ def describe_release(release: Release) -> str:
             f"  noise    {release.brand}",
             f"  holds    {release.buckets:,} buckets of {len(line.order):,} cells, "
             f"{measured.buckets.numbers:,} noisy numbers",
-            "  errors   estimated: answers are biased where buckets are uneven; how uneven they "
-            f"are {'together was' if measured.gauge.measured else 'was not'} measured",
+            f"  errors   {_errors(measured)}",
             f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
         ]
     )
@@ -75,6 +97,17 @@ def describe_release(release: Release) -> str:
 def _drawn(plan: Plan) -> PartitionMechanism:
     assert isinstance(plan.mechanism, PartitionMechanism)  # the one that is data-aware
     return plan.mechanism
+
+
+def _errors(measured: PartitionMeasurements) -> str:
+    """What the stated errors are."""
+    if measured.buckets.buckets == len(measured.line.order):
+        return "of the noise alone: every cell is a bucket of its own, so nothing is biased"
+    known = "together was" if measured.gauge.measured else "was not"
+    return (
+        "estimated: answers are biased where buckets are uneven; how uneven they are "
+        f"{known} measured"
+    )
 
 
 def _what_is_asked(plan: Plan) -> str:

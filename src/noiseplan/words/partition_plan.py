@@ -8,8 +8,7 @@ from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
 from noiseplan.mechanisms.partition.settings import Comparison
-from noiseplan.noise import Noise
-from noiseplan.privacy import PureDP, zCDP
+from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
@@ -48,7 +47,9 @@ def describe(plan: Plan) -> str:
         f"  second       their totals, planned for the workload within {_amount(spending.second)}",
     ]
     if spending.gauge is not None:
-        lines.append(f"  gauge        how uneven the buckets are, at {_price(spending.gauge)}")
+        lines.append(
+            f"  gauge        how uneven the buckets are, at {_price(storey_price(spending.gauge))}"
+        )
     if len(line.asked) > 1:
         lines.append(TWO)
     return "\n".join(
@@ -65,13 +66,12 @@ def _compared(comparison: Comparison | None) -> list[str]:
         return []
     return [
         f"  compare      what buckets cost with what single cells cost, at "
-        f"{_price(comparison.noise)}; where no buckets pay,",
+        f"{_price(storey_price(comparison.noise))}; where no buckets pay,",
         f"               single cells are measured, within {_amount(comparison.cells)}",
     ]
 
 
-def _price(noise: Noise) -> str:
-    cost = storey_price(noise)
+def _price(cost: Guarantee) -> str:
     if cost.pure_epsilon:
         return f"ε = {text_up(cost.pure_epsilon)}"
     return f"ρ = {text_up(cost.rho)}"

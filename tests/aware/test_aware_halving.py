@@ -330,3 +330,16 @@ def test_the_stated_error_holds_what_buckets_hide() -> None:
         true.append(np.mean((answer.estimate - towers) ** 2))
         stated.append(answer.typical_error**2)
     assert 0.8 < math.sqrt(np.mean(stated) / np.mean(true)) < 1.5
+
+
+def test_two_attributes_of_many_cells_come_with_advice() -> None:
+    """Nothing compares their buckets with the plan without data, so that is said."""
+    for side, said in ((32, True), (16, False)):
+        schema = nz.Schema({"x": nz.Ordinal(range(side)), "y": nz.Ordinal(range(side))})
+        workload = nz.Workload([nz.Query(schema, {"x": nz.Prefix(), "y": nz.Prefix()})])
+        text = str(nz.plan(workload, budget=nz.PureDP(1.0), planner="dawa"))
+        assert ('planner="auto" is better' in text) is said
+        assert "compare      what buckets" not in text
+    assert "single cells are measured, within" in str(
+        nz.plan(prefixes(512), budget=nz.zCDP(0.1), planner="dawa")
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
-from noiseplan.mechanisms.partition.settings import Comparison
+from noiseplan.mechanisms.partition.settings import COMPARED, Comparison
 from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
@@ -50,7 +50,7 @@ def describe(plan: Plan) -> str:
         lines.append(
             f"  gauge        how uneven the buckets are, at {_price(storey_price(spending.gauge))}"
         )
-    if len(line.asked) > 1:
+    if len(line.asked) > 1 and cells >= COMPARED:
         lines.append(TWO)
     return "\n".join(
         [

@@ -160,7 +160,7 @@ def _shapes() -> dict[str, Counts]:
 
 def audit(quick: bool) -> Table:
     """No records against one, many times over: what ε the frequencies prove."""
-    runs = 100_000 if quick else 1_000_000
+    runs = 50_000 if quick else 200_000
     rows: list[tuple[Cell, ...]] = []
     for cells in (4, 5):
         none = np.zeros(cells, dtype=np.int64)

@@ -178,9 +178,9 @@ def partitions(quick: bool) -> Table:
         sentence=(
             f"True cost (deviations, and 1/ε₂ = 10 for each bucket) of what first steps choose, "
             f"mean of {runs} runs: the least there is, drawn by this library by halving "
-            "and with any length (five runs), published with its clamp (not private) and without; and the "
-            f"ratio of drawn to clamped, {typical:.2f} in the geometric mean. Drawn partitions are "
-            f"between {min(to_published):.2f} and {max(to_published):.2f} of the published step "
+            "and with any length (five runs), published with its clamp (not private) and without; "
+            f"and the ratio of drawn to clamped, {typical:.2f} in the geometric mean. "
+            f"Drawn partitions are between {min(to_published):.2f} and {max(to_published):.2f} of the published step "
             "that is private."
         ),
         source="the dissertation's Figure 6.4: all lengths close to powers of two.",
@@ -216,9 +216,9 @@ def second_steps(quick: bool) -> Table:
     return Table(
         title="Second steps on the same buckets, ε = 0.1",
         sentence=(
-            "Root mean squared noise of a query, exactly, over the same drawn buckets: this library's "
-            "second step, the dissertation's greedy tree, plain Laplace noise on buckets, trees "
-            "with the same budget on all levels and with budgets falling geometrically to the "
+            "Root mean squared noise of a query, exactly, over the same drawn buckets: this "
+            "library's second step, the dissertation's greedy tree, plain Laplace noise on "
+            "buckets, trees with the same budget on all levels and with budgets falling geometrically to the "
             f"root. Own is at most {least:.2f} of the best of all five."
         ),
         source=(

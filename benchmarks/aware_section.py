@@ -180,8 +180,8 @@ def partitions(quick: bool) -> Table:
             f"mean of {runs} runs: the least there is, drawn by this library by halving "
             "and with any length (five runs), published with its clamp (not private) and without; "
             f"and the ratio of drawn to clamped, {typical:.2f} in the geometric mean. "
-            f"Drawn partitions are between {min(to_published):.2f} and {max(to_published):.2f} of the published step "
-            "that is private."
+            f"Drawn partitions are between {min(to_published):.2f} and {max(to_published):.2f} of "
+            "the published step that is private."
         ),
         source="the dissertation's Figure 6.4: all lengths close to powers of two.",
         columns="shape | least | drawn | any length | clamped | published | drawn / clamped",
@@ -218,8 +218,8 @@ def second_steps(quick: bool) -> Table:
         sentence=(
             "Root mean squared noise of a query, exactly, over the same drawn buckets: this "
             "library's second step, the dissertation's greedy tree, plain Laplace noise on "
-            "buckets, trees with the same budget on all levels and with budgets falling geometrically to the "
-            f"root. Own is at most {least:.2f} of the best of all five."
+            "buckets, trees with the same budget on all levels and with budgets falling "
+            f"geometrically to the root. Own is at most {least:.2f} of the best of all five."
         ),
         source=(
             "the dissertation's Figure 6.5: adaptive at most geometric on uniform intervals, and "

@@ -89,7 +89,7 @@ def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the buckets held: the mean is the spread, the variance that of Laplace noise."""
     schema = nz.Schema({"v": nz.Ordinal(range(8))})
     workload = nz.Workload([nz.Query(schema, {"v": nz.Identity()})])
-    planner = Dawa(error_share=0.2, second="identity")
+    planner = Dawa(lengths="powers", error_share=0.2, second="identity")
     plan = nz.plan(workload, budget=nz.PureDP(1.0), planner=planner, noise="discrete")
     edges, counts = np.array([0, 4, 8]), np.array([9, 0, 0, 3, 5, 5, 6, 1])
     monkeypatch.setattr(Selector, "draw", lambda *_: edges)
@@ -99,7 +99,7 @@ def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(plan, mechanism=replace(plan.mechanism, plan_buckets=lambda *_: own))
     runs = 300
     gauged = np.array(
-        [plan.release(counts, seed=seed).measurements.unevenness for seed in range(runs)]
+        [plan.release(counts, seed=seed).measurements.gauge.unevenness for seed in range(runs)]
     )
     spread = 9 + 3 + 0 + 0 + (0 + 0 + 1 + 4)  # about the medians, 0 and 5
     found = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum()

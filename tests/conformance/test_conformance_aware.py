@@ -30,13 +30,16 @@ def released(schema: nz.Schema, budget: Any, noise: str, settings: nz.Dawa) -> t
 
 GAUGED = nz.Dawa(longest=8, error_share=0.2)
 SINGLE = nz.Dawa(longest=1)
+STOREYS = nz.Dawa(longest=1, second="p-identity")
 AWARE: dict[str, Callable[[], tuple[Any, Any]]] = {
     "Laplace, discrete": partial(released, LINE, PURE, "discrete", GAUGED),
     "Laplace, float": partial(released, LINE, PURE, "laplace", nz.Dawa(longest=8, second="tree")),
     "Gaussian, discrete": partial(released, LINE, ZCDP, "discrete", GAUGED),
     "Gaussian, float": partial(released, LINE, ZCDP, "gaussian", nz.Dawa(longest=8)),
     "in storeys, discrete": partial(released, LONG, ZCDP, "discrete", SINGLE),
-    "in storeys, float": partial(released, LONG, PURE, "laplace", SINGLE),
+    "in storeys, float": partial(released, LONG, PURE, "laplace", STOREYS),
+    "plain, float": partial(released, LONG, PURE, "laplace", SINGLE),
+    "plain, discrete": partial(released, LONG, PURE, "discrete", SINGLE),
 }
 
 
@@ -83,3 +86,5 @@ def test_long_lines_are_measured_in_storeys() -> None:
     """Otherwise nothing above would be said of them."""
     for name in ("in storeys, discrete", "in storeys, float"):
         assert len(AWARE[name]()[1].measurements.buckets.storeys) > 1
+    for name in ("plain, float", "plain, discrete"):
+        assert AWARE[name]()[1].measurements.buckets.top is None

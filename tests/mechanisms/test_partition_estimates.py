@@ -15,7 +15,7 @@ import noiseplan as nz
 from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.partition import estimates
 from noiseplan.mechanisms.partition.buckets import LineWorkload
-from noiseplan.mechanisms.partition.estimates import Estimates
+from noiseplan.mechanisms.partition.estimates import Estimates, Gauge
 from noiseplan.mechanisms.partition.hilbert import line
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +36,11 @@ class Known:
 
 
 def made(
-    schema: nz.Schema, asked: tuple[str, ...], seed: int = 0, unevenness: float | None = None
+    schema: nz.Schema,
+    asked: tuple[str, ...],
+    seed: int = 0,
+    unevenness: float | None = None,
+    norm: float | None = None,
 ) -> Estimates:
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(4, 4))
@@ -44,7 +48,8 @@ def made(
     workload = nz.Workload([nz.Query(schema, list(asked))])
     order = line(tuple(schema[name].size for name in asked))
     known: Any = Known(EDGES, root @ root.T)
-    return Estimates(LineWorkload(workload, asked, order), known, totals, 3.0, unevenness)
+    gauge = Gauge(3.0, unevenness, norm, 50.0)
+    return Estimates(LineWorkload(workload, asked, order), known, totals, gauge)
 
 
 def by_definition(made: Estimates, rows: Array) -> tuple[Array, Array, Array]:
@@ -108,6 +113,17 @@ def test_what_may_hide_in_a_bucket() -> None:
     missed = np.minimum(totals, 3.0)
     shared = missed * (1e4 - chance) / missed.sum()
     np.testing.assert_allclose(uneven.hidden, totals + (shared / 2) ** 2)
+
+
+def test_a_measured_norm_is_shared_out_by_the_squares_of_totals() -> None:
+    """So that Σ (1 − 1/L)·hidden is the norm squared, less its noise; never less than expected."""
+    plain, quiet = made(LINE, ("age",)), made(LINE, ("age",), norm=-5.0)
+    np.testing.assert_array_equal(quiet.hidden, plain.hidden)
+    loud, within = made(LINE, ("age",), norm=400.0), 1 - 1 / np.diff(EDGES)
+    assert within @ loud.hidden == pytest.approx(400.0**2 - 50)
+    beyond = loud.hidden - plain.hidden
+    totals = np.maximum(plain.totals, 0.0)
+    np.testing.assert_allclose(beyond / beyond.sum(), totals**2 / (totals**2).sum())
 
 
 def test_very_large_queries_are_read_between_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:

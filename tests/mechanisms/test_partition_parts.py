@@ -60,8 +60,8 @@ def test_candidates_are_inside_and_cover_everything(cells: int, longest: int, po
 
 @given(st.integers(1, 10**6), st.sampled_from([1, 2]))
 def test_the_longest_bucket_is_a_power_of_two_within_its_share(cells: int, attributes: int) -> None:
-    longest = default_longest(cells, attributes)
-    share = cells // partition_prior.FEWEST[attributes]
+    fewest = partition_prior.FEWEST[attributes]
+    longest, share = default_longest(cells, fewest), cells // fewest
     assert longest.bit_count() == 1 and longest <= cells
     assert longest <= max(share, partition_prior.SHORT)
     assert 2 * longest > min(max(share, partition_prior.SHORT), cells)  # none larger would do
@@ -73,7 +73,7 @@ def test_lengths_by_name_and_what_is_refused() -> None:
     for longest in (0, 10, -1):
         with pytest.raises(PlanError, match="from 1 to the 9 cells"):
             Candidates.named("powers", 9, longest=longest)
-    with pytest.raises(PlanError, match=r"'powers' .* or 'every', found 'odd'"):
+    with pytest.raises(PlanError, match=r"'powers' .* or 'every': 'odd'"):
         Candidates.named("odd", 9)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match=r"take longest=30, or lengths='powers'"):
         Candidates.named("every", 10**6, longest=1000)

@@ -43,18 +43,33 @@ def plan_buckets(
     `plan` plans the totals at the top, as `noiseplan.plan` does.
     """
     groups = even_groups(len(edges) - 1)
-    storeys = storey_edges(edges, groups)
     if not groups:
         made = BucketPlan(edges, plan_totals(plan, line.gram(edges), budget, noise, planner))
     else:
-        shares = storey_shares(line, storeys, groups, isinstance(budget, PureDP))
-        parts = [part_of(budget, share) for share in shares]
-        top = plan_totals(plan, line.gram(storeys[-1]), parts[-1], noise, planner)
-        below = tuple(storey_within(part, noise) for part in parts[:-1])
-        made = BucketPlan(edges, top, below, tuple(groups))
+        storeys = storey_edges(edges, groups)
+        diagonals = [line.diagonal(each) for each in storeys]
+        needs = storey_needs(diagonals, groups, line.gram(storeys[-1]))
+        power = 3 if isinstance(budget, PureDP) else 2
+        if planner == "auto" and plain_is_best(diagonals[0], needs, power):
+            made = BucketPlan(edges, None, (storey_within(budget, noise),))
+        else:
+            parts = [part_of(budget, share) for share in storey_shares(needs, power)]
+            top = plan_totals(plan, line.gram(storeys[-1]), parts[-1], noise, planner)
+            below = tuple(storey_within(part, noise) for part in parts[:-1])
+            made = BucketPlan(edges, top, below, tuple(groups))
     if not made.privacy.within(budget):  # fail closed
         raise PlanError(f"measuring the buckets would cost more than {budget}: this is a bug")
     return made
+
+
+def plain_is_best(diagonal: Array, needs: Array, power: int) -> bool:
+    """Whether groups would only take budget from the buckets, as when single cells are asked.
+
+    The same noise on every bucket, with all of the budget, has the total variance tr Ĝ in units of
+    that noise; storeys with the best shares have about (Σ_s A_s^{1/p})^p. Of few buckets one plan
+    is the best there is, which may be plain noise too.
+    """
+    return bool(diagonal.sum() <= (needs ** (1 / power)).sum() ** power)
 
 
 def storey_edges(edges: IntArray, groups: Sequence[IntArray]) -> list[IntArray]:
@@ -78,20 +93,26 @@ def plan_totals(
     return plan(Workload([query]), budget=budget, noise=noise, planner=planner)
 
 
-def storey_shares(
-    line: LineWorkload, storeys: Sequence[IntArray], groups: Sequence[IntArray], pure: bool
-) -> Array:
+def storey_shares(needs: Array, power: int) -> Array:
     """Shares of the budget, from the buckets to the top, that make the least total variance.
 
-    With a share λ_s the variance is about Σ_s A_s/λ_s² for Laplace and Σ_s A_s/λ_s for Gaussian
-    noise, least for λ_s ∝ A_s^{1/3} and A_s^{1/2}. A storey serves what lies within its groups,
-    beside their totals: A_s = Σ_g tr(Ĝ_gg) − 1ᵀĜ_gg1/|g|, where the last is |g| times what is asked
-    of the total of the group.
+    With a share λ_s the variance is about Σ_s A_s/λ_s^{p−1}, least for λ_s ∝ A_s^{1/p}: p = 3 for
+    Laplace noise and 2 for Gaussian.
     """
-    needs = []
-    for own, above, group in zip(storeys, storeys[1:], groups, strict=False):
-        whole = np.diff(group) * line.diagonal(above)
-        needs.append(float(line.diagonal(own).sum() - whole.sum()))
-    needs.append(TREE_TO_BEST * tree(line.gram(storeys[-1]))[0])
-    weights = np.maximum(needs, 1e-3 * max(needs)) ** (1 / 3 if pure else 1 / 2)
+    weights = needs ** (1 / power)
     return np.asarray(weights / weights.sum())
+
+
+def storey_needs(diagonals: Sequence[Array], groups: Sequence[IntArray], top: Array) -> Array:
+    """A_s: what is asked of every storey, from the buckets to the top, by the diagonals of Ĝ.
+
+    A storey serves what lies within its groups, beside their totals:
+    A_s = Σ_g tr(Ĝ_gg) − 1ᵀĜ_gg1/|g|, where the last is |g| times what is asked of the total of the
+    group.
+    """
+    needs = [
+        float(own.sum() - (np.diff(group) * above).sum())
+        for own, above, group in zip(diagonals, diagonals[1:], groups, strict=False)
+    ]
+    needs.append(TREE_TO_BEST * tree(top)[0])
+    return np.maximum(needs, 1e-3 * max(needs))

@@ -32,10 +32,10 @@ class Answer:
     Answers from buckets that were drawn from the data are biased as well. Their `noise_error` is
     exact for the buckets that were drawn (unless `approximate`: very large queries have it computed
     for 512 rows, and read between them); `bias_error` estimates what even sharing within buckets
-    does to the answer, which only the data know. It leaves out cells that tower over the others of
-    a bucket that was kept all the same, and is then several times too small. `lower` and `upper`
-    reach as far as an unbiased answer with the error of both would; they are a guide, no confidence
-    interval.
+    does to the answer, which only the data know. Where that was measured it holds on average over
+    rows, not for each: rows that meet a cell which towers over the others of its bucket have more;
+    where it was not measured such cells are left out. `lower` and `upper` reach as far as an
+    unbiased answer with the error of both would; they are a guide, no confidence interval.
     """
 
     query: Query
@@ -152,8 +152,9 @@ class Answer:
         kind = "all rows together" if self.simultaneous else "each row"
         noise = "approximate" if self.approximate else "exact"
         return (
-            f"estimated errors: {noise} noise and an estimated bias, too small where single cells "
-            f"tower over their bucket; limits at {level} for {kind} if the estimates hold"
+            f"estimated errors: {noise} noise and an estimated bias, in single rows too small "
+            f"where single cells tower over their bucket; limits at {level} for {kind} if the "
+            f"estimates hold"
         )
 
 

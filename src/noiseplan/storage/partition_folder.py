@@ -31,6 +31,8 @@ _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
     "ApproxDP": ApproxDP,
 }
 _TOP: Final = "top_"
+# Of plans saved before there was such a setting.
+_BEFORE: Final = {"compare_share": 0.0}
 
 
 def read_release(
@@ -44,7 +46,7 @@ def read_release(
     plan = make_plan(
         workload,
         budget=budget,
-        planner=Dawa(**saved["settings"]),
+        planner=Dawa(**(_BEFORE | saved["settings"])),
         neighbours=saved.get("neighbours", "add-remove"),
         noise=str(saved["noise"]),
         max_rows=int(saved["max_rows"]),
@@ -72,7 +74,11 @@ def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
         "workload": workload,
         # As text, so that no digit is lost.
         "budget": [type(budget).__name__, [repr(float(v)) for v in asdict(budget).values()]],
-        "settings": asdict(mechanism.settings),
+        "settings": {
+            name: value
+            for name, value in asdict(mechanism.settings).items()
+            if name not in _BEFORE or value != _BEFORE[name]
+        },
         "noise": mechanism.drawn_by,
         "max_rows": plan.max_rows,
         "pcost": repr(plan.privacy.pcost),
@@ -88,8 +94,7 @@ def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
     measured = release.measurements
     assert isinstance(measured, PartitionMeasurements)  # as its mechanism made them
     buckets = measured.buckets
-    assert isinstance(buckets.top, Plan)  # whoever measures buckets plans them
-    top, top_arrays = write_plan(buckets.top)
+    top, top_arrays = _written_top(buckets)
     plan = plan | {
         "buckets": {
             "top": top,
@@ -97,9 +102,11 @@ def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
                 {"size": s.one, "laplace": s.law == "laplace", "integer": s.exact}
                 for s in buckets.storeys
             ],
-            "unevenness": measured.unevenness,
+            "unevenness": measured.gauge.unevenness,
         }
     }
+    seen = {"norm": measured.gauge.norm, "compared": measured.compared}
+    plan["buckets"] |= {name: value for name, value in seen.items() if value is not None}
     numbers: Arrays = {"edges": buckets.edges}
     numbers |= {f"group_{i}": edges for i, edges in enumerate(buckets.groups)}
     numbers |= {f"block_{i}": block for i, block in enumerate(measured.values)}
@@ -119,26 +126,47 @@ def _read_measurements(
         Noise("laplace" if s["laplace"] else "gaussian", float(s["size"]), bool(s["integer"]))
         for s in saved["storeys"]
     )
-    own = {name[len(_TOP) :]: array for name, array in arrays.items() if name.startswith(_TOP)}
-    check_numbers(saved["top"], own, arrays)
-    top = read_plan(saved["top"], own)
+    top = _read_top(saved["top"], arrays)
     edges = _edges(arrays, "edges", len(mechanism.line.order))
-    groups = tuple(arrays[f"group_{i}"] for i in range(len(storeys)))
+    groups = tuple(arrays[f"group_{i}"] for i in range(0 if top is None else len(storeys)))
     buckets = BucketPlan(edges, top, storeys, groups)
     count = sum(name.startswith("block_") for name in arrays)
     values = tuple(arrays[f"block_{i}"] for i in range(count))
-    top.mechanism.check(Measurements(values[len(storeys) :]))
     sizes = [len(edges) - 1, *(len(group) - 1 for group in groups)]
-    if [len(v) for v in values[: len(storeys)]] != sizes[:-1] or sizes[-1] != buckets.top_size:
+    below = sizes if top is None else sizes[:-1]  # plain noise is on the buckets alone
+    if [len(v) for v in values[: len(storeys)]] != below or sizes[-1] != buckets.top_size:
         raise StorageError("measurements.npz: there is not one number for every bucket")
+    if top is not None:
+        top.mechanism.check(Measurements(values[len(storeys) :]))
     for value, storey in zip(values, storeys, strict=False):
         if not np.isfinite(value).all() or value.dtype.kind not in ("i" if storey.exact else "f"):
             raise StorageError("measurements.npz: the totals of buckets are not as they were drawn")
-    if not buckets.privacy.within(mechanism.spending.second):
+    compared = _number(saved.get("compared"))
+    second = mechanism.spending.second_after(compared)
+    if not buckets.privacy.within(second):
         raise StorageError("the buckets were measured at a higher cost than the plan states")
-    uneven = saved["unevenness"]
-    gauge = None if uneven is None else float(uneven)
-    return PartitionMeasurements(values, buckets, mechanism.line, mechanism.resolution, gauge)
+    gauge = mechanism.gauge(_number(saved["unevenness"]), _number(saved.get("norm")))
+    return PartitionMeasurements(values, buckets, mechanism.line, gauge, compared)
+
+
+def _written_top(buckets: BucketPlan) -> tuple[Json | None, Arrays]:
+    """The plan at the top; plain noise has none."""
+    if buckets.top is None:
+        return None, {}
+    assert isinstance(buckets.top, Plan)  # whoever measures buckets plans them
+    return write_plan(buckets.top)
+
+
+def _read_top(saved: Mapping[str, Any] | None, arrays: Arrays) -> Plan | None:
+    if saved is None:
+        return None
+    own = {name[len(_TOP) :]: array for name, array in arrays.items() if name.startswith(_TOP)}
+    check_numbers(saved, own, arrays)
+    return read_plan(saved, own)
+
+
+def _number(saved: Any) -> float | None:
+    return None if saved is None else float(saved)
 
 
 def _edges(arrays: Arrays, name: str, cells: int) -> IntArray:

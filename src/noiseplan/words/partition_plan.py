@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
-from noiseplan.privacy import PureDP, zCDP
+from noiseplan.mechanisms.partition.settings import COMPARED, Comparison
+from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
@@ -16,30 +17,41 @@ if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
     from noiseplan.release.release import Release
 
+LENGTHS: Final = {
+    "halves": "by halving",
+    "powers": "of powers of two",
+    "every": "of any length",
+}
+
+TWO: Final = (
+    '  advice       two attributes: where most cells differ from the next, planner="auto" is '
+    "better,\n               the more so the more cells; nz.compare on similar public data tells"
+)
+
 
 def describe(plan: Plan) -> str:
     """What `print(plan)` shows."""
     mechanism = _drawn(plan)
     line, spending = mechanism.line, mechanism.spending
-    candidates = spending.selector.candidates
-    cells, longest = len(line.order), int(candidates.lengths[-1])
+    cells, longest = len(line.order), spending.selector.longest
     along = "" if len(line.asked) == 1 else ", along a Hilbert curve"
-    lengths = "powers of two" if mechanism.settings.lengths == "powers" else "any length"
+    lengths = LENGTHS[mechanism.settings.lengths]
     lines = [
         f"Data-aware plan for {_what_is_asked(plan)}",
         f"  cells        {cells:,} of {visible_name(' × '.join(line.asked))}{along}",
         f"  privacy      {cost_words(plan.privacy)}",
         f"  neighbours   {neighbours_words(plan.privacy, plan.max_rows)}",
-        f"  first        buckets of {lengths}, at most {longest:,} cells, drawn by the exponential "
+        *_compared(spending.comparison),
+        f"  first        buckets {lengths}, at most {longest:,} cells, drawn by the exponential "
         f"mechanism at ε = {text_up(spending.selector.epsilon)}",
         f"  second       their totals, planned for the workload within {_amount(spending.second)}",
     ]
     if spending.gauge is not None:
-        cost = storey_price(spending.gauge)
-        amount = (
-            f"ε = {text_up(cost.pure_epsilon)}" if cost.pure_epsilon else f"ρ = {text_up(cost.rho)}"
+        lines.append(
+            f"  gauge        how uneven the buckets are, at {_price(storey_price(spending.gauge))}"
         )
-        lines.append(f"  gauge        how uneven the buckets are, at {amount}")
+    if len(line.asked) > 1 and cells >= COMPARED:
+        lines.append(TWO)
     return "\n".join(
         [
             *lines,
@@ -47,6 +59,22 @@ def describe(plan: Plan) -> str:
             "  error        depends on the data, and answers are biased: a release estimates it",
         ]
     )
+
+
+def _compared(comparison: Comparison | None) -> list[str]:
+    if comparison is None:
+        return []
+    return [
+        f"  compare      what buckets cost with what single cells cost, at "
+        f"{_price(storey_price(comparison.noise))}; where no buckets pay,",
+        f"               single cells are measured, within {_amount(comparison.cells)}",
+    ]
+
+
+def _price(cost: Guarantee) -> str:
+    if cost.pure_epsilon:
+        return f"ε = {text_up(cost.pure_epsilon)}"
+    return f"ρ = {text_up(cost.rho)}"
 
 
 def describe_release(release: Release) -> str:
@@ -60,8 +88,7 @@ def describe_release(release: Release) -> str:
             f"  noise    {release.brand}",
             f"  holds    {release.buckets:,} buckets of {len(line.order):,} cells, "
             f"{measured.buckets.numbers:,} noisy numbers",
-            "  errors   estimated: answers are biased where buckets are uneven; how uneven they "
-            f"are {'was not' if measured.unevenness is None else 'together was'} measured",
+            f"  errors   {_errors(measured)}",
             f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
         ]
     )
@@ -70,6 +97,17 @@ def describe_release(release: Release) -> str:
 def _drawn(plan: Plan) -> PartitionMechanism:
     assert isinstance(plan.mechanism, PartitionMechanism)  # the one that is data-aware
     return plan.mechanism
+
+
+def _errors(measured: PartitionMeasurements) -> str:
+    """What the stated errors are."""
+    if measured.buckets.buckets == len(measured.line.order):
+        return "of the noise alone: every cell is a bucket of its own, so nothing is biased"
+    known = "together was" if measured.gauge.measured else "was not"
+    return (
+        "estimated: answers are biased where buckets are uneven; how uneven they are "
+        f"{known} measured"
+    )
 
 
 def _what_is_asked(plan: Plan) -> str:

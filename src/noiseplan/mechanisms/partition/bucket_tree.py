@@ -59,11 +59,11 @@ class BucketPlan:
     """What is measured of buckets: `top` over the last groups, `storeys` from the buckets upwards.
 
     A storey is the noise on its totals; `groups[s]` are the edges by which those of storey s are
-    summed to those above.
+    summed to those above. Without a top there is one storey, that of the buckets: plain noise.
     """
 
     edges: IntArray
-    top: TotalsPlan
+    top: TotalsPlan | None
     storeys: tuple[Noise, ...] = ()
     groups: tuple[IntArray, ...] = ()
 
@@ -75,19 +75,25 @@ class BucketPlan:
     @cached_property
     def privacy(self) -> Guarantee:
         """What all storeys cost together."""
-        return self.top.privacy.compose(*map(storey_price, self.storeys))
+        costs = [] if self.top is None else [self.top.privacy]
+        first, *others = costs + [storey_price(storey) for storey in self.storeys]
+        return first.compose(*others)
 
     @property
     def numbers(self) -> int:
         """Noisy numbers measured."""
+        if self.top is None:
+            return self.buckets
         return self.top.mechanism.numbers + sum(int(edges[-1]) for edges in self.groups)
 
     # ------------------------------------------------------------------ measuring
 
     def measure(self, counts: IntArray, sample: Any) -> tuple[NDArray[Any], ...]:
         """Noisy numbers for counts of the cells in line: of the storeys, then those of the top."""
-        require_price(self.top.mechanism, self.top.privacy)
         totals = np.add.reduceat(counts, self.edges[:-1])
+        if self.top is None:
+            return (totals + sample(totals.shape, self.storeys[0]),)
+        require_price(self.top.mechanism, self.top.privacy)
         found: list[NDArray[Any]] = []
         for storey, edges in zip(self.storeys, self.groups, strict=True):
             found.append(totals + sample(totals.shape, storey))
@@ -101,6 +107,8 @@ class BucketPlan:
 
     def estimate(self, values: tuple[NDArray[Any], ...]) -> Array:
         """The totals of the buckets by least squares from all storeys."""
+        if self.top is None:
+            return np.asarray(values[0], dtype=np.float64)
         own, top = values[: len(self.storeys)], Measurements(values[len(self.storeys) :])
         seen = np.asarray(self.top.mechanism.answer(top, self._cells), dtype=np.float64)
         if not self.storeys:
@@ -113,6 +121,8 @@ class BucketPlan:
 
     def covariance_times(self, vectors: Array) -> Array:
         """Λ⁻¹ v for columns v (buckets × any): covariances of the estimated totals."""
+        if self.top is None:
+            return vectors * self.storeys[0].variance
         if not self.storeys:
             return np.asarray(self._top_covariance @ vectors)
         zeros = [np.zeros((int(e[-1]), vectors.shape[1])) for e in self.groups[1:]]
@@ -121,18 +131,23 @@ class BucketPlan:
     # ------------------------------------------------------------------ solving
 
     @property
+    def _at_top(self) -> Mechanism:
+        assert self.top is not None  # plain noise has nothing to solve
+        return self.top.mechanism
+
+    @property
     def top_size(self) -> int:
-        """Totals at the top."""
-        return int(self.top.mechanism.schema.shape[0])
+        """Totals at the top; all buckets for plain noise."""
+        return self.buckets if self.top is None else int(self._at_top.schema.shape[0])
 
     @cached_property
     def _cells(self) -> Query:
-        schema = self.top.mechanism.schema
+        schema = self._at_top.schema
         return Query(schema, {schema.names[0]: Identity()})
 
     @cached_property
     def _top_covariance(self) -> Array:
-        return self.top.mechanism.covariance(self._cells, self._cells)
+        return self._at_top.covariance(self._cells, self._cells)
 
     @cached_property
     def _top_precision(self) -> Array:

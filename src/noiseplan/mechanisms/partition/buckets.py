@@ -80,7 +80,8 @@ class LineWorkload:
             if len(self.asked) == 1:
                 found = closed_diagonal(axis_matrix(query, self.asked[0]), edges)
             if found is None and query.rows * len(self.order) <= LIMIT:
-                rows = rows_in_line(query, self.asked, self.order, np.arange(query.rows))
+                rows = query.over(self.asked).dense(LIMIT)
+                rows = rows if len(self.asked) == 1 else rows[:, self.order]
                 seen = np.add.reduceat(rows, edges[:-1], axis=1) / np.diff(edges)
                 found = np.asarray((seen**2).sum(axis=0))
             if found is None:

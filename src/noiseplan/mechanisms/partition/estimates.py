@@ -8,6 +8,7 @@ the noisy totals. Its error has two parts:
             lay in its cells at random its variance would be T·v, with v the variance of q over the
             cells; and an unevenness of h records that the first step could well have missed adds
             (h/2)²·v. Unless measured, h = min(T, 1/β): the partition tells apart spreads by 1/β.
+            What ‖x − Px‖₂², measured, has beyond the sum of these is shared out by T².
 """
 
 from __future__ import annotations
@@ -38,6 +39,31 @@ EVERY_ROW: Final = 1 << 29
 SAMPLED: Final = 512
 
 
+@dataclass(frozen=True)
+class Gauge:
+    """What is known of the unevenness within buckets.
+
+    Parameters
+    ----------
+    resolution
+        1/β: differences of spread that the partition tells apart.
+    unevenness
+        The sum of the spreads of all buckets, with noise, where that was measured.
+    norm, noise
+        ‖x − Px‖₂ with noise, where that was measured, and the variance of that noise.
+    """
+
+    resolution: float
+    unevenness: float | None = None
+    norm: float | None = None
+    noise: float = 0.0
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything was."""
+        return self.unevenness is not None or self.norm is not None
+
+
 @dataclass(frozen=True, eq=False)
 class Estimates:
     """A partition of a line of cells, with noisy totals."""
@@ -45,8 +71,7 @@ class Estimates:
     line: LineWorkload
     buckets: BucketPlan
     totals: Array
-    resolution: float  # 1/β: differences of spread that the partition tells apart
-    unevenness: float | None  # the measured sum of the spreads of all buckets
+    gauge: Gauge
 
     @cached_property
     def cells(self) -> Array:
@@ -108,13 +133,23 @@ class Estimates:
     def hidden(self) -> Array:
         """Of every bucket what multiplies v: T + (h/2)²."""
         widths, totals = np.diff(self.buckets.edges), np.maximum(self.totals, 0.0)
-        missed = np.minimum(totals, self.resolution)
-        if self.unevenness is not None:
+        missed = np.minimum(totals, self.gauge.resolution)
+        if self.gauge.unevenness is not None:
             density = totals / widths
             by_chance = (widths * np.minimum(density, np.sqrt(2 * density / np.pi))).sum()
-            beyond = max(self.unevenness - float(by_chance), 0.0)
+            beyond = max(self.gauge.unevenness - float(by_chance), 0.0)
             missed = missed * beyond / max(float(missed.sum()), 1.0)
-        return np.asarray(totals + (missed / 2) ** 2)
+        return self._with_towers(totals + (missed / 2) ** 2, totals)
+
+    def _with_towers(self, expected: Array, totals: Array) -> Array:
+        """What the measured norm has beyond all that was expected, shared out by T²."""
+        if self.gauge.norm is None:
+            return expected
+        within = 1 - 1 / np.diff(self.buckets.edges)  # of single cells nothing is hidden
+        found = max(self.gauge.norm, 0.0) ** 2 - self.gauge.noise
+        beyond = max(found - float(within @ expected), 0.0)
+        share = beyond / max(float(within @ totals**2), 1.0)
+        return np.asarray(expected + share * totals**2)
 
     @cached_property
     def _noise_of_cells(self) -> Array:

@@ -16,8 +16,10 @@ from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism
 from noiseplan.mechanisms.cost import of_person, of_replaced
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
-from noiseplan.mechanisms.partition.estimates import Estimates
-from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
+from noiseplan.mechanisms.partition.estimates import Estimates, Gauge
+from noiseplan.mechanisms.partition.halving import least_cost
+from noiseplan.mechanisms.partition.halving_draw import HalvingSelector
+from noiseplan.mechanisms.partition.interval_spread import IntervalCosts, hidden_norm
 from noiseplan.mechanisms.partition.settings import Dawa, Spending
 from noiseplan.noise import SeededSource, Source, SystemSource
 from noiseplan.noise.seeds import derived_seed
@@ -28,18 +30,21 @@ from noiseplan.schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class PartitionMeasurements(Measurements):
-    """The noisy numbers of the buckets, how the buckets were measured, and the gauge, if any."""
+    """The noisy numbers of the buckets, how the buckets were measured, and the gauge, if any.
+
+    `compared` is the least cost of a partition, with noise, where it was looked at.
+    """
 
     buckets: BucketPlan
     line: LineWorkload
-    resolution: float  # differences of spread that the draw of the partition tells apart
-    unevenness: float | None = None
+    gauge: Gauge
+    compared: float | None = None
 
     @cached_property
     def estimates(self) -> Estimates:
         """What answers queries."""
         totals = self.buckets.estimate(self.values)
-        return Estimates(self.line, self.buckets, totals, self.resolution, self.unevenness)
+        return Estimates(self.line, self.buckets, totals, self.gauge)
 
 
 # What is measured of the buckets that were drawn: planned once they are known, within a budget.
@@ -96,22 +101,60 @@ class PartitionMechanism(Mechanism):
         """All that is ever made of the data."""
         table = np.asarray(marginals(self.sets[0])[0])
         counts = table.ravel().astype(np.int64)[self.line.order]
-        edges = self.spending.selector.draw(counts, _bits_of(sample))
-        progress(1)
-        buckets = self.plan_buckets(
-            self.line, edges, self.spending.second, self.drawn_by, self.settings.second
-        )
-        if not buckets.privacy.within(self.spending.second):  # whoever planned them: fail closed
+        compared = self._compared(counts, sample)
+        second = self.spending.second_after(compared)
+        if second is self.spending.second:
+            edges = self.spending.selector.draw(counts, _bits_of(sample))
+            progress(1)
+            buckets = self._planned(edges, second)
+        else:
+            progress(1)
+            buckets, edges = self._of_cells, self._of_cells.edges
+        if not buckets.privacy.within(second):  # whoever planned them: fail closed
             raise PlanError("measuring the buckets would cost more than was charged for them")
         progress(1)
         values = buckets.measure(counts, sample)
-        unevenness = None
-        if self.spending.gauge is not None:
-            # One record changes one bucket, and its spread by at most one.
-            spread = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum(keepdims=True)
-            unevenness = float((spread + sample(spread.shape, self.spending.gauge))[0])
+        gauge = self._gauged(counts, edges, sample)
         progress(1)
-        return PartitionMeasurements(values, buckets, self.line, self.resolution, unevenness)
+        return PartitionMeasurements(values, buckets, self.line, gauge, compared)
+
+    def _compared(self, counts: IntArray, sample: Any) -> float | None:
+        """The least cost of a partition, with noise. One record moves it by at most one."""
+        comparison, selector = self.spending.comparison, self.spending.selector
+        if comparison is None:
+            return None
+        assert isinstance(selector, HalvingSelector)  # others do not compare
+        halves = selector.halves
+        cost = np.array([least_cost(halves, halves.spreads(counts), comparison.charge)])
+        return float((cost + sample(cost.shape, comparison.noise))[0])
+
+    def _planned(self, edges: IntArray, second: PureDP | zCDP) -> BucketPlan:
+        return self.plan_buckets(self.line, edges, second, self.drawn_by, self.settings.second)
+
+    @cached_property
+    def _of_cells(self) -> BucketPlan:
+        """What is measured where no buckets pay: it looks at no data, so it is planned once."""
+        assert self.spending.comparison is not None  # which said so
+        return self._planned(np.arange(len(self.line.order) + 1), self.spending.comparison.cells)
+
+    def _gauged(self, counts: IntArray, edges: IntArray, sample: Any) -> Gauge:
+        """How uneven the buckets are, with noise; of single cells there is nothing to measure."""
+        noise = self.spending.gauge
+        if noise is None or len(edges) == len(counts) + 1:
+            return self.gauge()
+        if self.settings.lengths == "halves":
+            found = np.array([hidden_norm(counts, edges)])
+            return self.gauge(norm=float((found + sample(found.shape, noise))[0]))
+        # One record changes one bucket, and its spread by at most one.
+        spread = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum(keepdims=True)
+        return self.gauge(float((spread + sample(spread.shape, noise))[0]))
+
+    def gauge(self, unevenness: float | None = None, norm: float | None = None) -> Gauge:
+        """What was measured of the unevenness, with what is known of the measuring."""
+        noise = self.spending.gauge
+        return Gauge(
+            self.resolution, unevenness, norm, 0.0 if noise is None else float(noise.variance[0])
+        )
 
     @property
     def resolution(self) -> float:

@@ -20,13 +20,14 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
-Lengths = Literal["powers", "every"]
+Lengths = Literal["halves", "powers", "every"]
 LENGTHS: Final = get_args(Lengths)
 
 # A bucket is at most this part of all cells, by the number of attributes. A range has the bias of
 # the two buckets it cuts, while noise grows with the logarithm of their number, so some tens of
 # buckets are nearly free. A rectangle cuts all the patches along its border.
 FEWEST: Final = {1: 32, 2: 256}
+HALVED: Final = {1: 8, 2: 256}  # by halving, where a stretch of busy cells is cheap to enter
 # … unless there are few cells: buckets up to this length are always allowed.
 SHORT: Final = 8
 # Buckets of length L start at multiples of L/GRID.
@@ -67,9 +68,7 @@ class Candidates:
         cls, lengths: Lengths, cells: int, longest: int | None = None, attributes: int = 1
     ) -> Candidates:
         """By the name of their lengths: "powers" or "every"."""
-        longest = default_longest(cells, attributes) if longest is None else longest
-        if not 1 <= longest <= cells:
-            raise PlanError(f"longest is from 1 to the {cells:,} cells, found {longest!r}")
+        longest = asked_longest(longest, cells, FEWEST[attributes])
         if lengths == "powers":
             return cls.powers(cells, longest)
         if lengths == "every":
@@ -80,7 +79,7 @@ class Candidates:
                     f"longest={max(MOST_CANDIDATES // cells, 1)}, or lengths='powers'"
                 )
             return cls.every(cells, longest)
-        raise PlanError(f"lengths is 'powers' (of two) or 'every', found {lengths!r}")
+        raise PlanError(f"chains of buckets have lengths 'powers' (of two) or 'every': {lengths!r}")
 
     def starts(self, number: int) -> IntArray:
         """Where buckets of the length with this number may start."""
@@ -97,17 +96,24 @@ class Candidates:
         return start, stop, np.concatenate([[0], np.cumsum(sizes)])
 
 
-def default_longest(cells: int, attributes: int = 1) -> int:
-    """The longest bucket: the largest power of two within 1/32 of the cells, or eight.
+def asked_longest(longest: int | None, cells: int, fewest: int) -> int:
+    """The longest bucket that was asked for, or the usual one."""
+    if longest is None:
+        return default_longest(cells, fewest)
+    if not 1 <= longest <= cells:
+        raise PlanError(f"longest is from 1 to the {cells:,} cells, found {longest!r}")
+    return longest
 
-    Of cells of two attributes 1/256.
+
+def default_longest(cells: int, fewest: int = FEWEST[1]) -> int:
+    """The longest bucket: the largest power of two within a part of the cells, or eight.
 
     Examples
     --------
-    >>> default_longest(4096), default_longest(4096, 2), default_longest(100), default_longest(5)
+    >>> default_longest(4096), default_longest(4096, 256), default_longest(100), default_longest(5)
     (128, 16, 8, 4)
     """
-    limit = min(max(cells // FEWEST[attributes], SHORT), cells)
+    limit = min(max(cells // fewest, SHORT), cells)
     return 1 << (limit.bit_length() - 1)
 
 

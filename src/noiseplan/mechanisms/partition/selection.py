@@ -53,28 +53,21 @@ class Selector:
     def within(cls, epsilon: float, candidates: Candidates, prior: Prior | None = None) -> Selector:
         """The selector with the largest β whose cost, roundings included, is at most ε."""
         prior = Prior.of(candidates) if prior is None else prior
-        left = Fraction(epsilon) - slack(candidates, prior)
-        if left <= 0:
-            raise PlanError(
-                f"ε = {epsilon:.3g} for choosing buckets is below what rounding costs, "
-                f"{float(slack(candidates, prior)):.2g}; raise the budget or share="
-            )
-        selector = cls(candidates, prior, Rate.below(left / (2 * LN2_UP)))
-        if selector.epsilon > epsilon:  # fail closed
-            raise PlanError(f"choosing buckets would cost more than ε = {epsilon}: this is a bug")
-        return selector
+        return cls(candidates, prior, rate_within(epsilon, slack(candidates, prior)))
 
     @property
     def epsilon(self) -> float:
         """ε of a draw, recomputed from the rate, with what roundings may add; rounded up."""
-        exact = 2 * self.rate.value * LN2_UP + slack(self.candidates, self.prior)
-        return fraction_up(exact)
+        return draw_epsilon(self.rate, slack(self.candidates, self.prior))
+
+    @property
+    def longest(self) -> int:
+        """The most cells of a bucket."""
+        return int(self.candidates.lengths[-1])
 
     def filtered(self, counts: IntArray) -> Filtered:
         """The sums over all partitions for these counts. Confidential: it knows the data."""
-        counts = np.asarray(counts, dtype=np.int64)
-        if int(np.abs(counts).sum()) >= self.rate.largest:
-            raise DataError("the data have 2^50 records or more, too many for choosing buckets")
+        counts = countable(counts, self.rate)
         start, stop, _ = self.candidates.intervals
         spread = IntervalCosts.of(counts).spread(start, stop)
         return Filtered.of(self.candidates, self.prior, *self.rate.powers(spread))
@@ -90,6 +83,33 @@ class Selector:
         [0, 4, 5, 6, 8]
         """
         return draw_backwards(self.filtered(counts), source)
+
+
+def countable(counts: IntArray, rate: Rate) -> IntArray:
+    """Counts as whole numbers whose spreads the rate can take."""
+    counts = np.asarray(counts, dtype=np.int64)
+    if int(np.abs(counts).sum()) >= rate.largest:
+        raise DataError("the data have 2^50 records or more, too many for choosing buckets")
+    return counts
+
+
+def rate_within(epsilon: float, rounding: Fraction) -> Rate:
+    """The largest rate whose draws cost at most ε together with what rounding adds."""
+    left = Fraction(epsilon) - rounding
+    if left <= 0:
+        raise PlanError(
+            f"ε = {epsilon:.3g} for choosing buckets is below what rounding costs, "
+            f"{float(rounding):.2g}; raise the budget or share="
+        )
+    rate = Rate.below(left / (2 * LN2_UP))
+    if draw_epsilon(rate, rounding) > epsilon:  # fail closed
+        raise PlanError(f"choosing buckets would cost more than ε = {epsilon}: this is a bug")
+    return rate
+
+
+def draw_epsilon(rate: Rate, rounding: Fraction) -> float:
+    """ε = 2β and what rounding adds, rounded up."""
+    return fraction_up(2 * rate.value * LN2_UP + rounding)
 
 
 def slack(candidates: Candidates, prior: Prior) -> Fraction:

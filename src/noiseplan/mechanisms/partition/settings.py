@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import sqrt
+from math import pi, sqrt
 from numbers import Integral, Real
 from typing import ClassVar, Final
 
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.partition.bucket_tree import part_of, storey_price, storey_within
-from noiseplan.mechanisms.partition.partition_prior import LENGTHS, Candidates, Lengths
+from noiseplan.mechanisms.partition.halving import Halves
+from noiseplan.mechanisms.partition.halving_draw import HalvingSelector
+from noiseplan.mechanisms.partition.partition_prior import (
+    HALVED,
+    LENGTHS,
+    Candidates,
+    Lengths,
+    asked_longest,
+)
 from noiseplan.mechanisms.partition.selection import Selector
 from noiseplan.noise import Noise
 from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import down, fraction_down, product_up
 
 # The share of ε, or of ρ, for the partition. By zCDP it is cheap: a draw of range ε costs ε²/8.
-PURE_SHARE: Final = 0.1
+PURE_SHARE: Final = {"halves": 0.2, "powers": 0.1, "every": 0.1}
 ZCDP_SHARE: Final = 0.05
+# Fewer cells than these have too little to be compared with the noise of the comparison.
+COMPARED: Final = 512
+# The least cost of a partition, as a part of that of single cells, from which on no buckets pay.
+WORTH: Final = 0.385
 SECOND_PLANNERS: Final = ("auto", "p-identity", "tree", "wavelet", "identity")
 
 
@@ -29,70 +41,127 @@ class Dawa:
     Parameters
     ----------
     share
-        The part of the budget that choosing the buckets may cost: of ε for `PureDP` (a tenth
-        unless given), of ρ otherwise (a twentieth).
+        The part of the budget that choosing the buckets may cost: of ε for `PureDP` (a fifth
+        unless given; a tenth for the other lengths), of ρ otherwise (a twentieth).
     lengths
-        "powers": buckets have powers of two for lengths. "every": any length.
+        "halves": buckets are got by halving the line. "powers": they have powers of two for
+        lengths, and begin at any quarter of it. "every": any length, anywhere.
     longest
-        The most cells of a bucket; 1/32 of all unless given, of two attributes 1/256.
+        The most cells of a bucket; 1/8 of all unless given (1/32 for the other lengths), of two
+        attributes 1/256.
     second
         How the buckets are measured under `PureDP`: "auto", "p-identity", "tree" (the
         dissertation's greedy tree), "wavelet" or "identity". Other budgets take none but "auto":
         with Gaussian noise the optimal strategy is measured.
     error_share
         The part of the budget for measuring how uneven the buckets are, by which errors are
-        estimated; none unless given.
+        estimated: a fiftieth unless given.
+    compare_share
+        The part of the budget for comparing, before anything else, what buckets would cost with
+        what single cells cost; where cells cost little more they are measured themselves, with all
+        that is left. A hundredth unless given, 0 for buckets in any case. Only for one attribute of
+        at least 512 cells, and by halving.
 
     Examples
     --------
-    >>> Dawa(share=0.25, lengths="every")
-    Dawa(share=0.25, lengths='every', longest=None, second='auto', error_share=0.0)
+    >>> Dawa(share=0.25, lengths="every").lengths
+    'every'
     """
 
     name: ClassVar[str] = "dawa"
     share: float | None = None
-    lengths: Lengths = "powers"
+    lengths: Lengths = "halves"
     longest: int | None = None
     second: str = "auto"
-    error_share: float = 0.0
+    error_share: float = 0.02
+    compare_share: float = 0.01
 
     def __post_init__(self) -> None:
         if self.share is not None:
             self._keep("share", _part("share", self.share))
-        if self.error_share != 0:
-            self._keep("error_share", _part("error_share", self.error_share))
-        if (self.share or 0.0) + self.error_share >= 1:
-            raise PlanError("share and error_share leave nothing for measuring the buckets")
+        for name in ("error_share", "compare_share"):
+            if getattr(self, name) != 0:
+                self._keep(name, _part(name, getattr(self, name)))
+        self.require_rest(self.share or 0.0)
         if self.second not in SECOND_PLANNERS:
             raise PlanError(f"second is one of {', '.join(SECOND_PLANNERS)}, found {self.second!r}")
         if self.lengths not in LENGTHS:
-            raise PlanError(f"lengths is 'powers' (of two) or 'every', found {self.lengths!r}")
+            raise PlanError(
+                f"lengths is 'halves', 'powers' (of two) or 'every', found {self.lengths!r}"
+            )
         if self.longest is not None:
             wrong = isinstance(self.longest, bool) or not isinstance(self.longest, Integral)
             if wrong or self.longest < 1:
                 raise PlanError(f"longest is a number of cells, as in 64; found {self.longest!r}")
             self._keep("longest", int(self.longest))
 
+    def require_rest(self, share: float) -> None:
+        """Refuse shares that leave nothing for the totals."""
+        if share + self.error_share + self.compare_share >= 1:
+            raise PlanError("share and error_share leave nothing for measuring the buckets")
+
+    def selector(self, epsilon: float, cells: int, attributes: int) -> Selector | HalvingSelector:
+        """What draws the buckets, within ε."""
+        if self.lengths == "halves":
+            longest = asked_longest(self.longest, cells, HALVED[attributes])
+            return HalvingSelector.within(epsilon, Halves(cells, 1 << (longest.bit_length() - 1)))
+        candidates = Candidates.named(self.lengths, cells, self.longest, attributes)
+        return Selector.within(epsilon, candidates)
+
     def _keep(self, name: str, value: float) -> None:
         """A plain number in place of NumPy's, so that it can be saved."""
         object.__setattr__(self, name, value)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Whether buckets pay: the least cost of a partition, with noise, beside a limit.
+
+    One record moves the least cost, min_B Σ_{b ∈ B} (spread(x, b) + charge), by at most one. At
+    the limit and above, single cells are measured within `cells`.
+    """
+
+    noise: Noise
+    charge: int
+    limit: int
+    cells: PureDP | zCDP
+
+    @classmethod
+    def of(cls, settings: Dawa, whole: PureDP | zCDP, cells: int, noise: str) -> Comparison:
+        """The comparison at its share of a budget."""
+        own = storey_within(part_of(whole, settings.compare_share), noise)
+        size = 1 / whole.epsilon if isinstance(whole, PureDP) else 1 / sqrt(pi * whole.rho)
+        charge = max(round(size), 1)  # the mean absolute noise of a total: b, or σ√(2/π)
+        left = _rest(whole, [storey_price(own)])
+        return cls(own, charge, int(WORTH * charge * cells), left)
+
+
 @dataclass(frozen=True, eq=False)
 class Spending:
-    """Who spends what: the draw of a partition, the gauge of unevenness, the buckets."""
+    """Who spends what: the comparison, the draw of a partition, the gauge, the buckets."""
 
-    selector: Selector
+    selector: Selector | HalvingSelector
     gauge: Noise | None
     second: PureDP | zCDP
+    comparison: Comparison | None = None
 
     @property
     def privacy(self) -> Guarantee:
-        """What all steps cost together, whatever partition is drawn."""
-        second, pure = self.second, isinstance(self.second, PureDP)
-        last = Guarantee.pure(second.epsilon) if isinstance(second, PureDP) else _of_rho(second)
+        """What all steps cost together, whatever the comparison says and is drawn."""
         gauge = [] if self.gauge is None else [storey_price(self.gauge)]
-        return last.compose(_draw_cost(self.selector, pure), *gauge)
+        draw = _draw_cost(self.selector, isinstance(self.second, PureDP))
+        buckets = _all_of(self.second).compose(draw, *gauge)
+        if self.comparison is None:
+            return buckets
+        dearest = max(buckets, _all_of(self.comparison.cells), key=lambda each: each.pcost)
+        return dearest.compose(storey_price(self.comparison.noise))
+
+    def second_after(self, compared: float | None) -> PureDP | zCDP:
+        """What is left for the totals: after the draw of buckets, or all of it for single cells."""
+        comparison = self.comparison
+        if comparison is None or compared is None or compared < comparison.limit:
+            return self.second
+        return comparison.cells
 
     @classmethod
     def of(
@@ -101,26 +170,31 @@ class Spending:
         """Parts of a budget; all of them together are within it, to the last digit."""
         whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
         pure = isinstance(whole, PureDP)
-        share = (
-            settings.share if settings.share is not None else (PURE_SHARE if pure else ZCDP_SHARE)
-        )
-        if share + settings.error_share >= 1:
-            raise PlanError("share and error_share leave nothing for measuring the buckets")
+        usual = PURE_SHARE[settings.lengths] if pure else ZCDP_SHARE
+        share = usual if settings.share is None else settings.share
+        settings.require_rest(share)
         first = part_of(whole, share)
         epsilon = first.epsilon if isinstance(first, PureDP) else down(sqrt(8 * first.rho), 4)
-        candidates = Candidates.named(settings.lengths, cells, settings.longest, attributes)
-        selector = Selector.within(epsilon, candidates)
-        gauge = None
+        selector = settings.selector(epsilon, cells, attributes)
+        gauge = comparison = None
         if settings.error_share:
             gauge = storey_within(part_of(whole, settings.error_share), noise)
+        if settings.compare_share and compares(settings.lengths, cells, attributes):
+            comparison = Comparison.of(settings, whole, cells, noise)
+        left = whole if comparison is None else comparison.cells
         costs = [_draw_cost(selector, pure)] + ([] if gauge is None else [storey_price(gauge)])
-        made = cls(selector, gauge, _rest(whole, costs))
+        made = cls(selector, gauge, _rest(left, costs), comparison)
         if not made.privacy.within(whole):  # fail closed
             raise PlanError(f"the steps together would cost more than {budget}: this is a bug")
         return made
 
 
-def _draw_cost(selector: Selector, pure: bool) -> Guarantee:
+def compares(lengths: Lengths, cells: int, attributes: int) -> bool:
+    """Whether buckets are compared with single cells before they are drawn."""
+    return lengths == "halves" and attributes == 1 and cells >= COMPARED
+
+
+def _draw_cost(selector: Selector | HalvingSelector, pure: bool) -> Guarantee:
     """ε of the draw; under zCDP ρ = ε²/8, because its losses have range ε (Dong and others 2020).
 
     Notes
@@ -144,7 +218,10 @@ def _rest(whole: PureDP | zCDP, costs: list[Guarantee]) -> PureDP | zCDP:
     return zCDP(fraction_down((2 * Fraction(whole.rho) - spent) / 2))
 
 
-def _of_rho(budget: zCDP) -> Guarantee:
+def _all_of(budget: PureDP | zCDP) -> Guarantee:
+    """What spending all of a budget costs."""
+    if isinstance(budget, PureDP):
+        return Guarantee.pure(budget.epsilon)
     return Guarantee(product_up(2.0, budget.rho), "zcdp")
 
 

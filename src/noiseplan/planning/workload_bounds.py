@@ -307,9 +307,9 @@ def _structural(design: Design) -> WorkloadBounds:
         best = cube.optimum
         reached = "tables of counts, in closed form"
         return WorkloadBounds(rows, cells, svd=best, optimum=(best, best), tight=reached)
-    known = WorkloadBounds(
-        rows, cells, structured=_structured(design, "add-remove"), optimum=_in_row_space(design)
-    )
+    known = WorkloadBounds(rows, cells, optimum=_in_row_space(design))
+    if known.optimum is None:
+        known = replace(known, structured=_structured(design, "add-remove"))
     each = zip(range(len(workload)), design.priorities, strict=True)
     parts = [_product_svd(workload.query(number), weight) for number, weight in each]
     found = [part for part in parts if part is not None]

@@ -32,6 +32,7 @@ from noiseplan.planning.bucket_plan import plan_buckets
 
 Edges = tuple[int, ...]
 Law = dict[Edges, Fraction]
+HALVES = Dawa(lengths="halves")
 
 
 def spread(part: np.ndarray) -> float:
@@ -225,7 +226,7 @@ def prefixes(cells: int) -> nz.Workload:
 @pytest.mark.parametrize("budget", [nz.PureDP(0.5), nz.zCDP(0.05)])
 def test_busy_data_are_measured_cell_by_cell(budget: nz.PureDP | nz.zCDP, tmp_path: Path) -> None:
     """At nearly all of the budget; even data in buckets; both are kept and read back."""
-    plan = nz.plan(prefixes(512), budget=budget, planner="dawa")
+    plan = nz.plan(prefixes(512), budget=budget, planner=HALVES)
     spending = plan.mechanism.spending
     busy = np.random.default_rng(0).integers(0, 10**6, 512)
     whole = plan.release(busy, seed=1)
@@ -250,7 +251,7 @@ def test_busy_data_are_measured_cell_by_cell(budget: nz.PureDP | nz.zCDP, tmp_pa
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 7.0])
 def test_either_way_costs_no_more_than_the_budget(epsilon: float) -> None:
-    spending = Spending.of(Dawa(), nz.PureDP(epsilon), 1024, 1, "discrete")
+    spending = Spending.of(HALVES, nz.PureDP(epsilon), 1024, 1, "discrete")
     comparison = spending.comparison
     assert comparison is not None and spending.gauge is not None
     looked = Fraction(storey_price(comparison.noise).pure_epsilon or 0.0)
@@ -264,10 +265,13 @@ def test_either_way_costs_no_more_than_the_budget(epsilon: float) -> None:
         assert way <= Fraction(spending.privacy.pure_epsilon or 0.0)
     assert spending.privacy.within(nz.PureDP(epsilon))
     assert (
-        Spending.of(Dawa(compare_share=0.0), nz.PureDP(1.0), 1024, 1, "discrete").comparison is None
+        Spending.of(
+            Dawa(lengths="halves", compare_share=0.0), nz.PureDP(1.0), 1024, 1, "discrete"
+        ).comparison
+        is None
     )
-    assert Spending.of(Dawa(), nz.PureDP(1.0), 511, 1, "discrete").comparison is None
-    assert Spending.of(Dawa(), nz.PureDP(1.0), 4096, 2, "discrete").comparison is None
+    assert Spending.of(HALVES, nz.PureDP(1.0), 511, 1, "discrete").comparison is None
+    assert Spending.of(HALVES, nz.PureDP(1.0), 4096, 2, "discrete").comparison is None
 
 
 # ---------------------------------------------------------------------- plain noise, what is hidden
@@ -292,7 +296,7 @@ def test_single_cells_have_plain_noise(budget: nz.PureDP | nz.zCDP) -> None:
 def test_plain_noise_is_kept(tmp_path: Path) -> None:
     schema = nz.Schema({"v": nz.Ordinal(range(600))})
     cells = nz.Workload([nz.Query(schema, ["v"])])
-    plan = nz.plan(cells, budget=nz.PureDP(2.0), planner="dawa")
+    plan = nz.plan(cells, budget=nz.PureDP(2.0), planner=HALVES)
     release = plan.release(np.random.default_rng(0).integers(0, 10**6, 600), seed=2)
     assert release.measurements.buckets.top is None
     release.save(tmp_path / "out")
@@ -322,7 +326,7 @@ def test_the_stated_error_holds_what_buckets_hide() -> None:
     rng = np.random.default_rng(0)
     towers = np.zeros(1024, dtype=np.int64)
     towers[rng.choice(1024, 40, replace=False)] = rng.integers(100, 1000, 40)
-    settings = Dawa(longest=64, compare_share=0.0)
+    settings = Dawa(lengths="halves", longest=64, compare_share=0.0)
     plan = nz.plan(cells, budget=nz.PureDP(0.1), planner=settings)
     true, stated = [], []
     for seed in range(12):
@@ -341,5 +345,14 @@ def test_two_attributes_of_many_cells_come_with_advice() -> None:
         assert ('planner="auto" is better' in text) is said
         assert "compare      what buckets" not in text
     assert "single cells are measured, within" in str(
-        nz.plan(prefixes(512), budget=nz.zCDP(0.1), planner="dawa")
+        nz.plan(prefixes(512), budget=nz.zCDP(0.1), planner=HALVES)
     )
+
+
+def test_lengths_go_by_cells_and_budget() -> None:
+    for cells, attributes, pure, wanted in (
+        (4096, 1, True, "halves"), (4095, 1, True, "powers"), (4096, 1, False, "powers"),
+        (64, 2, True, "halves"), (64, 2, False, "powers"),
+    ):  # fmt: skip
+        assert Dawa().resolved(cells, attributes, pure).lengths == wanted
+    assert Dawa(lengths="every").resolved(4096, 1, True).lengths == "every"

@@ -18,7 +18,6 @@ from noiseplan.matrices import RangesMatrix
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.partition import buckets, estimates
 from noiseplan.mechanisms.partition.buckets import LineWorkload, closed_gram
-from noiseplan.mechanisms.partition.interval_spread import IntervalCosts
 from noiseplan.mechanisms.partition.mechanism import _bits_of
 from noiseplan.mechanisms.partition.selection import Selector, _choose_exactly
 from noiseplan.mechanisms.partition.settings import Dawa
@@ -99,11 +98,11 @@ def test_the_gauge_has_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(plan, mechanism=replace(plan.mechanism, plan_buckets=lambda *_: own))
     runs = 300
     gauged = np.array(
-        [plan.release(counts, seed=seed).measurements.gauge.unevenness for seed in range(runs)]
+        [plan.release(counts, seed=seed).measurements.gauge.norm for seed in range(runs)]
     )
-    spread = 9 + 3 + 0 + 0 + (0 + 0 + 1 + 4)  # about the medians, 0 and 5
-    found = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum()
-    assert found == spread
+    spread = 8  # ⌊√68.75⌋
+    parts = counts[:4], counts[4:]
+    assert spread == int(np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in parts)))
     variance = 2 * 5.0**2  # of scale 1/0.2, nearly
     assert abs(gauged.mean() - spread) < 6 * np.sqrt(variance / runs)
     assert 0.4 * variance < gauged.var() < 2.5 * variance

@@ -19,7 +19,7 @@ from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
 from noiseplan.mechanisms.partition.estimates import Estimates, Gauge
 from noiseplan.mechanisms.partition.halving import least_cost
 from noiseplan.mechanisms.partition.halving_draw import HalvingSelector
-from noiseplan.mechanisms.partition.interval_spread import IntervalCosts, hidden_norm
+from noiseplan.mechanisms.partition.interval_spread import hidden_norm
 from noiseplan.mechanisms.partition.settings import Dawa, Spending
 from noiseplan.noise import SeededSource, Source, SystemSource
 from noiseplan.noise.seeds import derived_seed
@@ -142,12 +142,8 @@ class PartitionMechanism(Mechanism):
         noise = self.spending.gauge
         if noise is None or len(edges) == len(counts) + 1:
             return self.gauge()
-        if self.settings.lengths == "halves":
-            found = np.array([hidden_norm(counts, edges)])
-            return self.gauge(norm=float((found + sample(found.shape, noise))[0]))
-        # One record changes one bucket, and its spread by at most one.
-        spread = IntervalCosts.of(counts).spread(edges[:-1], edges[1:]).sum(keepdims=True)
-        return self.gauge(float((spread + sample(spread.shape, noise))[0]))
+        found = np.array([hidden_norm(counts, edges)])
+        return self.gauge(norm=float((found + sample(found.shape, noise))[0]))
 
     def gauge(self, unevenness: float | None = None, norm: float | None = None) -> Gauge:
         """What was measured of the unevenness, with what is known of the measuring."""

@@ -20,7 +20,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
-Lengths = Literal["halves", "powers", "every"]
+Lengths = Literal["auto", "halves", "powers", "every"]
 LENGTHS: Final = get_args(Lengths)
 
 # A bucket is at most this part of all cells, by the number of attributes. A range has the bias of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import pi, sqrt
 from numbers import Integral, Real
@@ -27,6 +27,8 @@ from noiseplan.privacy.rounding import down, fraction_down, product_up
 # The share of ε, or of ρ, for the partition. By zCDP it is cheap: a draw of range ε costs ε²/8.
 PURE_SHARE: Final = {"halves": 0.2, "powers": 0.1, "every": 0.1}
 ZCDP_SHARE: Final = 0.05
+# By halving from so many cells on: below, buckets of a thirty-second of the line have less bias.
+HALVED_FROM: Final = 4096
 # Fewer cells than these have too little to be compared with the noise of the comparison.
 COMPARED: Final = 512
 # The least cost of a partition, as a part of that of single cells, from which on no buckets pay.
@@ -44,6 +46,8 @@ class Dawa:
         The part of the budget that choosing the buckets may cost: of ε for `PureDP` (a fifth
         unless given; a tenth for the other lengths), of ρ otherwise (a twentieth).
     lengths
+        "auto": as has the smaller error, by the cells and the budget: "halves" for `PureDP` and at
+        least 4,096 cells, or two attributes; otherwise "powers".
         "halves": buckets are got by halving the line. "powers": they have powers of two for
         lengths, and begin at any quarter of it. "every": any length, anywhere.
     longest
@@ -70,7 +74,7 @@ class Dawa:
 
     name: ClassVar[str] = "dawa"
     share: float | None = None
-    lengths: Lengths = "halves"
+    lengths: Lengths = "auto"
     longest: int | None = None
     second: str = "auto"
     error_share: float = 0.02
@@ -86,9 +90,7 @@ class Dawa:
         if self.second not in SECOND_PLANNERS:
             raise PlanError(f"second is one of {', '.join(SECOND_PLANNERS)}, found {self.second!r}")
         if self.lengths not in LENGTHS:
-            raise PlanError(
-                f"lengths is 'halves', 'powers' (of two) or 'every', found {self.lengths!r}"
-            )
+            raise PlanError(f"lengths is {', '.join(map(repr, LENGTHS))}; found {self.lengths!r}")
         if self.longest is not None:
             wrong = isinstance(self.longest, bool) or not isinstance(self.longest, Integral)
             if wrong or self.longest < 1:
@@ -99,6 +101,13 @@ class Dawa:
         """Refuse shares that leave nothing for the totals."""
         if share + self.error_share + self.compare_share >= 1:
             raise PlanError("share and error_share leave nothing for measuring the buckets")
+
+    def resolved(self, cells: int, attributes: int, pure: bool) -> Dawa:
+        """With lengths for so many cells; none of it looks at data."""
+        if self.lengths != "auto":
+            return self
+        halved = pure and (attributes == 2 or cells >= HALVED_FROM)
+        return replace(self, lengths="halves" if halved else "powers")
 
     def selector(self, epsilon: float, cells: int, attributes: int) -> Selector | HalvingSelector:
         """What draws the buckets, within ε."""
@@ -170,6 +179,7 @@ class Spending:
         """Parts of a budget; all of them together are within it, to the last digit."""
         whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
         pure = isinstance(whole, PureDP)
+        settings = settings.resolved(cells, attributes, pure)
         usual = PURE_SHARE[settings.lengths] if pure else ZCDP_SHARE
         share = usual if settings.share is None else settings.share
         settings.require_rest(share)

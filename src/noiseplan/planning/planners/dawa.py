@@ -50,6 +50,7 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
     record = record_budget(whole, steps, noise)
     assert record is not None  # there is a budget
     order = line(shape)
+    settings = settings.resolved(len(order), len(asked), pure)
     spending = Spending.of(settings, record, len(order), len(asked), noise)
     mechanism = PartitionMechanism(
         LineWorkload(workload, asked, order), spending, settings, noise, partial(plan_buckets, plan)

@@ -30,8 +30,10 @@ from noiseplan.optimize.gram_bounds import (
 )
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.bounds import THOROUGH, total_variance_bound
+from noiseplan.planning.cell_classes import class_gram, classes_of
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.planners.row_space_plans import optimum_if_affordable
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, PureDP
@@ -43,6 +45,7 @@ from noiseplan.texts import percent_up
 # The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.
 EXACT_CELLS: Final = 1024
 EXACT_GAP: Final = 1e-6
+EVEN: Final = "√(WᵀW) has an even diagonal"
 # Beyond this many values the bound of one factor is not worked out.
 FACTOR_VALUES: Final = 4096
 
@@ -169,7 +172,8 @@ def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
         the structure: plain tables exactly, one product of factors exactly, others from their
         parts.
     exact
-        Whether to work out the exact optimum: up to 1,024 cells if not said, up to 4,096 if True.
+        Whether to work out the exact optimum: up to 1,024 cells that queries tell apart if not
+        said, up to 4,096 if True; or where queries span few dimensions.
 
     Examples
     --------
@@ -183,47 +187,77 @@ def bounds(workload: Workload, *, exact: bool | None = None) -> WorkloadBounds:
     if not isinstance(workload, Workload):
         raise PlanError(f"bounds() takes a Workload, found {type(workload).__name__}")
     design = prepare(workload)
-    rows, cells = workload.rows, workload.schema.size
     with one_thread(design):
-        if cells <= EXPLICIT_CELLS:
-            wanted = exact if exact is not None else cells <= EXACT_CELLS
-            found = workload_bounds(design.gram(), rows, wanted, _cube(workload) is not None)
-            if wanted:
-                return found
-            return replace(found, structured=_structured(design))
-        if exact:
-            raise PlanError(
-                f"the exact optimum is worked out over at most {EXPLICIT_CELLS:,} cells, and the "
-                f"schema has {cells:,}; leave out exact=True for bounds by structure"
-            )
-        return _structural(design, workload)
+        if workload.schema.size <= EXPLICIT_CELLS:
+            return _small(design, exact)
+        return _large(design, exact)
+
+
+def _small(design: Design, exact: bool | None) -> WorkloadBounds:
+    """All bounds over a domain that has a Gram matrix."""
+    workload = design.workload
+    wanted = exact if exact is not None else workload.schema.size <= EXACT_CELLS
+    found = workload_bounds(design.gram(), workload.rows, wanted, _cube(workload) is not None)
+    return found if wanted else replace(found, structured=_structured(design))
+
+
+def _large(design: Design, exact: bool | None) -> WorkloadBounds:
+    """Over classes of cells, in the row space, or from the structure."""
+    workload = design.workload
+    plain = _cube(workload) is not None
+    classes = None if plain else classes_of(design, EXPLICIT_CELLS)
+    if classes is not None:
+        wanted = exact if exact is not None else classes.inner.size <= EXACT_CELLS
+        gram, members = class_gram(design, classes), classes.members
+        found = _over_classes(gram, members, wanted)
+        return replace(found, rows=workload.rows, cells=workload.schema.size)
+    optimum = None if plain else optimum_if_affordable(workload, bool(exact))
+    if optimum is not None:
+        return WorkloadBounds(workload.rows, workload.schema.size, optimum=optimum)
+    if exact and not plain:
+        raise PlanError(
+            f"the exact optimum is worked out over at most {EXPLICIT_CELLS:,} cells that queries "
+            f"tell apart, or where they span few dimensions, and the schema has "
+            f"{workload.schema.size:,} cells; leave out exact=True for bounds by structure"
+        )
+    return _structural(design, workload)
 
 
 def workload_bounds(
     gram: Array, rows: int, exact: bool = True, cube: bool = False
 ) -> WorkloadBounds:
     """All bounds that follow from WᵀW over a small domain."""
-    reduction = Reduction.of_gram(gram)
-    small = reduction.gram(gram)
-    whole, merged = Spectrum.of(gram), Spectrum.of(small)
-    cells = len(gram)
-    optimum = None
-    if exact:
-        found = dense_optimum(small, EXACT_GAP)
-        optimum = (found.bound, found.value)
-    return WorkloadBounds(
+    reduction, cells = Reduction.of_gram(gram), len(gram)
+    members = np.bincount(reduction.groups[reduction.groups >= 0]).astype(np.float64)
+    found = _over_classes(reduction.gram(gram), members, exact)
+    counted = float(members.sum())
+    svd = found.svd * counted / cells if found.svd is not None else None
+    return replace(
+        found,
         rows=rows,
         cells=cells,
-        told_apart=reduction.size,
+        svd=svd,
+        projected=range_bound(gram) if cells <= ALL_RANGES_UP_TO else None,
+        supreme=supreme_bound(gram) if cells <= ALL_CHOICES_UP_TO else None,
+        tight=_why(gram, cube) if found.tight and counted == cells else None,
+    )
+
+
+def _over_classes(small: Array, members: Array, exact: bool) -> WorkloadBounds:
+    """What follows from WᵀW over classes of cells, each with so many members."""
+    whole, merged = Spectrum.of_classes(small, members), Spectrum.of(small)
+    best = dense_optimum(small, EXACT_GAP) if exact else None
+    return WorkloadBounds(
+        rows=0,
+        cells=0,
+        told_apart=len(small),
         rank=merged.rank,
         svd=whole.bound,
         simplified=merged.bound,
-        projected=range_bound(gram) if cells <= ALL_RANGES_UP_TO else None,
-        supreme=supreme_bound(gram) if cells <= ALL_CHOICES_UP_TO else None,
-        optimum=optimum,
+        optimum=None if best is None else (best.bound, best.value),
         closed_form=total_error(singular_value_strategy(small), small),
         identity=float(np.trace(small)),
-        tight=_why(gram, cube) if whole.tight else None,
+        tight=EVEN if whole.tight else None,
     )
 
 
@@ -232,7 +266,7 @@ def _why(gram: Array, cube: bool) -> str:
         return "tables of counts, in closed form"
     if is_exchangeable(gram):
         return "all cells are asked alike"
-    return "cells in a circle" if is_cyclic(gram) else "√(WᵀW) has an even diagonal"
+    return "cells in a circle" if is_cyclic(gram) else EVEN
 
 
 def _cube(workload: Workload) -> DataCube | None:

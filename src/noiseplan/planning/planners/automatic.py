@@ -19,6 +19,7 @@ from typing import Final
 
 from noiseplan.errors import UnanswerableError
 from noiseplan.planning.candidate import Candidate, Planner, reached
+from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
 from noiseplan.planning.objectives import (
@@ -36,7 +37,7 @@ from noiseplan.planning.planners import (
     table_plans,
 )
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
+from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 from noiseplan.planning.threads import one_thread
 from noiseplan.queries import Custom
 

@@ -26,14 +26,15 @@ from noiseplan.optimize.row_space_optimum import (
 )
 from noiseplan.planning.base_tables import BaseTables
 from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.smaller_domain import at_least
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
+from noiseplan.privacy import zCDP
 from noiseplan.privacy.rounding import margin
 from noiseplan.progress import closing_gap
 from noiseplan.queries import Workload
@@ -71,7 +72,7 @@ def _outside(problem: Problem) -> str | None:
             f"looks at every row for targets and the worst variance, at most {MOST_SINGLE:,}, and "
             f"the workload has {problem.workload.rows:,}; use " + setting("planner", "auto")
         )
-    numbers = int(max(at_least(problem.design), _most_values(problem)))
+    numbers = int(max(at_least(problem.design), _most_numbers(problem)))
     if numbers > MOST_ROWS:
         return _too_many(numbers)
     cells = told_apart(problem)
@@ -83,10 +84,13 @@ def _outside(problem: Problem) -> str | None:
     return None
 
 
-def _most_values(problem: Problem) -> int:
-    """Values of an attribute that queries tell apart."""
+def _most_numbers(problem: Problem) -> int:
+    """Of the largest factor: no more than its rows, nor than the values that queries tell apart."""
     design = problem.design
-    return max((design.group_count(r) for r in range(len(design.groups))), default=0)
+    pairs = ((r, m) for r, role in enumerate(design.roles.roles) for m in role.matrices)
+    single = [min(m.shape[0], design.group_count(r)) for r, m in pairs]
+    joint = [min(len(j.tensor), prod(j.tensor.shape[1:])) for j in design.joints]
+    return max([*single, *joint], default=0)
 
 
 def _too_many(numbers: int) -> str:
@@ -166,6 +170,15 @@ def optimum_at_cost_one(
     tables = BaseTables.of(prepare(workload))
     root, columns = to_backend(tables.root(), backend), tables.columns().on(backend)
     return RowBasis.of(root, columns).least_total(tolerance)
+
+
+def optimum_if_affordable(workload: Workload, patient: bool) -> tuple[float, float] | None:
+    """The bound and the value of the optimum at cost one; nothing where it takes too long."""
+    problem = Problem(workload, budget=zCDP(0.5), noise="gaussian")
+    if refuses(problem) if patient else untried(problem):
+        return None
+    found = optimum_at_cost_one(workload)
+    return found.bound, found.value
 
 
 @dataclass(frozen=True, eq=False)

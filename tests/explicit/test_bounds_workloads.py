@@ -318,7 +318,7 @@ def test_exact_bounds_of_too_many_cells_are_refused() -> None:
 
 @pytest.mark.parametrize("sizes", [{"a": 9000}, {"a": 100, "b": 90}])
 def test_cells_no_query_tells_apart_are_one_beyond_4096(sizes: dict[str, int]) -> None:
-    """Four cells of 9,000 are asked for: bounds that spread records over all see next to nothing."""
+    """Four cells of 9,000 are asked for; records spread over all would bound next to nothing."""
     schema = nz.Schema.from_sizes(sizes)
     rows = np.zeros((4, 9000))
     rows[:, [17, 200, 201, 8000]] = np.tril(np.ones((4, 4)))

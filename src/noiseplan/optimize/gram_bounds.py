@@ -27,6 +27,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.low_rank import eigen
 from noiseplan.optimize.optimum import checked_gram
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
 
@@ -56,7 +57,7 @@ class Spectrum:
         each member of a class has an equal share of what its root has on the diagonal.
         """
         lengths = np.sqrt(members)
-        values, vectors = np.linalg.eigh(gram * np.outer(lengths, lengths))
+        values, vectors = eigen(gram * np.outer(lengths, lengths))
         rounding = EIGENVALUE_ERROR * len(values) * values[-1]
         singular = np.sqrt(np.where(values > rounding, values, 0.0))
         diagonal = np.asarray((vectors**2) @ singular) / members

@@ -28,6 +28,7 @@ from noiseplan.optimize.cell_columns import (
     paired_seconds,
 )
 from noiseplan.optimize.optimum import root_of
+from noiseplan.optimize.priced_rows import FormulaRows, PricedRows, WrittenRows
 from noiseplan.optimize.tolerances import SAFE_PIVOT
 from noiseplan.planning.workload_types import Design
 from noiseplan.queries import Custom, Identity, Query, Workload
@@ -39,6 +40,8 @@ SAME = 1e-9
 PROBES = 3
 # Entries are whole multiples of the smallest over one of these, or not taken for whole numbers.
 DIVISORS = range(1, 13)
+# Up to so many numbers rows are written out.
+WRITTEN_OUT = 20_000_000
 # The attributes that one factor is about: one, or several for a matrix.
 Names = tuple[str, ...]
 
@@ -181,11 +184,10 @@ class BaseTable:
         pairs = zip(self.bases.values(), factors, strict=True)
         return kronecker_dense([base.gram(factor) for base, factor in pairs])
 
-    def read(self, factors: list[Matrix], values: Array) -> Array:
-        """A v, for v of one row for each number that the table counts."""
+    def way(self, factors: list[Matrix]) -> Matrix:
+        """A with F = A⊗V_i for a query with these factors."""
         pairs = zip(self.bases.values(), factors, strict=True)
-        ways = tuple(DenseMatrix(base.coefficients(factor)) for base, factor in pairs)
-        return KroneckerMatrix(ways).matmul(values) if ways else values
+        return KroneckerMatrix(tuple(DenseMatrix(b.coefficients(factor)) for b, factor in pairs))
 
     def columns(self, axes: dict[str, IntArray]) -> TableColumns:
         """Of cells given by the value of every attribute, in arrays that broadcast."""
@@ -283,14 +285,16 @@ class BaseTables:
             found[span, span] = root_of(own)
         return found
 
-    def rows(self, back: Array) -> Array:
+    def rows(self, back: Array) -> PricedRows:
         """A B of all rows asked for, over the roots of their targets, or times those of weights."""
-        scale, spans = np.sqrt(self.design.priorities), self.spans
-        found = [
-            scale[number] * self.tables[t].read(factors, back[spans[t]])
-            for number, (t, factors) in self.homes.items()
-        ]
-        return np.concatenate(found)
+        parts = tuple(
+            (self.tables[t].way(factors), back[self.spans[t]]) for t, factors in self.homes.values()
+        )
+        scale = np.sqrt(self.design.priorities)[list(self.homes)]
+        scales = np.repeat(scale, [matrix.shape[0] for matrix, _ in parts])
+        if len(scales) * back.shape[1] > WRITTEN_OUT:
+            return FormulaRows(parts, scales)
+        return WrittenRows(np.concatenate([m.matmul(b) for m, b in parts]) * scales[:, None])
 
     def columns(self) -> Columns:
         """Those of one cell of each class that is told apart, and counted at all."""

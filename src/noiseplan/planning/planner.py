@@ -153,7 +153,8 @@ def _require(refusal: str | None) -> None:
 
 
 def _asked_for(problem: Problem) -> Planner:
-    if problem.planner == "workload" and problem.size > _written_out(problem):
+    plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)
+    if problem.planner == "workload" and not (plain and problem.size <= _written_out(problem)):
         return noise_on_rows.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT

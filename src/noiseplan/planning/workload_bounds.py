@@ -198,7 +198,12 @@ def _small(design: Design, exact: bool | None) -> WorkloadBounds:
     workload = design.workload
     wanted = exact if exact is not None else workload.schema.size <= EXACT_CELLS
     found = workload_bounds(design.gram(), workload.rows, wanted, _cube(workload) is not None)
-    return found if wanted else replace(found, structured=_structured(design))
+    if wanted:
+        return found
+    optimum = optimum_if_affordable(workload, patient=False) if exact is None else None
+    if optimum is not None:
+        return replace(found, optimum=optimum)
+    return replace(found, structured=_structured(design))
 
 
 def _large(design: Design, exact: bool | None) -> WorkloadBounds:
@@ -211,7 +216,7 @@ def _large(design: Design, exact: bool | None) -> WorkloadBounds:
         gram, members = class_gram(design, classes), classes.members
         found = _over_classes(gram, members, wanted)
         return replace(found, rows=workload.rows, cells=workload.schema.size)
-    optimum = None if plain else optimum_if_affordable(workload, bool(exact))
+    optimum = None if plain else optimum_if_affordable(workload, patient=bool(exact))
     if optimum is not None:
         return WorkloadBounds(workload.rows, workload.schema.size, optimum=optimum)
     if exact and not plain:

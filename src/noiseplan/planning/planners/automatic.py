@@ -80,21 +80,21 @@ def _outright(problem: Problem) -> Candidate | None:
     """The optimum, where nothing else is worth trying: the families have nothing to begin with."""
     if problem.laplace or problem.size <= SMALL_CELLS:
         return None
-    matrices = _matrices(problem)
+    matrices, few = _matrices(problem), problem.size <= EXPLICIT_CELLS
     if (matrices or _conditions(problem)) and row_space_plans.untried(problem) is None:
         return row_space_plans.solve(problem)
-    return optimal.solve(problem) if matrices else None
+    return optimal.solve(problem) if matrices and few and not optimal.refuses(problem) else None
 
 
 def _matrices(problem: Problem) -> bool:
-    """Whether queries are matrices over most of a domain that one matrix can be had for."""
+    """Whether queries are matrices over most of a domain: a small one, or one told apart."""
     size, columns = problem.size, problem.workload.columns
     given = [m.shape[1] for m in columns.matrices]
     if size >= MATRIX_CELLS:
         factors = (f.values.shape[1] for f in columns.distinct if isinstance(f, Custom))
         given += [columns for columns in factors if columns == size]
-    few = size <= EXPLICIT_CELLS and not optimal.refuses(problem)
-    return few and 2 * max(given, default=0) >= size
+    told = size <= EXPLICIT_CELLS or row_space_plans.told_apart(problem) > EXPLICIT_CELLS
+    return told and 2 * max(given, default=0) >= size
 
 
 def _conditions(problem: Problem) -> bool:

@@ -18,6 +18,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
 from noiseplan.noise.sizes import size_above
 from noiseplan.optimize.array_namespace import to_backend
+from noiseplan.optimize.cell_columns import dense_seconds
+from noiseplan.optimize.low_rank import LARGE, is_low
 from noiseplan.optimize.row_space_optimum import (
     DIFFER_TOO_MUCH,
     RowBasis,
@@ -41,14 +43,14 @@ from noiseplan.queries import Workload
 
 # Cells, after merging values that no query tells apart, all of which are looked at.
 MOST_CELLS: Final = 10_000_000
-# Rows whose single variances are looked at: minutes for so many.
-MOST_SINGLE: Final = 10_000
+# Rows whose single variances are looked at: half a GiB of prices.
+MOST_SINGLE: Final = 4_000_000
 # The relative gap asked for, and what rounding of sizes and prices may take of the budget.
 TOLERANCE, ROOM = 5e-4, 1e-11
 # Tried unasked where it takes no longer than so many seconds, to this gap.
 PATIENCE, ROUGH = 5.0, 1e-3
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
-MIX_BITS: Final = 20
+MIX_BITS, SHARP_BITS = 20, 26
 
 
 def refuses(problem: Problem) -> str | None:
@@ -125,6 +127,21 @@ def solve(problem: Problem) -> Candidate:
     return search.made(search.found(TOLERANCE))
 
 
+def sharp(problem: Problem, tolerance: float) -> Candidate:
+    """The same to another gap, in finer whole numbers."""
+    search = _Search(problem, SHARP_BITS)
+    return search.made(search.found(tolerance))
+
+
+def low_rank(problem: Problem) -> bool:
+    """Whether queries span so few dimensions that nothing over all cells is as fast."""
+    if problem.size < LARGE or _outside(problem):
+        return False
+    search = _Search(problem)
+    fits = not _too_large(search.tables, problem) and search.seconds <= PATIENCE
+    return fits and is_low(search.tables.size, problem.size)
+
+
 def untried(problem: Problem) -> str | None:
     """Why it is not tried unasked, if it is not: it cannot be, or takes more than some seconds."""
     if _outside(problem) or not problem.design.free:
@@ -144,10 +161,10 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
     without a budget, its cost times the largest ratio of a variance to its target. Call it where
     `untried(problem)` is None. The search ends as soon as nothing clearly better is left.
     """
-    search = _Search(problem)
+    search, hopeless = _Search(problem), WORTH_IT * value * (problem.allowed or 1.0)
     try:
-        found = search.found(ROUGH, WORTH_IT * value * (problem.allowed or 1.0))
-        return search.made(found) if found.gap <= ROUGH else None
+        found = search.found(ROUGH, hopeless)
+        return search.made(found) if found.value < hopeless else None
     except PlanError:  # weights that differ too much, noise that is too large to be drawn
         return None
 
@@ -186,6 +203,7 @@ class _Search:
     """The search for C."""
 
     problem: Problem
+    bits: int = MIX_BITS
 
     @cached_property
     def tables(self) -> BaseTables:
@@ -201,6 +219,8 @@ class _Search:
     def seconds(self) -> float:
         """About how long it takes on one core."""
         question = self.tables.seconds(told_apart(self.problem))
+        if isinstance(self.problem.goal, WorstVariance):
+            question += dense_seconds(self.problem.workload.rows, self.tables.size)
         return usual_seconds(question, self.tables.size)
 
     def found(self, tolerance: float, hopeless: float = np.inf) -> RowSpaceOptimum:
@@ -214,7 +234,7 @@ class _Search:
     def mechanism(self, mix: Array) -> WorkloadRowsMechanism:
         """All of the budget spent; or as much noise as the targets leave."""
         problem, workload = self.problem, self.tables.workload
-        mix = np.rint(mix * 2.0**MIX_BITS) if problem.integer else mix
+        mix = np.rint(mix * 2.0**self.bits) if problem.integer else mix
         unit = WorkloadRowsMechanism(workload.schema, workload, mix, problem.drawn)
         if problem.allowed is not None:
             largest = float(self.basis.columns.squares(mix.T @ mix).max())

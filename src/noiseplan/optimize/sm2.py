@@ -130,7 +130,7 @@ def sm2(
         A smoothed problem is solved when the promised descent is below this.
     """
     demands = Demands.of(workload, targets, None)
-    rows, cells = demands.rows(np.arange(demands.count)), demands.cells
+    rows, cells = demands.rows(), demands.cells
     turn = np.eye(len(cells))  # from the demands' own basis to the one asked for
     if basis is not None:
         turn = demands.reduction.columns(basis) @ cells.T

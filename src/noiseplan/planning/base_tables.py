@@ -9,6 +9,7 @@ record with the cell x changes the counts by the column b_x (`optimize.cell_colu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -274,12 +275,16 @@ class BaseTables:
             dense_seconds(cells, self.size),
         )
 
-    def root(self) -> Array:
-        """R with RᵀR = Γ: of all queries by their weights."""
+    def root(self, of_rows: Callable[[Query], Array] | None = None) -> Array:
+        """R with RᵀR = Γ: of all queries by their weights, and of single rows by theirs."""
         gram = [np.zeros((table.rows, table.rows)) for table in self.tables]
         for number, (t, factors) in self.homes.items():
-            weight = self.design.priorities[number]
-            gram[t] += weight * self.tables[t].gram(factors)
+            table, weight = self.tables[t], self.design.priorities[number]
+            if of_rows is None:
+                gram[t] += weight * table.gram(factors)
+            else:
+                each = of_rows(self.design.workload.query(number))
+                gram[t] += weight * table.way(factors).weighted_gram(each)
         found = np.zeros((self.size, self.size))
         for span, own in zip(self.spans, gram, strict=True):
             found[span, span] = root_of(own)

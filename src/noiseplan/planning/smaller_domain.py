@@ -20,7 +20,7 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.cell_classes import classes_of, merged_values
-from noiseplan.planning.objectives import ConvexLoss
+from noiseplan.planning.objectives import ConvexLoss, RelativeError
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design
@@ -65,6 +65,8 @@ def smaller(problem: Problem, most: int) -> SmallerDomain | str:
     values = merged_values(design)
     schema = design.workload.schema
     told = f"the schema has {schema.size:,}"
+    if isinstance(problem.goal, RelativeError):
+        return told + ", on all of which relative errors depend"
     table = prod(schema.shape[i] for i in values.positions)
     if table > TABLE_CELLS:
         return (

@@ -56,14 +56,19 @@ WRITTEN_OUT: Final = 1024
 
 def refuses(problem: Problem) -> str | None:
     """Relative errors, where one matrix cannot plan them."""
-    return optimal.refuses(problem) if isinstance(problem.goal, RelativeError) else None
+    if not isinstance(problem.goal, RelativeError):
+        return None
+    large = problem.size > EXPLICIT_CELLS
+    return optimal.refuses(problem) or (row_space_plans.refuses(problem) if large else None)
 
 
 def solve(problem: Problem) -> Candidate:
     """The best that is found."""
+    outright: Candidate | None
     plain_tables = not problem.design.free  # which the families plan as well as can be
     if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
-        outright: Candidate | None = optimal.solve(problem)
+        large = problem.size > EXPLICIT_CELLS
+        outright = row_space_plans.solve(problem) if large else optimal.solve(problem)
     else:
         outright = None if plain_tables else _outright(problem)
     if outright is not None:

@@ -74,11 +74,6 @@ def refuses(problem: Problem) -> str | None:
                 f"planner='optimal', found {planner!r}"
             )
         goal.check(size)
-        if size > EXPLICIT_CELLS:
-            return (
-                f"RelativeError() is planned over domains of at most {EXPLICIT_CELLS:,} cells, and "
-                f"the schema has {size:,}: weight queries by hand, Query(..., weight=...)"
-            )
     if planner in FITTED and not isinstance(goal, WorstVariance):
         return (
             setting("planner", problem.name)

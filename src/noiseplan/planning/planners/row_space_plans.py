@@ -32,14 +32,14 @@ from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
-from noiseplan.planning.objectives import TotalVariance, WorstVariance
+from noiseplan.planning.objectives import RelativeError, TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import zCDP
 from noiseplan.privacy.rounding import margin
 from noiseplan.progress import closing_gap
-from noiseplan.queries import Workload
+from noiseplan.queries import Query, Workload
 
 # Cells, after merging values that no query tells apart, all of which are looked at.
 MOST_CELLS: Final = 10_000_000
@@ -64,9 +64,10 @@ def _outside(problem: Problem) -> str | None:
     goal = problem.goal
     if problem.neighbours != "add-remove":
         return "plans for neighbours that add or remove a record; use " + setting("planner", "auto")
-    if not isinstance(goal, TotalVariance | WorstVariance):
+    if not isinstance(goal, TotalVariance | WorstVariance | RelativeError):
         return (
-            f"plans the total or the worst variance and targets over so many cells, found {goal}: "
+            f"plans the total or the worst variance, relative errors and targets over so many "
+            f"cells, found {goal}: "
             "use " + setting("planner", "auto") + ", or " + remedy("total", "TotalVariance()")
         )
     if isinstance(goal, WorstVariance) and problem.workload.rows > MOST_SINGLE:
@@ -213,7 +214,14 @@ class _Search:
     @cached_property
     def basis(self) -> RowBasis:
         """Independent sums of it."""
-        return RowBasis.of(self.tables.root(), self.tables.columns())
+        of_rows = self._relative if isinstance(self.problem.goal, RelativeError) else None
+        return RowBasis.of(self.tables.root(of_rows), self.tables.columns())
+
+    def _relative(self, query: Query) -> Array:
+        """One over the square that the error of each row is compared with."""
+        assert isinstance(self.problem.goal, RelativeError)
+        rows = query.domain_matrix
+        return 1.0 / self.problem.goal.squares(rows.row_squares(), rows.matmul)
 
     @property
     def seconds(self) -> float:
@@ -226,10 +234,10 @@ class _Search:
     def found(self, tolerance: float, hopeless: float = np.inf) -> RowSpaceOptimum:
         """C for real numbers, at a largest cost of one."""
         with closing_gap("searching for the optimum", tolerance) as watch:
-            if isinstance(self.problem.goal, TotalVariance):
-                return self.basis.least_total(tolerance, watch, hopeless)
-            rows = self.tables.rows(self.basis.back)
-            return self.basis.least_worst(rows, tolerance, watch, hopeless)
+            if isinstance(self.problem.goal, WorstVariance):
+                rows = self.tables.rows(self.basis.back)
+                return self.basis.least_worst(rows, tolerance, watch, hopeless)
+            return self.basis.least_total(tolerance, watch, hopeless)
 
     def mechanism(self, mix: Array) -> WorkloadRowsMechanism:
         """All of the budget spent; or as much noise as the targets leave."""
@@ -269,6 +277,11 @@ class _Search:
             return figures.target_scale(np.asarray(self.problem.targets))
         if isinstance(self.problem.goal, WorstVariance):
             return figures.worst_variance
+        if isinstance(self.problem.goal, RelativeError):
+            asked = zip(self.problem.workload, self.problem.design.priorities, strict=True)
+            return sum(
+                w * float(self._relative(q) @ figures.mechanism.variance(q)) for q, w in asked
+            )
         return figures.total_variance
 
 

@@ -19,6 +19,7 @@ from benchmarks import (
     cli,
     counting,
     default,
+    explicit_figures,
     explicit_group,
     house,
     importing,
@@ -59,6 +60,9 @@ GROUPS: Final = {
     "small": Group("The exact optimum, and exact errors", small_domains.tables),
     "near_optimum": Group("Several factors on one attribute", near_optimum.tables),
     "explicit": Group("Explicit matrices", explicit_group.tables),
+    "explicit_figures": Group(
+        "Explicit matrices: figures, low rank, many rows", explicit_figures.tables
+    ),
     "selection": Group("Speed of planning", selection.tables),
     "scale": Group("Releases at scale", at_scale.tables),
     "counting": Group("Counting", counting.tables),

@@ -75,11 +75,11 @@ def total_variance_bound(
     classes = _few_classes(design, effort) if added else None
     if classes is not None and classes.inner.size <= DENSE_CELLS:
         return dense_optimum(class_gram(design, classes)).bound / budget * (1 - 1e-9)
-    found = weighted_sum_bound(design, rows, budget, neighbours, effort)
-    if not added:
-        return found
-    norm = _by_cells_or_rows(design, classes, _record_weights(design, rows), effort)
-    return max(found, norm**2 / budget * (1 - 1e-9))
+    if added:
+        norm = _by_cells_or_rows(design, classes, _record_weights(design, rows), effort)
+        if norm is not None:  # of the same weights of records the structure knows no more
+            return norm**2 / budget * (1 - 1e-9)
+    return weighted_sum_bound(design, rows, budget, neighbours, effort)
 
 
 def _few_classes(design: Design, effort: Effort) -> Classes | None:
@@ -116,17 +116,15 @@ def _replaced(design: Design, records: dict[int, Array], effort: Effort) -> floa
 
 def _by_cells_or_rows(
     design: Design, classes: Classes | None, records: dict[int, Array], effort: Effort
-) -> float:
-    """The norm itself, over classes of cells or over all rows, where these are few; else 0."""
+) -> float | None:
+    """The norm itself, over classes of cells or over all rows, where these are few."""
     weights = _attribute_weights(design, records)
     if classes is not None:
         each = [weights[int(i)] for i in classes.values.positions]
         root = np.sqrt(np.bincount(classes.classes, reduce(np.multiply.outer, each).ravel()))
         return float(root_trace(class_gram(design, classes) * np.outer(root, root)))
-    if design.workload.rows > effort.size:
-        return 0.0
-    products = row_products(design, weights)
-    return 0.0 if products is None else float(root_trace(products))
+    products = row_products(design, weights) if design.workload.rows <= effort.size else None
+    return None if products is None else float(root_trace(products))
 
 
 def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:

@@ -176,7 +176,7 @@ class Classes(Cells):
         """How many cells of the whole domain are in each class."""
         each = [np.bincount(groups) / len(groups) for groups in self.values.groups]
         shares = reduce(np.multiply.outer, each).ravel()
-        return self.schema.size * np.bincount(self.classes, shares)
+        return float(self.schema.size) * np.bincount(self.classes, shares).astype(np.float64)
 
     def rows(self, query: Query) -> Array:
         """The rows of a query that is made for these classes, over them."""

@@ -279,7 +279,7 @@ class _Priced:
     def of(inner: AnyArray, rows: PricedRows | None, prices: AnyArray) -> _Priced:
         """From K₁, l_j and μ: K₂ = CCᵀ, CᵀK₁C = U diag(s²) Uᵀ, F⁻¹ = diag(s)^{−1/2} UᵀCᵀ."""
         xp = namespace_of(inner)
-        lower = None if rows is None else _lower(rows.moments(prices))
+        lower: AnyArray = None if rows is None else _lower(rows.moments(prices))
         values, vectors = xp.linalg.eigh(inner if lower is None else lower.T @ inner @ lower)
         singular = xp.sqrt(values.clip(min=float(values[-1]) * 1e-18))
         inverse, variances = (vectors / xp.sqrt(singular)).T, None

@@ -279,9 +279,8 @@ class _Search:
             return figures.worst_variance
         if isinstance(self.problem.goal, RelativeError):
             asked = zip(self.problem.workload, self.problem.design.priorities, strict=True)
-            return sum(
-                w * float(self._relative(q) @ figures.mechanism.variance(q)) for q, w in asked
-            )
+            of = figures.mechanism.variance
+            return float(sum(weight * (self._relative(q) @ of(q)) for q, weight in asked))
         return figures.total_variance
 
 

@@ -147,7 +147,7 @@ def marginals_of_8192() -> Table:
     for name, (design, most) in designs.items():
         seconds, strategy = cpu_seconds(design, repeats=1)
         ratio = sqrt(total_error(strategy, gram) / bound)
-        rows.append((name, brief(seconds), f"{ratio:.4f}", f"{most:g}", ratio <= most))
+        rows.append((name, brief(seconds), f"{ratio:.4f}", f"{most:g}", bool(ratio <= most)))
     return Table(
         "The dissertation's Figure 5.3: two-way marginals over 8,192 cells",
         "Root error over the SVD bound, columns not filled up, of thirteen attributes of two "
@@ -184,9 +184,9 @@ def at_scale(quick: bool) -> Table:
             lambda w=workload, a=asked: nz.plan(w, planner="optimal", **a),  # type: ignore[misc, arg-type]
             repeats=1,
         )
-        gap = plan.gap or 0.0
+        gap = float(plan.gap or 0.0)
         rows.append((name, f"{workload.rows:,}", f"{gap:.0e}", brief(seconds), brief(limit),
-                     seconds <= limit and gap <= 1e-3))  # fmt: skip
+                     bool(seconds <= limit and gap <= 1e-3)))  # fmt: skip
     return Table(
         "Low rank and many rows",
         'CPU seconds of `nz.plan(..., planner="optimal")`, discrete noise, gap after rounding.',

@@ -69,7 +69,7 @@ def plan(
         the targets: above 1 they are relaxed, below 1 they are met with less variance.
     objective
         `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)`, `ConvexLoss(function)`
-        or, over small domains, `RelativeError(expected)`.
+        or, over small domains or of low rank, `RelativeError(expected)`.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
         "product" (one strategy per attribute); the exact optimum over a small domain or, where

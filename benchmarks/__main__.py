@@ -19,6 +19,7 @@ from benchmarks import (
     cli,
     counting,
     default,
+    explicit_figures,
     explicit_group,
     house,
     importing,
@@ -61,6 +62,9 @@ GROUPS: Final = {
     "near_optimum": Group("Several factors on one attribute", near_optimum.tables),
     "trees": Group("Levels of long attributes", trees.tables),
     "explicit": Group("Explicit matrices", explicit_group.tables),
+    "explicit_figures": Group(
+        "Explicit matrices: figures, low rank, many rows", explicit_figures.tables
+    ),
     "selection": Group("Speed of planning", selection.tables),
     "scale": Group("Releases at scale", at_scale.tables),
     "counting": Group("Counting", counting.tables),

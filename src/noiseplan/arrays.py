@@ -73,8 +73,28 @@ def unique_rows(rows: NDArray[np.integer]) -> tuple[IntArray, IntArray]:
     """
     if not len(rows):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    _, first, kind = np.unique(_ordered_keys(rows), return_index=True, return_inverse=True)
-    return first.astype(np.int64), kind.reshape(-1).astype(np.int64)
+    return numbered(_ordered_keys(rows))
+
+
+def numbered(values: IntArray) -> tuple[IntArray, IntArray]:
+    """The first place of each distinct value, in their order, and the number of every value.
+
+    Values that are small beside how many there are need no sorting: they are places of a table.
+
+    Examples
+    --------
+    >>> first, number = numbered(np.array([7, 2, 7]))
+    >>> first.tolist(), number.tolist()
+    ([1, 0], [1, 0, 1])
+    """
+    if not len(values) or values.min() < 0 or values.max() > len(values):
+        _, found, kind = np.unique(values, return_index=True, return_inverse=True)
+        return found.astype(np.int64), kind.reshape(-1).astype(np.int64)
+    first = np.full(int(values.max()) + 1, -1, dtype=np.int64)
+    first[values[::-1]] = np.arange(len(values) - 1, -1, -1)  # of equal values the last one stays
+    found = first[first >= 0]
+    first[first >= 0] = np.arange(len(found))
+    return found, first[values]
 
 
 def joined_kinds(kinds: Sequence[IntArray]) -> IntArray:
@@ -91,7 +111,7 @@ def joined_kinds(kinds: Sequence[IntArray]) -> IntArray:
 
 def first_of(kinds: IntArray) -> IntArray:
     """The first place of each kind, kinds numbered from 0."""
-    return np.unique(kinds, return_index=True)[1].astype(np.int64)
+    return numbered(kinds)[0]
 
 
 def _ordered_keys(rows: NDArray[np.integer]) -> IntArray:
@@ -114,5 +134,5 @@ def _ordered_keys(rows: NDArray[np.integer]) -> IntArray:
 
 def _ranks(values: IntArray) -> tuple[IntArray, int]:
     """Each value's place among the distinct ones, and how many there are."""
-    distinct, rank = np.unique(values, return_inverse=True)
-    return rank.reshape(-1).astype(np.int64), len(distinct)
+    first, rank = numbered(values)
+    return rank, len(first)

@@ -159,6 +159,8 @@ def test_the_stated_cost_is_the_dearest_record(probe: Probe) -> None:
         noisy = probe.sizes > 0
         rows = probe.rows[noisy] / np.sqrt(probe.sizes[noisy])[:, None]
         np.testing.assert_allclose(probe.plan.cost_matrix(), rows.T @ rows, rtol=1e-9, atol=1e-9)
+        costs = probe.plan.mechanism.cell_costs()
+        np.testing.assert_allclose(costs, (rows**2).sum(axis=0), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])

@@ -307,8 +307,45 @@ def test_bounds_of_plain_tables_at_any_scale() -> None:
     plan = nz.plan(workload, budget=nz.zCDP(0.5), noise="gaussian")
     assert found.lower == pytest.approx(plan.total_variance, rel=1e-9)
     assert found.tight == "tables of counts, in closed form"
+    assert nz.bounds(workload, exact=True).optimum == found.optimum
+
+
+def test_exact_bounds_of_too_many_cells_are_refused() -> None:
+    wide = nz.Schema.from_sizes({"a": 5000})
     with pytest.raises(PlanError, match="at most 4,096 cells"):
-        nz.bounds(workload, exact=True)
+        nz.bounds(nz.Workload([nz.Query(wide, {"a": nz.Prefix()})]), exact=True)
+
+
+@pytest.mark.parametrize("sizes", [{"a": 9000}, {"a": 100, "b": 90}])
+def test_cells_no_query_tells_apart_are_one_beyond_4096(sizes: dict[str, int]) -> None:
+    """Four cells of 9,000 are asked for; records spread over all would bound next to nothing."""
+    schema = nz.Schema.from_sizes(sizes)
+    rows = np.zeros((4, 9000))
+    rows[:, [17, 200, 201, 8000]] = np.tril(np.ones((4, 4)))
+    workload = nz.Workload([nz.Query(schema, list(sizes), matrix=rows)])
+    best = dense_optimum(np.tril(np.ones((4, 4))).T @ np.tril(np.ones((4, 4))), 1e-9).value
+    found = nz.bounds(workload)
+    assert found.lower == pytest.approx(best, rel=1e-5)
+    assert found.lower <= best
+    assert found.svd == pytest.approx(
+        np.linalg.svd(rows, compute_uv=False).sum() ** 2 / 9000, rel=1e-9
+    )
+    assert found.told_apart == 5
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner="residual", noise="gaussian")
+    assert plan.lower_bound == pytest.approx(best, rel=1e-5)
+
+
+def test_few_rows_over_many_classes_have_their_optimum() -> None:
+    rows = np.random.default_rng(3).integers(-2, 3, size=(12, 6000)).astype(float)
+    workload = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 6000}), ["a"], matrix=rows)])
+    found = nz.bounds(workload)
+    assert found.optimum is not None
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner="optimal", noise="gaussian")
+    assert found.lower <= plan.total_variance <= found.lower * (1 + 2e-3)
+    records = np.random.default_rng(4).dirichlet(np.ones(6000), size=5)
+    for weights in records:  # any weights of records give a bound below
+        norm = np.linalg.svd(rows * np.sqrt(weights), compute_uv=False).sum()
+        assert norm**2 <= found.optimum[1]
 
 
 def test_bounds_of_products_and_unions_at_scale() -> None:

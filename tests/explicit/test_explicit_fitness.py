@@ -174,12 +174,34 @@ def test_rows_and_matrices_say_the_same() -> None:
         assert one.cost == pytest.approx(other.cost, rel=2e-8)
 
 
-def test_many_rows_are_solved_for_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = least_cost(RangesMatrix(24), tolerance=1e-7)
-    monkeypatch.setattr("noiseplan.optimize.fitness.ROWS_AT_ONCE", 100)
-    parts = least_cost(RangesMatrix(24), tolerance=1e-6)
-    assert parts.cost == pytest.approx(whole.cost, rel=1.1e-6)
-    check(RangesMatrix(24).dense(), 1.0, parts, 1e-6)
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("targets", ["one", "each"])
+def test_very_many_rows_have_the_same_optimum(
+    dense: bool, targets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the fixed point of prices what Newton's method finds, with a certificate of its own."""
+    rows = RangesMatrix(24)
+    wanted = 1.0 if targets == "one" else np.random.default_rng(0).uniform(1, 5, rows.shape[0])
+    whole = least_cost(rows, wanted, tolerance=1e-7)
+    monkeypatch.setattr("noiseplan.optimize.fitness.FEW_ROWS", 100)
+    found = least_cost(rows.dense() if dense else rows, wanted, tolerance=1e-5)
+    assert found.cost == pytest.approx(whole.cost, rel=1.1e-5)
+    check(rows.dense(), wanted, found, 1e-5)
+
+
+def test_very_many_rows_of_low_rank_and_personal_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.integers(-2, 3, size=(300, 4)) @ rng.integers(0, 3, size=(4, 30)).astype(float)
+    limits = rng.uniform(0.5, 2.0, size=30)
+    whole = least_cost(rows, limits=limits, tolerance=1e-7)
+    monkeypatch.setattr("noiseplan.optimize.fitness.FEW_ROWS", 50)
+    found = least_cost(rows, limits=limits, tolerance=1e-5)
+    assert found.cost == pytest.approx(whole.cost, rel=1.1e-5)
+    variances = np.einsum(
+        "ij,jk,ik->i", rows, np.linalg.pinv(found.strategy.T @ found.strategy), rows
+    )
+    assert variances.max() <= 1 + 1e-9
+    assert (found.profile / limits).max() == pytest.approx(found.cost)
 
 
 def test_repeated_rows_and_cells_change_nothing() -> None:

@@ -262,3 +262,16 @@ def test_plans_of_own_rows_are_chosen_among_where_domains_are_small() -> None:
     large = [nz.plan(two_resolutions(0), budget=HALF, planner="workload") for _ in range(2)]
     with pytest.raises(PlanError, match="measures the rows of its queries, and"):
         nz.adaptive(large)
+
+
+def test_other_objectives_and_targets_over_small_domains_are_planned_by_name() -> None:
+    """Noise on two separate tables: the worst variance is that of sizes shared by hand."""
+    schema = nz.Schema.from_sizes({"a": 10, "b": 20})
+    workload = nz.Workload([nz.Query(schema, ["a"]), nz.Query(schema, ["b"], weight=4.0)])
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), planner="workload", objective=nz.WorstVariance())
+    # Each record meets one row of each table: σ₁⁻² + σ₂⁻² = 1 and σ₁² = 4σ₂² = 5, or better, as
+    # the totals of both tables are the same.
+    assert plan.worst_variance <= 5.0
+    assert plan.privacy.rho <= 0.5
+    aimed = nz.plan(workload, targets=3.0, planner="workload")
+    assert max(aimed.variance(query).max() for query in workload) <= 3.0

@@ -14,6 +14,7 @@ from noiseplan.optimize.exchangeable_sums import ExchangeableSums, fillings
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning import bounds
 from noiseplan.planning.attribute_heads import PricedFactors
+from noiseplan.planning.cell_classes import classes_of
 from noiseplan.planning.certify import norm_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.nuclear_norm import HeadedWorkload
@@ -121,7 +122,9 @@ def test_norm_with_all_heads_is_that_of_the_matrix(seed: int) -> None:
     assert found <= exact * (1 + 1e-9)
     assert found == pytest.approx(exact, rel=1e-6)
     if design.free:
-        assert bounds._over_cells(design, records) == pytest.approx(exact, rel=1e-6)
+        classes = classes_of(design, design.workload.schema.size)
+        over = bounds._by_cells_or_rows(design, classes, records, whole)
+        assert over == pytest.approx(exact, rel=1e-6)
         products = bounds.row_products(design, bounds._attribute_weights(design, records))
         assert products is not None
         assert float(bounds.root_trace(products)) == pytest.approx(exact, rel=1e-6)

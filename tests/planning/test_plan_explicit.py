@@ -263,7 +263,7 @@ def test_what_relative_error_refuses() -> None:
     with pytest.raises(PlanError, match="a floor is a positive number, found 0"):
         nz.RelativeError([1.0], floor=0)
     large = nz.Workload.marginals(nz.Schema.from_sizes({"a": 5000}), k=1)
-    with pytest.raises(PlanError, match="at most 4,096 cells, and the schema has 5,000"):
+    with pytest.raises(PlanError, match=r"up to 4,096 numbers of tables.* need 5,000"):
         nz.plan(large, budget=BUDGET, objective=nz.RelativeError())
 
 

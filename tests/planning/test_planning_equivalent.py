@@ -17,12 +17,13 @@ from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.planning.cell_classes import at_least, merged_values
 from noiseplan.planning.finish import finish
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import over_classes
 from noiseplan.planning.planners import automatic, optimal
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.smaller_domain import at_least, carried, merged_values, smaller
+from noiseplan.planning.smaller_domain import carried, smaller
 from noiseplan.planning.workload_types import prepare
 
 repeatable = settings(max_examples=40, deadline=None, derandomize=True)

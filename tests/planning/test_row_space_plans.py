@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -300,7 +301,7 @@ def test_what_is_too_large_is_refused_before_it_is_made() -> None:
     square = nz.Schema.from_sizes({"a": 80, "b": 80})
     wide = Problem(nz.Workload([nz.Query(square, {"a": nz.Prefix(), "b": one()})]), nz.zCDP(1.0))
     assert "4,096 numbers of tables" in refusal(wide)
-    ranges = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 200}), {"a": nz.Ranges()})])
+    ranges = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 3000}), {"a": nz.Ranges()})])
     rows = Problem(ranges, nz.zCDP(1.0), objective=nz.WorstVariance())
     assert "looks at every row" in refusal(rows)
 
@@ -360,3 +361,45 @@ def test_cells_that_come_back_stay() -> None:
     found = optimum_at_cost_one(workload)
     assert found.gap <= 5e-4
     assert found.value == pytest.approx(optimal_total_sdp(workload), rel=1e-3)
+
+
+@pytest.mark.parametrize("expected", [False, True])
+def test_relative_errors_are_those_of_one_matrix(expected: bool) -> None:
+    """The same least sum of variances over squares, by the row space and over all cells."""
+    schema = nz.Schema.from_sizes({"a": 5, "b": 4, "c": 3})
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"a": nz.Prefix()}, weight=2.0),
+            nz.Query(schema, {"b": nz.Identity(), "c": nz.Prefix()}),
+        ]
+    )
+    counts = np.random.default_rng(2).uniform(1, 50, size=60) if expected else None
+    objective = nz.RelativeError(counts, floor=5.0)
+    problem = Problem(workload, nz.zCDP(0.5), objective=objective, noise="gaussian")
+    found = row_space_plans.solve(problem)
+    assert found.optimality.gap <= 1e-3
+    dense = nz.plan(
+        workload, budget=nz.zCDP(0.5), objective=objective, planner="optimal", noise="gaussian"
+    )
+
+    def relative(variance: Callable[[nz.Query], np.ndarray]) -> float:
+        rows = [query.dense() for query in workload]
+        lengths = [(r**2).sum(axis=1) for r in rows]
+        if counts is not None:
+            lengths = [np.maximum(r @ counts, 5.0) ** 2 for r in rows]
+        pairs = zip(workload, lengths, strict=True)
+        return sum(query.weight * float((variance(query) / s).sum()) for query, s in pairs)
+
+    assert relative(found.mechanism.variance) == pytest.approx(relative(dense.variance), rel=6e-4)
+
+
+def test_relative_errors_beyond_one_matrix() -> None:
+    schema = nz.Schema.from_sizes({"a": 30, "b": 20, "c": 10})
+    workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix()}), nz.Query(schema, ["b"])])
+    for planner in ("auto", "optimal"):
+        plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=nz.RelativeError(), planner=planner)
+        assert plan.gap is not None
+        assert plan.gap <= 1e-3
+    wide = nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 5000}), {"a": nz.Prefix()})])
+    with pytest.raises(PlanError, match="4,096 numbers of tables"):
+        nz.plan(wide, budget=nz.zCDP(0.5), objective=nz.RelativeError())

@@ -290,7 +290,7 @@ class ByCrossing(Family[Mechanism]):
         if not found.numbers:
             return None
         whole, before = self.cell_costs(target), self.cell_costs(have)
-        over = times_over(found.cell_costs, whole.max() - before)
+        over = times_over(found.crossed_costs, whole.max() - before)
         if over > LAST_OVER:
             raise PlanError("what was measured costs more than the plan it is a part of: a bug")
         parts = [replace(part, rows=noisier(over, part.rows)) for part in found.parts_of]

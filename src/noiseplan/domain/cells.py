@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import final
 
 import numpy as np
@@ -170,6 +170,17 @@ class Classes(Cells):
     def first(self) -> IntArray:
         """The first cell of each class."""
         return first_of(self.classes)
+
+    @cached_property
+    def members(self) -> Array:
+        """How many cells of the whole domain are in each class."""
+        each = [np.bincount(groups) / len(groups) for groups in self.values.groups]
+        shares = reduce(np.multiply.outer, each).ravel()
+        return float(self.schema.size) * np.bincount(self.classes, shares).astype(np.float64)
+
+    def rows(self, query: Query) -> Array:
+        """The rows of a query that is made for these classes, over them."""
+        return self.values.query(query).domain_matrix.take_columns(self.first)
 
     def query(self, query: Query) -> Query:
         merged = self.values.query(query)

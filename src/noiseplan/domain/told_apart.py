@@ -16,8 +16,6 @@ from noiseplan.matrices.base import Array, Matrix
 
 # Up to so much, in units of the largest entry of a row, its columns of one group may differ.
 SAME: Final = 1e-11
-# Matrices whose columns are compared at a time.
-BATCH: Final = 16
 
 
 def told_apart(matrices: Iterable[Matrix], cells: int, most: int | None = None) -> IntArray:
@@ -34,14 +32,12 @@ def told_apart(matrices: Iterable[Matrix], cells: int, most: int | None = None) 
     [0, 1, 2, 0]
     """
     enough = cells if most is None else min(cells, most + 1)
-    kinds = [np.zeros(cells, dtype=np.int64)]
-    for number, matrix in enumerate(matrices, 1):
-        kinds.append(matrix.column_kinds())
-        if number <= 3 or len(kinds) > BATCH:
-            kinds = [joined_kinds(kinds)]
-            if kinds[0].max() + 1 >= enough:
-                break
-    return joined_kinds(kinds)
+    classes = np.zeros(cells, dtype=np.int64)
+    for matrix in matrices:
+        classes = joined_kinds([classes, matrix.column_kinds()])
+        if classes.max() + 1 >= enough:
+            break
+    return classes
 
 
 def same_but_for_rounding(rows: Array, others: Array) -> bool:

@@ -15,7 +15,7 @@ from typing import Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, numbered
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array, Matrix, equal_columns
 from noiseplan.matrices.basic import TotalMatrix
@@ -105,7 +105,7 @@ class KroneckerMatrix(Matrix):
             own = factor.column_kinds()
             pairs = kinds[:, None] * (own.max() + 1) + own
             pairs[np.multiply.outer(kinds, own) == 0] = 0
-            kinds = np.unique(pairs, return_inverse=True)[1].reshape(-1) + int(pairs.min() > 0)
+            kinds = numbered(pairs.ravel())[1] + int(pairs.min() > 0)
         return kinds
 
     def take_columns(self, columns: NDArray[np.intp]) -> Array:

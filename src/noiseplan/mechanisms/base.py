@@ -145,6 +145,10 @@ class Mechanism(ABC):
     def cost_matrix(self) -> Array:
         """BᵀΣ⁻¹B of what is measured, domain × domain, for small domains."""
 
+    def cell_costs(self) -> Array:
+        """Its diagonal, what a record in each cell costs; for domains whose cells can be listed."""
+        return np.diagonal(self.cost_matrix())
+
     # ------------------------------------------------------------------ answering
 
     @abstractmethod

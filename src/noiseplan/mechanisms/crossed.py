@@ -131,7 +131,7 @@ class CrossedMechanism(Mechanism):
     # ------------------------------------------------------------------ privacy
 
     @cached_property
-    def cell_costs(self) -> Array:
+    def crossed_costs(self) -> Array:
         """Of each of D's cells, Σ_A ∏ β_i (B_AᵀB_A)_dd / σ²_A: what no record of it exceeds."""
         found = np.zeros(self.frame.cells.size)
         for part in self.parts_of:
@@ -154,7 +154,7 @@ class CrossedMechanism(Mechanism):
             return cell_by_cell(every, neighbours)
         for mechanism in every:
             mechanism.require_noise(neighbours)
-        largest = float(np.sum([m.cell_costs for m in every], axis=0).max(initial=0.0))
+        largest = float(np.sum([m.crossed_costs for m in every], axis=0).max(initial=0.0))
         # Sums over the parts of sums over a part's rows: so many terms, and no more, are added.
         parts = [part for mechanism in every for part in mechanism.parts_of]
         terms = len(parts) + max((part.rows.numbers for part in parts), default=0)

@@ -67,6 +67,10 @@ class DenseMechanism(Mechanism):
     def cost_matrix(self) -> Array:
         return self.strategy.T @ self.strategy / self.noise.nominal
 
+    def cell_costs(self) -> Array:
+        squares = np.einsum("ri,ri->i", self.strategy, self.strategy)
+        return np.asarray(squares / self.noise.nominal)
+
     def cell_covariance(self) -> Array:
         """The covariance of the estimates of all cells (of what is determined of them)."""
         return self.noise.variance * self._fit.spread

@@ -99,6 +99,10 @@ class ProductMechanism(Mechanism):
     def cost_matrix(self) -> Array:
         return kronecker_dense([factor.gram() for factor in self.factors]) / self.noise.nominal
 
+    def cell_costs(self) -> Array:
+        each = [np.diagonal(factor.gram())[:, None] for factor in self.factors]
+        return kronecker_dense(each)[:, 0] / self.noise.nominal
+
     # ------------------------------------------------------------------ measuring
 
     def measure(

@@ -81,6 +81,9 @@ class ReducedMechanism(Mechanism):
         cells = self.cells.of_cells()
         return self.small.cost_matrix()[np.ix_(cells, cells)]
 
+    def cell_costs(self) -> Array:
+        return self.small.cell_costs()[self.cells.of_cells()]
+
     def measure(
         self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
     ) -> Measurements:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import prod
 from typing import Any, ClassVar, Final
 
@@ -134,6 +134,21 @@ class ResidualMechanism(Mechanism):
                     ]
                     cost += kronecker_dense(pieces) / sigma2
         return cost
+
+    def cell_costs(self) -> Array:
+        """The diagonal alone: an entry of ⊗G_i is a product of their diagonals."""
+        costs = np.zeros(self.schema.shape)
+        for block in self.blocks:
+            each = [np.diagonal(axis.gram) for axis in block.axes]
+            for row, sigma2 in zip(block.sets, block.sigma2, strict=True):
+                if sigma2 > 0 and block.whole:
+                    rows = over_domain(block, row, self._every_value)
+                    costs += (rows**2).sum(axis=0).reshape(costs.shape) / sigma2
+                elif sigma2 > 0:
+                    shape = np.ones(costs.ndim, dtype=np.int64)
+                    shape[row] = [len(diagonal) for diagonal in each]
+                    costs += reduce(np.multiply.outer, each, np.ones(())).reshape(shape) / sigma2
+        return costs.ravel()
 
     @property
     def numbers(self) -> int:

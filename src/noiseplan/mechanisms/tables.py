@@ -168,6 +168,9 @@ class TablesMechanism(Mechanism):
         """BᵀΣ⁻¹B of what is measured, Σ the variances of the Laplace noise."""
         return self.residuals.cost_matrix()
 
+    def cell_costs(self) -> Array:
+        return self.residuals.cell_costs()
+
     def dense_rows(self) -> Array:
         """Every measured row over the whole domain, divided by the scale of its noise."""
         rows = []

@@ -221,6 +221,16 @@ class WorkloadRowsMechanism(Mechanism):
         rows = self._dense_rows()
         return (rows.T / self.noise.nominal) @ rows
 
+    def cell_costs(self) -> Array:
+        batch, size = max(1, AT_ONCE // (self.workload.rows + self.numbers)), self.schema.size
+        found = []
+        for start in range(0, size, batch):
+            some = np.unravel_index(np.arange(start, min(start + batch, size)), self.schema.shape)
+            rows = self._stacked.at(np.column_stack(some))
+            rows = rows if self.mix is None else self.mix @ rows
+            found.append((rows.T**2 / self.noise.nominal).sum(axis=1))
+        return np.concatenate(found)
+
     def _dense_rows(self) -> Array:
         """All measured rows over the whole domain."""
         rows = np.concatenate([query.dense() for query in self.queries])

@@ -82,7 +82,7 @@ def _refined(rows: Array, targets: Array) -> Fitness:
     demands = Demands.of(rows, targets, None)
     kept, scale = demands.reduction.first, np.sqrt(first.cost)  # in its units costs are about one
     measured = (first.strategy[:, kept] @ np.linalg.pinv(demands.cells)) / scale
-    asked = demands.rows(np.arange(demands.count)) / scale
+    asked = demands.rows() / scale
     sigma = np.asarray(np.linalg.inv(measured.T @ measured), dtype=np.float64)
     face = _Face(asked, demands.cells, np.ones(demands.count), np.zeros(len(kept)))
     sigma = face.refined(sigma, _binding(first.cell_prices[kept], first.profile[kept]))

@@ -7,8 +7,8 @@ Its dual is a factorisation norm: for any prices μ of rows and λ of cells that
 returned has cost matrix X = BᵀΣ⁻¹B; measured with unit noise it meets every target, and its privacy
 cost is the largest diagonal entry of X.
 
-A workload with many rows is solved for some of them, and rows that miss their targets join until
-none is left.
+Few rows are priced by Newton's method, to as many digits as are asked for; very many by the fixed
+point of their prices (`row_space_optimum`).
 
 References
 ----------
@@ -26,18 +26,18 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array, Matrix
+from noiseplan.optimize.cell_columns import TableColumns, columns_of
 from noiseplan.optimize.components import solved_apart
 from noiseplan.optimize.fitness_result import Fitness
 from noiseplan.optimize.interior_point import Done, PriceProblem, Verdict, improve, start, warmed
+from noiseplan.optimize.row_space_optimum import RowBasis
 from noiseplan.optimize.rows_with_targets import Demands, checked_rows, per_row
 
-# Beyond this many rows the problem is solved for some of them at a time.
-ROWS_AT_ONCE = 5000
+# Beyond this many rows Newton's method, which looks at all pairs of them, takes too long.
+FEW_ROWS = 5000
 WARMING = 12
 # No price is below this share of the tolerance times the average.
 FLOOR = 0.1
-# Then the first solutions need not be sharp, and rows this close to their targets stay.
-LOOSE, CLOSE = 1e-3, 0.98
 # The nuclear norm is off by a few units in the last place.
 NUCLEAR_ERROR = 1e-13
 
@@ -90,67 +90,50 @@ def _least_cost(
     tolerance: float,
     watch: Callable[[float], None],
 ) -> Fitness:
-    search = _PriceSearch(Demands.of(workload, targets, limits), tolerance, watch)
+    demands = Demands.of(workload, targets, limits)
+    if demands.count > FEW_ROWS:
+        return _of_many(demands, tolerance, watch)
+    search = _PriceSearch(demands, tolerance, watch)
     search.run()
     return search.result()
 
 
+def _of_many(demands: Demands, tolerance: float, watch: Callable[[float], None]) -> Fitness:
+    """The fixed point of the prices alone: its steps take little more time for millions of rows."""
+    rank, cells = demands.cells.shape
+    columns = columns_of([TableColumns.of(demands.cells, np.arange(cells))])
+    basis = RowBasis(columns, np.eye(rank), np.eye(rank))
+    found = basis.least_worst(demands.priced(), tolerance, watch)
+    small = np.asarray(found.rows) @ demands.cells * np.sqrt(found.value) * demands.scale
+    strategy = demands.reduction.widened(small)
+    prices = demands.row_prices(found.row_prices), demands.cell_prices(found.cell_prices)
+    return Fitness(strategy, demands.cost(strategy), found.bound, *prices, found.steps)
+
+
 class _PriceSearch:
-    """The prices of the rows looked at so far, and the best strategy found from them."""
+    """The prices of rows and cells, and the best strategy found from them."""
 
     def __init__(self, demands: Demands, tolerance: float, watch: Callable[[float], None]) -> None:
         self.demands, self.tolerance, self.watch = demands, tolerance, watch
         self.cost, self.lower, self.steps = np.inf, 0.0, 0
         self.factor: Array = np.zeros((0, 0))
-        self.active = demands.first_rows(ROWS_AT_ONCE)
-        self.row = np.full(len(self.active), 1.0 / len(self.active))
-        self.cell = np.full(demands.cells.shape[1], 1.0 / demands.cells.shape[1])
-        self.certified = (self.active, self.row, self.cell)
+        self.rows = demands.rows()
+        row = np.full(demands.count, 1.0 / demands.count)
+        cell = np.full(demands.cells.shape[1], 1.0 / demands.cells.shape[1])
+        self.certified = (row, cell)
 
     def run(self) -> None:
-        """Solve, look at all rows, let those that miss their targets join; until none does."""
-        aim = self.tolerance if len(self.active) == self.demands.count else LOOSE
-        while True:
-            self._solve(aim)
-            if len(self.active) == self.demands.count:
-                return
-            ratios = self.demands.ratios(self.factor)
-            worst = float(ratios.max())
-            if self.cost * worst <= self.lower * (1.0 + self.tolerance):
-                self.cost, self.factor = self.cost * worst, self.factor / np.sqrt(worst)
-                return
-            # No sharper than rows still unseen deserve.
-            aim = max(self.tolerance, min(LOOSE, 0.1 * (worst - 1.0)))
-            self._exchange(ratios)
-
-    def _exchange(self, ratios: Array) -> None:
-        """Rows well within their targets leave, rows beyond them join."""
-        stay = (ratios[self.active] > CLOSE) | (self.row > 1e-6 * self.row.mean())
-        active, row = self.active[stay], self.row[stay]
-        outside = ratios.copy()
-        outside[active] = 0.0
-        new = np.argsort(outside)[::-1][: max(ROWS_AT_ONCE - len(active), ROWS_AT_ONCE // 8)]
-        new = new[outside[new] > 1.0]
-        self.row = np.concatenate([row, np.full(len(new), 0.1 * row.mean())])
-        self.active = np.concatenate([active, new])
-        self.cost = np.inf
-
-    def _solve(self, aim: float) -> None:
-        """Prices of the active rows and of the cells: a fixed point, then Newton's method."""
-        rows, cells = self.demands.rows(self.active), self.demands.cells
+        """Prices of the rows and of the cells: a fixed point, then Newton's method."""
+        rows, cells = self.rows, self.demands.cells
         problem = PriceProblem(rows, cells, np.zeros(cells.shape[1]))
-        judge = self._judge(1.0, aim)
-        self.row, self.cell, done = warmed(problem, self.row, self.cell, judge, WARMING)
+        row, cell, done = warmed(problem, *self.certified, self._judge(1.0), WARMING)
         if done:
             return
-        scale = problem.balance(self.row, self.cell).total  # then the cost is about one
-        problem = replace(problem, rows=rows / scale, least=FLOOR * aim)
-        begin = start(problem, self.row, self.cell)
-        prices, steps = improve(problem, begin, self._judge(scale, aim))
-        self.steps += steps
-        self.row, self.cell = prices.row / prices.row.sum(), prices.cell / prices.cell.sum()
+        scale = problem.balance(row, cell).total  # then the cost is about one
+        problem = replace(problem, rows=rows / scale, least=FLOOR * self.tolerance)
+        self.steps = improve(problem, start(problem, row, cell), self._judge(scale))[1]
 
-    def _judge(self, scale: float, aim: float) -> Done:
+    def _judge(self, scale: float) -> Done:
         """Keep the best covariance and the best bound; is the gap closed?"""
 
         def judge(verdict: Verdict, row: Array, cell: Array) -> bool:
@@ -159,16 +142,15 @@ class _PriceSearch:
                 self.factor = verdict.factor / scale
             if scale**2 * verdict.bound > self.lower:
                 self.lower = scale**2 * verdict.bound
-                self.certified = (self.active, row / row.sum(), cell / cell.sum())
+                self.certified = (row / row.sum(), cell / cell.sum())
             self.watch(self.cost / self.lower - 1.0)
-            return self.cost <= self.lower * (1.0 + 0.5 * aim)
+            return self.cost <= self.lower * (1.0 + 0.5 * self.tolerance)
 
         return judge
 
     def result(self) -> Fitness:
-        active, row, cell = self.certified
-        weighted = np.sqrt(row)[:, None] * self.demands.rows(active)
-        weighted = (weighted @ self.demands.cells) * np.sqrt(cell)
+        row, cell = self.certified
+        weighted = (np.sqrt(row)[:, None] * self.rows @ self.demands.cells) * np.sqrt(cell)
         # The bound anew, from the prices alone: what is claimed does not rest on the search.
         nuclear = float(np.linalg.svd(weighted, compute_uv=False).sum())
         strategy = self.demands.strategy(self.factor)
@@ -176,7 +158,7 @@ class _PriceSearch:
             strategy,
             self.demands.cost(strategy),
             nuclear**2 * (1.0 - NUCLEAR_ERROR * len(weighted)),
-            self.demands.row_prices(active, row),
+            self.demands.row_prices(row),
             self.demands.cell_prices(cell),
             self.steps,
         )

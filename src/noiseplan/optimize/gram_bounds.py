@@ -27,6 +27,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.low_rank import eigen
 from noiseplan.optimize.optimum import checked_gram
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR
 
@@ -42,17 +43,25 @@ class Spectrum:
 
     singular: Array  # descending
     root_diagonal: Array
+    cells: float  # may be more than can be counted in integers
 
     @staticmethod
     def of(gram: Array) -> Spectrum:
-        values, vectors = np.linalg.eigh(gram)
+        return Spectrum.of_classes(gram, np.ones(len(gram)))
+
+    @staticmethod
+    def of_classes(gram: Array, members: Array) -> Spectrum:
+        """The same where cells have equal columns: so many are in each class.
+
+        WᵀW over all cells has the eigenvalues of D^{1/2}GD^{1/2}, D the numbers of members, and
+        each member of a class has an equal share of what its root has on the diagonal.
+        """
+        lengths = np.sqrt(members)
+        values, vectors = eigen(gram * np.outer(lengths, lengths))
         rounding = EIGENVALUE_ERROR * len(values) * values[-1]
         singular = np.sqrt(np.where(values > rounding, values, 0.0))
-        return Spectrum(singular[::-1].copy(), np.asarray((vectors**2) @ singular))
-
-    @property
-    def cells(self) -> int:
-        return len(self.singular)
+        diagonal = np.asarray((vectors**2) @ singular) / members
+        return Spectrum(singular[::-1].copy(), diagonal, float(members.sum()))
 
     @property
     def rank(self) -> int:
@@ -62,7 +71,7 @@ class Spectrum:
     @property
     def bound(self) -> float:
         """SVDB, rounded to the safe side."""
-        return _squared_sum(self.singular**2)
+        return _squared_sum(self.singular**2, self.cells)
 
     @property
     def closed_form(self) -> float:
@@ -75,11 +84,11 @@ class Spectrum:
         return bool(np.ptp(self.root_diagonal) <= LEVEL * self.root_diagonal.max())
 
 
-def _squared_sum(eigenvalues: Array) -> float:
+def _squared_sum(eigenvalues: Array, cells: float) -> float:
     """(Σ √λ)²/n, without what rounding may have added."""
     rounding = EIGENVALUE_ERROR * len(eigenvalues) * float(eigenvalues.max())
     surely = np.maximum(eigenvalues - rounding, 0.0)
-    return float(np.sqrt(surely).sum()) ** 2 / len(eigenvalues)
+    return float(np.sqrt(surely).sum()) ** 2 / cells
 
 
 def svd_bound(gram: Array) -> float:
@@ -90,7 +99,7 @@ def svd_bound(gram: Array) -> float:
     >>> round(svd_bound(np.array([[2.0, 1.0], [1.0, 1.0]])), 6)  # two prefix sums
     2.5
     """
-    return _squared_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64))
+    return _squared_sum(np.asarray(np.linalg.eigvalsh(gram), dtype=np.float64), len(gram))
 
 
 @dataclass(frozen=True)

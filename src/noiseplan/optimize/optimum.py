@@ -35,6 +35,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
+from noiseplan.optimize.low_rank import is_low, low_rank_root
 from noiseplan.optimize.mirror_symmetry import Halves
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR, SAFE_PIVOT
 
@@ -134,6 +135,7 @@ class _Climb:
         self.halves, self.tolerance = halves, tolerance
         self.roots = [root_of(block) for block in halves.blocks]
         self.singular = any(len(r) < r.shape[1] for r in self.roots)
+        self.low_rank = all(is_low(len(r), r.shape[1]) for r in self.roots)
         self.members = halves.members
         self.weights = self.members * 0.0 + 1.0 / halves.cells
         self.value, self.bound = float("inf"), 0.0
@@ -169,8 +171,10 @@ class _Climb:
             self.bound, self.weights = bound, weights
         spread = float((self.members * weights * (diagonal - 1.0) ** 2).sum())
         if last or spread <= max(4.0 * self.tolerance, SETTLED):
-            # Filling up takes longer than many steps of low rank: only where it is much nearer.
+            # Filling up takes longer than many steps of low rank: only where it is much nearer,
+            # and where steps cost next to nothing beside it, at the end only.
             nearer = last or not self.singular or spread <= self.near / 2.0
+            nearer = nearer and (last or not self.low_rank)
             self.near = spread if nearer else self.near
             self._certify(spectra, diagonal, total, nearer)
         return diagonal, bound, spread
@@ -298,6 +302,9 @@ def root_of(gram: AnyArray) -> AnyArray:
             return lower.T * scale
     except (np.linalg.LinAlgError, RuntimeError):
         pass
+    low = low_rank_root(unit)
+    if low is not None:
+        return low * scale
     values, vectors = xp.linalg.eigh(unit)
     if float(values[0]) < -1e-9 * float(values[-1]):
         raise PlanError(NOT_A_GRAM_MATRIX)

@@ -22,6 +22,7 @@ from noiseplan.matrices.base import Array, exactly_equal_columns
 from noiseplan.optimize.array_namespace import AnyArray, namespace_of, to_backend
 from noiseplan.optimize.cell_columns import Columns, DenseColumns, TableColumns, dense_seconds
 from noiseplan.optimize.optimum import Watch, checked_gram, root_of
+from noiseplan.optimize.priced_rows import WrittenRows
 from noiseplan.optimize.row_space_optimum import RowBasis, RowSpaceOptimum
 
 # Of what is left of a root without the sum over all cells: no more than the sum's rounding.
@@ -101,7 +102,7 @@ def replaced_optimum(
     first = first_of(kinds)
     root = _centred(root_of(gram[np.ix_(first, first)]))
     if not root.any():  # nothing but the total is asked
-        return RowSpaceOptimum(np.zeros((0, len(gram))), 0.0, 0.0, 0)
+        return RowSpaceOptimum(np.zeros((0, len(gram))), 0.0, 0.0, None, None, 0)
     found = RowBasis.of(np.eye(len(root)), _pairs(root)).least_total(tolerance, watch)
     return replace(found, rows=(found.rows @ root)[:, kinds])
 
@@ -119,11 +120,11 @@ def replaced_worst(
     kinds = exactly_equal_columns(rows)
     centred = _centred(rows[:, first_of(kinds)])
     if not centred.any():
-        return RowSpaceOptimum(np.zeros((0, rows.shape[1])), 0.0, 0.0, 0)
+        return RowSpaceOptimum(np.zeros((0, rows.shape[1])), 0.0, 0.0, None, None, 0)
     root = root_of(centred.T @ centred)
     basis = RowBasis.of(np.eye(len(root)), _pairs(root))
     asked = centred[centred.any(axis=1)] @ np.linalg.pinv(root) @ basis.back
-    found = basis.least_worst(asked, tolerance, watch)
+    found = basis.least_worst(WrittenRows(asked), tolerance, watch)
     return replace(found, rows=(found.rows @ root)[:, kinds])
 
 

@@ -27,7 +27,15 @@ from noiseplan.errors import PlanError
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
 from noiseplan.optimize.cell_columns import Columns
-from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, SMALLEST_WEIGHT, Watch
+from noiseplan.optimize.optimum import (
+    CHEAP_STEPS,
+    FARTHEST,
+    FULL_STEP,
+    MEMORY,
+    SMALLEST_WEIGHT,
+    Watch,
+)
+from noiseplan.optimize.priced_rows import PricedRows
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR
 
 # No row's weight is below this share of the largest, so that no direction is without a price.
@@ -50,7 +58,8 @@ DIFFER_TOO_MUCH: Final = (
 
 @dataclass(frozen=True, eq=False)
 class RowSpaceOptimum:
-    """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below.
+    """Rows C with ‖C b_x‖² ≤ 1 for every cell, the value they reach, what none is below, and by
+    which prices.
 
     There are no rows, and the value is infinite, where the search ended without hope.
     """
@@ -58,6 +67,8 @@ class RowSpaceOptimum:
     rows: AnyArray
     value: float
     bound: float
+    row_prices: AnyArray  # none where the total is to be small
+    cell_prices: AnyArray
     steps: int
 
     @property
@@ -105,7 +116,7 @@ class RowBasis:
 
     def least_worst(
         self,
-        rows: AnyArray,
+        rows: PricedRows,
         tolerance: float,
         watch: Watch = lambda gap: None,
         hopeless: float = np.inf,
@@ -127,26 +138,28 @@ class _Climb:
     some of those that pay too much join them. A value is told after a look at all cells only.
     """
 
-    def __init__(self, asked: RowBasis, rows: AnyArray | None, tolerance: float) -> None:
+    def __init__(self, asked: RowBasis, rows: PricedRows | None, tolerance: float) -> None:
         self.asked, self.rows, self.tolerance = asked, rows, tolerance
         self.xp, self.columns = namespace_of(asked.basis), asked.columns
         self.kept: AnyArray = None  # the numbers of the cells looked at; None: all
         # Which were left out once: if they come back it is for good, or there is no end of it.
         self.once = like(np.zeros(self.columns.cells), asked.basis)
-        moving = 0 if rows is None else len(rows)
+        moving = 0 if rows is None else rows.count
         self.point = like(np.zeros(self.columns.cells + moving), asked.basis)
         self.ascent = Ascent(MEMORY, FARTHEST)
         self.value, self.bound = float("inf"), 0.0
         self.best: AnyArray = None
+        self.certified: tuple[AnyArray, AnyArray] = (None, None)
 
     def run(self, watch: Watch, hopeless: float) -> RowSpaceOptimum:
         """Climb until the gap closes, or nothing below `hopeless` is left."""
         if self.asked.columns.seconds > CELLS_LONGER * CUBE * self.asked.rank**3:
             self._join(like(np.full(self.asked.columns.cells, np.inf), self.point))
-        for step in range(1, MOST_STEPS + 1):
+        steps = max(MOST_STEPS, CHEAP_STEPS // self.asked.rank)
+        for step in range(1, steps + 1):
             shares = self._shares()
             found, costs = self._visit(shares)
-            everywhere = self._everywhere(found, costs, last=step == MOST_STEPS)
+            everywhere = self._everywhere(found, costs, last=step == steps)
             if everywhere is not None:
                 self._keep(found, float(everywhere.max()))
             watch(self.value / self.bound - 1.0)
@@ -158,7 +171,14 @@ class _Climb:
                 self._move(found, costs, shares)
                 self._leave_out()
         rows = None if self.best is None else self.best @ self.asked.basis
-        return RowSpaceOptimum(rows, self.value, self.bound, step)
+        return RowSpaceOptimum(rows, self.value, self.bound, *self._prices(), step)
+
+    def _prices(self) -> tuple[AnyArray, AnyArray]:
+        """μ and λ of the best bound."""
+        (shares, kept), every = self.certified, self.once * 0.0
+        many = len(every) if kept is None else len(kept)
+        every[slice(None) if kept is None else kept] = shares[:many]
+        return shares[many:], every
 
     @property
     def level(self) -> float:
@@ -179,7 +199,8 @@ class _Climb:
         basis, many = self.asked.basis, self.columns.cells
         inner = basis @ self.columns.moments(shares[:many]) @ basis.T
         found = _Priced.of(inner, self.rows, shares[many:])
-        self.bound = max(self.bound, found.bound)
+        if found.bound > self.bound:
+            self.bound, self.certified = found.bound, (shares, self.kept)
         return found, self._costs(self.columns, found)
 
     def _costs(self, columns: Columns, found: _Priced) -> AnyArray:
@@ -255,16 +276,16 @@ class _Priced:
         return self.total if self.variances is None else float(self.variances.max())
 
     @staticmethod
-    def of(inner: AnyArray, rows: AnyArray | None, prices: AnyArray) -> _Priced:
+    def of(inner: AnyArray, rows: PricedRows | None, prices: AnyArray) -> _Priced:
         """From K₁, l_j and μ: K₂ = CCᵀ, CᵀK₁C = U diag(s²) Uᵀ, F⁻¹ = diag(s)^{−1/2} UᵀCᵀ."""
         xp = namespace_of(inner)
-        lower = None if rows is None else _lower(rows.T @ (rows * prices[:, None]))
+        lower: AnyArray = None if rows is None else _lower(rows.moments(prices))
         values, vectors = xp.linalg.eigh(inner if lower is None else lower.T @ inner @ lower)
         singular = xp.sqrt(values.clip(min=float(values[-1]) * 1e-18))
         inverse, variances = (vectors / xp.sqrt(singular)).T, None
-        if lower is not None:
+        if rows is not None:
             factor = xp.linalg.solve(lower.T, vectors * xp.sqrt(singular))
-            inverse, variances = inverse @ lower.T, ((rows @ factor) ** 2).sum(1)
+            inverse, variances = inverse @ lower.T, rows.variances(factor)
         off = EIGENVALUE_ERROR * len(values) * float(values[-1])
         bound = float(xp.sqrt((values - off).clip(min=0.0)).sum()) ** 2
         return _Priced(inverse, float(singular.sum()), variances, bound)

@@ -16,6 +16,7 @@ from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices import DenseMatrix
 from noiseplan.matrices.base import Array, Matrix
+from noiseplan.optimize.priced_rows import FormulaRows, PricedRows, WrittenRows
 from noiseplan.optimize.tolerances import RANK_FLOOR, SAFE_PIVOT
 
 
@@ -55,33 +56,20 @@ class Demands:
         """How many different rows there are."""
         return len(self.kept)
 
-    def rows(self, chosen: IntArray) -> Array:
-        """L of some rows: over their targets, in the coordinates of the basis."""
-        dense = self.reduction.columns(self.matrix.take(self.kept[chosen])) / self.scale
-        dense = dense / np.sqrt(self.targets[self.kept[chosen]])[:, None]
+    def rows(self) -> Array:
+        """L: over their targets, in the coordinates of the basis."""
+        dense = self.reduction.columns(self.matrix.take(self.kept)) / self.scale
+        dense = dense / np.sqrt(self.targets[self.kept])[:, None]
         return np.asarray(dense @ self.cells.T)
 
-    def first_rows(self, most: int) -> IntArray:
-        """All rows if they are few; else some that span what all of them span."""
-        if self.count <= most:
-            return np.arange(self.count)
-        size, rank = 2 * self.cells.shape[1], len(self.cells)
-        while size < self.count:
-            chosen = np.unique(np.linspace(0, self.count - 1, size).astype(np.int64))
-            if np.linalg.matrix_rank(self.rows(chosen), tol=1e-8) == rank:
-                return chosen
-            size *= 2
-        return np.arange(self.count)
-
-    def ratios(self, factor: Array) -> Array:
-        """The variance of every row over its target, for Σ = FFᵀ on the basis."""
-        small = (self.cells.T @ factor) / self.scale[:, None]
-        seen = self.reduction.groups >= 0
-        # Σ over the cells as they were: merged cells stand in one of their members.
-        wide = np.zeros((len(seen), small.shape[1]))
-        wide[self.reduction.first] = small
-        variances = self.matrix.quadratic_rows(wide @ wide.T)
-        return np.asarray((variances / self.targets)[self.kept])
+    def priced(self) -> PricedRows:
+        """All of L: written out where the rows are, else as the formulas they are."""
+        if isinstance(self.matrix, DenseMatrix):
+            return WrittenRows(self.rows())
+        # Merged cells stand in one of their members.
+        wide = np.zeros((self.matrix.shape[1], len(self.cells)))
+        wide[self.reduction.first] = self.cells.T / self.scale[:, None]
+        return FormulaRows(((self.matrix, wide),), 1.0 / np.sqrt(self.targets))
 
     def strategy(self, factor: Array) -> Array:
         """A with AᵀA = BᵀΣ⁻¹B, over the cells as they were."""
@@ -93,10 +81,10 @@ class Demands:
         squares = np.einsum("ri,ri->i", strategy, strategy)[self.reduction.first]
         return float((squares / self.scale**2).max())
 
-    def row_prices(self, chosen: IntArray, prices: Array) -> Array:
-        """Prices of some rows among all; rows left out are free."""
+    def row_prices(self, prices: Array) -> Array:
+        """Prices of the different rows among all; others are free."""
         result = np.zeros(self.matrix.shape[0])
-        result[self.kept[chosen]] = prices
+        result[self.kept] = prices
         return result
 
     def cell_prices(self, prices: Array) -> Array:

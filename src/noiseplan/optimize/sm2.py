@@ -187,7 +187,7 @@ def _start(
 ) -> SmoothedMaximum:
     """F at Σ₀ = σ²(BQ⁺)(BQ⁺)ᵀ, or at σ²I, where the largest ratio of a variance is 0.99."""
     back, cells = np.linalg.inv(turn), turn @ demands.cells
-    rows = np.asarray(demands.rows(np.arange(demands.count)) @ back)
+    rows = np.asarray(demands.rows() @ back)
     root, total = np.eye(len(cells)), np.zeros((len(cells), len(cells)))
     if start is not None:
         root = demands.reduction.widened(cells) @ _checked_inverse(demands, start)

@@ -9,6 +9,7 @@ record with the cell x changes the counts by the column b_x (`optimize.cell_colu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -28,6 +29,7 @@ from noiseplan.optimize.cell_columns import (
     paired_seconds,
 )
 from noiseplan.optimize.optimum import root_of
+from noiseplan.optimize.priced_rows import FormulaRows, PricedRows, WrittenRows
 from noiseplan.optimize.tolerances import SAFE_PIVOT
 from noiseplan.planning.workload_types import Design
 from noiseplan.queries import Custom, Identity, Query, Workload
@@ -39,6 +41,8 @@ SAME = 1e-9
 PROBES = 3
 # Entries are whole multiples of the smallest over one of these, or not taken for whole numbers.
 DIVISORS = range(1, 13)
+# Up to so many numbers rows are written out.
+WRITTEN_OUT = 20_000_000
 # The attributes that one factor is about: one, or several for a matrix.
 Names = tuple[str, ...]
 
@@ -181,11 +185,10 @@ class BaseTable:
         pairs = zip(self.bases.values(), factors, strict=True)
         return kronecker_dense([base.gram(factor) for base, factor in pairs])
 
-    def read(self, factors: list[Matrix], values: Array) -> Array:
-        """A v, for v of one row for each number that the table counts."""
+    def way(self, factors: list[Matrix]) -> Matrix:
+        """A with F = A⊗V_i for a query with these factors."""
         pairs = zip(self.bases.values(), factors, strict=True)
-        ways = tuple(DenseMatrix(base.coefficients(factor)) for base, factor in pairs)
-        return KroneckerMatrix(ways).matmul(values) if ways else values
+        return KroneckerMatrix(tuple(DenseMatrix(b.coefficients(factor)) for b, factor in pairs))
 
     def columns(self, axes: dict[str, IntArray]) -> TableColumns:
         """Of cells given by the value of every attribute, in arrays that broadcast."""
@@ -272,25 +275,31 @@ class BaseTables:
             dense_seconds(cells, self.size),
         )
 
-    def root(self) -> Array:
-        """R with RᵀR = Γ: of all queries by their weights."""
+    def root(self, of_rows: Callable[[Query], Array] | None = None) -> Array:
+        """R with RᵀR = Γ: of all queries by their weights, and of single rows by theirs."""
         gram = [np.zeros((table.rows, table.rows)) for table in self.tables]
         for number, (t, factors) in self.homes.items():
-            weight = self.design.priorities[number]
-            gram[t] += weight * self.tables[t].gram(factors)
+            table, weight = self.tables[t], self.design.priorities[number]
+            if of_rows is None:
+                gram[t] += weight * table.gram(factors)
+            else:
+                each = of_rows(self.design.workload.query(number))
+                gram[t] += weight * table.way(factors).weighted_gram(each)
         found = np.zeros((self.size, self.size))
         for span, own in zip(self.spans, gram, strict=True):
             found[span, span] = root_of(own)
         return found
 
-    def rows(self, back: Array) -> Array:
+    def rows(self, back: Array) -> PricedRows:
         """A B of all rows asked for, over the roots of their targets, or times those of weights."""
-        scale, spans = np.sqrt(self.design.priorities), self.spans
-        found = [
-            scale[number] * self.tables[t].read(factors, back[spans[t]])
-            for number, (t, factors) in self.homes.items()
-        ]
-        return np.concatenate(found)
+        parts = tuple(
+            (self.tables[t].way(factors), back[self.spans[t]]) for t, factors in self.homes.values()
+        )
+        scale = np.sqrt(self.design.priorities)[list(self.homes)]
+        scales = np.repeat(scale, [matrix.shape[0] for matrix, _ in parts])
+        if len(scales) * back.shape[1] > WRITTEN_OUT:
+            return FormulaRows(parts, scales)
+        return WrittenRows(np.concatenate([m.matmul(b) for m, b in parts]) * scales[:, None])
 
     def columns(self) -> Columns:
         """Those of one cell of each class that is told apart, and counted at all."""

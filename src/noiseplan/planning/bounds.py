@@ -5,7 +5,8 @@ least ‖W Λ^{1/2}‖²_*/c, the squared nuclear norm (λ uniform: the SVD boun
 products λ = ⊗d_i, d_i what a longer column of the planned U_i would be worth: the optimal ones to
 about three digits. The norm is taken, in this order, as far as it can be,
 
-* over all cells, where they are few, or over all rows, K = W Λ Wᵀ, where these are;
+* over all cells that queries tell apart, where they are few, or over all rows, K = W Λ Wᵀ, where
+  these are;
 * from the structure, at any scale: heads and tails of attributes (`nuclear_norm`), with as many
   heads as the work allows.
 
@@ -21,16 +22,19 @@ bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
+from noiseplan.domain.cells import Classes
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.allocation import share_for_total
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.record_pairs import replaced_optimum
 from noiseplan.optimize.split_coordinates import Point
 from noiseplan.planning.attribute_heads import Heads, PricedFactors, plain_heads
+from noiseplan.planning.cell_classes import class_gram, classes_of, merged_values
 from noiseplan.planning.free_split import cost_and_gradients
 from noiseplan.planning.neighbours import cost_is_exact, measured_alone, privacy_rows
 from noiseplan.planning.nuclear_norm import HeadedWorkload, root_trace
@@ -43,6 +47,8 @@ from noiseplan.planning.workload_types import Design
 DENSE_CELLS = 400
 # The gap to which the optimum for pairs of cells is.
 PAIRED_GAP = 1e-3
+# Cells times queries that are looked at to find which cells are told apart.
+LOOKED_AT = 1 << 24
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
 SEARCH_UP_TO = 256
 # Heads of each attribute, as far as work allows.
@@ -81,12 +87,20 @@ def total_variance_bound(
     if neighbours == "replace":
         return _replaced_bound(design, rows, effort) / budget * (1 - 1e-9)
     added = bool(design.free or design.joints)
-    if added and design.workload.schema.size <= DENSE_CELLS:
-        return dense_optimum(design.gram()).bound / budget * (1 - 1e-9)
-    found = weighted_sum_bound(design, rows, budget, neighbours, effort)
-    if not added:
-        return found
-    return max(found, _by_cells_or_rows(design, rows, effort) / budget * (1 - 1e-9))
+    classes = _few_classes(design, effort) if added else None
+    if classes is not None and classes.inner.size <= DENSE_CELLS:
+        return dense_optimum(class_gram(design, classes)).bound / budget * (1 - 1e-9)
+    if added:
+        norm = _by_cells_or_rows(design, classes, _record_weights(design, rows), effort)
+        if norm is not None:  # of the same weights of records the structure knows no more
+            return norm**2 / budget * (1 - 1e-9)
+    return weighted_sum_bound(design, rows, budget, neighbours, effort)
+
+
+def _few_classes(design: Design, effort: Effort) -> Classes | None:
+    """The classes of cells that queries tell apart: few, and found at once."""
+    looked_at = merged_values(design).inner.size * len(design.workload)
+    return classes_of(design, effort.size) if looked_at <= LOOKED_AT else None
 
 
 def weighted_sum_bound(
@@ -133,15 +147,17 @@ def _replaced(design: Design, records: dict[int, Array], effort: Effort) -> floa
     return 2.0 * _structured(design, records, effort, centred=True) ** 2 / most
 
 
-def _by_cells_or_rows(design: Design, rows: dict[int, Array], effort: Effort) -> float:
-    """The bound over all cells or all rows, where these are few; 0 where they are not."""
-    records = _record_weights(design, rows)
-    if design.workload.schema.size <= effort.size:
-        return _over_cells(design, records) ** 2
-    if design.workload.rows > effort.size:
-        return 0.0
-    products = row_products(design, _attribute_weights(design, records))
-    return 0.0 if products is None else float(root_trace(products)) ** 2
+def _by_cells_or_rows(
+    design: Design, classes: Classes | None, records: dict[int, Array], effort: Effort
+) -> float | None:
+    """The norm itself, over classes of cells or over all rows, where these are few."""
+    weights = _attribute_weights(design, records)
+    if classes is not None:
+        each = [weights[int(i)] for i in classes.values.positions]
+        root = np.sqrt(np.bincount(classes.classes, reduce(np.multiply.outer, each).ravel()))
+        return float(root_trace(class_gram(design, classes) * np.outer(root, root)))
+    products = row_products(design, weights) if design.workload.rows <= effort.size else None
+    return None if products is None else float(root_trace(products))
 
 
 def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
@@ -153,15 +169,6 @@ def _record_weights(design: Design, rows: dict[int, Array]) -> dict[int, Array]:
         price = np.maximum(point.column_prices(gradients[r]), 0.0) + 1e-12
         result[r] = price / price.sum()
     return result
-
-
-def _over_cells(design: Design, records: dict[int, Array]) -> float:
-    """The norm itself, dense-matrix queries included."""
-    root: Array = np.ones(1)
-    for attribute, weights in _attribute_weights(design, records).items():
-        each = np.sqrt(weights / _members(design, attribute))
-        root = np.asarray(np.kron(root, each[_groups(design, attribute)]))
-    return float(root_trace(design.gram() * np.outer(root, root)))
 
 
 def _groups(design: Design, attribute: int) -> IntArray:

@@ -194,7 +194,7 @@ class Plan:
         return self.mechanism.cost_matrix()
 
     def profile(self) -> Profile:
-        """What a record in each cell pays, for small domains: costs, ρ, ε, and what is left."""
+        """What a record in each cell pays, up to ten million: costs, ρ, ε, and what is left."""
         found: Profile = through("plan.profile")(self)
         return found
 

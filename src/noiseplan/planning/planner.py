@@ -73,8 +73,9 @@ def plan(
         the targets: above 1 they are relaxed, below 1 they are met with less variance.
     objective
         `TotalVariance()` (default), `RMSE()`, `WorstVariance()`, `PNormVariance(p)`,
-        `ConvexLoss(function)` or, over small domains, `RelativeError(expected)`. Any of them
-        without a budget, as in `RMSE(at_most=2.0)`: the least privacy cost that reaches so much.
+        `ConvexLoss(function)` or, over small domains or of low rank, `RelativeError(expected)`.
+        Any of them without a budget, as in `RMSE(at_most=2.0)`: the least privacy cost that
+        reaches so much.
     planner
         "auto" takes the best. By name: "residual" (every split free), "residual+" (τ = 1/n),
         "product" (one strategy per attribute); the exact optimum over a small domain or, where
@@ -171,7 +172,8 @@ def _require(refusal: str | None) -> None:
 
 
 def _asked_for(problem: Problem) -> Planner:
-    if problem.planner == "workload" and problem.size > _written_out(problem):
+    plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)
+    if problem.planner == "workload" and not (plain and problem.size <= _written_out(problem)):
         return noise_on_rows.PLANNER
     if problem.strategies:
         return residual_family.PLANNER

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
 
 EXTENDED = "extended"
+# Cells that are listed: 80 MB of costs.
+LISTED_CELLS = 10_000_000
 # Costs this close to each other, relative, are one when ε is computed: rounded up to it.
 ALIKE = 2.0**-30
 # How much of a cell's room is left empty, against rounding.
@@ -92,7 +94,7 @@ class Profile:
 
 
 def profile(plan: Plan) -> Profile:
-    """The profile of a plan with Gaussian noise over a small domain."""
+    """The profile of a plan with Gaussian noise over a domain whose cells can be listed."""
     if plan.privacy.pure_epsilon is not None or plan.privacy.neighbours != "add-remove":
         raise PlanError(
             "profiles are of Gaussian noise, for neighbours that add or remove a record: plan with "
@@ -103,9 +105,14 @@ def profile(plan: Plan) -> Profile:
             "a profile says what one record pays in its cell, and people of this plan have up to "
             f"{plan.max_rows} records: plan with max_rows=1"
         )
-    diagonal = np.diagonal(plan.cost_matrix())
+    if plan.schema.size > LISTED_CELLS:
+        raise PlanError(
+            f"a profile lists what records in every cell pay, for at most {LISTED_CELLS:,} cells, "
+            f"and the schema has {plan.schema.size:,}: plan.privacy is what all of them are "
+            f"promised"
+        )
     over = 1 + margin(plan.measured_numbers)
-    costs = np.minimum(diagonal * over, plan.privacy.pcost)
+    costs = np.minimum(plan.mechanism.cell_costs() * over, plan.privacy.pcost)
     return Profile(costs.reshape(plan.schema.shape), plan.privacy)
 
 

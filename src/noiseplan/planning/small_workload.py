@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.errors import PlanError, setting
-from noiseplan.matrices import StackMatrix
+from noiseplan.matrices import DenseMatrix, StackMatrix
 from noiseplan.matrices.base import Array, Matrix
+from noiseplan.optimize.fitness import FEW_ROWS
 from noiseplan.planning.objectives import ConvexLoss, Objective, PNormVariance, RelativeError
 from noiseplan.planning.workload_types import Design
 
@@ -42,24 +43,24 @@ class Asked:
         return np.repeat(self.by_query, [rows.shape[0] for rows in self.queries])
 
     def rows(self) -> Matrix | Array:
-        """All rows: written out if they are few, else as a matrix that is never stored."""
+        """All rows: written out if they are few or numbers, else a matrix that is never stored."""
         count = len(self.priorities)
         stacked = StackMatrix(tuple(self.queries))
-        if count * self.design.workload.schema.size <= WRITTEN_OUT:
+        few = count <= FEW_ROWS or all(isinstance(rows, DenseMatrix) for rows in self.queries)
+        if few and count * self.design.workload.schema.size <= WRITTEN_OUT:
             return stacked.dense(WRITTEN_OUT)
         return stacked
 
     def written_out(self, what: str) -> Array:
         """All rows as numbers, for what needs them so."""
-        rows = self.rows()
-        if isinstance(rows, Matrix):
-            count, cells = rows.shape
+        count, cells = len(self.priorities), self.design.workload.schema.size
+        if count * cells > WRITTEN_OUT:
             raise PlanError(
                 what + f" works on rows written out, at most {WRITTEN_OUT:,} numbers, and the "
                 f"workload has {count:,} rows × {cells:,} cells; use "
                 + setting("planner", "optimal")
             )
-        return rows
+        return StackMatrix(tuple(self.queries)).dense(WRITTEN_OUT)
 
     def variances(self, sigma: Array) -> Array:
         """Priority times variance of every row, for a covariance Σ of the cells."""

@@ -15,19 +15,17 @@ from typing import Final
 import numpy as np
 
 from noiseplan.domain.cells import Cells, Classes, MergedValues
-from noiseplan.domain.told_apart import told_apart
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.candidate import Candidate
-from noiseplan.planning.objectives import ConvexLoss
+from noiseplan.planning.cell_classes import classes_of, merged_values
+from noiseplan.planning.objectives import ConvexLoss, RelativeError
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design
-from noiseplan.queries import Identity, Prefix, Query, Ranges, Workload
+from noiseplan.queries import Query, Workload
 
-# Cells, after merging values, among which classes are looked for.
-GRID_CELLS: Final = 1 << 20
 # Cells of the table that a release counts and then sums into classes (256 MB).
 TABLE_CELLS: Final = 1 << 25
 
@@ -61,52 +59,27 @@ class SmallerDomain:
         return replace(candidate, mechanism=whole, figures=RowFigures(self.design, whole))
 
 
-def at_least(design: Design) -> float:
-    """So many classes at least: what the largest table tells apart by itself."""
-    columns = design.workload.columns
-    by_value = [isinstance(f, Identity | Prefix | Ranges) for f in columns.distinct]
-    counts = [
-        1 if r < 0 else int(design.groups[r].max()) + 1 for r in design.roles.of_attribute.tolist()
-    ]
-    logs = np.log(np.array([*counts, 1], dtype=np.float64))  # last: the padding −1
-    asked = np.array([*by_value, False])[columns.factors] & (columns.joint < 0)[:, None]
-    return float(np.exp((logs[columns.attributes] * asked).sum(axis=1).max(initial=0.0))) * 0.999
-
-
 def smaller(problem: Problem, most: int) -> SmallerDomain | str:
     """The smallest equivalent domain of at most `most` cells, or why there is none."""
     design = problem.design
     values = merged_values(design)
-    schema, grid = design.workload.schema, values.inner.size
+    schema = design.workload.schema
     told = f"the schema has {schema.size:,}"
+    if isinstance(problem.goal, RelativeError):
+        return told + ", on all of which relative errors depend"
     table = prod(schema.shape[i] for i in values.positions)
     if table > TABLE_CELLS:
         return (
             f"{told}; its queries name attributes whose table has {table:,} cells, more than the "
             f"{TABLE_CELLS:,} that can be counted together"
         )
-    if grid <= GRID_CELLS and at_least(design) <= most:
-        small = (values.query(query).domain_matrix for query in design.workload)
-        cells = Classes(values, told_apart(small, grid, most))
-        if cells.inner.size <= min(most, DENSE_LIMIT // design.workload.rows):
-            apart = isinstance(problem.goal, ConvexLoss)  # which sees every query by itself
-            return _stacked(design, cells, apart)
-    if grid <= most:
+    cells = classes_of(design, min(most, DENSE_LIMIT // design.workload.rows))
+    if cells is not None:
+        apart = isinstance(problem.goal, ConvexLoss)  # which sees every query by itself
+        return _stacked(design, cells, apart)
+    if values.inner.size <= most:
         return carried(design, values)
     return f"{told}, of which its queries tell more than {most:,} apart"
-
-
-def merged_values(design: Design) -> MergedValues:
-    """The attributes that queries name, with the groups that planning finds anyway."""
-    named = np.flatnonzero(design.roles.of_attribute >= 0)
-    if not len(named):  # nothing but the total is asked: one attribute, all of its values together
-        return MergedValues(
-            design.workload.schema,
-            np.zeros(1, dtype=np.int64),
-            (np.zeros(design.workload.schema.shape[0], dtype=np.int64),),
-        )
-    groups = tuple(design.groups[design.roles.of_attribute[i]] for i in named)
-    return MergedValues(design.workload.schema, named, groups)
 
 
 def _stacked(design: Design, cells: Classes, apart: bool) -> SmallerDomain:
@@ -117,7 +90,7 @@ def _stacked(design: Design, cells: Classes, apart: bool) -> SmallerDomain:
         pairs, kind = np.unique(pairs, axis=0, return_inverse=True)
     rows: list[list[Array]] = [[] for _ in pairs]
     for query, own in zip(design.workload, kind.reshape(-1), strict=True):
-        rows[own].append(cells.values.query(query).domain_matrix.take_columns(cells.first))
+        rows[own].append(cells.rows(query))
     queries = [
         Query(cells.inner, ["class"], matrix=np.concatenate(some), weight=weight, name=f"kind {i}")
         for i, (some, (weight, _)) in enumerate(zip(rows, pairs.tolist(), strict=True))

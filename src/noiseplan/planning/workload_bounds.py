@@ -32,6 +32,7 @@ from noiseplan.optimize.gram_bounds import (
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.record_pairs import replaced_optimum
 from noiseplan.planning.bounds import THOROUGH, total_variance_bound
+from noiseplan.planning.cell_classes import class_gram, classes_of
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.planners.row_space_plans import affordable_optimum
@@ -47,9 +48,9 @@ from noiseplan.texts import percent_up
 # The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.
 EXACT_CELLS: Final = 1024
 EXACT_GAP: Final = 1e-6
-# The same for both kinds of neighbours: unasked, and at most; and the gap for pairs of cells.
-LIMITS: Final = {"add-remove": (EXACT_CELLS, EXPLICIT_CELLS), "replace": (256, 1024)}
-REPLACED_GAP: Final = 1e-4
+# The same where records are replaced: unasked, and at most; and the gap.
+REPLACED_CELLS, REPLACED_GAP = (256, 1024), 1e-4
+EVEN: Final = "√(WᵀW) has an even diagonal"
 # Beyond this many values the bound of one factor is not worked out.
 FACTOR_VALUES: Final = 4096
 
@@ -186,8 +187,9 @@ def bounds(
         the structure: plain tables exactly, one product of factors exactly, few conditions over
         many cells exactly, others from their parts.
     exact
-        Whether to work out the exact optimum: up to 1,024 cells if not said, up to 4,096 if True.
-        Where records are replaced up to 256 if not said, up to 1,024 if True.
+        Whether to work out the exact optimum: up to 1,024 cells that queries tell apart if not
+        said, up to 4,096 if True; or where queries span few dimensions. Where records are replaced
+        up to 256 cells if not said, up to 1,024 if True.
     neighbours
         What one record may change, as in `plan`.
 
@@ -202,47 +204,41 @@ def bounds(
     """
     if not isinstance(workload, Workload):
         raise PlanError(f"bounds() takes a Workload, found {type(workload).__name__}")
-    if neighbours not in LIMITS:
+    if neighbours not in ("add-remove", "replace"):
         raise PlanError(f"neighbours are 'add-remove' or 'replace', found {neighbours!r}")
-    unasked, asked = LIMITS[neighbours]
-    cells, weights = workload.schema.size, workload.columns.weights
-    if exact and cells > asked:
-        raise PlanError(
-            f"the exact optimum is worked out over at most {asked:,} cells, and the schema has "
-            f"{cells:,}; leave out exact=True for bounds by structure"
-        )
-    wanted = exact if exact is not None else cells <= unasked
-    design = prepare(workload)
+    design, weights = prepare(workload), workload.columns.weights
     if any(design.too_long(r) for r in range(len(design.groups))):
         raise PlanError(
             "an attribute of so many values has no bounds of its own: plan the workload, and ask "
             "plan.certify()"
         )
     find = _added if neighbours == "add-remove" else _replaced
-    found = find(design, wanted)
+    found = find(design, exact)
     heaviest = float(weights.max(initial=1.0))
     even = found.lower / heaviest
     if np.ptp(weights) > 0:
-        even = max(even, find(prepare(workload, np.ones(len(weights))), wanted).lower)
+        even = max(even, find(prepare(workload, np.ones(len(weights))), exact).lower)
     return replace(found, even=even)
 
 
-def _added(design: Design, exact: bool) -> WorkloadBounds:
+def _added(design: Design, exact: bool | None) -> WorkloadBounds:
     """Where a record is added or removed."""
-    workload = design.workload
     with one_thread(design):
-        if workload.schema.size > EXPLICIT_CELLS:
-            return _structural(design)
-        cube = _cube(design) is not None
-        found = workload_bounds(design.gram(), workload.rows, exact, cube)
-        return found if exact else replace(found, structured=_structured(design, "add-remove"))
+        small = design.workload.schema.size <= EXPLICIT_CELLS
+        return _small(design, exact) if small else _large(design, exact)
 
 
-def _replaced(design: Design, exact: bool) -> WorkloadBounds:
+def _replaced(design: Design, exact: bool | None) -> WorkloadBounds:
     """Where one record is replaced by another."""
     rows, cells = design.workload.rows, design.workload.schema.size
+    unasked, most = REPLACED_CELLS
+    if exact and cells > most:
+        raise PlanError(
+            f"the exact optimum is worked out over at most {most:,} cells where records are "
+            f"replaced, and the schema has {cells:,}; leave out exact=True for bounds by structure"
+        )
     with one_thread(design):
-        if not exact:
+        if not (cells <= unasked if exact is None else exact):
             structured = _structured(design, "replace")
             return WorkloadBounds(rows, cells, neighbours="replace", structured=structured)
         found = replaced_optimum(design.gram(), REPLACED_GAP)
@@ -250,31 +246,76 @@ def _replaced(design: Design, exact: bool) -> WorkloadBounds:
         return WorkloadBounds(rows, cells, neighbours="replace", optimum=optimum)
 
 
+def _small(design: Design, exact: bool | None) -> WorkloadBounds:
+    """All bounds over a domain that has a Gram matrix."""
+    workload = design.workload
+    wanted = exact if exact is not None else workload.schema.size <= EXACT_CELLS
+    found = workload_bounds(design.gram(), workload.rows, wanted, _cube(design) is not None)
+    if wanted:
+        return found
+    optimum = _in_row_space(design, patient=False) if exact is None else None
+    if optimum is not None:
+        return replace(found, optimum=optimum)
+    return replace(found, structured=_structured(design, "add-remove"))
+
+
+def _large(design: Design, exact: bool | None) -> WorkloadBounds:
+    """Over classes of cells, in the row space, or from the structure."""
+    workload = design.workload
+    plain = _cube(design) is not None
+    classes = None if plain else classes_of(design, EXPLICIT_CELLS)
+    if classes is not None:
+        wanted = exact if exact is not None else classes.inner.size <= EXACT_CELLS
+        gram, members = class_gram(design, classes), classes.members
+        found = _over_classes(gram, members, wanted)
+        return replace(found, rows=workload.rows, cells=workload.schema.size)
+    optimum = None if plain else _in_row_space(design, patient=bool(exact))
+    if optimum is not None:
+        return WorkloadBounds(workload.rows, workload.schema.size, optimum=optimum)
+    if exact and not plain:
+        raise PlanError(
+            f"the exact optimum is worked out over at most {EXPLICIT_CELLS:,} cells that queries "
+            f"tell apart, or where they span few dimensions, and the schema has "
+            f"{workload.schema.size:,} cells; leave out exact=True for bounds by structure"
+        )
+    return _structural(design)
+
+
 def workload_bounds(
     gram: Array, rows: int, exact: bool = True, cube: bool = False
 ) -> WorkloadBounds:
     """All bounds that follow from WᵀW over a small domain."""
-    reduction = Reduction.of_gram(gram)
-    small = reduction.gram(gram)
-    whole, merged = Spectrum.of(gram), Spectrum.of(small)
-    cells = len(gram)
-    optimum = None
-    if exact:
-        found = dense_optimum(small, EXACT_GAP)
-        optimum = (found.bound, found.value)
-    return WorkloadBounds(
+    reduction, cells = Reduction.of_gram(gram), len(gram)
+    members = np.bincount(reduction.groups[reduction.groups >= 0]).astype(np.float64)
+    found = _over_classes(reduction.gram(gram), members, exact)
+    counted = float(members.sum())
+    svd = found.svd * counted / cells if found.svd is not None else None
+    return replace(
+        found,
         rows=rows,
         cells=cells,
-        told_apart=reduction.size,
+        svd=svd,
+        projected=range_bound(gram) if cells <= ALL_RANGES_UP_TO else None,
+        supreme=supreme_bound(gram) if cells <= ALL_CHOICES_UP_TO else None,
+        tight=_why(gram, cube) if found.tight and counted == cells else None,
+    )
+
+
+def _over_classes(small: Array, members: Array, exact: bool) -> WorkloadBounds:
+    """What follows from WᵀW over classes of cells, each with so many members."""
+    whole, merged = Spectrum.of_classes(small, members), Spectrum.of(small)
+    best = dense_optimum(small, EXACT_GAP) if exact else None
+    return WorkloadBounds(
+        rows=0,
+        cells=0,
+        told_apart=len(small),
         rank=merged.rank,
         svd=whole.bound,
         simplified=merged.bound,
-        projected=range_bound(gram) if cells <= ALL_RANGES_UP_TO else None,
-        supreme=supreme_bound(gram) if cells <= ALL_CHOICES_UP_TO else None,
-        optimum=optimum,
+        optimum=None if best is None else (best.bound, best.value),
         closed_form=total_error(singular_value_strategy(small), small),
         identity=float(np.trace(small)),
-        tight=_why(gram, cube) if whole.tight else None,
+        tight=EVEN if whole.tight else None,
     )
 
 
@@ -283,7 +324,7 @@ def _why(gram: Array, cube: bool) -> str:
         return "tables of counts, in closed form"
     if is_exchangeable(gram):
         return "all cells are asked alike"
-    return "cells in a circle" if is_cyclic(gram) else "√(WᵀW) has an even diagonal"
+    return "cells in a circle" if is_cyclic(gram) else EVEN
 
 
 def _cube(design: Design) -> DataCube | None:
@@ -307,9 +348,7 @@ def _structural(design: Design) -> WorkloadBounds:
         best = cube.optimum
         reached = "tables of counts, in closed form"
         return WorkloadBounds(rows, cells, svd=best, optimum=(best, best), tight=reached)
-    known = WorkloadBounds(rows, cells, optimum=_in_row_space(design))
-    if known.optimum is None:
-        known = replace(known, structured=_structured(design, "add-remove"))
+    known = WorkloadBounds(rows, cells, structured=_structured(design, "add-remove"))
     each = zip(range(len(workload)), design.priorities, strict=True)
     parts = [_product_svd(workload.query(number), weight) for number, weight in each]
     found = [part for part in parts if part is not None]
@@ -323,11 +362,11 @@ def _structural(design: Design) -> WorkloadBounds:
     return replace(known, svd_between=between)
 
 
-def _in_row_space(design: Design) -> tuple[float, float] | None:
+def _in_row_space(design: Design, patient: bool) -> tuple[float, float] | None:
     """The optimum of few rows over many cells with their weights, where it takes seconds."""
     if not np.array_equal(design.priorities, design.workload.columns.weights):
         return None
-    found = affordable_optimum(Problem(design.workload, noise="gaussian"))
+    found = affordable_optimum(Problem(design.workload, noise="gaussian"), patient)
     return None if found is None else (found.bound, found.value)
 
 

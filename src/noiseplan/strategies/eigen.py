@@ -27,6 +27,7 @@ import numpy as np
 
 from noiseplan.domain.gram import Reduction
 from noiseplan.matrices.base import Array
+from noiseplan.optimize.low_rank import eigen
 from noiseplan.strategies.column_norms import Norm, completed
 from noiseplan.strategies.weighting import POWERS, best_weights
 
@@ -49,7 +50,7 @@ class EigenQueries:
 
     @staticmethod
     def of(gram: Array, norm: Norm = "L2") -> EigenQueries:
-        values, vectors = np.linalg.eigh(gram)
+        values, vectors = eigen(gram)
         asked = np.flatnonzero(values > ASKED * values[-1])[::-1]
         return EigenQueries(np.ascontiguousarray(vectors[:, asked].T), values[asked], norm)
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from noiseplan.errors import UnanswerableError
 from noiseplan.planning.candidate import Candidate, Considered, Planner, reached
+from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
 from noiseplan.planning.noise_within import noise_within
@@ -42,7 +43,7 @@ from noiseplan.planning.planners import (
     table_plans,
 )
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
+from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 from noiseplan.planning.threads import one_thread
 from noiseplan.queries import Custom
 
@@ -63,14 +64,18 @@ WRITTEN_OUT: Final = 1024
 
 def refuses(problem: Problem) -> str | None:
     """Relative errors, where one matrix cannot plan them."""
-    return optimal.refuses(problem) if isinstance(problem.goal, RelativeError) else None
+    if not isinstance(problem.goal, RelativeError):
+        return None
+    large = problem.size > EXPLICIT_CELLS
+    return optimal.refuses(problem) or (row_space_plans.refuses(problem) if large else None)
 
 
 def solve(problem: Problem) -> Candidate:
     """The best that is found."""
     plain_tables = not problem.design.free  # which the families plan as well as can be
     if isinstance(problem.goal, RelativeError):  # which one matrix alone can plan
-        best: Candidate | None = optimal.solve(problem)
+        large = problem.size > EXPLICIT_CELLS
+        best: Candidate | None = row_space_plans.solve(problem) if large else optimal.solve(problem)
     else:
         best = None if plain_tables else _outright(problem)
     if best is not None:
@@ -97,21 +102,21 @@ def _outright(problem: Problem) -> Candidate | None:
     """The optimum, where nothing else is worth trying: the families have nothing to begin with."""
     if problem.laplace or problem.size <= SMALL_CELLS:
         return None
-    matrices = _matrices(problem)
+    matrices, few = _matrices(problem), problem.size <= EXPLICIT_CELLS
     if (matrices or _conditions(problem)) and row_space_plans.untried(problem) is None:
         return row_space_plans.solve(problem)
-    return optimal.solve(problem) if matrices else None
+    return optimal.solve(problem) if matrices and few and not optimal.refuses(problem) else None
 
 
 def _matrices(problem: Problem) -> bool:
-    """Whether queries are matrices over most of a domain that one matrix can be had for."""
+    """Whether queries are matrices over most of a domain: a small one, or one told apart."""
     size, columns = problem.size, problem.workload.columns
     given = [m.shape[1] for m in columns.matrices]
     if size >= MATRIX_CELLS:
         factors = (f.values.shape[1] for f in columns.distinct if isinstance(f, Custom))
         given += [columns for columns in factors if columns == size]
-    few = size <= EXPLICIT_CELLS and not optimal.refuses(problem)
-    return few and 2 * max(given, default=0) >= size
+    told = size <= EXPLICIT_CELLS or row_space_plans.told_apart(problem) > EXPLICIT_CELLS
+    return told and 2 * max(given, default=0) >= size
 
 
 def _conditions(problem: Problem) -> bool:

@@ -54,8 +54,8 @@ from noiseplan.progress import closing_gap
 # The relative gap asked for: by name, the same where that is large, and to see if it is worth it.
 SHARP, LARGE_SHARP, ROUGH = 1e-6, 1e-4, 1e-3
 SHARP_CELLS, SHARP_ROWS = 2048, 5000
-# Rows that single variances are planned for by one matrix: minutes for so many.
-MOST_ROWS = 20_000
+# Rows that single variances are planned for by one matrix: half a GiB of prices.
+MOST_ROWS = 4_000_000
 # Targets are met by this much more than they ask, so that no rounding can tell otherwise.
 CLEARLY = 1e-9
 SEARCHING: Final = "searching for the optimum"
@@ -73,11 +73,6 @@ def refuses(problem: Problem) -> str | None:
                 f"planner='optimal', found {planner!r}"
             )
         goal.check(size)
-        if size > EXPLICIT_CELLS:
-            return (
-                f"RelativeError() is planned over domains of at most {EXPLICIT_CELLS:,} cells, and "
-                f"the schema has {size:,}: weight queries by hand, Query(..., weight=...)"
-            )
     if planner in FITTED and not isinstance(goal, WorstVariance):
         return (
             setting("planner", problem.name)
@@ -121,6 +116,8 @@ def _not_for_replaced(problem: Problem) -> str:
 
 def solve(problem: Problem) -> Candidate:
     """The plan by one matrix: within a budget, or at the least cost that meets the targets."""
+    if problem.planner == "optimal" and row_space_plans.low_rank(problem):
+        return row_space_plans.sharp(problem, SHARP)
     few = not isinstance(problem.goal, WorstVariance) or problem.workload.rows <= SHARP_ROWS
     sharp = few and problem.size <= SHARP_CELLS
     with one_thread(problem.design):

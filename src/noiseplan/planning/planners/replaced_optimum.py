@@ -13,6 +13,7 @@ from typing import Final
 from noiseplan.domain.cells import Classes
 from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.planning.candidate import Candidate, Planner, reached
+from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.limits import SMALL_PROBLEM
@@ -21,7 +22,7 @@ from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.planners import residual_family
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.replaced_split import bound_alone, worst_bound_alone
-from noiseplan.planning.smaller_domain import SmallerDomain, at_least, smaller
+from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 
 # Classes of cells all pairs of which are looked at: about a minute; and unasked, some seconds.
 MOST_CLASSES, UNASKED = 1024, 400

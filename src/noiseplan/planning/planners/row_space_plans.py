@@ -18,6 +18,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
 from noiseplan.noise.sizes import size_above
 from noiseplan.optimize.array_namespace import to_backend
+from noiseplan.optimize.cell_columns import dense_seconds
+from noiseplan.optimize.low_rank import LARGE, is_low
 from noiseplan.optimize.row_space_optimum import (
     DIFFER_TOO_MUCH,
     RowBasis,
@@ -26,28 +28,28 @@ from noiseplan.optimize.row_space_optimum import (
 )
 from noiseplan.planning.base_tables import BaseTables
 from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
-from noiseplan.planning.objectives import TotalVariance, WorstVariance
+from noiseplan.planning.objectives import RelativeError, TotalVariance, WorstVariance
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.smaller_domain import at_least
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy.rounding import margin
 from noiseplan.progress import closing_gap
-from noiseplan.queries import Workload
+from noiseplan.queries import Query, Workload
 
 # Cells, after merging values that no query tells apart, all of which are looked at.
 MOST_CELLS: Final = 10_000_000
-# Rows whose single variances are looked at: minutes for so many.
-MOST_SINGLE: Final = 10_000
+# Rows whose single variances are looked at: half a GiB of prices.
+MOST_SINGLE: Final = 4_000_000
 # The relative gap asked for, and what rounding of sizes and prices may take of the budget.
 TOLERANCE, ROOM = 5e-4, 1e-11
 # Tried unasked where it takes no longer than so many seconds, to this gap.
 PATIENCE, ROUGH = 5.0, 1e-3
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
-MIX_BITS: Final = 20
+MIX_BITS, SHARP_BITS = 20, 26
 
 
 def refuses(problem: Problem) -> str | None:
@@ -61,9 +63,10 @@ def _outside(problem: Problem) -> str | None:
     goal = problem.goal
     if problem.neighbours != "add-remove":
         return "plans for neighbours that add or remove a record; use " + setting("planner", "auto")
-    if not isinstance(goal, TotalVariance | WorstVariance):
+    if not isinstance(goal, TotalVariance | WorstVariance | RelativeError):
         return (
-            f"plans the total or the worst variance and targets over so many cells, found {goal}: "
+            f"plans the total or the worst variance, relative errors and targets over so many "
+            f"cells, found {goal}: "
             "use " + setting("planner", "auto") + ", or " + remedy("total", "TotalVariance()")
         )
     if isinstance(goal, WorstVariance) and problem.workload.rows > MOST_SINGLE:
@@ -71,7 +74,7 @@ def _outside(problem: Problem) -> str | None:
             f"looks at every row for targets and the worst variance, at most {MOST_SINGLE:,}, and "
             f"the workload has {problem.workload.rows:,}; use " + setting("planner", "auto")
         )
-    numbers = int(max(at_least(problem.design), _most_values(problem)))
+    numbers = int(max(at_least(problem.design), _most_numbers(problem)))
     if numbers > MOST_ROWS:
         return _too_many(numbers)
     cells = told_apart(problem)
@@ -83,10 +86,13 @@ def _outside(problem: Problem) -> str | None:
     return None
 
 
-def _most_values(problem: Problem) -> int:
-    """Values of an attribute that queries tell apart."""
+def _most_numbers(problem: Problem) -> int:
+    """Of the largest factor: no more than its rows, nor than the values that queries tell apart."""
     design = problem.design
-    return max((design.group_count(r) for r in range(len(design.groups))), default=0)
+    pairs = ((r, m) for r, role in enumerate(design.roles.roles) for m in role.matrices)
+    single = [min(m.shape[0], design.group_count(r)) for r, m in pairs]
+    joint = [min(len(j.tensor), prod(j.tensor.shape[1:])) for j in design.joints]
+    return max([*single, *joint], default=0)
 
 
 def _too_many(numbers: int) -> str:
@@ -121,6 +127,21 @@ def solve(problem: Problem) -> Candidate:
     return search.made(search.found(TOLERANCE))
 
 
+def sharp(problem: Problem, tolerance: float) -> Candidate:
+    """The same to another gap, in finer whole numbers."""
+    search = _Search(problem, SHARP_BITS)
+    return search.made(search.found(tolerance))
+
+
+def low_rank(problem: Problem) -> bool:
+    """Whether queries span so few dimensions that nothing over all cells is as fast."""
+    if problem.size < LARGE or _outside(problem):
+        return False
+    search = _Search(problem)
+    fits = not _too_large(search.tables, problem) and search.seconds <= PATIENCE
+    return fits and is_low(search.tables.size, problem.size)
+
+
 def untried(problem: Problem) -> str | None:
     """Why it is not tried unasked, if it is not: it cannot be, or takes more than some seconds."""
     if _outside(problem) or not problem.design.free:
@@ -140,20 +161,21 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
     without a budget, its cost times the largest ratio of a variance to its target. Call it where
     `untried(problem)` is None. The search ends as soon as nothing clearly better is left.
     """
-    search = _Search(problem)
+    search, hopeless = _Search(problem), WORTH_IT * value * (problem.allowed or 1.0)
     try:
-        found = search.found(ROUGH, WORTH_IT * value * (problem.allowed or 1.0))
-        return search.made(found) if found.gap <= ROUGH else None
+        found = search.found(ROUGH, hopeless)
+        return search.made(found) if found.value < hopeless else None
     except PlanError:  # weights that differ too much, noise that is too large to be drawn
         return None
 
 
-def affordable_optimum(problem: Problem) -> RowSpaceOptimum | None:
+def affordable_optimum(problem: Problem, patient: bool = False) -> RowSpaceOptimum | None:
     """The least value at cost one and what none is below, where that takes some seconds.
 
     It is of the total or the worst variance, or of the largest ratio of a variance to its target.
+    With `patient` it may take as long as it is asked for by name.
     """
-    if untried(problem) is not None:
+    if (refuses(problem) if patient else untried(problem)) is not None:
         return None
     try:
         return _Search(problem).found(ROUGH)
@@ -186,6 +208,7 @@ class _Search:
     """The search for C."""
 
     problem: Problem
+    bits: int = MIX_BITS
 
     @cached_property
     def tables(self) -> BaseTables:
@@ -195,26 +218,35 @@ class _Search:
     @cached_property
     def basis(self) -> RowBasis:
         """Independent sums of it."""
-        return RowBasis.of(self.tables.root(), self.tables.columns())
+        of_rows = self._relative if isinstance(self.problem.goal, RelativeError) else None
+        return RowBasis.of(self.tables.root(of_rows), self.tables.columns())
+
+    def _relative(self, query: Query) -> Array:
+        """One over the square that the error of each row is compared with."""
+        assert isinstance(self.problem.goal, RelativeError)
+        rows = query.domain_matrix
+        return 1.0 / self.problem.goal.squares(rows.row_squares(), rows.matmul)
 
     @property
     def seconds(self) -> float:
         """About how long it takes on one core."""
         question = self.tables.seconds(told_apart(self.problem))
+        if isinstance(self.problem.goal, WorstVariance):
+            question += dense_seconds(self.problem.workload.rows, self.tables.size)
         return usual_seconds(question, self.tables.size)
 
     def found(self, tolerance: float, hopeless: float = np.inf) -> RowSpaceOptimum:
         """C for real numbers, at a largest cost of one."""
         with closing_gap("searching for the optimum", tolerance) as watch:
-            if isinstance(self.problem.goal, TotalVariance):
-                return self.basis.least_total(tolerance, watch, hopeless)
-            rows = self.tables.rows(self.basis.back)
-            return self.basis.least_worst(rows, tolerance, watch, hopeless)
+            if isinstance(self.problem.goal, WorstVariance):
+                rows = self.tables.rows(self.basis.back)
+                return self.basis.least_worst(rows, tolerance, watch, hopeless)
+            return self.basis.least_total(tolerance, watch, hopeless)
 
     def mechanism(self, mix: Array) -> WorkloadRowsMechanism:
         """All of the budget spent; or as much noise as the targets leave."""
         problem, workload = self.problem, self.tables.workload
-        mix = np.rint(mix * 2.0**MIX_BITS) if problem.integer else mix
+        mix = np.rint(mix * 2.0**self.bits) if problem.integer else mix
         unit = WorkloadRowsMechanism(workload.schema, workload, mix, problem.drawn)
         if problem.allowed is not None:
             largest = float(self.basis.columns.squares(mix.T @ mix).max())
@@ -249,6 +281,10 @@ class _Search:
             return figures.target_scale(np.asarray(self.problem.targets))
         if isinstance(self.problem.goal, WorstVariance):
             return figures.worst_variance
+        if isinstance(self.problem.goal, RelativeError):
+            asked = zip(self.problem.workload, self.problem.design.priorities, strict=True)
+            of = figures.mechanism.variance
+            return float(sum(weight * (self._relative(q) @ of(q)) for q, weight in asked))
         return figures.total_variance
 
 

@@ -180,10 +180,10 @@ def test_refusals() -> None:
         nz.plan(PLAIN, budget=pure, noise="gaussian")
     with pytest.raises(PlanError, match=r"noise='laplace' goes with .* PureDP\(1.0\)"):
         nz.plan(PLAIN, budget=nz.zCDP(0.5), noise="laplace")
-    with pytest.raises(PlanError, match="not targets"):
-        nz.plan(PLAIN, budget=pure, targets=4.0)
+    with pytest.raises(PlanError, match=r"noise='discrete Laplace' goes with .* PureDP\(1.0\)"):
+        nz.plan(PLAIN, budget=nz.zCDP(0.5), noise="discrete Laplace")
     with pytest.raises(PlanError, match="larger weight"):
-        nz.plan(PLAIN, budget=pure, objective=nz.WorstVariance())
+        nz.plan(PLAIN, budget=pure, objective=nz.RelativeError())
     with pytest.raises(PlanError, match=r"PureDP\(0.5\) with neighbours='add-remove'"):
         nz.plan(PLAIN, budget=pure, neighbours="replace")
     with pytest.raises(PlanError, match="p-identity"):

@@ -2,25 +2,29 @@
 
 With s_m = 1/b_m of the tables of type m, p_m their price and H the precisions they tell,
 
-    minimise  Σ_a V_a · 2 / (H s²)_a   subject to   Σ_m p_m s_m = 1 .
+    minimise  loss(R v) ,   v_a = 2 / (H s²)_a ,   subject to   Σ_m p_m s_m = 1 ,
 
-Unlike with Gaussian noise, precision grows with the square of what is spent: one table measured
-well beats two measured half as well, so most s_m end at zero, and the problem is not convex. It
-is minimised from several starts.
+where R v are variances that are asked for: the total, those of all rows, those of queries. Unlike
+with Gaussian noise, precision grows with the square of what is spent: one table measured well beats
+two measured half as well, so most s_m end at zero, and the problem is not convex. It is minimised
+from several starts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.lbfgs import minimise
+from noiseplan.optimize.lbfgs import Smooth, minimise
 
 # Starts favour some types by this factor over the others.
 FAVOUR = 1e3
@@ -30,54 +34,108 @@ MOST_STARTS = 6
 # by one below the last, if no more types than so many are left. What stays has the faintest share.
 LIMITS = (1e-9, 1e-6, 1e-4, 1e-3)
 LEAST_SHARE, MOST_TRIED, FAINTEST = 1e-2, 400, 1e-9
+# A type that a start does not measure has this share of the largest one's.
+FAINT = 1e-6
 # Of the logarithm of a share below the largest: the fourth power of e^−this is still a number.
 FARTHEST = -150.0
 
 
 @dataclass(frozen=True, eq=False)
+class Loss:
+    """What is to be small, of variances that are sums over residuals.
+
+    `rows` times the residuals' variances are those variances, and `value` of them is to be least.
+    `smooth` leads there: functions with gradients, minimised one after another.
+    """
+
+    rows: sp.csr_array
+    value: Callable[[Array], float]
+    smooth: tuple[Smooth, ...]
+
+    @classmethod
+    def total(cls, variance: Array) -> Loss:
+        """Σ_a V_a v_a."""
+        return cls(sp.csr_array(variance[None, :]), _sum, (logarithm(_sum_with_slope),))
+
+    @property
+    def wanted(self) -> IntArray:
+        """The residuals that anything asked for depends on."""
+        return np.flatnonzero(np.asarray(self.rows.sum(axis=0)) > 0)
+
+    def at(self, variances: Array) -> float:
+        """The loss where residuals have these variances."""
+        return self.value(self.rows @ variances)
+
+
+def logarithm(loss: Smooth) -> Smooth:
+    """log of a loss that grows as its variances do, and the gradient: steps are relative then."""
+
+    def log_loss(variances: Array) -> tuple[float, Array]:
+        value, slope = loss(variances)
+        return float(np.log(value)), slope / value
+
+    return log_loss
+
+
+def _sum(variances: Array) -> float:
+    return float(variances.sum())
+
+
+def _sum_with_slope(variances: Array) -> tuple[float, Array]:
+    return _sum(variances), np.ones(len(variances))
+
+
+@dataclass(frozen=True, eq=False)
 class Spending:
-    """The share of ε for each type of table, zero if not measured, and Σ V 2/(H s²) at ε = 1."""
+    """The share of ε for each type of table, zero if not measured, and the loss at ε = 1."""
 
     shares: Array
     value: float
 
 
 def best_spending(
-    variance: Array, told: sp.csr_array, price: Array, start: Array | None = None
+    loss: Loss, told: sp.csr_array, price: Array, starts: Sequence[Array] = (), others: bool = True
 ) -> Spending:
-    """The best shares found, from several starts or from one. `variance` is V of every residual."""
-    wanted = np.flatnonzero(variance > 0)
+    """The best shares found, from these starts and, unless told not to, from `others`."""
+    wanted = loss.wanted
     if not len(wanted):  # nothing asked depends on a record
         raise PlanError("the workload asks for nothing that depends on the data")
-    problem = _Sharing(variance[wanted], sp.csr_array(told[wanted]), price)
-    starts = problem.starts() if start is None else [start]
-    found = [problem.descend(start) for start in starts]
+    needed = replace(loss, rows=sp.csr_array(loss.rows[:, wanted]))
+    problem = _Sharing(needed, sp.csr_array(told[wanted]), price)
+    found = [problem.descend(start) for start in (*starts, *(problem.starts() if others else ()))]
     best = min(found, key=lambda one: one.value)
     return problem.pruned(best)
 
 
-class _Sharing:
-    """log of the value as a function of log s, free of scale, with its gradient."""
+def table_variances(told: sp.csr_array, price: Array, shares: Array) -> Array:
+    """v = 2/(H s²) of every residual at ε = 1, s the shares over the prices."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(2.0 / (told @ (shares / price) ** 2))
 
-    def __init__(self, variance: Array, told: sp.csr_array, price: Array) -> None:
-        self.variance, self.told, self.price = variance, told, price
-        self.columns = sp.csr_array(told.T)
+
+class _Sharing:
+    """The loss as a function of log s, free of scale, with its gradient."""
+
+    def __init__(self, loss: Loss, told: sp.csr_array, price: Array) -> None:
+        self.loss, self.told, self.price = loss, told, price
+        self.columns, self.owners = sp.csr_array(told.T), sp.csr_array(loss.rows.T)
 
     def value(self, shares: Array) -> float:
-        """Σ V 2/(H s²) for shares of ε = 1."""
-        heard = self.told @ (shares / self.price) ** 2
-        with np.errstate(divide="ignore"):
-            return float(2.0 * (self.variance / heard).sum())
+        """The loss for shares of ε = 1."""
+        each = table_variances(self.told, self.price, shares)
+        return self.loss.at(each) if np.isfinite(each).all() else np.inf
 
-    def smooth(self, y: Array) -> tuple[float, Array]:
+    def smooth(self, y: Array, loss: Smooth) -> tuple[float, Array]:
+        """loss(R v), v = 2 (Σ p s)²/(H s²), by y = log s."""
         # Nothing depends on the scale, and a line search may look far away.
         s = np.exp(np.maximum(y - y.max(), FARTHEST))
-        squares = s * s
+        squares, spent = s * s, self.price @ s
         heard = self.told @ squares
-        parts = self.variance / heard
-        total, spent = parts.sum(), self.price @ s
-        slope = -2.0 * squares * (self.columns @ (parts / heard)) / total
-        return float(np.log(total) + 2 * np.log(spent)), slope + 2.0 * self.price * s / spent
+        each = 2.0 * spent**2 / heard
+        value, slope = loss(self.loss.rows @ each)
+        parts = (self.owners @ slope) * each
+        rise = 2.0 * self.price * s / spent * parts.sum()
+        return value, rise - 2.0 * squares * (self.columns @ (parts / heard))
 
     def starts(self) -> list[Array]:
         """Everything alike; for each residual what tells it best; each of the best types alone."""
@@ -90,15 +148,21 @@ class _Sharing:
         starts = [even, even * np.where(favoured, FAVOUR, 1.0)]
         tells = np.bincount(self.told.indices, minlength=count)
         alone = sorted(
-            np.flatnonzero(tells == len(self.variance)),
+            np.flatnonzero(tells == self.told.shape[0]),
             key=lambda m: self.value(_only(count, int(m))),
         )
         starts += [even + FAVOUR * _only(count, int(m)) for m in alone[:MOST_STARTS]]
         return [start / start.sum() for start in starts]
 
     def descend(self, start: Array) -> Spending:
-        _, best = minimise(self.smooth, np.log(start / self.price), steps=500, gain=1e-12)
-        return self._spending(np.exp(best - best.max()) * self.price)
+        """From one start along every smooth loss, each from where the last one ended."""
+        best = self._spending(start)
+        y = np.log(np.maximum(start, FAINT * start.max()) / self.price)
+        for loss in self.loss.smooth:
+            _, y = minimise(partial(self.smooth, loss=loss), y, steps=500, gain=1e-12)
+            found = self._spending(np.exp(y - y.max()) * self.price)
+            best = found if found.value < best.value else best
+        return best
 
     def _spending(self, spent: Array) -> Spending:
         shares = spent / spent.sum()
@@ -122,14 +186,14 @@ class _Sharing:
         if not kept.any() or not (drop & (best.shares > 0)).any():
             return best
         tried = self._spending(kept)
-        return tried if tried.value <= best.value * (1 + 1e-9) else best
+        return tried if tried.value <= best.value + 1e-9 * abs(best.value) else best
 
     def _polished(self, found: Spending) -> Spending:
         """The best shares among the types that are left."""
         left = np.flatnonzero(found.shares > 0)
         if len(left) == len(self.price):
             return found
-        inner = _Sharing(self.variance, sp.csr_array(self.told[:, left]), self.price[left])
+        inner = _Sharing(self.loss, sp.csr_array(self.told[:, left]), self.price[left])
         better = inner.descend(found.shares[left])
         if better.value >= found.value:
             return found

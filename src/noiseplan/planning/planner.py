@@ -10,7 +10,7 @@ from noiseplan.errors import PlanError, remedy, setting
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
-from noiseplan.planning.objectives import Objective, TotalVariance
+from noiseplan.planning.objectives import Objective, RelativeError, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
@@ -22,7 +22,7 @@ from noiseplan.planning.planners import (
     table_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.planning.reductions import Persons, Targets
+from noiseplan.planning.reductions import Persons, Targets, least_epsilon
 from noiseplan.planning.smaller_domain import smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
@@ -65,8 +65,9 @@ def plan(
         noise="gaussian": the best error within it.
     targets
         Variances that must be met, by query name or one for all queries: the least privacy cost
-        that meets them. With a budget too, all of it is spent for the smallest common scaling of
-        the targets: above 1 they are relaxed, below 1 they are met with less variance.
+        that meets them, or with noise="discrete Laplace" the least ε of pure DP. With a budget
+        too, all of it is spent for the smallest common scaling of the targets: above 1 they are
+        relaxed, below 1 they are met with less variance.
     objective
         `TotalVariance()` (default), `WorstVariance()`, `PNormVariance(p)`, `ConvexLoss(function)`
         or, over small domains, `RelativeError(expected)`.
@@ -84,8 +85,8 @@ def plan(
         "add-remove" one record, or "replace" one record by another (the total is then exact).
     noise
         "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
-        for `PureDP`. "gaussian", and "laplace" for `PureDP`: floating-point noise, for simulation;
-        releases made with it say so.
+        for `PureDP`; "discrete Laplace" for targets at the least ε. "gaussian", and "laplace" for
+        `PureDP`: floating-point noise, for simulation; releases made with it say so.
     max_rows
         Records that one person may have. The budget is then a person's: neighbours differ by all
         of them. Release with `plan.release(data, person="id")`, which keeps at most so many.
@@ -108,6 +109,8 @@ def plan(
         return finish(problem, dawa.solve(problem, plan))
     if problem.targets is not None:
         problem = Targets().forward(problem)
+    if problem.laplace and problem.budget is None:
+        return finish(problem, least_epsilon(problem, solve))
     return finish(problem, solve(problem))
 
 
@@ -153,7 +156,7 @@ def _require(refusal: str | None) -> None:
 
 
 def _asked_for(problem: Problem) -> Planner:
-    if problem.planner == "workload" and problem.size > _written_out(problem):
+    if problem.planner == "workload" and not _one_matrix_of_rows(problem):
         return noise_on_rows.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
@@ -170,9 +173,11 @@ def _asked_for(problem: Problem) -> Planner:
     raise PlanError(unknown_planner(problem.planner, PLANNERS))
 
 
-def _written_out(problem: Problem) -> int:
-    """Cells over which rows by name are one matrix."""
-    return LAPLACE_CELLS if problem.laplace else EXPLICIT_CELLS
+def _one_matrix_of_rows(problem: Problem) -> bool:
+    """Whether the workload's rows are measured as one matrix, with noise of one size."""
+    if problem.laplace:
+        return problem.size <= LAPLACE_CELLS and isinstance(problem.goal, TotalVariance)
+    return problem.size <= EXPLICIT_CELLS
 
 
 def _check_pure(problem: Problem) -> None:
@@ -183,16 +188,11 @@ def _check_pure(problem: Problem) -> None:
             f"plans of pure DP take ε from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, found "
             f"{epsilon}, for which variances are no numbers: try PureDP(1.0)"
         )
-    example = f"plan(workload, budget=PureDP({epsilon}))"
-    if problem.targets is not None:
+    if isinstance(problem.goal, RelativeError):
         raise PlanError(
-            f"plans of pure DP take a budget, not targets: try {example} and raise ε until "
-            f"plan.variance(query) is low enough, or meet targets with Gaussian noise (zCDP)"
-        )
-    if not isinstance(problem.goal, TotalVariance):
-        raise PlanError(
-            f"plans of pure DP minimise the total variance, found the objective {problem.goal}: "
-            f"write {example}, and give queries that matter more a larger weight"
+            f"plans of pure DP minimise variances, found the objective {problem.goal}: "
+            f"write plan(workload, budget=PureDP({epsilon})), and give queries whose answers are "
+            f"small a larger weight"
         )
     if problem.neighbours == "replace":
         half = text_of(problem.epsilon / 2)

@@ -4,12 +4,13 @@ smaller domain (`smaller_domain`). What is found for those is a candidate for th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
+from scipy.optimize import brentq
 
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.planning.candidate import Candidate
@@ -17,6 +18,9 @@ from noiseplan.planning.problem import Problem, allowed_cost
 from noiseplan.privacy import Budget, PureDP, zCDP
 from noiseplan.privacy.people import person_price, record_cost
 from noiseplan.privacy.rounding import product_down
+
+# How far below their targets variances may stay, relative.
+HAIR: Final = 1e-8
 
 
 class Reduction(Protocol):
@@ -85,6 +89,29 @@ class Targets:
     def back(self, candidate: Candidate) -> Candidate:
         """As it is."""
         return candidate
+
+
+def least_epsilon(problem: Problem, solve: Callable[[Problem], Candidate]) -> Candidate:
+    """What meets the targets at the least ε of pure DP.
+
+    The largest ratio of a variance to its target falls with ε, as 1/ε² and faster for discrete
+    noise of less than one count. So log ε lies between 0 and half the logarithm of the ratio at
+    ε = 1, at that end itself for all other noise.
+    """
+    targets, met = np.asarray(problem.targets), dict[float, Candidate]()
+
+    def above(log_epsilon: float) -> float:
+        """The logarithm of that ratio, and a hair."""
+        found = solve(replace(problem, budget=PureDP(float(np.exp(log_epsilon)))))
+        ratio = found.figures.target_scale(targets)
+        if ratio <= 1:
+            met[log_epsilon] = found
+        return float(np.log(ratio)) + HAIR
+
+    end = above(0.0) / 2
+    if abs(above(end)) > HAIR / 2:
+        brentq(above, min(0.0, end), max(0.0, end), xtol=HAIR / 100)
+    return met[min(met)]
 
 
 def _checked_target(name: str, target: object) -> float:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.laplace_allocation import Spending, best_spending
+from noiseplan.optimize.laplace_allocation import Loss, Spending, best_spending
 from noiseplan.planning.attribute_strategies import RoleStrategy, bases_of
 from noiseplan.planning.solve import type_matrix
 from noiseplan.planning.workload_types import Design
@@ -50,9 +50,28 @@ class TableTypes:
         """ε of all tables of a type at noise scale one."""
         return np.array([float(n * q) for n, q in zip(self.tables, self.norms, strict=True)])
 
-    def spend(self, start: Array | None = None) -> Spending:
-        """How ε is shared among them, for the least total variance."""
-        return best_spending(variances(self.design, self.strategies), self.told, self.price, start)
+    def spend(self, loss: Loss, start: Array | None = None) -> Spending:
+        """How ε is shared among them, for the least loss: from several starts, or from one."""
+        starts = (start,) if start is not None else (self.asked_alone(),)
+        return best_spending(loss, self.told, self.price, starts, others=start is None)
+
+    def asked_alone(self) -> Array:
+        """Shares of ε where the tables that are asked for are measured, and nothing else.
+
+        With v the weighted variance of what is asked of a table at b = 1, they are (p²v)^{1/3}.
+        """
+        design, count = self.design, len(self.tables)
+        rows, terms = type_matrix(design, bases_of(self.strategies)), design.terms
+        slots = (terms.subset_roles >= 0).sum(axis=1)
+        order = np.argsort(slots[terms.subset], kind="stable")
+        whole = np.zeros(terms.queries, dtype=np.int64)
+        whole[terms.query[order]] = terms.subset[order]  # the last is the largest set of each
+        heard = self.told[:, whole].T.tocsr()
+        heard.data = 1.0 / heard.data
+        alone = np.asarray(rows.multiply(heard).sum(axis=1)).ravel() * design.type_weight
+        variance = np.bincount(whole, alone, minlength=count)
+        roots = np.cbrt(self.price**2 * variance)
+        return np.asarray(roots / roots.sum())
 
 
 def variances(design: Design, strategies: dict[int, RoleStrategy]) -> Array:

@@ -158,25 +158,34 @@ class NoiseOnRows:
 
     def _shared(self, met: Array) -> Array:
         """The best sizes if there were no records but these, zero for what none of them meets."""
-        goal, seen = self.problem.goal, np.flatnonzero(met.any(axis=0))
+        seen = np.flatnonzero(met.any(axis=0))
         sizes, met = np.zeros(met.shape[1]), met[:, seen]
-        if isinstance(goal, WorstVariance):
-            rows = sp.csr_array(sp.diags_array(self._priorities(np.maximum)[seen]))
-            sizes[seen] = share_for_worst(met, rows, 1.0).sigma2
-            return sizes
-        weight = (self._priorities(np.add) * self._rows)[seen]
-        sizes[seen] = shared_for_total(met, weight, 3 - self.problem.drawn.power)
-        if not isinstance(goal, TotalVariance):
-            rows, loss = self._loss
-            start = sizes[seen]
-            share = share_for_loss(met, sp.csr_array(rows[:, seen]), 1.0, loss, start)
-            sizes[seen] = share.sigma2
+        sizes[seen] = self._best(met, seen)
         return sizes
+
+    def _best(self, met: Array, seen: IntArray) -> Array:
+        """The same for the classes that some record meets."""
+        goal, degree = (
+            self.problem.goal,
+            3 - self.problem.drawn.power,
+        )  # variances go as size^degree
+        if isinstance(goal, WorstVariance):
+            each = self._priorities(np.maximum)[seen] ** (1 / degree)
+            return share_for_worst(met, sp.csr_array(sp.diags_array(each)), 1.0).sigma2
+        if isinstance(goal, PNormVariance) and self.problem.laplace:
+            each = self._priorities(np.maximum) ** goal.p
+            return shared_for_total(met, (each * self._rows)[seen], degree * goal.p)
+        weight = (self._priorities(np.add) * self._rows)[seen]
+        start = shared_for_total(met, weight, degree)
+        if isinstance(goal, TotalVariance) or self.problem.laplace:
+            return start
+        rows, loss = self._loss
+        return share_for_loss(met, sp.csr_array(rows[:, seen]), 1.0, loss, start).sigma2
 
     @cached_property
     def _loss(self) -> tuple[sp.csr_array, Smooth]:
         """What variances the loss is of, as sums over classes, and the loss at a cost of one."""
-        goal, cost = self.problem.goal, self.problem.allowed or 1.0
+        goal, cost = self.problem.goal, _at_one(self.problem)
         if isinstance(goal, PNormVariance):
             return sp.diags_array(self._priorities(np.maximum)).tocsr(), p_norm(goal.p, self._rows)
         assert isinstance(goal, ConvexLoss)
@@ -227,6 +236,11 @@ class NoiseOnRows:
     def _mechanism(self, sizes: Array) -> WorkloadRowsMechanism:
         noise = self.problem.drawn.of_size(sizes_above(sizes)[self.classes])
         return WorkloadRowsMechanism(self.workload.schema, self.workload, None, noise)
+
+
+def _at_one(problem: Problem) -> float:
+    """How many times larger variances are at a cost of one than within the budget."""
+    return problem.epsilon**2 if problem.laplace else problem.allowed or 1.0
 
 
 PLANNER: Final = Planner(("workload",), solve, refuses)

@@ -26,6 +26,7 @@ from noiseplan.planning.symmetry import find_roles
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Workload
 from noiseplan.queries.columns import QueryColumns, joined, merged
 
@@ -140,6 +141,13 @@ def require_alike(plan: Plan, other: Plan) -> None:
         raise PlanError(
             "a plan that was read from a folder is there to answer queries, and never measured "
             "with: plan again, nz.plan(release.plan.workload, …)"
+        )
+    if plan.privacy.pure_epsilon is not None:
+        rho = text_of(plan.privacy.pure_epsilon**2 / 2)
+        raise PlanError(
+            f"the plan is of pure DP, and looking first is free with Gaussian noise only, where "
+            f"two measurements add up to one: plan with budget=zCDP({rho}), which pure DP at this "
+            f"ε implies, or choose without data by plan.rmse and release one plan"
         )
     if plan.noise not in PLANNED:
         raise PlanError(

@@ -125,7 +125,7 @@ def _of_total(plan: Plan) -> bool:
 def reached(plan: Plan) -> float:
     """The plan's own objective; for targets, its cost."""
     if plan.targets is not None:
-        return noise_cost(plan.privacy)
+        return _cost(plan)
     if isinstance(plan.objective, WorstVariance):
         return plan.worst_variance
     if isinstance(plan.objective, PNormVariance):
@@ -153,7 +153,7 @@ def _bound(plan: Plan) -> float:
     goal, neighbours = plan.objective, plan.privacy.neighbours
     # A person may have the same record so many times, which costs the square of that.
     people = float(plan.max_rows) ** 2
-    cost = noise_cost(plan.privacy) / people
+    cost = _cost(plan) / people
     if plan.targets is not None:
         design = prepare(plan.workload, 1.0 / plan.targets)
         with one_thread(design):
@@ -171,6 +171,11 @@ def _bound(plan: Plan) -> float:
             rows = optimise_total(design)
             return total_variance_bound(design, rows, cost, neighbours, THOROUGH)
     return 0.0
+
+
+def _cost(plan: Plan) -> float:
+    """Of Gaussian noise of the same variances, at most."""
+    return noise_cost(plan.privacy, exact=plan.noise != "laplace")
 
 
 def _tangent_bound(plan: Plan, loss: ConvexLoss, cost: float) -> float:

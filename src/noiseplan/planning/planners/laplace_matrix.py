@@ -144,7 +144,7 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     figures = RowFigures(design, mechanism)
     require_answers(figures, mechanism)
     loss = float(design.type_weight @ figures.type_variances) / ideal - 1.0
-    known = Unstated(problem.workload, privacy)
+    known = Unstated(problem.workload, privacy, exact=problem.integer)
     return Candidate(name, mechanism, privacy, figures, known, loss)
 
 

@@ -105,7 +105,7 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     require_answers(figures, mechanism)
     loss = figures.total_variance / (total_error(rows, gram) / allowed) - 1
     privacy = Guarantee(cost, problem.drawn.accounting)
-    known = Unstated(problem.workload, privacy)
+    known = Unstated(problem.workload, privacy, exact=problem.integer)
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
 
@@ -114,7 +114,8 @@ def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     touched = prod(factor.touched for factor in factors)
     noise, privacy = noise_within(problem, Fraction(touched))
     mechanism = _product_mechanism(problem.workload.schema, factors, noise)
-    figures, known = RowFigures(problem.design, mechanism), Unstated(problem.workload, privacy)
+    figures = RowFigures(problem.design, mechanism)
+    known = Unstated(problem.workload, privacy, exact=problem.integer)
     if problem.laplace:
         loss = float(noise.variance[0]) / (2 * float(touched) ** 2 / problem.epsilon**2) - 1.0
     else:

@@ -230,7 +230,7 @@ class NoiseOnRows:
         drawable(mechanism.noise)
         privacy = mechanism.cost(problem.neighbours)
         figures = RowFigures(problem.design, mechanism)
-        known = Unstated(problem.workload, privacy)
+        known = Unstated(problem.workload, privacy, exact=problem.integer)
         return Candidate("workload", mechanism, privacy, figures, known)
 
     def _mechanism(self, sizes: Array) -> WorkloadRowsMechanism:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,13 +19,15 @@ from noiseplan.planning.attribute_strategies import (
     RoleStrategy,
     bases_of,
     choose_strategies,
+    role_gram,
     role_strategies,
 )
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.noise_within import drawable, epsilon_of, scales_within
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.pure_bounds import SharedTables, laplace_cost
 from noiseplan.planning.residual_mechanism import numbered, placements
 from noiseplan.planning.table_losses import table_loss
 from noiseplan.planning.table_merging import merged_tables
@@ -33,6 +36,7 @@ from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
+from noiseplan.strategies.column_norms import total_error
 
 # Bits of the integers in a strategy: with several such attributes in a table they multiply, and
 # together they stay below this, which leaves room for 2³² records.
@@ -54,28 +58,40 @@ def solve(problem: Problem) -> Candidate:
 def measuring(problem: Problem, strategy: str) -> Candidate:
     """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
     chosen = choose_strategies(problem.design, strategy)
-    found = _shared(problem, chosen)
+    found = _made(problem, _shared(problem, chosen))
     if strategy == "auto" and _may_mislead(problem, chosen):
         by_value = _shared(problem, choose_strategies(problem.design, "identity"))
-        found = min(found, by_value, key=lambda one: one.spending.value)
-    return _made(problem, found)
+        found = min(found, _made(problem, by_value), key=partial(reached, problem))
+    return found
 
 
 def _may_mislead(problem: Problem, chosen: dict[int, tuple[str, Array]]) -> bool:
     """Whether strategies were chosen for something else than what the plan is for.
 
-    They are for the total of one attribute at a time, where every value of the others is measured.
+    They are for the total of one attribute at a time, where every value of the others is measured;
+    and for continuous noise: discrete noise of less than one count is less on single values.
     """
+    if all(name == "identity" for name, _ in chosen.values()):
+        return False
     one_attribute = int((problem.design.roles.of_attribute >= 0).sum()) == 1
-    alone = one_attribute and isinstance(problem.goal, TotalVariance)
-    return not alone and any(name != "identity" for name, _ in chosen.values())
+    if not (one_attribute and isinstance(problem.goal, TotalVariance)):
+        return True
+    ((role, (_, matrix)),) = chosen.items()
+    gram, epsilon = role_gram(problem.design, role), problem.epsilon
+    less = laplace_cost(epsilon, exact=False) / laplace_cost(epsilon, problem.integer)
+    return bool(np.trace(gram) * less < total_error(matrix, gram, "L1"))
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """Strategies of roles, the types of tables they make, and the share of ε of each type."""
+    """Strategies of roles, the types of tables they make, and the share of ε of each type.
+
+    `of_roles` are the same strategies by the roles of the problem; where tables are merged, every
+    attribute has a role of its own.
+    """
 
     name: str
+    of_roles: dict[int, Array]
     matrices: dict[int, Array]
     types: TableTypes
     spending: Spending
@@ -96,7 +112,7 @@ def _shared(problem: Problem, chosen: dict[int, tuple[str, Array]]) -> Shared:
     name = " and ".join(sorted({name for name, _ in chosen.values()})) or "tables"
     matrices = {r: matrix for r, (_, matrix) in chosen.items()}
     types = find_table_types(design, role_strategies(design, matrices, None))
-    found = Shared(name, matrices, types, types.spend(_loss(problem, types)))
+    found = Shared(name, matrices, matrices, types, types.spend(_loss(problem, types)))
     merged = _merged(problem, found)
     better = merged is not None and merged.spending.value < WORTH_IT * found.spending.value
     return merged if merged is not None and better else found
@@ -127,12 +143,12 @@ def _merged(problem: Problem, found: Shared) -> Shared | None:
     shares = np.full(len(types.tables), EVERY_SHARE / len(types.tables))
     shares[[place[key] for key in larger]] += start
     spending = types.spend(_loss(problem, types), shares / shares.sum())
-    return Shared(found.name, own, types, spending, larger)
+    return Shared(found.name, found.of_roles, own, types, spending, larger)
 
 
 def _made(problem: Problem, found: Shared) -> Candidate:
     """The mechanism of these shares, in integers where integers are measured."""
-    types, epsilon = found.types, problem.epsilon
+    types, epsilon, bits = found.types, problem.epsilon, None
     if problem.integer and found.matrices:
         bits = _bits(types, found.spending.shares)
         strategies = role_strategies(types.design, found.matrices, bits)
@@ -144,7 +160,11 @@ def _made(problem: Problem, found: Shared) -> Candidate:
         precision = types.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
         figures = ResidualFigures(types.design, bases_of(types.strategies), 1.0 / precision)
     privacy = Guarantee.pure(epsilon_of(types.norms, types.tables, scales))
-    known = Unstated(problem.workload, privacy)
+    tables = None
+    if isinstance(problem.goal, TotalVariance):
+        alike = role_strategies(problem.design, found.of_roles, bits)
+        tables = SharedTables(problem.design, alike, epsilon, problem.integer)
+    known = Unstated(problem.workload, privacy, exact=problem.integer, tables=tables)
     loss = float(types.design.type_weight @ figures.type_variances) / (found.ideal / epsilon**2)
     return Candidate(found.name, _assembled(types, noise), privacy, figures, known, loss - 1.0)
 

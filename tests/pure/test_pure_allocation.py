@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.optimize import check_grad, minimize
 
 import noiseplan as nz
-from noiseplan.optimize.laplace_allocation import Loss, _Sharing, best_spending
+from noiseplan.optimize.laplace_allocation import Law, Loss, _Sharing, best_spending
 from noiseplan.planning.attribute_strategies import role_strategies
 from noiseplan.planning.planners.table_plans import _merged, _shared
 from noiseplan.planning.problem import Problem
@@ -29,7 +29,8 @@ def marginals(sizes: list[int], k: int) -> nz.Workload:
 
 
 def spent(types: TableTypes) -> float:
-    return types.spend(Loss.total(variances(types.design, types.strategies))).value
+    loss = Loss.total(variances(types.design, types.strategies))
+    return types.spend(loss, types.law(1.0, exact=False)).value
 
 
 def types_of(design: Design, larger: list[tuple[int, ...]] | None = None) -> TableTypes:
@@ -42,11 +43,9 @@ def types_of(design: Design, larger: list[tuple[int, ...]] | None = None) -> Tab
         lambda rng: Loss.total(rng.random(5)),
         lambda rng: largest(sp.csr_array(rng.random((4, 5)))),
         lambda rng: smooth_loss(
-            sp.csr_array(rng.random((4, 5))), p_norm(3.0, np.arange(1.0, 5)), nz.PNormVariance(3), 1
+            sp.csr_array(rng.random((4, 5))), p_norm(3.0, np.arange(1.0, 5)), nz.PNormVariance(3)
         ),
-        lambda rng: smooth_loss(
-            sp.csr_array(rng.random((4, 5))), own_loss(SQUARES), SQUARES, epsilon=3.0
-        ),
+        lambda rng: smooth_loss(sp.csr_array(rng.random((4, 5))), own_loss(SQUARES), SQUARES),
     ],
     ids=["total", "worst", "p-norm", "own"],
 )
@@ -54,7 +53,8 @@ def test_gradient(loss) -> None:
     rng = np.random.default_rng(0)
     told = sp.csr_array(rng.random((5, 8)) * (rng.random((5, 8)) < 0.7) + 0.01)
     loss = loss(rng)
-    problem = _Sharing(loss, told, rng.uniform(1, 4, 8))
+    law = Law(3.0, rng.random(8) < 0.5)
+    problem = _Sharing(loss, told, rng.uniform(1, 4, 8), law)
     for one in loss.smooth:
         y = rng.normal(size=8)
         value = partial(problem.smooth, loss=one)
@@ -66,7 +66,7 @@ def test_tables_that_tell_nothing_of_each_other_share_by_cube_roots() -> None:
     """minimise Σ 2v/s² with Σ ps = 1: 2 (Σ (p²v)^{1/3})³, shares as the cube roots."""
     rng = np.random.default_rng(1)
     v, p = rng.uniform(0.1, 9, 6), rng.uniform(1, 5, 6)
-    found = best_spending(Loss.total(v), sp.csr_array(np.eye(6)), p)
+    found = best_spending(Loss.total(v), sp.csr_array(np.eye(6)), p, Law(1.0, np.zeros(6, bool)))
     roots = np.cbrt(p**2 * v)
     assert found.value == pytest.approx(2 * roots.sum() ** 3, rel=1e-8)
     np.testing.assert_allclose(found.shares, roots / roots.sum(), rtol=1e-3)
@@ -107,7 +107,7 @@ def test_merged_tables_cover_what_is_asked(sizes: list[int], k: int) -> None:
     assert shares.sum() == pytest.approx(1.0)
     for row in design.terms.subset_roles:
         assert any(set(row[row >= 0].tolist()) <= set(key) for key in keys)
-    problem = Problem(marginals(sizes, k), nz.PureDP(1.0))
+    problem = Problem(marginals(sizes, k), nz.PureDP(1.0), noise="laplace")
     merged = _merged(problem, _shared(problem, {}))
     alike = spent(types_of(prepare(marginals(sizes, k))))
     plan = nz.plan(marginals(sizes, k), budget=nz.PureDP(1.0), noise="laplace")

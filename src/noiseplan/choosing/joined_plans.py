@@ -26,7 +26,6 @@ from noiseplan.planning.symmetry import find_roles
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Workload
 from noiseplan.queries.columns import QueryColumns, joined, merged
 
@@ -143,7 +142,7 @@ def require_alike(plan: Plan, other: Plan) -> None:
             "with: plan again, nz.plan(release.plan.workload, …)"
         )
     if plan.privacy.pure_epsilon is not None:
-        rho = text_of(plan.privacy.pure_epsilon**2 / 2)
+        rho = f"{plan.privacy.pure_epsilon**2 / 2:.4g}"
         raise PlanError(
             f"the plan is of pure DP, and looking first is free with Gaussian noise only, where "
             f"two measurements add up to one: plan with budget=zCDP({rho}), which pure DP at this "

@@ -1,11 +1,12 @@
 """How to share ε among tables: which to measure, and with how much Laplace noise.
 
-With s_m = 1/b_m of the tables of type m, p_m their price and H the precisions they tell,
+With s_m = 1/b_m of the tables of type m, p_m their price and H what they tell,
 
-    minimise  loss(R v) ,   v_a = 2 / (H s²)_a ,   subject to   Σ_m p_m s_m = 1 ,
+    minimise  loss(R v) ,   v_a = 1 / (H φ(s))_a ,   subject to   Σ_m p_m s_m = ε ,
 
-where R v are variances that are asked for: the total, those of all rows, those of queries. Unlike
-with Gaussian noise, precision grows with the square of what is spent: one table measured well beats
+where R v are variances that are asked for: the total, those of all rows, those of queries. The
+precision of a number is φ(s) = s²/2, or cosh s − 1 for a count with discrete noise. Unlike with
+Gaussian noise it grows with the square of what is spent, or faster: one table measured well beats
 two measured half as well, so most s_m end at zero, and the problem is not convex. It is minimised
 from several starts.
 """
@@ -36,6 +37,8 @@ LIMITS = (1e-9, 1e-6, 1e-4, 1e-3)
 LEAST_SHARE, MOST_TRIED, FAINTEST = 1e-2, 400, 1e-9
 # A type that a start does not measure has this share of the largest one's.
 FAINT = 1e-6
+# Noise of a smaller scale than 1/s is as good as none.
+LEAST_NOISE = 300.0
 # Of the logarithm of a share below the largest: the fourth power of e^−this is still a number.
 FARTHEST = -150.0
 
@@ -86,56 +89,81 @@ def _sum_with_slope(variances: Array) -> tuple[float, Array]:
 
 
 @dataclass(frozen=True, eq=False)
+class Law:
+    """Laplace noise of the scales 1/s at ε = Σ p s in all.
+
+    `counts` marks types whose numbers are counts with discrete noise. Other numbers are continuous,
+    or so many times larger that integers are as good as continuous.
+    """
+
+    epsilon: float
+    counts: NDArray[np.bool_]
+
+    def precision(self, s: Array) -> Array:
+        """φ(s) = cosh s − 1, or s²/2: one over the variance."""
+        return np.where(self.counts, 2.0 * np.sinh(_near(s) / 2) ** 2, s**2 / 2)
+
+    def rise(self, s: Array) -> Array:
+        """s φ'(s)."""
+        return np.where(self.counts, s * np.sinh(_near(s)), s**2)
+
+    def of(self, types: IntArray) -> Law:
+        """The same for some types."""
+        return Law(self.epsilon, self.counts[types])
+
+
+def _near(s: Array) -> Array:
+    return np.minimum(s, LEAST_NOISE)
+
+
+@dataclass(frozen=True, eq=False)
 class Spending:
-    """The share of ε for each type of table, zero if not measured, and the loss at ε = 1."""
+    """The share of ε for each type of table, zero if not measured, and the loss they have."""
 
     shares: Array
     value: float
 
 
 def best_spending(
-    loss: Loss, told: sp.csr_array, price: Array, starts: Sequence[Array] = (), others: bool = True
+    loss: Loss,
+    told: sp.csr_array,
+    price: Array,
+    law: Law,
+    starts: Sequence[Array] = (),
+    others: bool = True,
 ) -> Spending:
     """The best shares found, from these starts and, unless told not to, from `others`."""
     wanted = loss.wanted
     if not len(wanted):  # nothing asked depends on a record
         raise PlanError("the workload asks for nothing that depends on the data")
     needed = replace(loss, rows=sp.csr_array(loss.rows[:, wanted]))
-    problem = _Sharing(needed, sp.csr_array(told[wanted]), price)
+    problem = _Sharing(needed, sp.csr_array(told[wanted]), price, law)
     found = [problem.descend(start) for start in (*starts, *(problem.starts() if others else ()))]
     best = min(found, key=lambda one: one.value)
     return problem.pruned(best)
 
 
-def table_variances(told: sp.csr_array, price: Array, shares: Array) -> Array:
-    """v = 2/(H s²) of every residual at ε = 1, s the shares over the prices."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(2.0 / (told @ (shares / price) ** 2))
-
-
 class _Sharing:
     """The loss as a function of log s, free of scale, with its gradient."""
 
-    def __init__(self, loss: Loss, told: sp.csr_array, price: Array) -> None:
-        self.loss, self.told, self.price = loss, told, price
+    def __init__(self, loss: Loss, told: sp.csr_array, price: Array, law: Law) -> None:
+        self.loss, self.told, self.price, self.law = loss, told, price, law
         self.columns, self.owners = sp.csr_array(told.T), sp.csr_array(loss.rows.T)
 
     def value(self, shares: Array) -> float:
-        """The loss for shares of ε = 1."""
-        each = table_variances(self.told, self.price, shares)
-        return self.loss.at(each) if np.isfinite(each).all() else np.inf
+        """The loss for shares of ε."""
+        heard = self.told @ self.law.precision(shares * self.law.epsilon / self.price)
+        return self.loss.at(1.0 / heard) if (heard > 0).all() else np.inf
 
     def smooth(self, y: Array, loss: Smooth) -> tuple[float, Array]:
-        """loss(R v), v = 2 (Σ p s)²/(H s²), by y = log s."""
+        """loss(R v), v = 1/(H φ(s)), by y = log s but for a scale that makes Σ p s = ε."""
         # Nothing depends on the scale, and a line search may look far away.
         s = np.exp(np.maximum(y - y.max(), FARTHEST))
-        squares, spent = s * s, self.price @ s
-        heard = self.told @ squares
-        each = 2.0 * spent**2 / heard
-        value, slope = loss(self.loss.rows @ each)
-        parts = (self.owners @ slope) * each
-        rise = 2.0 * self.price * s / spent * parts.sum()
-        return value, rise - 2.0 * squares * (self.columns @ (parts / heard))
+        s *= self.law.epsilon / (self.price @ s)
+        heard = self.told @ self.law.precision(s)
+        value, slope = loss(self.loss.rows @ (1.0 / heard))
+        fall = self.law.rise(s) * (self.columns @ ((self.owners @ slope) / heard**2))
+        return value, self.price * s / self.law.epsilon * fall.sum() - fall
 
     def starts(self) -> list[Array]:
         """Everything alike; for each residual what tells it best; each of the best types alone."""
@@ -193,7 +221,8 @@ class _Sharing:
         left = np.flatnonzero(found.shares > 0)
         if len(left) == len(self.price):
             return found
-        inner = _Sharing(self.loss, sp.csr_array(self.told[:, left]), self.price[left])
+        told = sp.csr_array(self.told[:, left])
+        inner = _Sharing(self.loss, told, self.price[left], self.law.of(left))
         better = inner.descend(found.shares[left])
         if better.value >= found.value:
             return found

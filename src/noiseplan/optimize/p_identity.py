@@ -111,7 +111,7 @@ def _error(gram: Array, theta: Array) -> tuple[float, Array]:
 
 
 def improve_rows(rows: Array, loss: Loss, start: Array) -> Array:
-    """Follow the gradient of a loss of single rows' variances at ε = 1, from one Θ.
+    """Follow the gradient of a loss of single rows' variances, from one Θ.
 
     Its gradient is that of Σ_r λ_r v_r, λ the slopes of the loss where it is: of the error of the
     same rows with other weights.
@@ -135,7 +135,7 @@ def improve_rows(rows: Array, loss: Loss, start: Array) -> Array:
 
 
 def row_variances(rows: Array, theta: Array) -> Array:
-    """2 w (AᵀA)⁻¹ wᵀ of every row w: its variance at ε = 1."""
+    """2 w (AᵀA)⁻¹ wᵀ of every row w: its variance at b = 1."""
     scaled = rows * (1.0 + theta.sum(axis=0))
     seen = scaled @ theta.T
     core = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)

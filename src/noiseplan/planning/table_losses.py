@@ -15,18 +15,15 @@ from noiseplan.planning.solve import loss_rows, p_norm, type_matrix, worst_varia
 from noiseplan.planning.workload_types import Design
 
 
-def table_loss(
-    design: Design, strategies: dict[int, RoleStrategy], goal: Objective, epsilon: float
-) -> Loss:
-    """The objective, of residuals' variances at ε = 1."""
+def table_loss(design: Design, strategies: dict[int, RoleStrategy], goal: Objective) -> Loss:
+    """The objective, of residuals' variances."""
     bases = bases_of(strategies)
     if isinstance(goal, WorstVariance):
         return largest(worst_variances(design, bases))
     matrix = type_matrix(design, bases)
     if isinstance(goal, TotalVariance):
         return Loss.total(np.asarray(design.type_weight @ matrix))
-    rows, loss = loss_rows(design, bases, goal, matrix)
-    return smooth_loss(rows, loss, goal, epsilon)
+    return smooth_loss(*loss_rows(design, bases, goal, matrix), goal)
 
 
 def largest(rows: sp.csr_array) -> Loss:
@@ -35,17 +32,11 @@ def largest(rows: sp.csr_array) -> Loss:
     return Loss(rows, _largest, powers)
 
 
-def smooth_loss(rows: sp.csr_array, loss: Smooth, goal: Objective, epsilon: float) -> Loss:
-    """A smooth loss; one of the user's own is of variances as they are at this ε."""
-    if not isinstance(goal, ConvexLoss):
-        return Loss(rows, lambda variances: loss(variances)[0], (logarithm(loss),))
-    cost = epsilon**2
-
-    def at_budget(variances: Array) -> tuple[float, Array]:
-        value, slope = loss(variances / cost)
-        return value, slope / cost
-
-    return Loss(rows, lambda variances: goal.value(variances / cost), (at_budget,))
+def smooth_loss(rows: sp.csr_array, loss: Smooth, goal: Objective) -> Loss:
+    """A smooth loss; one of the user's own need not be positive, and has no logarithm."""
+    if isinstance(goal, ConvexLoss):
+        return Loss(rows, goal.value, (loss,))
+    return Loss(rows, lambda variances: loss(variances)[0], (logarithm(loss),))
 
 
 def _largest(variances: Array) -> float:

@@ -32,6 +32,7 @@ from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.bounds import THOROUGH, total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.pure_bounds import laplace_cost
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, PureDP
@@ -51,7 +52,7 @@ FACTOR_VALUES: Final = 4096
 class WorkloadBounds:
     """What is known of the least total variance of any linear mechanism with Gaussian noise.
 
-    The lower bounds hold for Laplace noise too, where its variances are 2/ε² at unit sensitivity.
+    The lower bounds hold for Laplace noise too, at its own cost (`at`).
     `None` stands for what was too large to work out.
     """
 
@@ -89,11 +90,12 @@ class WorkloadBounds:
     def at(self, budget: Budget) -> float:
         """The lower bound at a budget, with the noise that goes with it.
 
-        Gaussian noise has 1/pcost of the variance at cost one. Laplace noise of scale 1/ε has the
-        variance 2/ε², and L1 sensitivities are never below L2 sensitivities.
+        Gaussian noise has 1/pcost of the variance at cost one. Laplace noise, of integers or not,
+        is at best as precise as Gaussian noise at the cost cosh ε − 1: L1 sensitivities are never
+        below L2 sensitivities.
         """
         if isinstance(budget, PureDP):
-            return 2.0 * self.lower / budget.epsilon**2
+            return self.lower / laplace_cost(budget.epsilon, exact=True)
         if not isinstance(budget, Budget):
             raise PlanError(f"a budget is zCDP(rho), GDP(mu) or another, found {budget!r}")
         return self.lower / budget.gaussian_pcost()

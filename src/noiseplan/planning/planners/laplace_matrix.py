@@ -80,23 +80,23 @@ def p_identity(problem: Problem, tables: Candidate) -> Candidate:
     _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
     if not isinstance(problem.goal, TotalVariance):
         rows = np.vstack([query.dense()[:, cells] for query in problem.workload])
-        theta = improve_rows(rows, row_loss(problem), theta)
+        theta = improve_rows(rows / problem.epsilon, row_loss(problem), theta)
     matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
     return measured_rows(problem, matrix, "p-identity over all cells")
 
 
 def row_loss(problem: Problem) -> Loss:
-    """The objective, of the variances of all rows at ε = 1."""
+    """The objective, of the variances of all rows."""
     goal, sizes, weights = problem.goal, problem.workload.sizes, problem.design.priorities
     each = sp.csr_array(sp.diags_array(np.repeat(weights, sizes)))
     if isinstance(goal, WorstVariance):
         return largest(each)
     if isinstance(goal, PNormVariance):
-        return smooth_loss(each, p_norm(goal.p, np.ones(len(each.data))), goal, problem.epsilon)
+        return smooth_loss(each, p_norm(goal.p, np.ones(len(each.data))), goal)
     assert isinstance(goal, ConvexLoss)
     mine = np.repeat(np.arange(len(sizes)), sizes)
     mean = (np.repeat(weights / sizes, sizes), (mine, np.arange(len(mine))))
-    return smooth_loss(sp.csr_array(mean), own_loss(goal), goal, problem.epsilon)
+    return smooth_loss(sp.csr_array(mean), own_loss(goal), goal)
 
 
 def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:

@@ -206,7 +206,11 @@ class NoiseOnRows:
     def value(self) -> float:
         """What the objective is at a cost of one, each row by itself: at most a little above the
         best that is made by hand, and what the queries have in common makes it better."""
-        goal, each = self.problem.goal, self.problem.drawn.of_size(self.sizes).nominal
+        goal, noise = self.problem.goal, self.problem.drawn.of_size(self.sizes)
+        each = noise.nominal
+        if self.problem.laplace:  # where discrete noise of less than one count is less than that
+            epsilon = self.problem.epsilon
+            each = noise.of_size(self.sizes / epsilon).variance * epsilon**2
         if isinstance(goal, WorstVariance):
             return float((self._priorities(np.maximum) * each).max())
         if isinstance(goal, TotalVariance):

@@ -13,7 +13,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.attribute_views import View
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism
 from noiseplan.noise import Noise
-from noiseplan.optimize.laplace_allocation import Loss, Spending, table_variances
+from noiseplan.optimize.laplace_allocation import Spending
 from noiseplan.planning.attribute_strategies import (
     STRATEGIES,
     RoleStrategy,
@@ -97,11 +97,12 @@ class Shared:
     spending: Spending
     larger: Keys | None = None
 
-    @property
-    def ideal(self) -> float:
-        """The weighted total variance at ε = 1, of continuous noise and before rounding."""
-        types = self.types
-        each = table_variances(types.told, types.price, self.spending.shares)
+    def ideal(self, epsilon: float) -> float:
+        """The weighted total variance of continuous noise, before rounding."""
+        types, shares = self.types, self.spending.shares
+        law = types.law(epsilon, exact=False)
+        with np.errstate(divide="ignore"):
+            each = 1.0 / (types.told @ law.precision(shares * epsilon / types.price))
         weights = variances(types.design, types.strategies)
         return float(weights @ np.where(weights > 0, each, 0.0))
 
@@ -112,14 +113,15 @@ def _shared(problem: Problem, chosen: dict[int, tuple[str, Array]]) -> Shared:
     name = " and ".join(sorted({name for name, _ in chosen.values()})) or "tables"
     matrices = {r: matrix for r, (_, matrix) in chosen.items()}
     types = find_table_types(design, role_strategies(design, matrices, None))
-    found = Shared(name, matrices, matrices, types, types.spend(_loss(problem, types)))
+    found = Shared(name, matrices, matrices, types, _spend(problem, types))
     merged = _merged(problem, found)
     better = merged is not None and merged.spending.value < WORTH_IT * found.spending.value
     return merged if merged is not None and better else found
 
 
-def _loss(problem: Problem, types: TableTypes) -> Loss:
-    return table_loss(types.design, types.strategies, problem.goal, problem.epsilon)
+def _spend(problem: Problem, types: TableTypes, start: Array | None = None) -> Spending:
+    loss = table_loss(types.design, types.strategies, problem.goal)
+    return types.spend(loss, types.law(problem.epsilon, problem.integer), start)
 
 
 def _merged(problem: Problem, found: Shared) -> Shared | None:
@@ -142,7 +144,7 @@ def _merged(problem: Problem, found: Shared) -> Shared | None:
     place = {tuple(row[row >= 0].tolist()): m for m, row in numbered}
     shares = np.full(len(types.tables), EVERY_SHARE / len(types.tables))
     shares[[place[key] for key in larger]] += start
-    spending = types.spend(_loss(problem, types), shares / shares.sum())
+    spending = _spend(problem, types, shares / shares.sum())
     return Shared(found.name, found.of_roles, own, types, spending, larger)
 
 
@@ -165,7 +167,7 @@ def _made(problem: Problem, found: Shared) -> Candidate:
         alike = role_strategies(problem.design, found.of_roles, bits)
         tables = SharedTables(problem.design, alike, epsilon, problem.integer)
     known = Unstated(problem.workload, privacy, exact=problem.integer, tables=tables)
-    loss = float(types.design.type_weight @ figures.type_variances) / (found.ideal / epsilon**2)
+    loss = float(types.design.type_weight @ figures.type_variances) / found.ideal(epsilon)
     return Candidate(found.name, _assembled(types, noise), privacy, figures, known, loss - 1.0)
 
 

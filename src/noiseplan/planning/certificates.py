@@ -155,7 +155,7 @@ def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> f
     with one_thread(design):
         rows, cost = optimise_total(design), noise_cost(privacy, exact)
         found = total_variance_bound(design, rows, cost, privacy.neighbours)
-    if privacy.pure_epsilon is None:
+    if privacy.pure_epsilon is None or privacy.neighbours == "replace":
         return found
     return max(found, volume_bound(workload, privacy.pure_epsilon, exact))
 

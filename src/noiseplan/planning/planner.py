@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from noiseplan.errors import PlanError, remedy, setting
+from noiseplan.errors import PlanError, setting
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
@@ -22,7 +22,7 @@ from noiseplan.planning.planners import (
     table_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.planning.reductions import Persons, Targets, least_epsilon
+from noiseplan.planning.reductions import Persons, ReplacedRecords, Targets, least_epsilon
 from noiseplan.planning.smaller_domain import smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
@@ -121,6 +121,9 @@ def solve(problem: Problem) -> Candidate:
         return persons.back(solve(persons.forward(problem)))
     if problem.laplace:
         _check_pure(problem)
+        if problem.neighbours == "replace":
+            replaced = ReplacedRecords(problem.workload, problem.integer)
+            return replaced.back(solve(replaced.forward(problem)))
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
     if planner.most_cells is not None and problem.size > planner.most_cells:
@@ -193,14 +196,4 @@ def _check_pure(problem: Problem) -> None:
             f"plans of pure DP minimise variances, found the objective {problem.goal}: "
             f"write plan(workload, budget=PureDP({epsilon})), and give queries whose answers are "
             f"small a larger weight"
-        )
-    if problem.neighbours == "replace":
-        half = text_of(problem.epsilon / 2)
-        raise PlanError(
-            "plans of pure DP protect against adding or removing a record; replacing one is both, "
-            "so "
-            + remedy("pure budget", f"PureDP({half})", half)
-            + " with "
-            + setting("neighbours", "add-remove")
-            + f" protects it at ε = {epsilon}"
         )

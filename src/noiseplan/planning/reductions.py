@@ -14,10 +14,12 @@ from scipy.optimize import brentq
 
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.privacy import Budget, PureDP, zCDP
+from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
 from noiseplan.privacy.people import person_price, record_cost
 from noiseplan.privacy.rounding import product_down
+from noiseplan.queries import Workload
 
 # How far below their targets variances may stay, relative.
 HAIR: Final = 1e-8
@@ -64,6 +66,31 @@ def record_budget(budget: Budget | None, max_rows: int, noise: str) -> Budget | 
     if record <= 0:
         raise BudgetError(f"{budget} leaves nothing for one of {max_rows} records")
     return zCDP(product_down(record, 0.5))  # the cost is 2ρ for both kinds of noise
+
+
+@dataclass(frozen=True)
+class ReplacedRecords:
+    """Pure DP for a record that is replaced: planned for half of ε, priced as what it is.
+
+    To replace a record is to remove one and to add one, so no column of a difference has more than
+    twice the L1 norm; two records that share no cell of a table have as much.
+    """
+
+    workload: Workload
+    exact: bool
+
+    def forward(self, problem: Problem) -> Problem:
+        """The same for records that are added or removed, at half of ε."""
+        half = PureDP(product_down(problem.epsilon, 0.5))
+        return replace(problem, budget=half, neighbours="add-remove")
+
+    def back(self, candidate: Candidate) -> Candidate:
+        """The same at the price of both."""
+        record = candidate.privacy.pure_epsilon
+        assert record is not None  # of pure DP
+        privacy = Guarantee.pure(2.0 * record, "replace")
+        known = Unstated(self.workload, privacy, exact=self.exact)
+        return replace(candidate, privacy=privacy, optimality=known)
 
 
 @dataclass(frozen=True)

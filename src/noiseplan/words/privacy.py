@@ -34,7 +34,8 @@ def cost_words(guarantee: Guarantee) -> str:
 def neighbours_words(guarantee: Guarantee, max_rows: int) -> str:
     """What one may change without much being seen of it."""
     if guarantee.neighbours == "replace":
-        return "differ by replacing one record; the total is public and exact"
+        exact = "; the total is public and exact" if guarantee.pure_epsilon is None else ""
+        return f"differ by replacing one record{exact}"
     if max_rows > 1:
         return f"differ by all records of one person, at most {max_rows}"
     return "differ by adding or removing one record"

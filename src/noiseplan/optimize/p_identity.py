@@ -139,7 +139,7 @@ def row_variances(rows: Array, theta: Array) -> Array:
     scaled = rows * (1.0 + theta.sum(axis=0))
     seen = scaled @ theta.T
     core = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)
-    left = np.einsum("rj,rj->r", scaled, scaled) - np.einsum("rp,pq,rq->r", seen, core, seen)
+    left = np.einsum("rj,rj->r", scaled, scaled) - np.einsum("rp,rp->r", seen @ core, seen)
     return np.asarray(2.0 * np.maximum(left, 0.0))
 
 

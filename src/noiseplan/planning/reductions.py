@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
-from scipy.optimize import brentq
 
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.planning.candidate import Candidate
@@ -21,8 +20,8 @@ from noiseplan.privacy.people import person_price, record_cost
 from noiseplan.privacy.rounding import product_down
 from noiseplan.queries import Workload
 
-# How far below their targets variances may stay, relative.
-HAIR: Final = 1e-8
+# How far below their targets variances may stay, relative, and how often they are planned for.
+HAIR, MOST_STEPS = 1e-7, 30
 
 
 class Reduction(Protocol):
@@ -122,22 +121,26 @@ def least_epsilon(problem: Problem, solve: Callable[[Problem], Candidate]) -> Ca
     """What meets the targets at the least ε of pure DP.
 
     The largest ratio of a variance to its target falls with ε, as 1/ε² and faster for discrete
-    noise of less than one count. So log ε lies between 0 and half the logarithm of the ratio at
-    ε = 1, at that end itself for all other noise.
+    noise of less than one count: log ε is where its logarithm is zero, by secants, or halfway
+    between an ε that is too little and one that is enough where a secant leads out of these.
     """
     targets, met = np.asarray(problem.targets), dict[float, Candidate]()
-
-    def above(log_epsilon: float) -> float:
-        """The logarithm of that ratio, and a hair."""
-        found = solve(replace(problem, budget=PureDP(float(np.exp(log_epsilon)))))
-        ratio = found.figures.target_scale(targets)
-        if ratio <= 1:
-            met[log_epsilon] = found
-        return float(np.log(ratio)) + HAIR
-
-    end = above(0.0) / 2
-    if abs(above(end)) > HAIR / 2:
-        brentq(above, min(0.0, end), max(0.0, end), xtol=HAIR / 100)
+    last, at, slope, little, enough = (0.0, 0.0), 0.0, -2.0, -np.inf, np.inf
+    for _ in range(MOST_STEPS):
+        found = solve(replace(problem, budget=PureDP(float(np.exp(at)))))
+        above = float(np.log(found.figures.target_scale(targets)))
+        if above <= 0:
+            met[at], enough = found, min(enough, at)
+        else:
+            little = max(little, at)
+        if -HAIR <= above <= 0:
+            break
+        if at != last[0]:
+            slope = min((above - last[1]) / (at - last[0]), -2.0)
+        last, at = (at, above), at - (above + HAIR / 2) / slope
+        at = at if little < at < enough else (little + enough) / 2
+    if not met:  # fail closed
+        raise PlanError("no ε was found that meets the targets: this is a bug")
     return met[min(met)]
 
 

@@ -80,7 +80,9 @@ def p_identity(problem: Problem, tables: Candidate) -> Candidate:
     _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
     if not isinstance(problem.goal, TotalVariance):
         rows = np.vstack([query.dense()[:, cells] for query in problem.workload])
-        theta = improve_rows(rows / problem.epsilon, row_loss(problem), theta)
+        # A loss of the user's own is of variances as they are; others are the same in any unit.
+        unit = problem.epsilon if isinstance(problem.goal, ConvexLoss) else 1.0
+        theta = improve_rows(rows / unit, row_loss(problem), theta)
     matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
     return measured_rows(problem, matrix, "p-identity over all cells")
 

@@ -169,8 +169,8 @@ class Problem:
             raise PlanError(f"neighbours are 'add-remove' or 'replace', found {self.neighbours!r}")
         if self.noise not in NOISES:
             raise PlanError(
-                f"noise is 'discrete', 'discrete Laplace' for targets met with pure DP, or "
-                f"'gaussian' (for simulation), found {self.noise!r}"
+                f"noise is 'discrete' or 'gaussian' (for simulation), or 'discrete Laplace' for "
+                f"targets met with pure DP, found {self.noise!r}"
             )
         if self.laplace and not isinstance(self.budget, PureDP | None):
             raise PlanError(

@@ -279,9 +279,6 @@ CASES: dict[str, Callable[[Path], object]] = {
     "workload of fractions": lambda folder: planned(
         ordered(2, nz.Custom([[0.5, 1.0]])), budget=nz.PureDP(1.0), planner="workload"
     ),
-    "pure replaced": lambda folder: planned(
-        tables(sizes(a=2)), budget=nz.PureDP(1.0), neighbours="replace"
-    ),
     "Laplace noise too large": lambda folder: planned(
         tables(sizes(a=4)), budget=nz.PureDP(1e-15), planner="identity"
     ),

@@ -13,7 +13,7 @@ from scipy.spatial import ConvexHull
 import noiseplan as nz
 from noiseplan.optimize.laplace_bounds import _log_shadow, disjoint_tables_bound
 from noiseplan.planning.attribute_strategies import role_strategies
-from noiseplan.planning.pure_bounds import SharedTables, laplace_cost, volume_bound
+from noiseplan.planning.pure_bounds import SharedTables, epsilon_at, laplace_cost, volume_bound
 from noiseplan.planning.table_types import find_table_types, variances
 from noiseplan.planning.workload_types import prepare
 from oracles import prefix, ranges
@@ -115,6 +115,24 @@ def test_prefix_sums_with_little_noise_are_not_proved_optimal() -> None:
     assert not plan.optimal
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_epsilon_at_a_cost_undoes_the_cost(exact: bool) -> None:
+    for epsilon in (1e-4, 0.7, 12.0):
+        found = epsilon_at(laplace_cost(epsilon, exact), exact)
+        assert epsilon * (1 - 1e-12) <= found <= epsilon
+
+
+@pytest.mark.parametrize("max_rows", [1, 3])
+def test_targets_have_a_bound_on_epsilon(max_rows: int) -> None:
+    """One table of counts: each alone at the least ε there is, which is proved."""
+    workload = marginals([4], 1)
+    plan = nz.plan(workload, targets=7.0, noise="discrete Laplace", max_rows=max_rows)
+    certificate = plan.certify()
+    assert certificate.total == plan.privacy.pure_epsilon
+    assert certificate.bound == pytest.approx(certificate.total, rel=1e-6)
+    assert certificate.bound == pytest.approx(max_rows * np.arccosh(1 + 1 / 7), rel=1e-6)
+
+
 # ---------------------------------------------------------------------- volumes
 
 
@@ -181,7 +199,7 @@ def test_squared_singular_values_are_no_bound() -> None:
 def test_how_near_plans_come_to_the_exact_program(
     rows: np.ndarray, factor: nz.Factor, known: float, near: float
 ) -> None:
-    """In units of 2/ε². 35.399 is a published search's (Program 3.4.1), and this one finds 35.054."""
+    """In units of 2/ε². Program 3.4.1: a published search has 35.399, this one 35.054."""
     n = rows.shape[1]
     found = searched(rows.T @ rows, starts=40)
     assert found <= known * (1 + 1e-4)

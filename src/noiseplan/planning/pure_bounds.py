@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb, prod
+from math import asinh, comb, prod, sqrt
 from typing import Final
 
 import numpy as np
@@ -42,6 +42,12 @@ def laplace_cost(epsilon: float, exact: bool) -> float:
     # For small ε, 2 sinh²(ε/2) without cancellation.
     half = np.sinh(epsilon / 2)
     return product_up(float(half), float(half), 2.0, 1 + 1e-14)
+
+
+def epsilon_at(cost: float, exact: bool) -> float:
+    """The ε at which `laplace_cost` is this, rounded down."""
+    epsilon = 2.0 * asinh(sqrt(cost / 2)) if exact else sqrt(2.0 * cost)
+    return epsilon * (1 - 1e-14)
 
 
 @dataclass(frozen=True, eq=False)

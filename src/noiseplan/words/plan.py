@@ -229,7 +229,9 @@ def proved_sentence(plan: Plan) -> str | None:
 
 
 def _made_small(plan: Plan) -> str:
-    return "privacy cost" if plan.targets is not None else str(plan.objective)
+    if plan.targets is None:
+        return str(plan.objective)
+    return "privacy cost" if plan.privacy.pure_epsilon is None else "ε"
 
 
 def _considered(planners: Considered) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,16 +175,33 @@ def test_continuous_noise_is_a_little_larger_and_as_private(kind: str) -> None:
     assert "for simulation" in release.brand
 
 
+@pytest.mark.parametrize("kind", ["marginals", "one-way", "prefix", "joint", "binary"])
+def test_replaced_records_cost_no_more_than_is_stated(kind: str, tmp_path: Path) -> None:
+    plan = nz.plan(WORKLOADS[kind], budget=nz.PureDP(1.0), neighbours="replace")
+    seen = look(plan)
+    inverse = np.array([float(1 / b) for b in seen.scales])
+    rows = seen.rows.astype(float)
+    pairs = np.abs(rows[:, :, None] - rows[:, None, :]) * inverse[:, None, None]
+    stated = plan.privacy.pure_epsilon
+    assert pairs.sum(axis=0).max() <= stated * (1 + 1e-12)
+    assert 1 - 1e-9 <= stated <= 1
+    assert plan.privacy.neighbours == "replace"
+    assert plan.optimality.lower_bound <= plan.total_variance
+    release = plan.release(np.ones(plan.workload.schema.shape, dtype=int))
+    release.save(tmp_path / "out")
+    assert nz.load(tmp_path / "out").plan.privacy == plan.privacy
+
+
 def test_refusals() -> None:
     pure = nz.PureDP(1.0)
     with pytest.raises(BudgetError, match="never gives pure DP"):
         nz.plan(PLAIN, budget=pure, noise="gaussian")
     with pytest.raises(PlanError, match=r"noise='laplace' goes with .* PureDP\(1.0\)"):
         nz.plan(PLAIN, budget=nz.zCDP(0.5), noise="laplace")
-    with pytest.raises(PlanError, match="not targets"):
-        nz.plan(PLAIN, budget=pure, targets=4.0)
+    with pytest.raises(PlanError, match=r"noise='discrete Laplace' goes with .* PureDP\(1.0\)"):
+        nz.plan(PLAIN, budget=nz.zCDP(0.5), noise="discrete Laplace")
     with pytest.raises(PlanError, match="larger weight"):
-        nz.plan(PLAIN, budget=pure, objective=nz.WorstVariance())
+        nz.plan(PLAIN, budget=pure, objective=nz.RelativeError())
     with pytest.raises(PlanError, match="p-identity"):
         nz.plan(PLAIN, budget=pure, planner="residual")
     with pytest.raises(PlanError, match="at most 2,048 cells"):

@@ -141,6 +141,13 @@ def require_alike(plan: Plan, other: Plan) -> None:
             "a plan that was read from a folder is there to answer queries, and never measured "
             "with: plan again, nz.plan(release.plan.workload, …)"
         )
+    if plan.privacy.pure_epsilon is not None:
+        rho = f"{plan.privacy.pure_epsilon**2 / 2:.4g}"
+        raise PlanError(
+            f"the plan is of pure DP, and looking first is free with Gaussian noise only, where "
+            f"two measurements add up to one: plan with budget=zCDP({rho}), which pure DP at this "
+            f"ε implies, or choose without data by plan.rmse and release one plan"
+        )
     if plan.noise not in PLANNED:
         raise PlanError(
             f"what plans have in common is found for Gaussian noise, and one has the noise "

@@ -20,16 +20,20 @@ under differential privacy", 2018 (the strategy class, OPT_0).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.lbfgs import descend
+from noiseplan.optimize.laplace_allocation import Loss
+from noiseplan.optimize.lbfgs import Smooth, descend
 
 # Steps of the gradient, and the gain below which it ends.
 STEPS: Final = 250
 GAIN: Final = 1e-7
+# For single rows: what all steps of one power may take, and how many that may be.
+ROW_WORK, ROW_STEPS = 1e9, (20, 200)
 # Every so many values one row, as far as rows start out random or as blocks.
 VALUES_PER_ROW: Final = 16
 # Rows start at this weight, with a little disorder so that none moves as another does.
@@ -104,6 +108,39 @@ def _error(gram: Array, theta: Array) -> tuple[float, Array]:
     by_theta = -2.0 * (inner - (inner @ theta.T) @ solved)
     by_a = 2.0 * (a * diagonal - np.einsum("np,pn->n", spread, solved))
     return float(value), (by_theta + by_a).ravel()
+
+
+def improve_rows(rows: Array, loss: Loss, start: Array) -> Array:
+    """Follow the gradient of a loss of single rows' variances, from one Θ.
+
+    Its gradient is that of Σ_r λ_r v_r, λ the slopes of the loss where it is: of the error of the
+    same rows with other weights.
+    """
+    shape, owners, best = start.shape, loss.rows.T.tocsr(), start
+    steps = int(np.clip(ROW_WORK / (len(rows) * rows.shape[1] ** 2), *ROW_STEPS))
+    ends = {"maxiter": steps, "maxfun": 2 * steps, "ftol": GAIN}
+
+    def smooth(x: Array, one: Smooth) -> tuple[float, Array]:
+        theta = x.reshape(shape)
+        value, slope = one(loss.rows @ row_variances(rows, theta))
+        weighted = rows * np.sqrt(2.0 * np.maximum(owners @ slope, 0.0))[:, None]
+        return value, _error(weighted.T @ weighted, theta)[1]
+
+    at = start
+    for one in loss.smooth:
+        _, x = descend(partial(smooth, one=one), at.ravel(), ends, least=0.0)
+        at = x.reshape(shape)
+        best = min(best, at, key=lambda theta: loss.at(row_variances(rows, theta)))
+    return best
+
+
+def row_variances(rows: Array, theta: Array) -> Array:
+    """2 w (AᵀA)⁻¹ wᵀ of every row w: its variance at b = 1."""
+    scaled = rows * (1.0 + theta.sum(axis=0))
+    seen = scaled @ theta.T
+    core = np.linalg.inv(np.eye(len(theta)) + theta @ theta.T)
+    left = np.einsum("rj,rj->r", scaled, scaled) - np.einsum("rp,rp->r", seen @ core, seen)
+    return np.asarray(2.0 * np.maximum(left, 0.0))
 
 
 def strategy(theta: Array) -> Array:

@@ -46,7 +46,7 @@ def share_among_records(dearest: Dearest, shared: Shared, floor: Array) -> Array
     return np.asarray(sizes * most)
 
 
-def shared_for_total(met: Array, variance: Array, power: int) -> Array:
+def shared_for_total(met: Array, variance: Array, power: float) -> Array:
     """The sizes of least Σ V s^k for some records, at a cost of one.
 
     Notes

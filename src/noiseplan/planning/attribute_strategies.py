@@ -37,6 +37,7 @@ class RoleStrategy:
     basis: Basis
     norm: Fraction
     difference: View | None = None  # of attributes with two values, its L1 norm is one
+    counts: bool = True  # whether sums of whole values are measured, and no multiples of them
 
 
 def bases_of(strategies: dict[int, RoleStrategy]) -> dict[int, Basis]:
@@ -118,7 +119,8 @@ def role_strategies(
         if r in matrices:
             matrix = matrices[r] if bits is None else integer_rows(matrices[r], bits)
             view, basis = by_strategy(matrix, design.groups[r])
-            result[r] = RoleStrategy(view, basis, largest_norm(matrix))
+            counts = bool(np.isin(matrices[r], (0.0, 1.0)).all())
+            result[r] = RoleStrategy(view, basis, largest_norm(matrix), counts=counts)
         else:
             basis = bases[r]
             pair = by_difference(basis) if role.plain and role.size == 2 else None

@@ -13,10 +13,10 @@ from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.neighbours import cost_is_exact
+from noiseplan.planning.pure_bounds import SharedTables, laplace_cost, volume_bound
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.rounding import product_up
 from noiseplan.queries import Workload
 
 # A plan whose certified gap is at most this is proved to be the best, up to rounding.
@@ -67,10 +67,12 @@ class Unstated:
     privacy: Guarantee
     proved: bool | None = None
     gap: float | None = None
+    exact: bool = False  # whether noise is of integers
+    tables: SharedTables | None = None  # of a plan that measures tables with Laplace noise
 
     @cached_property
     def lower_bound(self) -> float:
-        return _bound_for(self.workload, self.privacy)
+        return _bound_for(self.workload, self.privacy, self.exact)
 
     @property
     def known(self) -> float | None:
@@ -148,21 +150,19 @@ class Residual:
         return None
 
 
-def _bound_for(workload: Workload, privacy: Guarantee) -> float:
-    """The bound at the cost of the noise's variances."""
+def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> float:
+    """The bound at the cost of the noise's variances; `exact`: of integers."""
     design = prepare(workload)
     with one_thread(design):
-        rows, cost = optimise_total(design), noise_cost(privacy)
-        return total_variance_bound(design, rows, cost, privacy.neighbours)
+        rows, cost = optimise_total(design), noise_cost(privacy, exact)
+        found = total_variance_bound(design, rows, cost, privacy.neighbours)
+    if privacy.pure_epsilon is None or privacy.neighbours == "replace":
+        return found
+    return max(found, volume_bound(workload, privacy.pure_epsilon, exact))
 
 
-def noise_cost(privacy: Guarantee) -> float:
-    """What Gaussian noise of the same variances costs at most.
-
-    That is pcost for Gaussian noise. Laplace numbers of scale b_r have ε ≥ Σ_r |A_rj|/b_r for every
-    record j and variances 2b_r²; Gaussian noise of these variances on the same rows would cost
-    max_j Σ_r A_rj²/(2b_r²) ≤ ½ max_j (Σ_r |A_rj|/b_r)² ≤ ε²/2, so its bound at ε²/2 holds for them.
-    """
+def noise_cost(privacy: Guarantee, exact: bool) -> float:
+    """What Gaussian noise of the same variances costs at most: pcost for Gaussian noise itself."""
     if privacy.pure_epsilon is None:
         return privacy.pcost
-    return product_up(privacy.pure_epsilon, privacy.pure_epsilon, 0.5)
+    return laplace_cost(privacy.pure_epsilon, exact)

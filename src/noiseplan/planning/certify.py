@@ -5,7 +5,8 @@
 | total variance | of the sum of variances (`bounds`) |
 | worst variance, p-norm | of a weighted sum, the weights found in a few rounds (`row_weights`) |
 | loss of one's own | of its tangent at the plan: f(v') ≥ f(v) + ∇f(v)ᵀ(v' − v) |
-| targets | on the cost: at cost c the largest variance in units of its target is at least b/c |
+| targets | on the cost: at cost c the largest variance in units of its target is at least b/c; |
+| | for pure DP on the ε that has this cost |
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.noise.law import SIMULATED
 from noiseplan.optimize.allocation import share_for_sum
 from noiseplan.optimize.split_coordinates import Point
 from noiseplan.planning.bounds import (
@@ -32,6 +34,7 @@ from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, TotalVariance, WorstVariance
 from noiseplan.planning.planners.row_space_plans import affordable_optimum
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.pure_bounds import epsilon_at
 from noiseplan.planning.replaced_split import worst_bound_alone
 from noiseplan.planning.row_weights import RowWeights
 from noiseplan.planning.threads import one_thread
@@ -55,7 +58,7 @@ class Certificate:
     ----------
     value
         What the plan reaches: its total variance, its worst variance or whatever it was planned to
-        make small; for targets, its privacy cost.
+        make small; for targets, its privacy cost, or ε of pure DP.
     bound
         No linear mechanism with noise of this kind can have less at this privacy (or meet these
         targets for less). 0 where nothing is known. Rounded down.
@@ -126,9 +129,9 @@ def _of_total(plan: Plan) -> bool:
 
 
 def reached(plan: Plan) -> float:
-    """The plan's own objective; for targets, its cost."""
+    """The plan's own objective; for targets, its cost or ε of pure DP."""
     if plan.targets is not None:
-        return noise_cost(plan.privacy)
+        return _cost(plan) if plan.privacy.pure_epsilon is None else plan.privacy.pure_epsilon
     if isinstance(plan.objective, WorstVariance):
         return plan.worst_variance
     if isinstance(plan.objective, PNormVariance):
@@ -156,12 +159,15 @@ def _bound(plan: Plan) -> float:
     goal, neighbours = plan.objective, plan.privacy.neighbours
     # A person may have the same record so many times, which costs the square of that.
     people = float(plan.max_rows) ** 2
-    cost = noise_cost(plan.privacy) / people
+    cost = _cost(plan) / people
     if plan.targets is not None:
         design = prepare(plan.workload, 1.0 / plan.targets)
         with one_thread(design):
             largest = _in_row_space(plan) or norm_bound(design, inf, 1.0, neighbours)
-        return people * largest / (plan.target_scale or 1.0)
+        largest /= plan.target_scale or 1.0
+        if plan.privacy.pure_epsilon is None:
+            return people * largest
+        return plan.max_rows * epsilon_at(largest, _exact(plan))
     if isinstance(goal, ConvexLoss):
         return _tangent_bound(plan, goal, cost)
     design = prepare(plan.workload)
@@ -186,6 +192,15 @@ def _in_row_space(plan: Plan) -> float:
     problem = Problem(plan.workload, targets=plan.targets, objective=goal, noise="gaussian")
     found = affordable_optimum(problem)
     return 0.0 if found is None else found.bound * (1 - 1e-9)
+
+
+def _cost(plan: Plan) -> float:
+    """Of Gaussian noise of the same variances, at most."""
+    return noise_cost(plan.privacy, _exact(plan))
+
+
+def _exact(plan: Plan) -> bool:
+    return plan.noise not in SIMULATED
 
 
 def _tangent_bound(plan: Plan, loss: ConvexLoss, cost: float) -> float:

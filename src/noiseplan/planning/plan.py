@@ -16,6 +16,7 @@ from noiseplan.planning.candidate import Considered
 from noiseplan.planning.certificates import Optimality
 from noiseplan.planning.certify import Certificate, certify, known_certificate
 from noiseplan.planning.objectives import Objective, TotalVariance
+from noiseplan.planning.pure_bounds import SharedTables
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Budget, Guarantee
@@ -113,6 +114,14 @@ class Plan:
         if known is not None and total:
             best = max(best, known.bound)
         return min(best, self.total_variance)
+
+    @property
+    def tables_bound(self) -> float | None:
+        """Of a plan of tables with Laplace noise: however ε is shared among tables of attributes
+        that are measured so, `total_variance` is no lower. None for other plans.
+        """
+        tables = getattr(self.optimality, "tables", None)
+        return tables.bound if isinstance(tables, SharedTables) else None
 
     @property
     def efficiency(self) -> float:

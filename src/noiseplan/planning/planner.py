@@ -11,7 +11,7 @@ from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.least_cost import least_cost
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
-from noiseplan.planning.objectives import RMSE, Objective, TotalVariance
+from noiseplan.planning.objectives import RMSE, Objective, RelativeError, TotalVariance
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
@@ -25,7 +25,13 @@ from noiseplan.planning.planners import (
     tree_plans,
 )
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.planning.reductions import Persons, Targets, Unweighted
+from noiseplan.planning.reductions import (
+    Persons,
+    ReplacedRecords,
+    Targets,
+    Unweighted,
+    least_epsilon,
+)
 from noiseplan.planning.smaller_domain import smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
@@ -43,6 +49,8 @@ LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 GAUSSIAN: Final = (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER)
 LAPLACE: Final = (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER)
 PLANNERS: Final = (*(name for planner in GAUSSIAN for name in planner.names), *STRATEGIES)
+# What tables are part of: replaced records are priced as one removed and one added.
+REPLACED_TABLES: Final = (*automatic.PLANNER.names, *table_plans.PLANNER.names)
 PURE_PLANNERS: Final = (*(name for planner in LAPLACE for name in planner.names), *PURE_STRATEGIES)
 
 
@@ -69,8 +77,9 @@ def plan(
         noise="gaussian": the best error within it.
     targets
         Variances that must be met, by query name or one for all queries: the least privacy cost
-        that meets them. With a budget too, all of it is spent for the smallest common scaling of
-        the targets: above 1 they are relaxed, below 1 they are met with less variance.
+        that meets them, or with noise="discrete Laplace" the least ε of pure DP. With a budget
+        too, all of it is spent for the smallest common scaling of the targets: above 1 they are
+        relaxed, below 1 they are met with less variance.
     objective
         `TotalVariance()` (default), `RMSE()`, `WorstVariance()`, `PNormVariance(p)`,
         `ConvexLoss(function)` or, over small domains or of low rank, `RelativeError(expected)`.
@@ -91,8 +100,8 @@ def plan(
         Gaussian noise is planned).
     noise
         "discrete" (default): exact discrete noise on integer measurements, Gaussian, or Laplace
-        for `PureDP`. "gaussian", and "laplace" for `PureDP`: floating-point noise, for simulation;
-        releases made with it say so.
+        for `PureDP`; "discrete Laplace" for targets at the least ε. "gaussian", and "laplace" for
+        `PureDP`: floating-point noise, for simulation; releases made with it say so.
     max_rows
         Records that one person may have. The budget is then a person's: neighbours differ by all
         of them. Release with `plan.release(data, person="id")`, which keeps at most so many.
@@ -124,6 +133,12 @@ def plan(
     if isinstance(problem.goal, RMSE):
         problem = Unweighted().forward(problem)
     reach = problem.goal.at_most
+    if problem.laplace and problem.budget is None:
+        if reach is not None:
+            raise PlanError(
+                "at_most= is planned for with Gaussian noise: leave out noise=, or give targets="
+            )
+        return finish(problem, least_epsilon(problem, solve))
     return finish(problem, solve(problem) if reach is None else least_cost(problem, reach, solve))
 
 
@@ -134,6 +149,9 @@ def solve(problem: Problem) -> Candidate:
         return persons.back(solve(persons.forward(problem)))
     if problem.laplace:
         _check_pure(problem)
+        if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
+            replaced = ReplacedRecords(problem.workload, problem.integer)
+            return replaced.back(solve(replaced.forward(problem)))
     tree = tree_plans.solve(problem)
     if tree is not None:
         return tree
@@ -172,8 +190,7 @@ def _require(refusal: str | None) -> None:
 
 
 def _asked_for(problem: Problem) -> Planner:
-    plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)
-    if problem.planner == "workload" and not (plain and problem.size <= _written_out(problem)):
+    if problem.planner == "workload" and not _one_matrix_of_rows(problem):
         return noise_on_rows.PLANNER
     if problem.strategies:
         return residual_family.PLANNER
@@ -194,9 +211,12 @@ def _asked_for(problem: Problem) -> Planner:
     raise PlanError(unknown_planner(problem.planner, PLANNERS))
 
 
-def _written_out(problem: Problem) -> int:
-    """Cells over which rows by name are one matrix."""
-    return LAPLACE_CELLS if problem.laplace else EXPLICIT_CELLS
+def _one_matrix_of_rows(problem: Problem) -> bool:
+    """Whether the workload's rows are measured as one matrix, with noise of one size."""
+    if problem.laplace:
+        return problem.size <= LAPLACE_CELLS and isinstance(problem.goal, TotalVariance)
+    plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)
+    return plain and problem.size <= EXPLICIT_CELLS
 
 
 def _check_pure(problem: Problem) -> None:
@@ -207,14 +227,9 @@ def _check_pure(problem: Problem) -> None:
             f"plans of pure DP take ε from {LEAST_EPSILON:g} to {MOST_EPSILON:g}, found "
             f"{epsilon}, for which variances are no numbers: try PureDP(1.0)"
         )
-    example = f"plan(workload, budget=PureDP({epsilon}))"
-    if problem.targets is not None:
+    if isinstance(problem.goal, RelativeError):
         raise PlanError(
-            f"plans of pure DP take a budget, not targets: try {example} and raise ε until "
-            f"plan.variance(query) is low enough, or meet targets with Gaussian noise (zCDP)"
-        )
-    if not isinstance(problem.goal, TotalVariance):
-        raise PlanError(
-            f"plans of pure DP minimise the total variance, found the objective {problem.goal}: "
-            f"write {example}, and give queries that matter more a larger weight"
+            f"plans of pure DP minimise variances, found the objective {problem.goal}: "
+            f"write plan(workload, budget=PureDP({epsilon})), and give queries whose answers are "
+            f"small a larger weight"
         )

@@ -35,7 +35,7 @@ from noiseplan.strategies.given_rows import Strategy
 if TYPE_CHECKING:
     from noiseplan.mechanisms.partition.settings import Dawa
 
-NOISES: Final = ("discrete", "gaussian", "laplace")
+NOISES: Final = ("discrete", "discrete Laplace", "gaussian", "laplace")
 # What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.
 PURE_NOISES: Final = {"discrete": "discrete Laplace"}
 # Variances go as one over the cost, and their squares must be numbers too.
@@ -194,11 +194,12 @@ class Problem:
             raise PlanError(f"neighbours are 'add-remove' or 'replace', found {self.neighbours!r}")
         if self.noise not in NOISES:
             raise PlanError(
-                f"noise is 'discrete' or 'gaussian' (for simulation), found {self.noise!r}"
+                f"noise is 'discrete' or 'gaussian' (for simulation), or 'discrete Laplace' for "
+                f"targets met with pure DP, found {self.noise!r}"
             )
-        if self.noise == "laplace" and not isinstance(self.budget, PureDP):
+        if self.laplace and not isinstance(self.budget, PureDP | None):
             raise PlanError(
-                setting("noise", "laplace")
+                setting("noise", self.noise)
                 + " goes with a budget of pure DP, as in "
                 + remedy("pure budget", "PureDP(1.0)", "1.0")
                 + f", found {self.budget!r}; leave out noise=, or use "

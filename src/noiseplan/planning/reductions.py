@@ -4,7 +4,7 @@ smaller domain (`smaller_domain`). What is found for those is a candidate for th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Protocol
@@ -13,10 +13,15 @@ import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
 from noiseplan.planning.candidate import Candidate
+from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.problem import Problem, allowed_cost
-from noiseplan.privacy import Budget, PureDP, zCDP
+from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
 from noiseplan.privacy.people import person_price, record_cost
 from noiseplan.privacy.rounding import product_down
+from noiseplan.queries import Workload
+
+# How far below their targets variances may stay, relative, and how often they are planned for.
+HAIR, MOST_STEPS = 1e-7, 30
 
 
 class Reduction(Protocol):
@@ -63,6 +68,31 @@ def record_budget(budget: Budget | None, max_rows: int, noise: str) -> Budget | 
 
 
 @dataclass(frozen=True)
+class ReplacedRecords:
+    """Pure DP for a record that is replaced: planned for half of ε, priced as what it is.
+
+    To replace a record is to remove one and to add one, so no column of a difference has more than
+    twice the L1 norm; two records that share no cell of a table have as much.
+    """
+
+    workload: Workload
+    exact: bool
+
+    def forward(self, problem: Problem) -> Problem:
+        """The same for records that are added or removed, at half of ε."""
+        half = PureDP(product_down(problem.epsilon, 0.5))
+        return replace(problem, budget=half, neighbours="add-remove")
+
+    def back(self, candidate: Candidate) -> Candidate:
+        """The same at the price of both."""
+        record = candidate.privacy.pure_epsilon
+        assert record is not None  # of pure DP
+        privacy = Guarantee.pure(2.0 * record, "replace")
+        known = Unstated(self.workload, privacy, exact=self.exact)
+        return replace(candidate, privacy=privacy, optimality=known)
+
+
+@dataclass(frozen=True)
 class Targets:
     """The queries that have a target, and the target of each.
 
@@ -100,6 +130,33 @@ class Unweighted:
     def back(self, candidate: Candidate) -> Candidate:
         """As it is."""
         return candidate
+
+
+def least_epsilon(problem: Problem, solve: Callable[[Problem], Candidate]) -> Candidate:
+    """What meets the targets at the least ε of pure DP.
+
+    The largest ratio of a variance to its target falls with ε, as 1/ε² and faster for discrete
+    noise of less than one count: log ε is where its logarithm is zero, by secants, or halfway
+    between an ε that is too little and one that is enough where a secant leads out of these.
+    """
+    targets, met = np.asarray(problem.targets), dict[float, Candidate]()
+    last, at, slope, little, enough = (0.0, 0.0), 0.0, -2.0, -np.inf, np.inf
+    for _ in range(MOST_STEPS):
+        found = solve(replace(problem, budget=PureDP(float(np.exp(at)))))
+        above = float(np.log(found.figures.target_scale(targets)))
+        if above <= 0:
+            met[at], enough = found, min(enough, at)
+        else:
+            little = max(little, at)
+        if -HAIR <= above <= 0:
+            break
+        if at != last[0]:
+            slope = min((above - last[1]) / (at - last[0]), -2.0)
+        last, at = (at, above), at - (above + HAIR / 2) / slope
+        at = at if little < at < enough else (little + enough) / 2
+    if not met:  # fail closed
+        raise PlanError("no ε was found that meets the targets: this is a bug")
+    return met[min(met)]
 
 
 def _checked_target(name: str, target: object) -> float:

@@ -169,9 +169,8 @@ def share_given_bases(aim: Aim, rows: dict[int, Array]) -> Solution:
 
 
 def _worst(aim: Aim, bases: dict[int, Basis], privacy: Array, needed: NDArray[np.bool_]) -> Share:
-    rows, owner = worst_rows(aim.design, group_inverses(aim.design, bases))
-    weighted = sp.csr_array(sp.diags_array(aim.design.roles.type_priority[owner]) @ rows)
-    share = share_for_worst(privacy[:, needed], sp.csr_array(weighted[:, needed]), aim.budget)
+    rows = worst_variances(aim.design, bases)
+    share = share_for_worst(privacy[:, needed], sp.csr_array(rows[:, needed]), aim.budget)
     sigma2 = np.full(len(needed), np.inf)  # what no query needs is not measured
     sigma2[needed] = share.sigma2
     return Share(sigma2, share.value, share.bound)
@@ -181,25 +180,37 @@ def _smooth(
     aim: Aim, bases: dict[int, Basis], privacy: Array, matrix: sp.csr_array, start: Share
 ) -> Share:
     """p-norms over rows, and losses of one number per query."""
-    design, objective = aim.design, aim.objective
     measured = np.isfinite(start.sigma2) & (start.sigma2 > 0)
     if not measured.any():  # whatever is asked is public
         return start
-    if isinstance(objective, PNormVariance):
-        rows, owner, often = all_rows(design, group_inverses(design, bases))
-        rows = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
-        loss = p_norm(objective.p, often)
-    else:
-        assert isinstance(objective, ConvexLoss)
-        scale = design.roles.type_priority / design.type_rows
-        rows = sp.csr_array(sp.diags_array(scale) @ matrix)[design.roles.type_of_query]
-        loss = own_loss(objective)
-        objective.check_convex(rows @ np.where(measured, start.sigma2, 0.0))
+    rows, loss = loss_rows(aim.design, bases, aim.objective, matrix)
+    if isinstance(aim.objective, ConvexLoss):
+        aim.objective.check_convex(rows @ np.where(measured, start.sigma2, 0.0))
     rows = sp.csr_array(rows[:, measured])
     share = share_for_loss(privacy[:, measured], rows, aim.budget, loss, start.sigma2[measured])
     sigma2 = start.sigma2.copy()
     sigma2[measured] = share.sigma2
     return Share(sigma2, share.value, share.bound)
+
+
+def worst_variances(design: Design, bases: dict[int, Basis]) -> sp.csr_array:
+    """Weighted variances of all rows that can be the worst, rows × subset types."""
+    rows, owner = worst_rows(design, group_inverses(design, bases))
+    return sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
+
+
+def loss_rows(
+    design: Design, bases: dict[int, Basis], objective: Objective, matrix: sp.csr_array
+) -> tuple[sp.csr_array, Smooth]:
+    """The variances a smooth loss is of, as sums over subset types, and the loss of them."""
+    if isinstance(objective, PNormVariance):
+        rows, owner, often = all_rows(design, group_inverses(design, bases))
+        rows = sp.csr_array(sp.diags_array(design.roles.type_priority[owner]) @ rows)
+        return rows, p_norm(objective.p, often)
+    assert isinstance(objective, ConvexLoss)
+    scale = design.roles.type_priority / design.type_rows
+    rows = sp.csr_array(sp.diags_array(scale) @ matrix)[design.roles.type_of_query]
+    return rows, own_loss(objective)
 
 
 def p_norm(p: float, often: Array) -> Smooth:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.optimize.laplace_allocation import Spending, best_spending
+from noiseplan.optimize.laplace_allocation import Law, Loss, Spending, best_spending
 from noiseplan.planning.attribute_strategies import RoleStrategy, bases_of
 from noiseplan.planning.solve import type_matrix
 from noiseplan.planning.workload_types import Design
@@ -50,9 +50,34 @@ class TableTypes:
         """ε of all tables of a type at noise scale one."""
         return np.array([float(n * q) for n, q in zip(self.tables, self.norms, strict=True)])
 
-    def spend(self, start: Array | None = None) -> Spending:
-        """How ε is shared among them, for the least total variance."""
-        return best_spending(variances(self.design, self.strategies), self.told, self.price, start)
+    def law(self, epsilon: float, exact: bool) -> Law:
+        """Noise within ε; of integers if it is `exact`."""
+        scaled = [r for r, s in self.strategies.items() if not s.counts]
+        counts = np.asarray(exact & ~np.isin(self.roles, scaled).any(axis=1))
+        return Law(epsilon, counts)
+
+    def spend(self, loss: Loss, law: Law, start: Array | None = None) -> Spending:
+        """How ε is shared among them, for the least loss: from several starts, or from one."""
+        starts = (start,) if start is not None else (self.asked_alone(),)
+        return best_spending(loss, self.told, self.price, law, starts, others=start is None)
+
+    def asked_alone(self) -> Array:
+        """Shares of ε where the tables that are asked for are measured, and nothing else.
+
+        With v the weighted variance of what is asked of a table at b = 1, they are (p²v)^{1/3}.
+        """
+        design, count = self.design, len(self.tables)
+        rows, terms = type_matrix(design, bases_of(self.strategies)), design.terms
+        slots = (terms.subset_roles >= 0).sum(axis=1)
+        order = np.argsort(slots[terms.subset], kind="stable")
+        whole = np.zeros(terms.queries, dtype=np.int64)
+        whole[terms.query[order]] = terms.subset[order]  # the last is the largest set of each
+        heard = self.told[:, whole].T.tocsr()
+        heard.data = 1.0 / heard.data
+        alone = np.asarray(rows.multiply(heard).sum(axis=1)).ravel() * design.type_weight
+        variance = np.bincount(whole, alone, minlength=count)
+        roots = np.cbrt(self.price**2 * variance)
+        return np.asarray(roots / roots.sum())
 
 
 def variances(design: Design, strategies: dict[int, RoleStrategy]) -> Array:
@@ -109,13 +134,16 @@ def _larger(
 ) -> Iterator[tuple[int, ...]]:
     """Types of tables that nobody asks for, which may tell several that are asked for at once."""
     used = sorted({r for key in needed for r in key})
+    whole = tuple(r for r in used for _ in range(_members(design, r)))
+    if whole not in needed and prod(strategies[r].view.rows for r in whole) <= MOST_NUMBERS:
+        yield whole
     if prod(_members(design, r) + 1 for r in used) > MOST_TYPES:
         return
     for powers in product(*(range(_members(design, r) + 1) for r in used)):
         key = tuple(r for r, k in zip(used, powers, strict=True) for _ in range(k))
         cells = prod(strategies[r].view.rows for r in key)
         few = cells <= MOST_CELLS and cells * _count(design, key) <= MOST_NUMBERS
-        if few and key not in needed:
+        if few and key not in needed and key != whole:
             yield key
 
 
@@ -132,12 +160,7 @@ def _tells(
     of them; summing the others out multiplies the variance by 1/c each.
     """
     often = Counter(key)
-    ranges = [range(k if r in fixed else 0, k + 1) for r, k in often.items()]
-    for inside in product(*ranges):
-        powers = dict(zip(often, inside, strict=True))
-        a = needed.get(tuple(sorted(r for r, j in powers.items() for _ in range(j))))
-        if a is None:
-            continue
+    for a, powers in _inside(often, fixed, needed):
         precision = 1.0
         for r, k in often.items():
             left = k - powers[r]
@@ -148,3 +171,23 @@ def _tells(
                 assert view.total is not None  # only fixed roles have none, and they leave nothing
                 precision /= view.total**left
         yield a, precision
+
+
+def _inside(
+    often: Counter[int], fixed: set[int], needed: dict[tuple[int, ...], int]
+) -> Iterator[tuple[int, dict[int, int]]]:
+    """The residual types inside a table type, and how many attributes of each role they have."""
+    if prod(k + 1 for k in often.values()) > len(needed):  # a large table: fewer are needed
+        for residual, a in needed.items():
+            powers = {r: residual.count(r) for r in often}
+            inside = sum(powers.values()) == len(residual)
+            whole = all(powers[r] == often[r] for r in fixed & set(often))
+            if inside and whole and all(powers[r] <= k for r, k in often.items()):
+                yield a, powers
+        return
+    ranges = [range(k if r in fixed else 0, k + 1) for r, k in often.items()]
+    for each in product(*ranges):
+        powers = dict(zip(often, each, strict=True))
+        place = needed.get(tuple(sorted(r for r, j in powers.items() for _ in range(j))))
+        if place is not None:
+            yield place, powers

@@ -37,6 +37,7 @@ from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.planners.row_space_plans import affordable_optimum
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.pure_bounds import laplace_cost
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, Neighbours, PureDP
@@ -59,7 +60,7 @@ FACTOR_VALUES: Final = 4096
 class WorkloadBounds:
     """What is known of the least total variance of any linear mechanism with Gaussian noise.
 
-    The lower bounds hold for Laplace noise too, where its variances are 2/ε² at unit sensitivity.
+    The lower bounds hold for Laplace noise too, at its own cost (`at`).
     `None` stands for what was too large to work out.
     """
 
@@ -99,8 +100,9 @@ class WorkloadBounds:
     def at(self, budget: Budget) -> float:
         """The lower bound at a budget, with the noise that goes with it.
 
-        Gaussian noise has 1/pcost of the variance at cost one. Laplace noise of scale 1/ε has the
-        variance 2/ε², and L1 sensitivities are never below L2 sensitivities.
+        Gaussian noise has 1/pcost of the variance at cost one. Laplace noise, of integers or not,
+        is at best as precise as Gaussian noise at the cost cosh ε − 1: L1 sensitivities are never
+        below L2 sensitivities.
         """
         return self.lower / _gaussian_cost(budget)
 
@@ -156,9 +158,9 @@ class WorkloadBounds:
 
 
 def _gaussian_cost(budget: Budget) -> float:
-    """What Gaussian noise of the same variances costs: ε²/2 where Laplace noise costs ε."""
+    """What Gaussian noise of the same variances costs at most."""
     if isinstance(budget, PureDP):
-        return budget.epsilon**2 / 2.0
+        return laplace_cost(budget.epsilon, exact=True)
     if not isinstance(budget, Budget):
         raise PlanError(f"a budget is zCDP(rho), GDP(mu) or another, found {budget!r}")
     return budget.gaussian_pcost()

@@ -13,6 +13,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import floats, saved_kind
 from noiseplan.mechanisms.price import require_price
 from noiseplan.mechanisms.saved import read_mechanism
+from noiseplan.noise.law import SIMULATED
 from noiseplan.planning.certificates import Optimality, Stated, Unstated
 from noiseplan.planning.objectives import (
     RMSE,
@@ -95,7 +96,8 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, known: Known = NOTHING
         require_price(mechanism.as_stated() if combined else mechanism, guarantee, max_rows)
     bound, proved, gap = known
     # Variances are those of one record's cost, whatever a person pays.
-    optimality: Optimality = Unstated(workload, record_price(guarantee, max_rows), proved, gap)
+    record, exact = record_price(guarantee, max_rows), content["noise"] not in SIMULATED
+    optimality: Optimality = Unstated(workload, record, proved, gap, exact)
     if bound is not None:
         optimality = Stated(bound, proved, gap)
     targets = _one_for_each(arrays, "targets", workload)

@@ -186,7 +186,16 @@ def _optimality(plan: Plan) -> str:
             f"optimal to {100 * plan.gap:.2g}%, certified: no linear Gaussian mechanism has a "
             f"{what} lower by more than that"
         )
-    return _standing(plan, usual_certificate(plan))
+    return _standing(plan, usual_certificate(plan)) + _among_tables(plan)
+
+
+def _among_tables(plan: Plan) -> str:
+    """How far a plan of tables may be from the best of its kind, as a line of its own."""
+    bound = plan.tables_bound
+    if bound is None:
+        return ""
+    gap = max(plan.total_variance / bound - 1.0, 0.0)
+    return f"\n{BELOW}at most {percent_up(gap)}% above the best that tables measured so can do"
 
 
 def _targets_met(plan: Plan) -> str:
@@ -226,7 +235,7 @@ def proved_sentence(plan: Plan) -> str | None:
 
 def _made_small(plan: Plan) -> str:
     if plan.targets is not None:
-        return "privacy cost"
+        return "privacy cost" if plan.privacy.pure_epsilon is None else "ε"
     # Figures for the root mean square error are those of the total, without weights.
     return "total variance" if isinstance(plan.objective, TotalVariance) else str(plan.objective)
 

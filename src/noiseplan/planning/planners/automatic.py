@@ -58,6 +58,8 @@ MATRIX_CELLS: Final = 1000
 FAR_WORSE: Final = 1.5
 # Cells that faint noise is tried on.
 FAINT_CELLS: Final = 2**20
+# Noise on single rows is what a plan of pure DP is never worse than, but for rounding.
+NO_WORSE: Final = 1 - 1e-6
 # Over smaller domains than this, rows over classes are written out in full.
 WRITTEN_OUT: Final = 1024
 
@@ -140,20 +142,27 @@ def _gaussian(problem: Problem) -> Candidate:
 
 def _laplace(problem: Problem) -> Candidate:
     tables = table_plans.measuring(problem, "auto")
-    if problem.size > SMALL_CELLS:
-        reason = f"not tried, {problem.size:,} cells"
-    elif _attributes(problem) < 2:
-        reason = "not tried for one attribute"
-    else:
+    reason = _matrix_untried(problem)
+    if reason is None:
         try:
             matrix = laplace_matrix.p_identity(problem, tables)
         except UnanswerableError:  # sizes of weights that differ too much for one matrix
             reason = "not found, weights differ too much"
         else:
-            if matrix.figures.total_variance < WORTH_IT * tables.figures.total_variance:
+            if reached(problem, matrix) < WORTH_IT * reached(problem, tables):
                 return _taken(matrix, "matrix", "tables", WORSE)
             reason = NOT_BETTER
     return _taken(tables, "tables", "matrix", reason)
+
+
+def _matrix_untried(problem: Problem) -> str | None:
+    """Why one p-identity matrix over all cells is not tried unasked, if it is not."""
+    total, rows = isinstance(problem.goal, TotalVariance), problem.workload.rows
+    if problem.size > SMALL_CELLS:
+        return f"not tried, {problem.size:,} cells"
+    if total and _attributes(problem) < 2:
+        return "not tried for one attribute"
+    return None if total or rows <= SMALL_PROBLEM else f"not tried, {rows:,} rows"
 
 
 def _taken(candidate: Candidate, name: str, other: str, reason: str) -> Candidate:
@@ -286,7 +295,8 @@ def _against(
     if found is None:
         return best
     if isinstance(found, Candidate):
-        if reached(problem, found) < WORTH_IT * reached(problem, best):
+        least = NO_WORSE if problem.laplace else WORTH_IT
+        if reached(problem, found) < least * reached(problem, best):
             return _instead(problem, best, name, found)
         found = NOT_BETTER
     return replace(best, considered=(*_others(best, name), (name, found)))

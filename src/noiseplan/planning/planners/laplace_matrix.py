@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import setting
@@ -12,14 +13,23 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.optimize.integer_rounding import integer_rows
-from noiseplan.optimize.p_identity import best_p_identity, strategy
+from noiseplan.optimize.laplace_allocation import Loss
+from noiseplan.optimize.p_identity import best_p_identity, improve_rows, strategy
 from noiseplan.planning.attribute_strategies import FAINT
 from noiseplan.planning.candidate import Candidate, Planner, require_answers
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import LAPLACE_CELLS
 from noiseplan.planning.noise_within import largest_change, noise_within
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    PNormVariance,
+    TotalVariance,
+    WorstVariance,
+)
 from noiseplan.planning.planners import table_plans
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.solve import own_loss, p_norm
+from noiseplan.planning.table_losses import largest, smooth_loss
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import Design
@@ -68,8 +78,27 @@ def p_identity(problem: Problem, tables: Candidate) -> Candidate:
     gram = problem.design.gram()
     cells, groups = _told_apart(gram)
     _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
+    if not isinstance(problem.goal, TotalVariance):
+        rows = np.vstack([query.dense()[:, cells] for query in problem.workload])
+        # A loss of the user's own is of variances as they are; others are the same in any unit.
+        unit = problem.epsilon if isinstance(problem.goal, ConvexLoss) else 1.0
+        theta = improve_rows(rows / unit, row_loss(problem), theta)
     matrix = strategy(np.where(theta > FAINT * theta.max(), theta, 0.0))[:, groups]
     return measured_rows(problem, matrix, "p-identity over all cells")
+
+
+def row_loss(problem: Problem) -> Loss:
+    """The objective, of the variances of all rows."""
+    goal, sizes, weights = problem.goal, problem.workload.sizes, problem.design.priorities
+    each = sp.csr_array(sp.diags_array(np.repeat(weights, sizes)))
+    if isinstance(goal, WorstVariance):
+        return largest(each)
+    if isinstance(goal, PNormVariance):
+        return smooth_loss(each, p_norm(goal.p, np.ones(len(each.data))), goal)
+    assert isinstance(goal, ConvexLoss)
+    mine = np.repeat(np.arange(len(sizes)), sizes)
+    mean = (np.repeat(weights / sizes, sizes), (mine, np.arange(len(mine))))
+    return smooth_loss(sp.csr_array(mean), own_loss(goal), goal)
 
 
 def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
@@ -116,8 +145,8 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
     figures = RowFigures(design, mechanism)
     require_answers(figures, mechanism)
-    loss = figures.total_variance / ideal - 1.0
-    known = Unstated(problem.workload, privacy)
+    loss = float(design.type_weight @ figures.type_variances) / ideal - 1.0
+    known = Unstated(problem.workload, privacy, exact=problem.integer)
     return Candidate(name, mechanism, privacy, figures, known, loss)
 
 

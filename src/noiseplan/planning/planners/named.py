@@ -105,7 +105,7 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     dearer = largest_square(rows, neighbours) / largest_square(rows, "add-remove")
     loss = figures.total_variance / (dearer * total_error(rows, gram) / allowed) - 1
     privacy = Guarantee(cost, problem.drawn.accounting, neighbours)
-    known = Unstated(problem.workload, privacy)
+    known = Unstated(problem.workload, privacy, exact=problem.integer)
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
 
@@ -115,7 +115,8 @@ def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     touched = _changed(_product_mechanism(schema, factors, problem.drawn), problem.neighbours)
     noise, privacy = noise_within(problem, touched)
     mechanism = _product_mechanism(schema, factors, noise)
-    figures, known = RowFigures(problem.design, mechanism), Unstated(problem.workload, privacy)
+    figures = RowFigures(problem.design, mechanism)
+    known = Unstated(problem.workload, privacy, exact=problem.integer)
     if problem.laplace:
         loss = float(noise.variance[0]) / (2 * float(touched) ** 2 / problem.epsilon**2) - 1.0
     else:

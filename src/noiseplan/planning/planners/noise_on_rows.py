@@ -169,25 +169,32 @@ class NoiseOnRows:
 
     def _shared(self, met: Array) -> Array:
         """The best sizes if there were no records but these, zero for what none of them meets."""
-        goal, seen = self.problem.goal, np.flatnonzero(met.any(axis=0))
+        seen = np.flatnonzero(met.any(axis=0))
         sizes, met = np.zeros(met.shape[1]), met[:, seen]
-        if isinstance(goal, WorstVariance):
-            rows = sp.csr_array(sp.diags_array(self._priorities(np.maximum)[seen]))
-            sizes[seen] = share_for_worst(met, rows, 1.0).sigma2
-            return sizes
-        weight = (self._priorities(np.add) * self._rows)[seen]
-        sizes[seen] = shared_for_total(met, weight, 3 - self.problem.drawn.power)
-        if not isinstance(goal, TotalVariance) or self.faint:
-            rows, loss = self._loss
-            start = sizes[seen]
-            share = share_for_loss(met, sp.csr_array(rows[:, seen]), 1.0, loss, start)
-            sizes[seen] = share.sigma2
+        sizes[seen] = self._best(met, seen)
         return sizes
+
+    def _best(self, met: Array, seen: IntArray) -> Array:
+        """The same for the classes that some record meets."""
+        goal = self.problem.goal
+        degree = 3 - self.problem.drawn.power  # variances go as size^degree
+        if isinstance(goal, WorstVariance):
+            each = self._priorities(np.maximum)[seen] ** (1 / degree)
+            return share_for_worst(met, sp.csr_array(sp.diags_array(each)), 1.0).sigma2
+        if isinstance(goal, PNormVariance) and self.problem.laplace:
+            each = self._priorities(np.maximum) ** goal.p
+            return shared_for_total(met, (each * self._rows)[seen], degree * goal.p)
+        weight = (self._priorities(np.add) * self._rows)[seen]
+        start = shared_for_total(met, weight, degree)
+        if (isinstance(goal, TotalVariance) and not self.faint) or self.problem.laplace:
+            return start
+        rows, loss = self._loss
+        return share_for_loss(met, sp.csr_array(rows[:, seen]), 1.0, loss, start).sigma2
 
     @cached_property
     def _loss(self) -> tuple[sp.csr_array, Smooth]:
         """What variances the loss is of, as sums over classes, and the loss at a cost of one."""
-        goal, cost = self.problem.goal, self.problem.allowed or 1.0
+        goal, cost = self.problem.goal, _at_one(self.problem)
         if isinstance(goal, TotalVariance):
             return sp.eye_array(len(self._rows)).tocsr(), self._discrete_total(cost)
         if isinstance(goal, PNormVariance):
@@ -221,7 +228,11 @@ class NoiseOnRows:
     def value(self) -> float:
         """What the objective is at a cost of one, each row by itself: at most a little above the
         best that is made by hand, and what the queries have in common makes it better."""
-        goal, each = self.problem.goal, self.problem.drawn.of_size(self.sizes).nominal
+        goal, noise = self.problem.goal, self.problem.drawn.of_size(self.sizes)
+        each = noise.nominal
+        if self.problem.laplace:  # where discrete noise of less than one count is less than that
+            epsilon = self.problem.epsilon
+            each = noise.of_size(self.sizes / epsilon).variance * epsilon**2
         if isinstance(goal, WorstVariance):
             return float((self._priorities(np.maximum) * each).max())
         if isinstance(goal, TotalVariance):
@@ -245,12 +256,17 @@ class NoiseOnRows:
         drawable(mechanism.noise)
         privacy = mechanism.cost(problem.neighbours)
         figures = RowFigures(problem.design, mechanism)
-        known = Unstated(problem.workload, privacy)
+        known = Unstated(problem.workload, privacy, exact=problem.integer)
         return Candidate("workload", mechanism, privacy, figures, known)
 
     def _mechanism(self, sizes: Array) -> WorkloadRowsMechanism:
         noise = self.problem.drawn.of_size(sizes_above(sizes)[self.classes])
         return WorkloadRowsMechanism(self.workload.schema, self.workload, None, noise)
+
+
+def _at_one(problem: Problem) -> float:
+    """How many times larger variances are at a cost of one than within the budget."""
+    return problem.epsilon**2 if problem.laplace else problem.allowed or 1.0
 
 
 PLANNER: Final = Planner(("workload",), solve, refuses)

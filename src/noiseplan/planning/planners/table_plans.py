@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,19 +19,24 @@ from noiseplan.planning.attribute_strategies import (
     RoleStrategy,
     bases_of,
     choose_strategies,
+    role_gram,
     role_strategies,
 )
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.noise_within import drawable, epsilon_of, scales_within
+from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.pure_bounds import SharedTables, laplace_cost
 from noiseplan.planning.residual_mechanism import numbered, placements
+from noiseplan.planning.table_losses import table_loss
 from noiseplan.planning.table_merging import merged_tables
 from noiseplan.planning.table_types import TableTypes, find_table_types, variances
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import ResidualFigures
-from noiseplan.planning.workload_types import Design, prepare
+from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
+from noiseplan.strategies.column_norms import total_error
 
 # Bits of the integers in a strategy: with several such attributes in a table they multiply, and
 # together they stay below this, which leaves room for 2³² records.
@@ -43,58 +50,91 @@ Keys = list[tuple[int, ...]]
 
 
 def solve(problem: Problem) -> Candidate:
-    """The tables of least total variance within ε, of attributes measured as asked."""
+    """The best tables within ε, of attributes measured as asked."""
     with one_thread(problem.design):
         return measuring(problem, problem.name)
 
 
 def measuring(problem: Problem, strategy: str) -> Candidate:
     """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
-    design, epsilon, integer = problem.design, problem.epsilon, problem.integer
-    # A record that is replaced is removed, and another added.
-    times = 2 if problem.neighbours == "replace" else 1
-    chosen = choose_strategies(design, strategy)
-    names = sorted({name for name, _ in chosen.values()})
-    matrices, larger = {r: matrix for r, (_, matrix) in chosen.items()}, None
+    chosen = choose_strategies(problem.design, strategy)
+    found = _made(problem, _shared(problem, chosen))
+    if strategy == "auto" and _may_mislead(problem, chosen):
+        by_value = _shared(problem, choose_strategies(problem.design, "identity"))
+        found = min(found, _made(problem, by_value), key=partial(reached, problem))
+    return found
+
+
+def _may_mislead(problem: Problem, chosen: dict[int, tuple[str, Array]]) -> bool:
+    """Whether strategies were chosen for something else than what the plan is for.
+
+    They are for the total of one attribute at a time, where every value of the others is measured;
+    and for continuous noise: discrete noise of less than one count is less on single values.
+    """
+    if all(name == "identity" for name, _ in chosen.values()):
+        return False
+    one_attribute = int((problem.design.roles.of_attribute >= 0).sum()) == 1
+    if not (one_attribute and isinstance(problem.goal, TotalVariance)):
+        return True
+    ((role, (_, matrix)),) = chosen.items()
+    gram, epsilon = role_gram(problem.design, role), problem.epsilon
+    less = laplace_cost(epsilon, exact=False) / laplace_cost(epsilon, problem.integer)
+    return bool(np.trace(gram) * less < total_error(matrix, gram, "L1"))
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Strategies of roles, the types of tables they make, and the share of ε of each type.
+
+    `of_roles` are the same strategies by the roles of the problem; where tables are merged, every
+    attribute has a role of its own.
+    """
+
+    name: str
+    of_roles: dict[int, Array]
+    matrices: dict[int, Array]
+    types: TableTypes
+    spending: Spending
+    larger: Keys | None = None
+
+    def ideal(self, epsilon: float) -> float:
+        """The weighted total variance of continuous noise, before rounding."""
+        types, shares = self.types, self.spending.shares
+        law = types.law(epsilon, exact=False)
+        with np.errstate(divide="ignore"):
+            each = 1.0 / (types.told @ law.precision(shares * epsilon / types.price))
+        weights = variances(types.design, types.strategies)
+        return float(weights @ np.where(weights > 0, each, 0.0))
+
+
+def _shared(problem: Problem, chosen: dict[int, tuple[str, Array]]) -> Shared:
+    """The best shares found for these strategies."""
+    design = problem.design
+    name = " and ".join(sorted({name for name, _ in chosen.values()})) or "tables"
+    matrices = {r: matrix for r, (_, matrix) in chosen.items()}
     types = find_table_types(design, role_strategies(design, matrices, None))
-    spending = types.spend()
-    merged = _merged(design, matrices)
-    if merged is not None and merged[1].value < WORTH_IT * spending.value:
-        (types, spending, matrices, larger), design = merged, merged[0].design
-    ideal = spending.value / (epsilon / times) ** 2
-    if integer and matrices:
-        bits = _bits(types, spending.shares)
-        types = find_table_types(design, role_strategies(design, matrices, bits), larger)
-    norms = [times * norm for norm in types.norms]
-    scales = scales_within(norms, types.tables, spending.shares, epsilon)
-    noise = problem.drawn.of_size(scales)  # infinite where nothing is measured
-    drawable(noise.of_size(scales[np.isfinite(scales)]))
-    with np.errstate(divide="ignore"):
-        precision = types.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
-        figures = ResidualFigures(design, bases_of(types.strategies), 1.0 / precision)
-    privacy = Guarantee.pure(epsilon_of(norms, types.tables, scales), problem.neighbours)
-    return Candidate(
-        " and ".join(names) or "tables",
-        _assembled(types, noise),
-        privacy,
-        figures,
-        Unstated(problem.workload, privacy),
-        figures.total_variance / ideal - 1.0,
-    )
+    found = Shared(name, matrices, matrices, types, _spend(problem, types))
+    merged = _merged(problem, found)
+    better = merged is not None and merged.spending.value < WORTH_IT * found.spending.value
+    return merged if merged is not None and better else found
 
 
-def _merged(
-    design: Design, matrices: dict[int, Array]
-) -> tuple[TableTypes, Spending, dict[int, Array], Keys] | None:
+def _spend(problem: Problem, types: TableTypes, start: Array | None = None) -> Spending:
+    loss = table_loss(types.design, types.strategies, problem.goal)
+    return types.spend(loss, types.law(problem.epsilon, problem.integer), start)
+
+
+def _merged(problem: Problem, found: Shared) -> Shared | None:
     """The same with larger tables for single attributes, whatever role they play."""
+    design = problem.design
     if design.terms.subset_count.sum() > MOST_SETS:
         return None
     alone = design
     if any(len(role.members) > 1 for role in design.roles.roles):
-        alone = prepare(design.workload, share=False)
+        alone = prepare(design.workload, problem.priorities, share=False)
     of = design.roles.of_attribute
     same = {r: int(of[role.members[0]]) for r, role in enumerate(alone.roles.roles)}
-    own = {r: matrices[s] for r, s in same.items() if s in matrices}
+    own = {r: found.matrices[s] for r, s in same.items() if s in found.matrices}
     strategies = role_strategies(alone, own, None)
     larger, start = merged_tables(alone, strategies, variances(alone, strategies))
     if not larger:
@@ -104,7 +144,31 @@ def _merged(
     place = {tuple(row[row >= 0].tolist()): m for m, row in numbered}
     shares = np.full(len(types.tables), EVERY_SHARE / len(types.tables))
     shares[[place[key] for key in larger]] += start
-    return types, types.spend(shares / shares.sum()), own, larger
+    spending = _spend(problem, types, shares / shares.sum())
+    return Shared(found.name, found.of_roles, own, types, spending, larger)
+
+
+def _made(problem: Problem, found: Shared) -> Candidate:
+    """The mechanism of these shares, in integers where integers are measured."""
+    types, epsilon, bits = found.types, problem.epsilon, None
+    if problem.integer and found.matrices:
+        bits = _bits(types, found.spending.shares)
+        strategies = role_strategies(types.design, found.matrices, bits)
+        types = find_table_types(types.design, strategies, found.larger)
+    scales = scales_within(types.norms, types.tables, found.spending.shares, epsilon)
+    noise = problem.drawn.of_size(scales)  # infinite where nothing is measured
+    drawable(noise.of_size(scales[np.isfinite(scales)]))
+    with np.errstate(divide="ignore"):
+        precision = types.told @ np.where(np.isfinite(scales), 1.0 / noise.variance, 0.0)
+        figures = ResidualFigures(types.design, bases_of(types.strategies), 1.0 / precision)
+    privacy = Guarantee.pure(epsilon_of(types.norms, types.tables, scales))
+    tables = None
+    if isinstance(problem.goal, TotalVariance):
+        alike = role_strategies(problem.design, found.of_roles, bits)
+        tables = SharedTables(problem.design, alike, epsilon, problem.integer)
+    known = Unstated(problem.workload, privacy, exact=problem.integer, tables=tables)
+    loss = float(types.design.type_weight @ figures.type_variances) / found.ideal(epsilon)
+    return Candidate(found.name, _assembled(types, noise), privacy, figures, known, loss - 1.0)
 
 
 def _bits(types: TableTypes, shares: Array) -> int:

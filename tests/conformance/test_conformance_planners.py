@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from probes import Probe, planner_names
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.planning.planners import table_plans
 
 SCHEMA = nz.Schema({"age": nz.Ordinal(range(4)), "sex": nz.Categorical(["F", "M", "X"])})
 WORKLOAD = nz.Workload.marginals(SCHEMA, up_to=2, factors={"age": nz.Prefix()})
@@ -164,10 +165,23 @@ def test_laplace_plans_are_within_the_budget(name: str, noise: str) -> None:
     check_answers(plan)
     assert plan.privacy.within(nz.PureDP(EPSILON))
     assert 0.95 * EPSILON <= Probe(plan).brute_cost("add-remove") <= EPSILON * (1 + 1e-12)
-    with pytest.raises(PlanError, match="replacing one is both"):
-        nz.plan(WORKLOAD, budget=nz.PureDP(1.0), planner=name, noise=noise, neighbours="replace")
-    with pytest.raises(PlanError, match="a budget, not targets"):
-        nz.plan(WORKLOAD, budget=nz.PureDP(1.0), planner=name, noise=noise, targets=2.0)
+    swapped = nz.plan(
+        WORKLOAD, budget=nz.PureDP(1.0), planner=name, noise=noise, neighbours="replace"
+    )
+    assert Probe(swapped).brute_cost("replace") <= swapped.privacy.pure_epsilon * (1 + 1e-12)
+    assert swapped.privacy.pure_epsilon <= 1
+
+
+@pytest.mark.parametrize("name", [name for name in LAPLACE if name != "dawa"])
+def test_laplace_plans_take_targets_or_say_why_not(name: str) -> None:
+    aim = partial(nz.plan, WORKLOAD, budget=nz.PureDP(EPSILON), planner=name, targets=2.0)
+    if name not in (*table_plans.PLANNER.names, "auto", "matrix", "workload"):
+        with pytest.raises(PlanError, match="under a budget"):
+            aim()
+    else:
+        plan = aim()
+        assert Probe(plan).brute_cost("add-remove") <= EPSILON * (1 + 1e-12)
+        assert plan.target_scale == pytest.approx(plan.worst_variance / 2.0)
 
 
 def test_auto_is_the_best_of_laplace_plans() -> None:

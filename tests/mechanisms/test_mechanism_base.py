@@ -189,7 +189,8 @@ def test_damaged_parts_of_residuals_are_refused(name: str) -> None:
 
 def test_attributes_out_of_order_are_refused() -> None:
     schema = nz.Schema.from_sizes({"a": 2, "b": 2})
-    plan = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(1.0))
+    workload = nz.Workload.marginals(schema, k=2)
+    plan = nz.plan(workload, budget=nz.zCDP(1.0), planner="residual")
     content, arrays = plan.mechanism.parts()
     name = next(n for n, a in arrays.items() if n.endswith("_sets") and a.shape[1] == 2)
     with pytest.raises(StorageError, match="ascending order"):

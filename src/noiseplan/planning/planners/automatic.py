@@ -86,7 +86,8 @@ def solve(problem: Problem) -> Candidate:
         best = _families(problem)
         for name, challenge in () if plain_tables else CHALLENGERS:
             best = _against(problem, best, name, challenge(problem, best))
-    for name, challenge in FAINT_CHALLENGERS if problem.faint else ():
+    faint = problem.faint and reached(problem, best) > 0
+    for name, challenge in FAINT_CHALLENGERS if faint else ():
         found = challenge(problem, best)
         clearly = residual_family.CLEARLY_BETTER * reached(problem, best)
         if found is not None and reached(problem, found) < clearly:

@@ -234,8 +234,10 @@ def test_what_was_paid_for_in_two_steps_is_read_back(
     """Of noise below one count the variance is far below the parameter, which the cost is made of:
     releases put together state variances, and were refused as if they had understated their cost.
     """
-    one = plan_of(nz.Workload.marginals(EQUAL, k=1), rho, neighbours)
-    two = plan_of(nz.Workload.marginals(EQUAL, k=2), 2 * rho, neighbours)
+    # One matrix, which `auto` may take, is not compared where records are replaced.
+    how = {"planner": "residual"} if neighbours == "replace" else {}
+    one = plan_of(nz.Workload.marginals(EQUAL, k=1), rho, neighbours, **how)
+    two = plan_of(nz.Workload.marginals(EQUAL, k=2), 2 * rho, neighbours, **how)
     chosen = nz.adaptive([one, two]).look(ONES).choose(two)
     continued = two.given(one.release(ONES)).release(ONES)
     for number, release in enumerate((chosen, continued)):

@@ -13,6 +13,7 @@ from noiseplan.errors import DataError
 from noiseplan.mechanisms import basis
 from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
 from noiseplan.mechanisms.exact_residuals import LARGEST, integer_residuals
+from noiseplan.noise.wide_integers import wide
 from oracles import add_remove_cost, blue_covariance, cost_of, probe, replace_cost, table_counts
 
 B = nz.zCDP(0.5)

@@ -278,7 +278,9 @@ def test_rounding_costs_less_than_a_thousandth(name: str, objective: str, neighb
     continuous = nz.plan(WORKLOADS[name], noise="gaussian", **options)
     loss = value(plan, objective) / value(continuous, objective) - 1
     assert loss < 1e-3
-    assert plan.rounding_loss == pytest.approx(loss, abs=1e-9)
+    # The optimum for replaced records is searched for twice, to a gap.
+    near = 1e-7 if neighbours == "replace" else 1e-9
+    assert plan.rounding_loss == pytest.approx(loss, abs=near)
     assert plan.rounding_loss <= MOST_LOSS
 
 

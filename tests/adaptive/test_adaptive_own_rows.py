@@ -11,8 +11,8 @@ import noiseplan as nz
 from noiseplan.choosing import crossing, families
 from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.crossing import ByCrossing
-from noiseplan.choosing.families import family_for
 from noiseplan.choosing.precisions import ByPrecisions
+from noiseplan.choosing.which_family import family_for
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.blocks import with_own
 from noiseplan.mechanisms.residual import ResidualMechanism

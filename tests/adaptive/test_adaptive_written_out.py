@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.choosing.families import family_for
+from noiseplan.choosing.which_family import family_for
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.queries import Prefix

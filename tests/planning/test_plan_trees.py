@@ -15,8 +15,8 @@ import noiseplan as nz
 from noiseplan.domain.tree import Tree
 from noiseplan.domain.tree_variances import Shape, TreeVariances
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.saved import read_mechanism
-from noiseplan.mechanisms.tree import TreeMechanism
 from noiseplan.optimize import tree_bound
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Alike, Sharing

@@ -13,11 +13,11 @@ from typing import Any, NoReturn, Unpack
 from noiseplan.choosing.circumstances import Circumstances
 from noiseplan.choosing.common_rows import on_common_rows
 from noiseplan.choosing.continuation import completed
-from noiseplan.choosing.families import family_for
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.rules import Recommendation, Rule, recommended
 from noiseplan.choosing.usefulness import Usefulness
+from noiseplan.choosing.which_family import family_for
 from noiseplan.errors import PlanError
 from noiseplan.ledger import AlreadyFollowed
 from noiseplan.matrices.base import Array

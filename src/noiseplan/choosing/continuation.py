@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
-from noiseplan.choosing.families import family_for
 from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_of, require_alike
 from noiseplan.choosing.mechanism_family import Family
+from noiseplan.choosing.which_family import family_for
 from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array

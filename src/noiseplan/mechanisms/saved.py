@@ -7,11 +7,11 @@ from typing import Any
 
 # Every kind there is, by its name in the registry.
 import noiseplan.mechanisms.matrix
+import noiseplan.mechanisms.measured_tree
 import noiseplan.mechanisms.product
 import noiseplan.mechanisms.reduced
 import noiseplan.mechanisms.residual
 import noiseplan.mechanisms.tables
-import noiseplan.mechanisms.tree
 import noiseplan.mechanisms.workload_rows  # noqa: F401
 from noiseplan.arrays import Arrays
 from noiseplan.errors import PlanError, StorageError

@@ -36,7 +36,7 @@ from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
 from noiseplan.queries import Query
 
 if TYPE_CHECKING:
-    from noiseplan.mechanisms.tree import TreeMechanism
+    from noiseplan.mechanisms.measured_tree import TreeMechanism
 
 # Rows of other matrices over the long attribute are written down up to so many numbers.
 MOST_WEIGHTS: Final = 1 << 24

@@ -18,7 +18,7 @@ from noiseplan.escaping import visible_name
 from noiseplan.matrices import Matrix
 from noiseplan.queries.columns import NAMED, QueryColumns, columns_of, joined, merged
 from noiseplan.queries.containment import nonnegative
-from noiseplan.queries.crossing import crossed, joined_schema
+from noiseplan.queries.crossed_workloads import crossed, joined_schema
 from noiseplan.queries.gram_difference import GramDifference, gram_difference
 from noiseplan.queries.name_lookup import NameLookup
 from noiseplan.queries.query import Query

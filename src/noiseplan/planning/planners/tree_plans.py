@@ -22,7 +22,7 @@ from noiseplan.domain.tree_variances import TreeVariances
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
-from noiseplan.mechanisms.tree import TreeMechanism
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
 from noiseplan.noise.sizes import FINE_BITS, round_up

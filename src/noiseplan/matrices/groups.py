@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
@@ -31,25 +30,24 @@ class GroupMatrix(Matrix):
         checked_size(len(self.group))
 
     @cached_property
-    def sparse(self) -> sp.csr_array:
-        """The rows, by where they are not zero."""
-        columns = np.arange(len(self.group))
-        ones = np.ones(len(self.group))
-        return sp.csr_array((ones, (self.group, columns)), shape=self.shape)
+    def _sorted(self) -> tuple[IntArray, IntArray]:
+        """Values by group, and where each group begins."""
+        order = np.argsort(self.group, kind="stable")
+        return order, np.searchsorted(self.group[order], np.arange(self.shape[0]))
 
     @cached_property
     def shape(self) -> tuple[int, int]:
         return int(self.group.max()) + 1, len(self.group)
 
     def matmul(self, x: Array) -> Array:
-        flat = self.sparse @ x.reshape(len(x), -1)
-        return np.asarray(flat).reshape(self.shape[0], *x.shape[1:])
+        order, begin = self._sorted
+        return np.asarray(np.add.reduceat(x[order], begin, axis=0))
 
     def gram(self) -> Array:
         return np.asarray(self.group[:, None] == self.group, dtype=np.float64)
 
     def quadratic_rows(self, s: Array) -> Array:
-        return np.asarray(self.sparse.multiply(self.matmul(s)).sum(axis=1))
+        return np.asarray(np.bincount(self.group, self.matmul(s)[self.group, np.arange(len(s))]))
 
     def weighted_grams(self, u: Array) -> Array:
         return np.asarray(self.gram()[..., None] * u[self.group])

@@ -420,8 +420,14 @@ def node_rows(matrix: Matrix, tree: Tree) -> Iterator[NodeRows | None]:
     if matrix.shape[0] * matrix.shape[1] > MOST_WEIGHTS and group is None:
         yield None
         return
-    rows = matrix.sparse if isinstance(matrix, GroupMatrix) else sp.csr_array(matrix.dense())
+    rows = sp.csr_array(matrix.dense()) if group is None else _of_groups(group)
     yield _by_node(rows, tree, ROUNDING * abs(rows).max())
+
+
+def _of_groups(group: IntArray) -> sp.csr_array:
+    """A row for each group, over the values."""
+    entries = np.ones(len(group)), (group, np.arange(len(group)))
+    return sp.csr_array(entries, shape=(int(group.max()) + 1, len(group)))
 
 
 def _by_node(rows: sp.csr_array, tree: Tree, limit: float) -> NodeRows | None:

@@ -69,7 +69,7 @@ def test_optimal_is_at_or_below_every_strategy() -> None:
             assert best <= plan.total_variance * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("planner", NAMED)
+@pytest.mark.parametrize("planner", [name for name in NAMED if name != "workload"])
 def test_what_named_planners_cannot(planner: str) -> None:
     with pytest.raises(PlanError, match=f"planner='{planner}' plans the total variance"):
         nz.plan(two_attributes(), budget=B, planner=planner, objective=nz.WorstVariance())

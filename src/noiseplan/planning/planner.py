@@ -157,6 +157,7 @@ def solve(problem: Problem) -> Candidate:
         return tree
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
+    _require(tree_plans.too_long(problem))
     if planner.most_cells is not None and problem.size > planner.most_cells:
         candidate = over_classes(problem, planner)
     else:

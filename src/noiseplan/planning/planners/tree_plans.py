@@ -79,21 +79,20 @@ def untried(problem: Problem) -> str | None:
 
 
 def solve(problem: Problem) -> Candidate | None:
-    """The plan, where one long attribute is asked by levels; None where that is not so.
+    """The plan, where one long attribute is asked by levels; None where that is not so."""
+    tried = problem.planner in NAMES and untried(problem) is None and not problem.strategies
+    found = tree_problem(problem) if tried else None
+    return None if found is None else _TreePlan(found).candidate()
 
-    Refuses attributes that nothing else can plan either.
-    """
+
+def too_long(problem: Problem) -> str | None:
+    """Why no other planner can plan an attribute of so many values either."""
+    roles = [r for r in range(len(problem.design.groups)) if problem.design.too_long(r)]
+    return _refusal(problem, roles[0]) if roles else None
+
+
+def _refusal(problem: Problem, role: int) -> str:
     reason = untried(problem)
-    found = tree_problem(problem) if reason is None and problem.planner in NAMES else None
-    if found is not None:
-        return _TreePlan(found).candidate()
-    too_long = [r for r in range(len(problem.design.groups)) if problem.design.too_long(r)]
-    if too_long:
-        raise PlanError(_refusal(problem, too_long[0], reason))
-    return None
-
-
-def _refusal(problem: Problem, role: int, reason: str | None) -> str:
     schema, members = problem.workload.schema, problem.design.roles.roles[role].members
     name = schema.names[int(members[0])]
     why = (

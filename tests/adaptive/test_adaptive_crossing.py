@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.choosing import families
+from noiseplan.choosing import which_family
 from noiseplan.choosing.crossing import ByCrossing
 from noiseplan.counting import CountTensor
 from noiseplan.mechanisms.cost import cost_of
@@ -35,7 +35,7 @@ NOISE = ["discrete", "gaussian"]
 
 @pytest.fixture(autouse=True)
 def _as_over_many_cells(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(families, "EXPLICIT_CELLS", 1)
+    monkeypatch.setattr(which_family, "EXPLICIT_CELLS", 1)
     yield
 
 

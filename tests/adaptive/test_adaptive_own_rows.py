@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
-from noiseplan.choosing import crossing, families
+from noiseplan.choosing import crossing, which_family
 from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.crossing import ByCrossing
 from noiseplan.choosing.precisions import ByPrecisions
@@ -93,7 +93,7 @@ def test_over_few_cells_other_rows_are_compared_as_matrices(noise: str) -> None:
 def test_over_many_cells_other_rows_are_crossed(
     noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(families, "EXPLICIT_CELLS", 1)
+    monkeypatch.setattr(which_family, "EXPLICIT_CELLS", 1)
     exact = noise == "discrete"
     plans = [rough("product", exact), other_rows(exact)]
     choice = nz.adaptive(plans)
@@ -113,7 +113,7 @@ def test_over_many_cells_other_rows_are_crossed(
 def test_other_rows_have_nothing_in_common_over_too_many_cells(
     noise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (families, crossing):
+    for module in (which_family, crossing):
         monkeypatch.setattr(module, "EXPLICIT_CELLS", 1)
     exact = noise == "discrete"
     plans = [rough("product", exact), other_rows(exact)]

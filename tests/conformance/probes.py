@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.choosing import families
+from noiseplan.choosing import which_family
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.partition import bucket_tree
@@ -51,7 +51,7 @@ def limits(
     compared by no matrices over all cells."""
     with ExitStack() as held:
         if compared is not None:
-            held.enter_context(mock.patch.object(families, "EXPLICIT_CELLS", compared))
+            held.enter_context(mock.patch.object(which_family, "EXPLICIT_CELLS", compared))
         if written_out is not None:
             held.enter_context(mock.patch.object(named, "WRITTEN_OUT", written_out))
         if whole is not None:

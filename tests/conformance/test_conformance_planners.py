@@ -195,7 +195,14 @@ def test_data_aware_plans_are_within_the_budget(noise: str) -> None:
         assert made("dawa", noise).privacy.within(nz.zCDP(RHO))
     if noise != "gaussian":
         assert made_pure("dawa", noise).privacy.within(nz.PureDP(EPSILON))
-    for refused in ({"neighbours": "replace"}, {"targets": 3.0}, {"objective": nz.WorstVariance()}):
+    # One record removed and one added: half of ε is left for each, by group privacy.
+    aware = partial(nz.plan, LINE_WORKLOAD, planner="dawa", noise="discrete")
+    swapped = aware(budget=nz.PureDP(EPSILON), neighbours="replace")
+    half = aware(budget=nz.PureDP(EPSILON / 2))
+    assert swapped.privacy.neighbours == "replace"
+    assert swapped.privacy.within(nz.PureDP(EPSILON))
+    assert swapped.privacy.pure_epsilon >= 2 * half.privacy.pure_epsilon * (1 - 1e-12)
+    for refused in ({"targets": 3.0}, {"objective": nz.WorstVariance()}):
         with pytest.raises(PlanError, match="dawa"):
             nz.plan(LINE_WORKLOAD, budget=nz.PureDP(EPSILON), planner="dawa", **refused)
 

@@ -74,11 +74,19 @@ class ByMatrices(Family[Mechanism]):
         really = self.together([mechanism for mechanism, _ in parts])
         values = np.concatenate([part.unit_values(measured) for part, measured in parts])
         wanted, cost = cost_of(target), cost_of(really)
-        if np.abs(wanted - cost).max() > SAME * np.abs(wanted).max():
+        if np.abs(wanted - cost).max() > SAME * np.abs(wanted).max() or faint(target):
             return Measurements((values,)), really
         # Least squares, and the target's own rows of it: unbiased in the target's row space.
         estimate = pseudo_inverse(wanted) @ (really.unit_rows().T @ values)
         return _measured_exactly(target, estimate), None
+
+
+def faint(target: Mechanism) -> bool:
+    """Whether a mechanism's noise is of less than one count, so that its variance is not σ².
+
+    The parts have other rows, and with these noise of the same cost is not so small.
+    """
+    return not np.allclose(target.noise.variance, target.noise.nominal, rtol=1e-9, atol=0.0)
 
 
 def common_rows_of(

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from noiseplan.choosing.common_and_rest import (
     LAST_OVER,
     common_rows_of,
+    faint,
     noisier,
     rest_rows,
     times_over,
@@ -330,7 +331,7 @@ class ByCrossing(Family[Mechanism]):
         self, target: Mechanism, parts: Sequence[tuple[Mechanism, Measurements]]
     ) -> tuple[Measurements, Mechanism | None]:
         really, numbers = self._united([self.unit_rows(*part) for part in parts])
-        if not self._same(self.costs(target), self.costs(really)):
+        if not self._same(self.costs(target), self.costs(really)) or faint(target):
             return numbers, really
         cells = {
             part.split: _floats(values) @ part.back.T

@@ -13,6 +13,7 @@ from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_di
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.crossed import CrossedMechanism
+from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 
@@ -34,6 +35,11 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
                     raise
         if not explicit and same_bases:
             return ByPrecisions()
+    elif any(isinstance(m, TreeMechanism) for m in mechanisms):
+        raise PlanError(
+            "one of the plans measures the nodes of a tree, for levels of a long attribute, and "
+            "such plans are not compared or continued: release one of them on its own"
+        )
     elif any(isinstance(m, WorkloadRowsMechanism) for m in mechanisms):
         different = "one of the plans measures the rows of its queries"
     else:

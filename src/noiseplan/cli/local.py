@@ -134,6 +134,12 @@ def aggregate(plan_file: Path, reports: tuple[Path, ...], output: Path) -> None:
             made += load_aggregator(path)
         else:
             made.read(path)
+    if not made.users:
+        found = ", ".join(f"{n:,} {why}" for why, n in made.rejected.items()) or "nothing"
+        raise DataError(
+            f"no report was counted ({found}), and nothing was written: reports are files that "
+            f"devices of this plan wrote, or noiseplan local randomize with -o"
+        )
     made.save(output)
     rejected = "".join(f", {count:,} {why}" for why, count in sorted(made.rejected.items()))
     say(f"counted {made.users:,} reports{rejected}; wrote {output}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,10 @@ def own_strategy(schema: Schema, chances: Any, epsilon: float | None) -> TableSt
     return TableStrategy.of(matrix, within, name="own strategy").rounded()
 
 
+# Chances below this are no numbers to be reckoned with.
+LEAST_CHANCE: Final = 1e-200
+
+
 def matrix_epsilon(chances: Array) -> float:
     """ln max_o (max_u Q[o, u]/min_u Q[o, u]) of the numbers as they are, rounded up."""
     low, high = chances.min(axis=1), chances.max(axis=1)
@@ -35,6 +39,11 @@ def matrix_epsilon(chances: Array) -> float:
         raise PlanError(
             f"report {int(impossible.argmax())} of the strategy is possible for some values and "
             f"impossible for others, which is private at no ε: give it a chance for every value"
+        )
+    if not (high > 0).any() or (low[high > 0] < LEAST_CHANCE).any():
+        raise PlanError(
+            f"a strategy gives every possible report a chance of at least {LEAST_CHANCE:g} for "
+            f"every value, and its columns add up to one"
         )
     pairs = zip(high[high > 0].tolist(), low[high > 0].tolist(), strict=True)
     return log_up(max(Fraction(most) / Fraction(least) for most, least in pairs))

@@ -224,7 +224,8 @@ class _Climb:
     def _move(self, found: _Priced, costs: AnyArray, shares: AnyArray) -> None:
         """One step of the ascent."""
         both = costs if self.rows is None else self.xp.concatenate([costs, found.variances])
-        residual = FULL_STEP * self.xp.log(both / found.total)
+        # A row of zeros has no variance, and no price.
+        residual = FULL_STEP * self.xp.log((both / found.total).clip(min=TINY))
         point = self.ascent.next(self.point, found.bound, residual, shares)
         self.point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
 

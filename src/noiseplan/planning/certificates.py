@@ -153,6 +153,8 @@ class Residual:
 def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> float:
     """The bound at the cost of the noise's variances; `exact`: of integers."""
     design = prepare(workload)
+    if any(design.too_long(r) for r in range(len(design.groups))):
+        return 0.0  # nothing is known of attributes so long but by their trees
     with one_thread(design):
         rows, cost = optimise_total(design), noise_cost(privacy, exact)
         found = total_variance_bound(design, rows, cost, privacy.neighbours)

@@ -168,6 +168,8 @@ def _bound(plan: Plan) -> float:
         if plan.privacy.pure_epsilon is None:
             return people * largest
         return plan.max_rows * epsilon_at(largest, _exact(plan))
+    if cost == 0:  # nothing that is asked depends on a record
+        return 0.0
     if isinstance(goal, ConvexLoss):
         return _tangent_bound(plan, goal, cost)
     design = prepare(plan.workload)
@@ -226,6 +228,8 @@ def norm_bound(
         return b / cost * (1 - 1e-9)
     dual = 1.0 if power == inf else power / (power - 1.0)
     weights, best = RowWeights.even(design), 0.0
+    if weights.norm(dual) == 0:  # dense matrices alone, which have no weights by row
+        return 0.0
     with progress("Certifying", ROUNDS) as advance:
         for round_ in range(ROUNDS):
             weighted = weights.weighted()

@@ -26,6 +26,11 @@ def noise_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
     `norm` is the largest L1 norm of a column for Laplace noise, the largest squared length of one
     for Gaussian noise, or of a difference of two; what it costs is this over the size.
     """
+    if norm == 0:
+        raise PlanError(
+            "nothing that is asked depends on whose record is replaced, so there is nothing to "
+            "add noise to: ask for more, or use planner='auto'"
+        )
     if problem.laplace:
         scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
         privacy = Guarantee.pure(epsilon_of([norm], [1], scales), problem.neighbours)

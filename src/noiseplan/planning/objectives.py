@@ -31,9 +31,9 @@ class Objective(ABC):
         """Refuse a bound that would be met without noise only, or not even so."""
         given, least = self.at_most, self.without_noise(queries)
         number = isinstance(given, Real) and not isinstance(given, bool) and np.isfinite(given)
-        if given is None or not number or given <= least:
+        if given is None or not number or given <= least or not LEAST < given < MOST:
             raise PlanError(
-                f"at_most is a number above {least:g}, which the {self} would be without any "
+                f"at_most is a number above {max(least, LEAST):g}, which the {self} would be without any "
                 f"noise; found {given!r}"
             )
 

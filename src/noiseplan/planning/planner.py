@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import PlanError, setting
+from noiseplan.planning import tree_problem
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.least_cost import least_cost
@@ -152,12 +153,13 @@ def solve(problem: Problem) -> Candidate:
         if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
             replaced = ReplacedRecords(problem.workload, problem.integer)
             return replaced.back(solve(replaced.forward(problem)))
-    tree = tree_plans.solve(problem)
+    long = max(problem.workload.schema.shape, default=0) > tree_problem.LONG_VALUES
+    tree = tree_plans.solve(problem) if long else None
     if tree is not None:
         return tree
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
-    _require(tree_plans.too_long(problem))
+    _require(tree_plans.too_long(problem) if long else None)
     if planner.most_cells is not None and problem.size > planner.most_cells:
         candidate = over_classes(problem, planner)
     else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import asinh, comb, prod, sqrt
+from math import asinh, comb, inf, prod, sqrt
 from typing import Final
 
 import numpy as np
@@ -37,8 +37,10 @@ def laplace_cost(epsilon: float, exact: bool) -> float:
     have the precision cosh(1/b_r) − 1 and integers A, and as cosh − 1 is convex and more than
     quadratic, Σ_r A_rj² (cosh(1/b_r) − 1) ≤ Σ_r (cosh(|A_rj|/b_r) − 1) ≤ cosh ε − 1.
     """
-    if not exact or epsilon > LARGEST_EPSILON:
+    if not exact:
         return product_up(epsilon, epsilon, 0.5)
+    if epsilon > LARGEST_EPSILON:  # beyond all numbers
+        return inf
     # For small ε, 2 sinh²(ε/2) without cancellation.
     half = np.sinh(epsilon / 2)
     return product_up(float(half), float(half), 2.0, 1 + 1e-14)

@@ -407,8 +407,9 @@ class TreeOptimality:
         return self._plan.bound(self._plan.even(own)) / self._made.privacy.pcost
 
     @property
-    def known(self) -> float | None:
-        return self.__dict__.get("lower_bound")
+    def known(self) -> float:
+        """At once, so that saved plans have it: nothing else knows the tree."""
+        return self.lower_bound
 
     @cached_property
     def gap(self) -> float | None:

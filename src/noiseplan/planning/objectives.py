@@ -18,6 +18,10 @@ from noiseplan.matrices.base import Array
 
 
 @dataclass(frozen=True, kw_only=True)
+# Bounds beyond these have squares that are no numbers.
+LEAST, MOST = 1e-100, 1e100
+
+
 class Objective(ABC):
     """What a plan minimises. A query's weight multiplies the variance of each of its rows.
 
@@ -33,8 +37,8 @@ class Objective(ABC):
         number = isinstance(given, Real) and not isinstance(given, bool) and np.isfinite(given)
         if given is None or not number or given <= least or not LEAST < given < MOST:
             raise PlanError(
-                f"at_most is a number above {max(least, LEAST):g}, which the {self} would be without any "
-                f"noise; found {given!r}"
+                f"at_most is a number above {least:g}, which the {self} would be without any "
+                f"noise, from {LEAST:g} to {MOST:g}; found {given!r}"
             )
 
     def without_noise(self, queries: int) -> float:

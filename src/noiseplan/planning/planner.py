@@ -153,7 +153,7 @@ def solve(problem: Problem) -> Candidate:
         if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
             replaced = ReplacedRecords(problem.workload, problem.integer)
             return replaced.back(solve(replaced.forward(problem)))
-    long = max(problem.workload.schema.shape, default=0) > tree_problem.LONG_VALUES
+    long = tree_problem.has_long(problem.workload)
     tree = tree_plans.solve(problem) if long else None
     if tree is not None:
         return tree

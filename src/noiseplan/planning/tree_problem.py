@@ -108,6 +108,11 @@ class TreeProblem:
         return np.array([np.bincount(own, minlength=self.tree.depth + 1) for own in self.levels])
 
 
+def has_long(workload: Workload) -> bool:
+    """Whether an attribute is so long that a tree is worth looking for."""
+    return max(workload.schema.shape, default=0) > LONG_VALUES
+
+
 def tree_problem(problem: Problem) -> TreeProblem | None:
     """The problem as one of a tree, if one long attribute is asked by levels that are one."""
     workload = problem.workload

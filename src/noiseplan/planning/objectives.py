@@ -16,12 +16,11 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 
-
-@dataclass(frozen=True, kw_only=True)
 # Bounds beyond these have squares that are no numbers.
 LEAST, MOST = 1e-100, 1e100
 
 
+@dataclass(frozen=True, kw_only=True)
 class Objective(ABC):
     """What a plan minimises. A query's weight multiplies the variance of each of its rows.
 

@@ -14,7 +14,7 @@ import noiseplan as nz
 from benchmarks.domains import BUDGET
 from benchmarks.tables import Cell, Claim, Table, all_rows, brief
 from benchmarks.timing import cpu_seconds, in_own_process, peak_bytes
-from noiseplan.planning import tree_problem
+from noiseplan.planning import limits
 
 MEGABYTES: Final = 2**20
 VALUE: Final = nz.Identity()
@@ -67,7 +67,7 @@ def small(cases: int) -> Table:
         above, says = [], []
         for seed in range(cases):
             workload = _small_tree(seed, even)
-            with mock.patch.object(tree_problem, "LONG_VALUES", 4):
+            with mock.patch.object(limits, "LONG_VALUES", 4):
                 plan = nz.plan(workload, budget=BUDGET, noise="gaussian")
             best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal")
             above.append(plan.total_variance / best.certify().bound - 1)

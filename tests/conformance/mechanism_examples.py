@@ -13,7 +13,7 @@ from probes import limits
 import noiseplan as nz
 from noiseplan.mechanisms.crossed import CrossedMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
-from noiseplan.planning import tree_problem
+from noiseplan.planning import limits as limits_of_plans
 from noiseplan.planning.finish import finish
 from noiseplan.planning.planners import noise_on_rows as planned_rows
 from noiseplan.planning.problem import Problem
@@ -129,7 +129,7 @@ def tree(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[a
     """Levels of an attribute, planned as those of long ones are."""
 
     def made() -> Any:
-        with mock.patch.object(tree_problem, "LONG_VALUES", 3):
+        with mock.patch.object(limits_of_plans, "LONG_VALUES", 3):
             return nz.plan(workload or PLACES, **how)
 
     return made

@@ -20,7 +20,7 @@ from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.optimize import tree_bound
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Alike, Sharing
-from noiseplan.planning import limits, tree_problem
+from noiseplan.planning import limits
 from noiseplan.planning.tree_problem import of_rows, of_sums
 
 BUDGET = nz.zCDP(0.5)
@@ -41,7 +41,7 @@ def groups(of_value: np.ndarray) -> nz.Levels:
 @pytest.fixture
 def short_trees() -> Iterator[None]:
     """Trees for attributes of a few values, whose optimum is known."""
-    with mock.patch.object(tree_problem, "LONG_VALUES", 4):
+    with mock.patch.object(limits, "LONG_VALUES", 4):
         yield
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import PlanError, setting
-from noiseplan.planning import tree_problem
+from noiseplan.planning import limits
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.least_cost import least_cost
@@ -153,7 +153,7 @@ def solve(problem: Problem) -> Candidate:
         if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
             replaced = ReplacedRecords(problem.workload, problem.integer)
             return replaced.back(solve(replaced.forward(problem)))
-    long = tree_problem.has_long(problem.workload)
+    long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
     tree = tree_plans.solve(problem) if long else None
     if tree is not None:
         return tree

@@ -19,9 +19,9 @@ from noiseplan.matrices import IdentityMatrix, Matrix, StackMatrix, TotalMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.groups import GroupMatrix
 from noiseplan.optimize.tree_sharing import Alike, Goal
+from noiseplan.planning import limits
 from noiseplan.planning.bounds import single_heads
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.limits import LONG_VALUES
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.queries import Query, Workload
@@ -108,15 +108,10 @@ class TreeProblem:
         return np.array([np.bincount(own, minlength=self.tree.depth + 1) for own in self.levels])
 
 
-def has_long(workload: Workload) -> bool:
-    """Whether an attribute is so long that a tree is worth looking for."""
-    return max(workload.schema.shape, default=0) > LONG_VALUES
-
-
 def tree_problem(problem: Problem) -> TreeProblem | None:
     """The problem as one of a tree, if one long attribute is asked by levels that are one."""
     workload = problem.workload
-    found = [i for i, n in enumerate(workload.schema.shape) if n > LONG_VALUES]
+    found = [i for i, n in enumerate(workload.schema.shape) if n > limits.LONG_VALUES]
     found = [i for i in found if not _plain(workload, i)]
     if len(found) != 1 or len(workload.columns.matrices):
         return None

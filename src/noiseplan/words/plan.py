@@ -192,7 +192,7 @@ def _optimality(plan: Plan) -> str:
 def _among_tables(plan: Plan) -> str:
     """How far a plan of tables may be from the best of its kind, as a line of its own."""
     bound = plan.tables_bound
-    if bound is None:
+    if not bound:  # none, or nothing that is a number
         return ""
     gap = max(plan.total_variance / bound - 1.0, 0.0)
     return f"\n{BELOW}at most {percent_up(gap)}% above the best that tables measured so can do"

@@ -17,6 +17,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
     laplace_matrix,
+    long_plans,
     named,
     noise_on_rows,
     optimal,
@@ -159,7 +160,7 @@ def solve(problem: Problem) -> Candidate:
         return tree
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
-    _require(tree_plans.too_long(problem) if long else None)
+    _require(long_plans.too_long(problem) if long else None)
     if planner.most_cells is not None and problem.size > planner.most_cells:
         candidate = over_classes(problem, planner)
     else:

@@ -244,6 +244,17 @@ class AskedTable(Asked):
         assert total is not None  # a query that is answered has a set inside it
         return self._ordered(total)
 
+    def variance_sum(self) -> float:
+        """Σ of the variances of all rows."""
+        total = 0.0
+        for _, block in self._inside():
+            own = sum(block.variance_sum(rows) for rows in self._pieces(block) or ())
+            parts = [
+                self._residual[i] if i in block.others else self._sums[i] ** 2 for i in self.others
+            ]
+            total += own * prod(float(part.sum()) for part in parts)
+        return total
+
     def spread(self, block: AnyBlock) -> LongRows | None:
         pieces = self._pieces(block) if set(block.others) <= set(self.others) else None
         if pieces is None:

@@ -65,6 +65,10 @@ class LongBlock(ABC, Generic[Rows]):
     def variance(self, rows: Rows) -> Array:
         """The variance of every seen row, of each number of the others."""
 
+    def variance_sum(self, rows: Rows) -> float:
+        """Σ of the variances of all seen rows."""
+        return float(self.variance(rows).sum())
+
     @abstractmethod
     def covariance(self, rows: Rows, others: Rows) -> Array:
         """Of every seen row of one with every row of the other."""

@@ -23,6 +23,7 @@ from noiseplan.planning.planners import (
     optimal,
     replaced_optimum,
     residual_family,
+    series_plans,
     table_plans,
     tree_plans,
 )
@@ -155,9 +156,9 @@ def solve(problem: Problem) -> Candidate:
             replaced = ReplacedRecords(problem.workload, problem.integer)
             return replaced.back(solve(replaced.forward(problem)))
     long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
-    tree = tree_plans.solve(problem) if long else None
-    if tree is not None:
-        return tree
+    along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
+    if along is not None:
+        return along
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
     _require(long_plans.too_long(problem) if long else None)

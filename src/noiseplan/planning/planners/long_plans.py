@@ -72,10 +72,10 @@ def _refusal(problem: Problem, role: int) -> str:
     )
     return (
         f"{name!r} has {schema[name].size:,} values, and an attribute of more than "
-        f"{GRAM_VALUES:,} is planned by its values alone, or by levels that lie within each other "
-        f"(Levels), for total variance, worst variance, norms, losses or targets under zCDP or "
-        f"(ε, δ), with records added or removed; not {why}. Merge values (Binned, or a coarser "
-        f"code), or ask for levels"
+        f"{GRAM_VALUES:,} is planned by its values alone, by levels that lie within each other "
+        f"(Levels), or by prefix sums, ranges and groups in order, for total variance, worst "
+        f"variance, norms, losses or targets under zCDP or (ε, δ), with records added or removed; "
+        f"not {why}. Merge values (Binned, or a coarser code), or ask for these"
     )
 
 

@@ -38,6 +38,8 @@ from noiseplan.matrices.base import Array
 PREFIX, RANGES = 0.15, 2.7
 # L(1 − ρ) of groups of L values.
 GROUPS: Final = 1.5
+# Weights of single values below one over this of the others', and poles as near as this.
+NEGLIGIBLE, SAME = 1e9, 1e-9
 # Coefficients are rounded to so many bits more than half of those of n: what that adds to variances
 # is below one part in ten thousand.
 MORE_BITS: Final = 5
@@ -86,22 +88,27 @@ def series_for(size: int, mixture: Mixture) -> Series:
 
 def spectral_zeros(values: float, poles: Sequence[tuple[float, float]]) -> list[float]:
     """1 − μ of every zero of b + Σ a/((1 − ρ)² + ρy)."""
-    by_place = sorted((w**2 / (1 - w), a / (1 - w)) for a, w in poles)  # −y of the pole, residue
-    places, residues = (np.array(each) for each in zip(*by_place, strict=True))
+    by_place: list[list[float]] = []  # −y of each pole, and its residue
+    found = []
+    for place, residue in sorted((w**2 / (1 - w), a / (1 - w)) for a, w in poles):
+        if by_place and place <= by_place[-1][0] * (1 + SAME):
+            # A pole that is there twice has a zero with it, which takes it away again.
+            by_place[-1][1] += residue
+            found.append(place)
+        else:
+            by_place.append([place, residue])
+    places, residues = np.array(by_place).T
 
     def numerator(t: float) -> float:
         gaps = places - t
         parts = [a * np.prod(np.delete(gaps, i)) for i, a in enumerate(residues)]
         return float(values * np.prod(gaps) + sum(parts))
 
-    ends = list(places)
-    if values > 0:
+    ends = places.tolist()
+    if values * NEGLIGIBLE > residues.sum():  # else nothing is seen of it, at any frequency
         ends.append(ends[-1] + 2 * float(residues.sum()) / values)
-    found = [
-        brentq(numerator, low, high, xtol=1e-300, rtol=1e-14)
-        for low, high in pairwise(ends)
-        if high > low
-    ]
+    for low, high in pairwise(ends):
+        found.append(brentq(numerator, low, high, xtol=1e-300, rtol=1e-14, maxiter=1000))
     # t = (1 − μ)²/μ
     return [1.0 - 1.0 / (1.0 + t / 2 + sqrt(t + t * t / 4)) for t in found]
 

@@ -62,6 +62,14 @@ PLACES = nz.Workload(
         nz.Query(PLACE, {"age": nz.Levels(7, leaves=False, total=False), "sex": nz.Identity()}),
     ]
 )
+SUMS = nz.Workload(
+    [
+        nz.Query(PLACE, {"age": nz.Prefix(), "sex": nz.Identity()}),
+        nz.Query(PLACE, {"age": GROUPS, "region": nz.Identity()}, weight=2.0),
+        nz.Query(PLACE, ["age"]),
+        nz.Query(PLACE, ["sex", "region"], weight=9.0),
+    ]
+)
 ROWS = nz.Strategy(np.vstack([np.eye(6), np.tri(6)[[2, 4]]]))
 ZCDP, SHARP, PURE = nz.zCDP(0.2), nz.zCDP(20.0), nz.PureDP(0.8)
 G, D, L = "gaussian", "discrete", "laplace"
@@ -135,6 +143,19 @@ def tree(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[a
     return made
 
 
+def series(workload: nz.Workload = None, **how: Any) -> Factory:  # type: ignore[assignment]
+    """Prefix sums of an attribute, planned as those of long ones are."""
+
+    def made() -> Any:
+        with (
+            mock.patch.object(limits_of_plans, "SERIES_VALUES", 3),
+            mock.patch.object(limits_of_plans, "LONG_VALUES", 3),
+        ):
+            return nz.plan(workload or SUMS, **how)
+
+    return made
+
+
 def own_rows(workload: nz.Workload, *, mixed: bool = False, **how: Any) -> Factory:
     """The rows of the queries themselves, as large domains are planned, or sums of them."""
 
@@ -200,6 +221,11 @@ EXAMPLES: dict[str, Factory] = {
     "tree, float": tree(budget=ZCDP, noise=G),
     "tree, little noise": tree(budget=SHARP, noise=D),
     "tree for targets": tree(targets=30.0, noise=G),
+    "series, discrete": series(budget=ZCDP, noise=D),
+    "series, float": series(budget=ZCDP, noise=G),
+    "series, little noise": series(budget=SHARP, noise=D),
+    "series for targets": series(targets=30.0, noise=G),
+    "series of ranges": series(RANGES, budget=ZCDP, noise=D),
     "own rows, discrete": own_rows(MIXED, budget=ZCDP, noise=D),
     "own rows, float": own_rows(MIXED, budget=ZCDP, noise=G),
     "own rows, replacing": own_rows(TWO, budget=ZCDP, noise=D, neighbours="replace"),

@@ -236,6 +236,7 @@ KINDS = {
     "workloadrows": ("gaussian", "laplace"),
     "residual": ("gaussian",),
     "tree": ("gaussian",),
+    "series": ("gaussian",),
     "tables": ("laplace",),
     "dense": ("gaussian", "laplace"),
     "product": ("gaussian", "laplace"),

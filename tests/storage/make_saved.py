@@ -147,6 +147,22 @@ def places(**how: Any) -> nz.Release:
     return planned(workload, data, budget=ZCDP, **how)
 
 
+def minutes(**how: Any) -> nz.Release:
+    """Prefix sums and hours of a long attribute, with another one, and its totals."""
+    schema = nz.Schema.from_sizes({"minute": 1440, "sex": 2})
+    hours = nz.Levels(60, leaves=False, total=False)
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"minute": nz.Prefix()}),
+            nz.Query(schema, {"minute": hours, "sex": nz.Identity()}),
+            nz.Query(schema, ["sex"], weight=100.0),
+        ]
+    )
+    rng = np.random.default_rng(5)
+    data = {"minute": rng.integers(0, 1440, 900).tolist(), "sex": rng.integers(0, 2, 900).tolist()}
+    return planned(workload, data, budget=ZCDP, **how)
+
+
 def tall(**how: Any) -> nz.Release:
     """Just more cells than a product of strategies is written out for."""
     workload = nz.Workload(
@@ -335,6 +351,8 @@ RELEASES: dict[str, Callable[[], Any]] = {
     # the rows of the queries themselves
     "tree-discrete": lambda: places(noise="discrete"),
     "tree-float": lambda: places(noise="gaussian", objective=nz.WorstVariance()),
+    "series-discrete": lambda: minutes(noise="discrete"),
+    "series-float": lambda: minutes(noise="gaussian", objective=nz.WorstVariance()),
     "own-rows-discrete": lambda: planned(
         several(), large_counts(), budget=ZCDP, noise=D, planner="workload"
     ),

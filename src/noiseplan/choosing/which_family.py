@@ -13,7 +13,7 @@ from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_di
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.crossed import CrossedMechanism
-from noiseplan.mechanisms.measured_tree import TreeMechanism
+from noiseplan.mechanisms.long_attribute import LongMechanism
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 
@@ -35,10 +35,10 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
                     raise
         if not explicit and same_bases:
             return ByPrecisions()
-    elif any(isinstance(m, TreeMechanism) for m in mechanisms):
+    elif any(isinstance(m, LongMechanism) for m in mechanisms):
         raise PlanError(
-            "one of the plans measures the nodes of a tree, for levels of a long attribute, and "
-            "such plans are not compared or continued: release one of them on its own"
+            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
+            "series, and such plans are not compared or continued: release one of them on its own"
         )
     elif any(isinstance(m, WorkloadRowsMechanism) for m in mechanisms):
         different = "one of the plans measures the rows of its queries"

@@ -72,12 +72,12 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     }
     if plan.data_aware:
         return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
-    bound = plan.lower_bound
+    bound, worst = plan.lower_bound, plan.worst_variance
     return common | {
         "objective": str(plan.objective),
         "rmse": plan.rmse,
         "total_variance": plan.total_variance,
-        "worst_variance": plan.worst_variance,
+        "worst_variance": worst if math.isfinite(worst) else None,
         "lower_bound": bound if math.isfinite(bound) else None,
         "optimal": plan.optimal,
         "target_scale": plan.target_scale,

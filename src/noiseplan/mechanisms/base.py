@@ -210,6 +210,11 @@ class Mechanism(ABC):
         """Row variances of queries alike, rows × queries."""
         return np.array([self.variance(workload.query(int(q))) for q in group]).T
 
+    def figures_alike(self, workload: Workload, group: IntArray) -> tuple[Array, Array]:
+        """Of some queries alike, the sum of row variances and the largest; NaN if nobody knows."""
+        rows = self.variances_alike(workload, group)
+        return rows.sum(axis=0), rows.max(axis=0)
+
     def noise_alike(self, workload: Workload, group: IntArray) -> IntArray:
         """A number for each of some queries alike: those that share it have the same variances."""
         return np.arange(len(group))

@@ -13,54 +13,42 @@ cost of a record is what lies on its path,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.tree import Tree
-from noiseplan.errors import PlanError, StorageError, UnanswerableError
-from noiseplan.matrices import kronecker_dense
+from noiseplan.errors import StorageError
+from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
-from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
-from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
-from noiseplan.mechanisms.tree_answers import asked_of
-from noiseplan.mechanisms.tree_block import TreeBlock
+from noiseplan.mechanisms.exact_residuals import noisy_residuals
+from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
+from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
+from noiseplan.mechanisms.tree_rows import by_node, node_rows
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
-from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
 
 @dataclass(frozen=True, eq=False)
-class TreeMechanism(Mechanism):
-    """The attribute with the tree by its place, bases of the others, and what is measured."""
+class TreeMechanism(LongMechanism):
+    """Blocks of one tree."""
 
     kind: ClassVar[str] = "tree"
-    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
 
-    schema: Schema
-    place: int
-    bases: tuple[Basis, ...]
-    basis_of: IntArray  # of each attribute, −1 for none
     blocks: tuple[TreeBlock, ...]
-    exact: bool
-
-    def __post_init__(self) -> None:
-        if self.exact:
-            require_whole([basis.measure for basis in self.bases])
-        if len({block.others for block in self.blocks}) < len(self.blocks):
-            raise PlanError("a set of attributes is measured by two blocks: put it into one")
 
     @property
     def tree(self) -> Tree:
@@ -74,10 +62,6 @@ class TreeMechanism(Mechanism):
     def floating(self) -> Mechanism:
         return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
 
-    def basis(self, attribute: int) -> Basis:
-        """The basis of another attribute."""
-        return self.bases[int(self.basis_of[attribute])]
-
     # ------------------------------------------------------------------ privacy
 
     def record_cost(self, neighbours: Neighbours) -> float:
@@ -87,7 +71,7 @@ class TreeMechanism(Mechanism):
         last = max(block.depth for block in self.blocks)
         total = np.zeros(self.tree.sizes[last])
         for block in self.blocks:
-            path = block.price() * prod(self.basis(i).sensitivity for i in block.others)
+            path = block.price() * self.price(block)
             total += path[_above(self.tree, last, block.depth)]
         terms = sum(len(block.noise) + len(block.others) for block in self.blocks)
         record = product_up(float(total.max()), 1 + margin(terms))
@@ -112,24 +96,13 @@ class TreeMechanism(Mechanism):
 
     # ------------------------------------------------------------------ measuring
 
-    def _rows(self, block: TreeBlock) -> tuple[int, ...]:
-        return tuple(self.basis(i).rows for i in block.others)
-
     @property
     def numbers(self) -> int:
-        return sum(sum(block.nodes) * prod(self._rows(block)) for block in self.blocks)
-
-    @property
-    def steps(self) -> int:
-        return len(self.blocks)
-
-    @property
-    def sets(self) -> list[IntArray]:
-        return [np.array([sorted((*b.others, self.place))], dtype=np.int64) for b in self.blocks]
+        return sum(sum(block.nodes) * prod(self.other_rows(block)) for block in self.blocks)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        return [(*self._rows(block), n) for block in self.blocks for n in block.nodes]
+        return [(*self.other_rows(block), n) for block in self.blocks for n in block.nodes]
 
     def describe(self) -> str:
         sets = "1 set" if len(self.blocks) == 1 else f"{len(self.blocks):,} sets"
@@ -156,35 +129,13 @@ class TreeMechanism(Mechanism):
 
     # ------------------------------------------------------------------ answering
 
-    def require(self, query: Query) -> None:
-        if query.schema != self.schema:
-            raise UnanswerableError("the query is about another schema than the plan")
-        asked_of(self, query).require()
+    def rows_of(self, matrix: Matrix) -> Iterator[NodeRows | None]:
+        return node_rows(matrix, self.tree)
 
-    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        known: dict[int, list[Array]] = {}
-        begin = np.cumsum([0, *(len(block.noise) for block in self.blocks)])
-
-        def estimates(number: int) -> list[Array]:
-            if number not in known:
-                own = measured.values[begin[number] : begin[number + 1]]
-                known[number] = self.blocks[number].estimates(own)
-            return known[number]
-
-        def answer(query: Query) -> Array:
-            self.require(query)
-            return asked_of(self, query).answer(estimates)
-
-        return answer
-
-    def variance(self, query: Query) -> Array:
-        self.require(query)
-        return asked_of(self, query).variance()
-
-    def covariance(self, query: Query, other: Query) -> Array:
-        self.require(query)
-        self.require(other)
-        return asked_of(self, query).covariance(asked_of(self, other))
+    def rows_of_values(self, weights: sp.csr_array, limit: float) -> NodeRows | None:
+        if weights.shape[1] == 1:  # of all values together
+            return NodeRows(0, weights=weights)
+        return by_node(weights, self.tree, limit)
 
     # ------------------------------------------------------------------ saving
 
@@ -215,11 +166,7 @@ class TreeMechanism(Mechanism):
         tree = _read_tree(int(content["levels"]), arrays, schema.shape[place])
         blocks = []
         for i, saved in enumerate(content["blocks"]):
-            others = tuple(int(a) for a in saved["others"])
-            levels = int(saved["levels"])
-            known = all(0 <= a < len(schema) and basis_of[a] >= 0 for a in others)
-            if not known or list(others) != sorted({*others} - {place}):
-                raise StorageError(f"block {i} is not about attributes of the schema")
+            others, levels = read_others(saved, i, place, basis_of), int(saved["levels"])
             if not 1 <= levels <= tree.depth + 1:
                 raise StorageError(f"block {i} has levels that the tree has not")
             noise = tuple(

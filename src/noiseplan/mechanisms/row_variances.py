@@ -15,18 +15,25 @@ from noiseplan.queries import Workload
 
 def variance_batches(mechanism: Mechanism, workload: Workload) -> Iterator[tuple[IntArray, Array]]:
     """Row variances in batches of equal shape: positions, and rows × positions."""
+    for group in _groups(mechanism, workload):
+        yield group, mechanism.variances_alike(workload, group)
+
+
+def _groups(mechanism: Mechanism, workload: Workload) -> Iterator[IntArray]:
+    """Queries alike, as many as have room for their rows at once."""
     for group in mechanism.alike_queries(workload):
         rows = workload.query(int(group[0])).rows
         for part in batches(len(group), rows, BATCH_CELLS):
-            yield group[part], mechanism.variances_alike(workload, group[part])
+            yield group[part]
 
 
 def sums_and_largest(mechanism: Mechanism, workload: Workload) -> tuple[Array, Array]:
     """Of every query, the sum of its row variances and the largest of them."""
     examples, same = _examples(mechanism, workload)
     sums, largest = np.empty(len(examples)), np.empty(len(examples))
-    for positions, rows in variance_batches(mechanism, workload.subset(examples)):
-        sums[positions], largest[positions] = rows.sum(axis=0), rows.max(axis=0)
+    some = workload.subset(examples)
+    for group in _groups(mechanism, some):
+        sums[group], largest[group] = mechanism.figures_alike(some, group)
     return sums[same], largest[same]
 
 

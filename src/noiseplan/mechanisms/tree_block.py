@@ -26,6 +26,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.domain.tree import Tree
 from noiseplan.domain.tree_variances import Shape, TreeVariances
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.long_block import LongBlock
 from noiseplan.noise.law import Noise
 
 # Rows differ by no more than rounding.
@@ -82,7 +83,7 @@ class NodeRows:
 
 
 @dataclass(frozen=True, eq=False)
-class TreeBlock:
+class TreeBlock(LongBlock[NodeRows]):
     """The numbers of other attributes in the set, and the noise of each level's nodes."""
 
     tree: Tree
@@ -93,6 +94,10 @@ class TreeBlock:
     def depth(self) -> int:
         """The last level that is measured."""
         return len(self.noise) - 1
+
+    @property
+    def arrays(self) -> int:
+        return len(self.noise)
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -143,8 +148,19 @@ class TreeBlock:
 
     # ------------------------------------------------------------------ rows
 
+    def seen(self, rows: NodeRows) -> NodeRows | None:
+        return rows.over(self.tree, self.depth)
+
+    def weights(self, rows: NodeRows) -> sp.csr_array:
+        return rows.down(self.tree, self.depth)
+
+    def of_weights(self, weights: sp.csr_array) -> NodeRows:
+        return NodeRows(self.depth, weights=weights)
+
+    def values(self, estimates: list[Array]) -> Array:
+        return estimates[self.depth]
+
     def estimate(self, estimates: list[Array], rows: NodeRows) -> Array:
-        """Rows of what was estimated, (…, rows)."""
         values = estimates[rows.level]
         if rows.nodes is not None:
             return values[..., rows.nodes]
@@ -152,7 +168,6 @@ class TreeBlock:
         return np.asarray(flat).T.reshape(*values.shape[:-1], -1)
 
     def variance(self, rows: NodeRows) -> Array:
-        """The variance of every row."""
         if rows.nodes is not None:
             return self.variances.final[rows.level][rows.nodes]
         found, total = self.variances, np.zeros(rows.count)
@@ -164,7 +179,6 @@ class TreeBlock:
         return np.asarray(total + weights_squared(weights, found.final[0]))
 
     def covariance(self, rows: NodeRows, others: NodeRows) -> Array:
-        """Of every row of one with every row of the other."""
         found, total = self.variances, np.zeros((rows.count, others.count))
         sizes, pair = self.nodes, (rows, others)
         weights = [sp.csr_array((each.count, sizes[self.depth])) for each in pair]

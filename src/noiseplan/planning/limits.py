@@ -18,5 +18,7 @@ FITTED: Final = ("refined", "sm2")
 EXPLICIT: Final = ("optimal", *FITTED)
 # An attribute asked by levels that has more values than this is planned as a tree.
 LONG_VALUES: Final = 256
+# One asked by prefix sums or ranges that has more values than this is planned as a series.
+SERIES_VALUES: Final = 1024
 # Gram matrices of one attribute are written down up to so many values that are told apart.
 GRAM_VALUES: Final = 8192

@@ -41,7 +41,7 @@ class TableKind(TypedDict):
     rows: int
     weight: float
     std_error: float
-    worst_std_error: float
+    worst_std_error: float | None  # None where it is not known: of all ranges of very many values
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,11 +17,13 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
     laplace_matrix,
+    long_plans,
     named,
     noise_on_rows,
     optimal,
     replaced_optimum,
     residual_family,
+    series_plans,
     table_plans,
     tree_plans,
 )
@@ -154,12 +156,12 @@ def solve(problem: Problem) -> Candidate:
             replaced = ReplacedRecords(problem.workload, problem.integer)
             return replaced.back(solve(replaced.forward(problem)))
     long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
-    tree = tree_plans.solve(problem) if long else None
-    if tree is not None:
-        return tree
+    along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
+    if along is not None:
+        return along
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
-    _require(tree_plans.too_long(problem) if long else None)
+    _require(long_plans.too_long(problem) if long else None)
     if planner.most_cells is not None and problem.size > planner.most_cells:
         candidate = over_classes(problem, planner)
     else:

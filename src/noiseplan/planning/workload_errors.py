@@ -106,7 +106,8 @@ class RowFigures(Figures):
         kind = self.design.roles.type_of_query
         sums, largest = sums_and_largest(self.mechanism, self.design.workload)
         worst = np.zeros(int(kind.max()) + 1)
-        np.maximum.at(worst, kind, largest)
+        with np.errstate(invalid="ignore"):  # what nobody knows stays unknown
+            np.maximum.at(worst, kind, largest)
         return np.bincount(kind, weights=sums) / np.bincount(kind), worst
 
     def sums(self) -> Array:

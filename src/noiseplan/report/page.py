@@ -19,7 +19,7 @@ from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.report.released_tables import released_tables
 from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
-from noiseplan.words.plan import aim, kind_name, proved_sentence
+from noiseplan.words.plan import aim, kind_name, largest_text, proved_sentence
 from noiseplan.words.privacy import currencies, promise
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _errors(plan: Plan) -> Markup:
     for row in shown:
         error = row["std_error"]
         ratio = error / average if average > 0 else 1.0
-        numbers = [f"{row['rows']:,}", f"{error:.4g}", f"{row['worst_std_error']:.4g}"]
+        numbers = [f"{row['rows']:,}", f"{error:.4g}", largest_text(row["worst_std_error"])]
         bar = share_bar(error / largest, over=ratio > 1)
         body.append([kind_name(row), *numbers, f"{ratio:.2f}", bar])
     columns = [
@@ -232,7 +232,7 @@ def _budget(plan: Plan) -> Markup:
                 text_up(scaled.rho, 4),
                 text_up(scaled.epsilon(SHOWN_DELTA), 4),
                 f"{error:.4g}",
-                f"{worst / math.sqrt(times):.4g}",
+                largest_text(worst / math.sqrt(times)),
             ]
         )
     columns = [

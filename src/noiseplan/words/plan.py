@@ -81,10 +81,19 @@ def _kinds(plan: Plan, order: IntArray) -> list[TableKind]:
             "rows": int(design.type_rows[t]),
             "weight": float(design.roles.type_weight[t]),
             "std_error": float(np.sqrt(mean[t])),
-            "worst_std_error": float(np.sqrt(plan.type_worst[t])),
+            "worst_std_error": _known(np.sqrt(plan.type_worst[t])),
         }
         for t in order
     ]
+
+
+def _known(error: float) -> float | None:
+    return None if np.isnan(error) else float(error)
+
+
+def largest_text(error: float | None) -> str:
+    """The largest standard error, where it is known."""
+    return "–" if error is None or np.isnan(error) else f"{error:.4g}"
 
 
 def describe(plan: Plan) -> str:
@@ -166,7 +175,8 @@ def _noise(plan: Plan) -> str:
 
 def _error(plan: Plan) -> str:
     worst = float(np.sqrt(np.max(plan.type_worst)))
-    return f"RMSE {plan.rmse:.4g} over all rows; largest standard error {worst:.4g}"
+    largest = "" if np.isnan(worst) else f"; largest standard error {worst:.4g}"
+    return f"RMSE {plan.rmse:.4g} over all rows{largest}"
 
 
 def _optimality(plan: Plan) -> str:
@@ -306,7 +316,7 @@ def _table(plan: Plan) -> list[str]:
             lines.append(f"  … {hidden:,} kinds of tables between …")
         lines.append(
             f"  {name:<{width}}  {r['tables']:>10,}  {r['rows']:>10,}  {r['std_error']:>10.4g}  "
-            f"{r['worst_std_error']:>10.4g}"
+            f"{largest_text(r['worst_std_error']):>10}"
         )
     return lines
 

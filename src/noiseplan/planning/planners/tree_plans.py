@@ -11,7 +11,6 @@ mechanism can have less of (`optimize.tree_bound`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -19,29 +18,21 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.tree_variances import TreeVariances
-from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
 from noiseplan.noise.sizes import FINE_BITS, round_up
-from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
-from noiseplan.planning.candidate import Candidate, reached
-from noiseplan.planning.certificates import Stated
-from noiseplan.planning.limits import GRAM_VALUES
+from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.objectives import (
     ConvexLoss,
     PNormVariance,
-    RelativeError,
     WorstVariance,
 )
+from noiseplan.planning.planners.long_plans import POWERS, LongPlan, tried
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.residual_mechanism import numbered
-from noiseplan.planning.row_terms import all_rows, worst_rows
-from noiseplan.planning.solve import group_inverses, role_bases, type_matrix
 from noiseplan.planning.tree_problem import (
     TreeProblem,
     of_rows,
@@ -49,124 +40,29 @@ from noiseplan.planning.tree_problem import (
     sums_of,
     tree_problem,
 )
-from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.privacy import Guarantee, Law
-from noiseplan.privacy.rounding import margin
 from noiseplan.progress import progress
 
-# Planners that take a tree where there is one.
-NAMES: Final = ("auto", "residual")
-# p of norms that come near the largest, one after the other.
-POWERS: Final = (8.0, 32.0, 128.0, 512.0)
 # What is hardly worth measuring keeps this share of the best precision.
 FAINTEST: Final = 1e-7
-# Integer rows have entries of so many bits.
-BITS: Final = 10
 # Beyond so many sizes of noise they keep few bits: every one that is drawn has its own table.
 FEW_SIZES, SIZE_BITS = 500, 8
-LEAST_STEPS, LEAST_GAP = 12, 1e-4
-# Sizes are rounded so many times, each time with what the last left of the budget.
-ROUNDS: Final = 6
-
-
-def untried(problem: Problem) -> str | None:
-    """What levels of a long attribute are not planned for, as trees."""
-    if problem.neighbours == "replace":
-        return "records are replaced"
-    if problem.laplace:
-        return "the budget is one of pure DP"
-    return "relative errors are asked for" if isinstance(problem.goal, RelativeError) else None
 
 
 def solve(problem: Problem) -> Candidate | None:
     """The plan, where one long attribute is asked by levels; None where that is not so."""
-    tried = problem.planner in NAMES and untried(problem) is None and not problem.strategies
-    found = tree_problem(problem) if tried else None
+    found = tree_problem(problem) if tried(problem) else None
     return None if found is None else _TreePlan(found).candidate()
 
 
-def too_long(problem: Problem) -> str | None:
-    """Why no other planner can plan an attribute of so many values either."""
-    roles = [r for r in range(len(problem.design.groups)) if problem.design.too_long(r)]
-    return _refusal(problem, roles[0]) if roles else None
-
-
-def _refusal(problem: Problem, role: int) -> str:
-    reason = untried(problem)
-    schema, members = problem.workload.schema, problem.design.roles.roles[role].members
-    name = schema.names[int(members[0])]
-    why = (
-        f"when {reason}"
-        if reason
-        else f"by planner={problem.name!r}"
-        if problem.planner not in NAMES
-        else "by these queries"
-    )
-    return (
-        f"{name!r} has {schema[name].size:,} values, and an attribute of more than "
-        f"{GRAM_VALUES:,} is planned by its values alone, or by levels that lie within each other "
-        f"(Levels), for total variance, worst variance, norms, losses or targets under zCDP or "
-        f"(ε, δ), with records added or removed; not {why}. Merge values (Binned, or a coarser "
-        f"code), or ask for levels"
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class _Bases:
-    """Bases of the other attributes, and what they make of every query and set."""
-
-    whole: TreeProblem
-    of_role: dict[int, Basis]
-
-    @cached_property
-    def sums(self) -> list[Array]:
-        """Σ of row variances at a node, queries × sets, of each level."""
-        return self.whole.asked(type_matrix(self.whole.design, self.of_role))
-
-    @cached_property
-    def price(self) -> Array:
-        """p of each set."""
-        betas = {r: basis.sensitivity for r, basis in self.of_role.items()}
-        plain = {r for r, role in enumerate(self.whole.design.roles.roles) if role.plain}
-        free = {r: beta for r, beta in betas.items() if r not in plain}
-        return self.whole.design.privacy_weights(self.whole.design.sensitivities(free))
-
-    def rows(self, power: float) -> tuple[list[Array], list[Array], list[IntArray]]:
-        """Rows that count for a norm, over the sets, of each level; how often each occurs, and of
-        which query it is."""
-        whole, inverses = self.whole, group_inverses(self.whole.design, self.of_role)
-        if power == np.inf:
-            each, owner = worst_rows(whole.design, inverses)
-            often = np.ones(len(owner))
-        else:
-            each, owner, often = all_rows(whole.design, inverses)
-        kind = whole.type_of_query
-        rows, counts, queries = [], [], []
-        for level in range(whole.tree.depth + 1):
-            asking = np.flatnonzero(whole.often[:, level])
-            mine = [np.flatnonzero(owner == kind[query]) for query in asking]
-            chosen = np.concatenate([np.zeros(0, dtype=np.int64), *mine])
-            query = np.repeat(asking, [len(m) for m in mine])
-            rows.append(whole.weights[query, None] * each[chosen].toarray())
-            counts.append(often[chosen] * whole.often[query, level])
-            queries.append(query)
-        return rows, counts, queries
-
-
-class _TreePlan:
+class _TreePlan(LongPlan):
     """One problem on its way to a plan."""
 
+    taken = "tree of levels"
+    whole: TreeProblem
+
     def __init__(self, whole: TreeProblem) -> None:
-        self.whole, self.problem, design = whole, whole.problem, whole.design
-        rows = whole.rows
-        if self.problem.integer:
-            rows = {r: to_lattice(u, 2.0**BITS) for r, u in rows.items()}
-        self.bases = _Bases(whole, role_bases(design, rows))
-        self.measured = numbered(role_bases(design, rows, self.problem.integer))
-        asked = np.array([level.max(axis=0) for level in self.bases.sums]) > 0
-        self.sets = np.flatnonzero(asked.any(axis=0))
-        last = np.array([np.flatnonzero(asked[:, a])[-1] for a in self.sets])
-        self.asked = [level[:, self.sets] for level in self.bases.sums]
+        super().__init__(whole)
+        last = np.array([np.flatnonzero(self.needed[:, a])[-1] for a in self.sets])
         self.sharing = Sharing(whole.alike, self.bases.price[self.sets], last)
 
     @cached_property
@@ -229,86 +125,23 @@ class _TreePlan:
 
     # ------------------------------------------------------------------ the mechanism
 
-    def candidate(self) -> Candidate:
-        """The plan that spends the budget, or meets the targets for the least."""
-        cost = self.problem.allowed
-        if cost is None:
-            return self._least()
-        return self._at(cost)
-
-    def _at(self, cost: float) -> Candidate:
-        problem, mechanism = self.problem, self._mechanism(cost)
-        law: Law = "zcdp" if problem.integer else "gaussian"
-        privacy = Guarantee(mechanism.record_cost("add-remove"), law, problem.neighbours)
-        figures = RowFigures(problem.design, mechanism)
-        made = Candidate(problem.name, mechanism, privacy, figures, Stated(0.0))
-        taken = (("tree of levels", "taken"),)
-        return replace(made, optimality=TreeOptimality(self, made), considered=taken)
-
-    def _least(self) -> Candidate:
-        """The least cost that is found to meet the targets: variances fall about as one over it."""
-        targets, cost, best = 1.0 / self.whole.weights, 1.0, None
-        for _ in range(LEAST_STEPS):
-            found = self._at(cost)
-            scale = found.figures.target_scale(targets)
-            if scale <= 1 and (best is None or found.privacy.pcost < best.privacy.pcost):
-                best = found
-            if 1 - LEAST_GAP <= scale <= 1:
-                break
-            cost *= scale * (1 + LEAST_GAP / 4)
-        if best is None:
-            raise PlanError("no plan was found that meets the targets: this is a bug")
-        return best
-
-    def _mechanism(self, cost: float) -> TreeMechanism:
-        """What is measured for this cost; sizes of exact noise are rounded, and the rest is used.
-
-        Rounding up leaves some of the budget: smaller noise, rounded again, comes nearer to it.
-        """
-        scale, best = 1.0 / cost, None
-        for _ in range(ROUNDS):
-            found = self._of_scale(scale)
-            spent = found.record_cost("add-remove")
-            if spent <= cost:
-                best = found
-            scale *= spent / cost * (1 + margin(1))
-        if best is None:
-            raise PlanError("no noise was found that keeps the budget: this is a bug")
-        return best
-
-    def _of_scale(self, scale: float) -> TreeMechanism:
+    def of_scale(self, scale: float) -> TreeMechanism:
         problem, whole, exact = self.problem, self.whole, self.problem.integer
         blocks = []
         for b, omega in enumerate(self.precisions):
-            unit = scale * self._units[b]
+            unit = scale * self.units[b]
             sizes = [unit / each for each in whole.alike.spread(omega)]
             if exact:
                 sizes = [round_up(size, self._bits) for size in sizes]
             noise = tuple(Noise("gaussian", size, exact) for size in sizes)
-            blocks.append(TreeBlock(whole.tree, self._others(b), noise))
-        bases, basis_of = self.measured
-        of_attribute = basis_of[whole.design.roles.of_attribute]
+            blocks.append(TreeBlock(whole.tree, self.others(b), noise))
         schema = problem.workload.schema
-        return TreeMechanism(schema, whole.place, bases, of_attribute, tuple(blocks), exact)
+        return TreeMechanism(schema, whole.place, *self.parts(), tuple(blocks), exact)
 
     @property
     def _bits(self) -> int:
         kinds = sum(len(w) for omega in self.precisions for w in omega)
         return FINE_BITS if kinds <= FEW_SIZES else SIZE_BITS
-
-    @cached_property
-    def _units(self) -> Array:
-        """nI − 11ᵀ, which integers are measured by, is n times an orthogonal basis."""
-        design = self.whole.design
-        sizes = [r.size if r.plain and self.problem.integer else 1 for r in design.roles.roles]
-        units = np.exp(design.terms.privacy_powers @ (2 * np.log(sizes)))
-        return np.asarray(units[self.sets])
-
-    def _others(self, b: int) -> tuple[int, ...]:
-        """The attributes of a set."""
-        subset = self.whole.design.terms.subset_roles[self.sets[b]]
-        roles = self.whole.design.roles.roles
-        return tuple(sorted(int(roles[r].members[0]) for r in subset if r >= 0))
 
     # ------------------------------------------------------------------ how good it is
 
@@ -344,6 +177,9 @@ class _TreePlan:
         """Of every set, at cost one."""
         return [TreeVariances.of(self.whole.alike.shape, omega) for omega in self.precisions]
 
+    def total_bound(self, weights: Array) -> float:
+        return self.bound(self.even(weights))
+
     def even(self, each: Array) -> list[Array]:
         """One weight for every query, at every node it asks for."""
         return [np.outer(each, np.ones(len(c))) for c in self.whole.alike.copies]
@@ -376,7 +212,6 @@ class _TreePlan:
         return goal([tree.final for tree in self.variances])[0]
 
     def objective_bound(self, cost: float) -> float:
-        """The least that the objective can be at this cost; for targets, their scale."""
         goal = self.problem.goal
         if isinstance(goal, WorstVariance):
             tilted = (self.tilted(power, 1.0) for power in POWERS)
@@ -390,33 +225,3 @@ class _TreePlan:
             value, slope = self._loss(sums)
             return value - float(slope @ sums) + self.bound(self.even(slope)) / cost
         return self.bound(self.even(self.whole.weights)) / cost
-
-
-class TreeOptimality:
-    """What is known of a tree plan, worked out when it is asked for (`certificates.Optimality`)."""
-
-    proved: bool | None = None
-
-    def __init__(self, plan: _TreePlan, made: Candidate) -> None:
-        self._plan, self._made = plan, made
-
-    @cached_property
-    def lower_bound(self) -> float:
-        """Of the total variance."""
-        own = self._plan.problem.workload.columns.weights
-        return self._plan.bound(self._plan.even(own)) / self._made.privacy.pcost
-
-    @property
-    def known(self) -> float:
-        """At once, so that saved plans have it: nothing else knows the tree."""
-        return self.lower_bound
-
-    @cached_property
-    def gap(self) -> float | None:
-        """How far the objective may be above the best."""
-        plan, cost = self._plan, self._made.privacy.pcost
-        targeted = plan.problem.priorities is not None
-        value = reached(plan.problem, self._made) / (cost if targeted else 1.0)
-        bound = plan.objective_bound(cost)
-        # Discrete noise of less than one count falls below bounds for continuous noise.
-        return max(1.0 - bound / value, 0.0) if bound > 0 else None

@@ -1,8 +1,9 @@
-"""Queries against a tree of nodes: what each asks of every measured set, and what follows.
+"""Queries against blocks along a long attribute: what each asks of every measured set.
 
-The rows of a query on the long attribute are rows over nodes (`NodeRows`); on the others every set
-A inside the query has the part ⊗_{i∈A} W_iV_i ⊗_{i∉A} W_iτ_i, as in the residual mechanism. A dense
-matrix over several attributes is taken apart in the same way, row by row.
+The rows of a query on the long attribute are what its blocks know (`LongBlock`): nodes of a tree,
+spans of values; on the others every set A inside the query has the part ⊗_{i∈A} W_iV_i ⊗_{i∉A}
+W_iτ_i, as in the residual mechanism. A dense matrix over several attributes is taken apart in the
+same way, row by row.
 """
 
 from __future__ import annotations
@@ -18,36 +19,25 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import scipy.sparse as sp
 
-from noiseplan.arrays import IntArray, first_of
-from noiseplan.domain.tree import Tree
+from noiseplan.arrays import IntArray
 from noiseplan.errors import UnanswerableError
-from noiseplan.matrices import (
-    GroupMatrix,
-    IdentityMatrix,
-    Matrix,
-    StackMatrix,
-    TotalMatrix,
-    kronecker_apply,
-    kronecker_dense,
-)
+from noiseplan.matrices import Matrix, TotalMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
-from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
+from noiseplan.mechanisms.long_block import AnyBlock, LongRows
 from noiseplan.queries import Query
 
 if TYPE_CHECKING:
-    from noiseplan.mechanisms.measured_tree import TreeMechanism
+    from noiseplan.mechanisms.long_attribute import LongMechanism
 
-# Rows of other matrices over the long attribute are written down up to so many numbers.
-MOST_WEIGHTS: Final = 1 << 24
 # What is left of a row by rounding, as a share of it.
 ROUNDING: Final = 1e-10
 
-# Estimates of a numbered block, level by level.
+# Estimates of a numbered block.
 Estimates = Callable[[int], list[Array]]
 
 
-def asked_of(mechanism: TreeMechanism, query: Query) -> Asked:
+def asked_of(mechanism: LongMechanism, query: Query) -> Asked:
     """A query, ready to be answered."""
     if query.joint is not None:
         return AskedMatrix(mechanism, query)
@@ -58,7 +48,7 @@ def asked_of(mechanism: TreeMechanism, query: Query) -> Asked:
 class Asked(ABC):
     """A query against what is measured."""
 
-    mechanism: TreeMechanism
+    mechanism: LongMechanism
     query: Query
 
     @abstractmethod
@@ -74,8 +64,8 @@ class Asked(ABC):
         """The variance of every row."""
 
     @abstractmethod
-    def spread(self, block: TreeBlock) -> NodeRows | None:
-        """What every row asks of every number of a set: (rows · numbers) over its last nodes.
+    def spread(self, block: AnyBlock) -> LongRows | None:
+        """What every row asks of every number of a set: (rows · numbers) along the attribute.
 
         None where the set is not inside the query, or not needed.
         """
@@ -95,7 +85,7 @@ class Asked(ABC):
 
     @cached_property
     def others(self) -> list[int]:
-        """The attributes asked for besides the one with the tree, by number."""
+        """The attributes asked for besides the long one, by number."""
         index = self.mechanism.schema.index
         return [i for i in map(index, self.query.attributes) if i != self.mechanism.place]
 
@@ -109,8 +99,8 @@ class Asked(ABC):
                 f"query on {missing} to the workload"
             )
 
-    def require_measured(self, chosen: tuple[int, ...], rows: list[NodeRows | None]) -> None:
-        """Refuse rows over nodes that a set of other attributes is not measured at."""
+    def require_measured(self, chosen: tuple[int, ...], rows: list[LongRows | None]) -> None:
+        """Refuse rows along the attribute that a set of others is not measured at."""
         mechanism = self.mechanism
         block = next((b for b in mechanism.blocks if b.others == chosen), None)
         if block is not None and None not in self.over(block, rows):
@@ -129,10 +119,9 @@ class Asked(ABC):
             f"workload tells apart: add a query with this factor on {name!r} to the workload"
         )
 
-    def over(self, block: TreeBlock, rows: list[NodeRows | None]) -> list[NodeRows | None]:
-        """Rows as far down as a block is measured; None where they ask for more."""
-        tree = self.mechanism.tree
-        return [None if each is None else each.over(tree, block.depth) for each in rows]
+    def over(self, block: AnyBlock, rows: list[LongRows | None]) -> list[LongRows | None]:
+        """Rows as a block is measured; None where they ask for more."""
+        return [None if each is None else block.seen(each) for each in rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +130,7 @@ class AskedTable(Asked):
 
     @cached_property
     def place(self) -> int:
-        """Where the attribute with the tree stands among the query's; −1 if it is summed over."""
+        """Where the long attribute stands among the query's; −1 if it is summed over."""
         name = self.mechanism.schema.names[self.mechanism.place]
         return self.query.attributes.index(name) if name in self.query.attributes else -1
 
@@ -153,11 +142,11 @@ class AskedTable(Asked):
         return {index(n): m for n, m in pairs if index(n) != self.mechanism.place}
 
     @cached_property
-    def pieces(self) -> list[NodeRows | None]:
-        """Rows over the tree."""
+    def pieces(self) -> list[LongRows | None]:
+        """Rows along the long attribute."""
         size = self.mechanism.schema.shape[self.mechanism.place]
         matrix = TotalMatrix(size) if self.place < 0 else self.query.matrices()[self.place]
-        return list(node_rows(matrix, self.mechanism.tree))
+        return list(self.mechanism.rows_of(matrix))
 
     def require(self) -> None:
         self.require_attributes()
@@ -193,14 +182,14 @@ class AskedTable(Asked):
             found[i] = np.where(np.abs(sums) <= ROUNDING * size, 0.0, sums)
         return found
 
-    def _inside(self) -> Iterator[tuple[int, TreeBlock]]:
+    def _inside(self) -> Iterator[tuple[int, AnyBlock]]:
         """Measured sets inside the query."""
         for number, block in enumerate(self.mechanism.blocks):
             if set(block.others) <= set(self.others):
                 yield number, block
 
-    def _pieces(self, block: TreeBlock) -> list[NodeRows] | None:
-        """All rows as a block sees them; None where it is too shallow, and not needed."""
+    def _pieces(self, block: AnyBlock) -> list[LongRows] | None:
+        """All rows as a block sees them; None where it tells too little, and is not needed."""
         found = self.over(block, self.pieces)
         return None if None in found else [rows for rows in found if rows is not None]
 
@@ -236,7 +225,7 @@ class AskedTable(Asked):
         return basis.split(factor), None
 
     def _ordered(self, values: Array) -> Array:
-        """(others, nodes) in the order of the query's attributes, as one row after the other."""
+        """(others, along) in the order of the query's attributes, as one row after the other."""
         place = len(self.others) if self.place < 0 else self.place
         return np.ascontiguousarray(np.moveaxis(values, -1, place)).ravel()
 
@@ -255,14 +244,25 @@ class AskedTable(Asked):
         assert total is not None  # a query that is answered has a set inside it
         return self._ordered(total)
 
-    def spread(self, block: TreeBlock) -> NodeRows | None:
+    def variance_sum(self) -> float:
+        """Σ of the variances of all rows."""
+        total = 0.0
+        for _, block in self._inside():
+            own = sum(block.variance_sum(rows) for rows in self._pieces(block) or ())
+            parts = [
+                self._residual[i] if i in block.others else self._sums[i] ** 2 for i in self.others
+            ]
+            total += own * prod(float(part.sum()) for part in parts)
+        return total
+
+    def spread(self, block: AnyBlock) -> LongRows | None:
         pieces = self._pieces(block) if set(block.others) <= set(self.others) else None
         if pieces is None:
             return None
-        tree, nodes = self.mechanism.tree, len(self.others)
-        rows = sp.vstack([each.down(tree, block.depth) for each in pieces])
+        nodes = len(self.others)
+        rows = sp.vstack([block.weights(each) for each in pieces])
         parts = [self._split(i, i in block.others) for i in self.others]
-        # (rows of each attribute, numbers of each) × nodes, then in the order of the query.
+        # (rows of each attribute, numbers of each) × along, then in the order of the query.
         column = kronecker_dense([part.reshape(-1, 1) for part in parts])
         whole = sp.csr_array(sp.kron(column, rows))
         shape = [n for part in parts for n in part.shape] + [rows.shape[0]]
@@ -271,7 +271,8 @@ class AskedTable(Asked):
         own = [2 * i for i in range(nodes)]
         own.insert(place, 2 * nodes)
         order = np.transpose(grid, [*own, *(2 * i + 1 for i in range(nodes))])
-        return NodeRows(block.depth, weights=sp.csr_array(whole[order.ravel()]))
+        rows_of_block: LongRows = block.of_weights(sp.csr_array(whole[order.ravel()]))
+        return rows_of_block
 
     def _split(self, i: int, residual: bool) -> Array:
         """WV, or Wτ as one column."""
@@ -279,7 +280,7 @@ class AskedTable(Asked):
         return found[:, 1:] if residual else found[:, :1]
 
     def covariance(self, other: Asked) -> Array:
-        """Of tables ⊗_i W_iV_i(W'_iV_i)ᵀ or W_iτ_i(W'_iτ_i)ᵀ, and of nodes."""
+        """Of tables ⊗_i W_iV_i(W'_iV_i)ᵀ or W_iτ_i(W'_iτ_i)ᵀ, and of rows along."""
         if not isinstance(other, AskedTable):
             return super().covariance(other)
         order = sorted({*self.others, *other.others})
@@ -302,7 +303,7 @@ class AskedTable(Asked):
         return a[:, 1:] @ b[:, 1:].T if residual else np.outer(a[:, 0], b[:, 0])
 
     def _places(self, order: list[int]) -> IntArray:
-        """Where each row of the query is among rows ordered by other attributes, then nodes."""
+        """Where each row of the query is among rows ordered by other attributes first."""
         sizes = [self.factors[i].shape[0] if i in self.factors else 1 for i in order]
         count = self.query.rows // prod(sizes)
         grid = np.arange(prod(sizes) * count).reshape(*sizes, count)
@@ -317,7 +318,7 @@ class AskedMatrix(Asked):
 
     @cached_property
     def _cube(self) -> Array:
-        """Rows × values of the attribute with the tree × values of each other."""
+        """Rows × values of the long attribute × values of each other."""
         schema, query = self.mechanism.schema, self.query
         cube = np.asarray(query.joint).reshape(-1, *(schema[n].size for n in query.attributes))
         name = schema.names[self.mechanism.place]
@@ -350,39 +351,33 @@ class AskedMatrix(Asked):
                     lost = along - along @ basis.recover @ _numbers(basis.measure)
                     if np.abs(lost).max() > self._limit:
                         raise self.untold(i)
-                self.require_measured(chosen, [self._nodes(chosen, cube)])
+                self.require_measured(chosen, [self._along(chosen, cube)])
 
-    def _nodes(self, chosen: tuple[int, ...], cube: Array) -> NodeRows | None:
-        """(rows · numbers of the set) over the nodes, from the part over values."""
+    def _along(self, chosen: tuple[int, ...], cube: Array) -> LongRows | None:
+        """(rows · numbers of the set) along the attribute, from the part over values."""
         for axis, i in enumerate(chosen, 2):
             cube = np.moveaxis(
                 np.tensordot(cube, self.mechanism.basis(i).recover, (axis, 0)), -1, axis
             )
         flat = np.moveaxis(cube, 1, -1)
         flat = flat.reshape(-1, flat.shape[-1])
-        if flat.shape[-1] == 1:  # of all values together
-            return NodeRows(0, weights=sp.csr_array(flat))
-        return _by_node(sp.csr_array(flat), self.mechanism.tree, self._limit)
+        return self.mechanism.rows_of_values(sp.csr_array(flat), self._limit)
 
-    def spread(self, block: TreeBlock) -> NodeRows | None:
+    def spread(self, block: AnyBlock) -> LongRows | None:
         if not set(block.others) <= set(self.others):
             return None
-        nodes = self._nodes(block.others, self._residual(block.others))
-        found = None if nodes is None else nodes.over(self.mechanism.tree, block.depth)
-        return (
-            None
-            if found is None
-            else NodeRows(block.depth, weights=found.down(self.mechanism.tree, block.depth))
-        )
+        rows = self._along(block.others, self._residual(block.others))
+        found = None if rows is None else block.seen(rows)
+        return None if found is None else block.of_weights(block.weights(found))
 
     def answer(self, estimates: Estimates) -> Array:
         total = np.zeros(self.query.rows)
         for number, block in enumerate(self.mechanism.blocks):
             rows = self.spread(block)
             if rows is not None:
-                values = estimates(number)[block.depth]
+                values = block.values(estimates(number))
                 flat = values.reshape(-1, values.shape[-1])
-                each = rows.sparse(flat.shape[-1]).toarray().reshape(len(total), *flat.shape)
+                each = block.weights(rows).toarray().reshape(len(total), *flat.shape)
                 total += np.einsum("rdn,dn->r", each, flat)
         return total
 
@@ -397,41 +392,3 @@ class AskedMatrix(Asked):
 
 def _numbers(measure: Array | Matrix) -> Array:
     return measure.dense() if isinstance(measure, Matrix) else measure
-
-
-def node_rows(matrix: Matrix, tree: Tree) -> Iterator[NodeRows | None]:
-    """What rows over the values ask of the tree, piece by piece; None where it cannot tell."""
-    if isinstance(matrix, StackMatrix):
-        for block in matrix.blocks:
-            yield from node_rows(block, tree)
-        return
-    count = matrix.shape[1]
-    group = None
-    if isinstance(matrix, TotalMatrix):
-        group = np.zeros(count, dtype=np.int64)
-    elif isinstance(matrix, IdentityMatrix):
-        group = np.arange(count)
-    elif isinstance(matrix, GroupMatrix):
-        group = matrix.group
-    found = None if group is None else tree.level_of(group)
-    if found is not None:
-        yield NodeRows(found[0], nodes=found[1])
-        return
-    if matrix.shape[0] * matrix.shape[1] > MOST_WEIGHTS and group is None:
-        yield None
-        return
-    rows = sp.csr_array(matrix.dense()) if group is None else _of_groups(group)
-    yield _by_node(rows, tree, ROUNDING * abs(rows).max())
-
-
-def _of_groups(group: IntArray) -> sp.csr_array:
-    """A row for each group, over the values."""
-    entries = np.ones(len(group)), (group, np.arange(len(group)))
-    return sp.csr_array(entries, shape=(int(group.max()) + 1, len(group)))
-
-
-def _by_node(rows: sp.csr_array, tree: Tree, limit: float) -> NodeRows | None:
-    """Rows over the values as rows over the last nodes; None where they tell more apart."""
-    weights = sp.csr_array(rows[:, first_of(tree.of_value)])
-    told = abs(weights[:, tree.of_value] - rows).max() <= limit
-    return NodeRows(tree.depth, weights=weights) if told else None

@@ -1,0 +1,131 @@
+"""A long attribute measured along its values, crossed with residuals of the other attributes.
+
+For every measured set A of the others there is one block (`long_block`), which knows what is
+measured of x_A along the long attribute, and estimates it with its errors. An answer adds up the
+sets inside the query, as the residual mechanism does.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError, StorageError, UnanswerableError
+from noiseplan.matrices import Matrix
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Measurements, Mechanism
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.exact_residuals import require_whole
+from noiseplan.mechanisms.long_answers import asked_of
+from noiseplan.mechanisms.long_block import AnyBlock, LongRows
+from noiseplan.queries import Query
+from noiseplan.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class LongMechanism(Mechanism):
+    """The long attribute by its place, bases of the others, and what is measured."""
+
+    alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+
+    schema: Schema
+    place: int
+    bases: tuple[Basis, ...]
+    basis_of: IntArray  # of each attribute, −1 for none
+    blocks: Sequence[AnyBlock]
+    exact: bool
+
+    def __post_init__(self) -> None:
+        if self.exact:
+            require_whole([basis.measure for basis in self.bases])
+        if len({block.others for block in self.blocks}) < len(self.blocks):
+            raise PlanError("a set of attributes is measured by two blocks: put it into one")
+
+    def basis(self, attribute: int) -> Basis:
+        """The basis of another attribute."""
+        return self.bases[int(self.basis_of[attribute])]
+
+    def price(self, block: AnyBlock) -> float:
+        """∏β of the others: what a unit of precision along the attribute costs."""
+        return prod(self.basis(i).sensitivity for i in block.others)
+
+    def other_rows(self, block: AnyBlock) -> tuple[int, ...]:
+        """How many numbers of each other attribute are measured."""
+        return tuple(self.basis(i).rows for i in block.others)
+
+    @property
+    def steps(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def sets(self) -> list[IntArray]:
+        return [np.array([sorted((*b.others, self.place))], dtype=np.int64) for b in self.blocks]
+
+    # ------------------------------------------------------------------ rows along the attribute
+
+    @abstractmethod
+    def rows_of(self, matrix: Matrix) -> Iterator[LongRows | None]:
+        """What rows over the values ask, piece by piece; None where blocks cannot tell."""
+
+    @abstractmethod
+    def rows_of_values(self, weights: sp.csr_array, limit: float) -> LongRows | None:
+        """Any rows over the values, or over all of them together; None where blocks cannot tell.
+
+        What differs by no more than `limit` is the same.
+        """
+
+    # ------------------------------------------------------------------ answering
+
+    def require(self, query: Query) -> None:
+        if query.schema != self.schema:
+            raise UnanswerableError("the query is about another schema than the plan")
+        asked_of(self, query).require()
+
+    def require_listed(self, query: Query) -> None:
+        """Refuse what has too many rows to be written down one by one."""
+
+    def answering(self, measured: Measurements) -> Callable[[Query], Array]:
+        known: dict[int, list[Array]] = {}
+        begin = np.cumsum([0, *(block.arrays for block in self.blocks)])
+
+        def estimates(number: int) -> list[Array]:
+            if number not in known:
+                own = measured.values[begin[number] : begin[number + 1]]
+                known[number] = self.blocks[number].estimates(own)
+            return known[number]
+
+        def answer(query: Query) -> Array:
+            self.require(query)
+            self.require_listed(query)
+            return asked_of(self, query).answer(estimates)
+
+        return answer
+
+    def variance(self, query: Query) -> Array:
+        self.require(query)
+        self.require_listed(query)
+        return asked_of(self, query).variance()
+
+    def covariance(self, query: Query, other: Query) -> Array:
+        for each in (query, other):
+            self.require(each)
+            self.require_listed(each)
+        return asked_of(self, query).covariance(asked_of(self, other))
+
+
+def read_others(
+    saved: Mapping[str, Any], number: int, place: int, basis_of: IntArray
+) -> tuple[int, ...]:
+    """The other attributes of a saved block; refused where the schema has none such."""
+    others = tuple(int(a) for a in saved["others"])
+    known = all(0 <= a < len(basis_of) and basis_of[a] >= 0 for a in others)
+    if not known or list(others) != sorted({*others} - {place}):
+        raise StorageError(f"block {number} is not about attributes of the schema")
+    return others

@@ -1,0 +1,275 @@
+"""Ordered values measured by a series, with residuals of the other attributes: time and money.
+
+The values of one attribute come in order, and prefix sums or ranges are asked. For every set
+A of the others
+
+    measured along the values:   ω_A = (⊗_{i∈A} U_i) x_A (T(c_A)D_A)ᵀ + σ_A z ,
+
+x_A the counts by A and value, T lower triangular of whole coefficients c, D whole levels
+(`domain.series`); and the totals (⊗U_i)x_A1 where these count. The cost of a record of value j is
+
+    Σ_A ∏_{i∈A} β_i (‖column j of T(c_A)D_A‖²/σ²_A + 1/τ²_A) .
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from noiseplan.arrays import Arrays, IntArray, Json
+from noiseplan.domain.convolutions import Toeplitz, whole_levels, whole_products
+from noiseplan.domain.series import Series
+from noiseplan.errors import StorageError
+from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress
+from noiseplan.mechanisms.basis_files import read_bases, write_bases
+from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
+from noiseplan.mechanisms.exact_residuals import (
+    batch_last,
+    integer_residuals,
+    largest_entry,
+    noisy_residuals,
+    with_noise,
+)
+from noiseplan.mechanisms.long_answers import AskedTable
+from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
+from noiseplan.mechanisms.series_block import SeriesBlock, require_few
+from noiseplan.mechanisms.series_rows import AllRanges, SeriesRows, Weighted, rows_of_matrix
+from noiseplan.noise.law import Noise, Sampler
+from noiseplan.noise.wide_integers import joined
+from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
+from noiseplan.queries import Query, Workload
+from noiseplan.schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesMechanism(LongMechanism):
+    """Blocks along ordered values, each with a series of its own."""
+
+    kind: ClassVar[str] = "series"
+
+    blocks: tuple[SeriesBlock, ...]
+
+    @property
+    def values(self) -> int:
+        """Values of the long attribute."""
+        return self.schema.shape[self.place]
+
+    @cached_property
+    def noise(self) -> Noise:  # type: ignore[override]
+        noises = [n for b in self.blocks for n in (b.noise, b.total) if n is not None]
+        return Noise("gaussian", np.concatenate([n.size for n in noises]), self.exact)
+
+    def floating(self) -> Mechanism:
+        return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
+
+    # ------------------------------------------------------------------ privacy
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
+            return cell_by_cell([self], neighbours)
+        self.require_noise(neighbours)
+        cost = np.zeros(self.values)
+        for block in self.blocks:
+            each = block.series.column_norms() / block.noise.one
+            if block.total is not None:
+                each += 1.0 / block.total.one
+            cost += np.repeat(each * self.price(block), np.diff(block.bounds))
+        terms = sum(4 + len(block.others) for block in self.blocks)
+        record = product_up(float(cost.max()), 1 + margin(terms))
+        # ‖a − b‖² ≤ 2‖a‖² + 2‖b‖² for the columns of any two records.
+        return record if neighbours == "add-remove" else 4 * record
+
+    def cost_matrix(self) -> Array:
+        cost = np.zeros((self.schema.size, self.schema.size))
+        for block in self.blocks:
+            rows = np.repeat(block.series.rows(), np.diff(block.bounds), axis=1)
+            along = rows.T @ rows / block.noise.one
+            if block.total is not None:
+                along += 1.0 / block.total.one
+            pieces = [
+                along
+                if i == self.place
+                else (self.basis(i).gram if i in block.others else np.ones((n, n)))
+                for i, n in enumerate(self.schema.shape)
+            ]
+            cost += kronecker_dense(pieces)
+        return cost
+
+    # ------------------------------------------------------------------ measuring
+
+    @property
+    def numbers(self) -> int:
+        return sum(sum(b.counts) * prod(self.other_rows(b)) for b in self.blocks)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [(*self.other_rows(block), n) for block in self.blocks for n in block.counts]
+
+    def describe(self) -> str:
+        sets = "1 set" if len(self.blocks) == 1 else f"{len(self.blocks):,} sets"
+        name = self.schema.names[self.place]
+        return f"{self.numbers:,} noisy numbers on {sets}, in series along {name}"
+
+    def measure(
+        self, marginals: Marginals, sample: Sampler, progress: Progress = lambda done: None
+    ) -> Measurements:
+        """Count by value and set, transform, multiply by the series, add noise."""
+        values: list[NDArray[np.number]] = []
+        for block, attributes in zip(self.blocks, self.sets, strict=True):
+            counts = marginals(attributes)[0]
+            counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
+            if block.size < self.values:
+                counts = np.add.reduceat(counts, block.bounds[:-1], axis=0)
+            values.append(self._along(block, counts, sample))
+            if block.total is not None:
+                rows = [self.basis(i).measure for i in block.others]
+                together = counts.sum(axis=0, keepdims=True)
+                values.append(noisy_residuals(rows, together, block.total, sample))
+            progress(1)
+        return Measurements(tuple(values))
+
+    def _along(
+        self, block: SeriesBlock, counts: NDArray[np.number], sample: Sampler
+    ) -> NDArray[np.number]:
+        """T(c)D of the residuals along the parts, and noise: one number of the others at a time."""
+        rows = [self.basis(i).measure for i in block.others]
+        parts = batches(len(counts), counts[0].size, BATCH_CELLS)
+        shape, levels = self.other_rows(block), block.series.levels[block.series.piece]
+        if not self.exact:
+            found = [kronecker_apply(rows, batch_last(counts[part])) for part in parts]
+            flat = np.concatenate(found, axis=-1).reshape(-1, block.size)
+            first = Toeplitz(block.series.coefficients.astype(np.float64))
+            each = [
+                with_noise(first.apply(levels * row), sample((block.size,), block.noise))
+                for row in flat
+            ]
+            return np.array(each).reshape(*shape, block.size)
+        whole = joined([integer_residuals(rows, counts[part]) for part in parts])
+        whole = whole.reshape(prod(shape), block.size)
+        people = int(np.abs(counts).sum(dtype=np.float64) * (1 + 1e-9)) + 1
+        reach = largest_entry(rows) * block.series.largest * people
+        each = []
+        for number in range(prod(shape)):
+            row = whole_levels(levels, whole[(number,)], reach)
+            if block.series.coefficients[1:].any():
+                row = whole_products(block.series.coefficients, row, reach)
+            each.append(with_noise(row, sample((block.size,), block.noise)))
+        return np.array(each).reshape(*shape, block.size)
+
+    # ------------------------------------------------------------------ answering
+
+    def rows_of(self, matrix: Matrix) -> Iterator[SeriesRows | None]:
+        return rows_of_matrix(matrix)
+
+    def rows_of_values(self, weights: sp.csr_array, limit: float) -> SeriesRows | None:
+        size = weights.shape[1]
+        bounds = np.array([0, self.values]) if size == 1 else np.arange(size + 1)
+        return Weighted(bounds, weights)
+
+    def require_listed(self, query: Query) -> None:
+        if query.joint is None:
+            for rows in AskedTable(self, query).pieces:
+                if rows is not None:
+                    require_few(rows, query.name)  # type: ignore[arg-type]
+
+    def figures_alike(self, workload: Workload, group: IntArray) -> tuple[Array, Array]:
+        """Sums by formula, so that ranges are not listed; the largest of them is not known."""
+        (query,) = (workload.query(int(q)) for q in group)
+        table = AskedTable(self, query)
+        if any(isinstance(rows, AllRanges) for rows in table.pieces):
+            self.require(query)
+            return np.array([table.variance_sum()]), np.array([np.nan])
+        return super().figures_alike(workload, group)
+
+    # ------------------------------------------------------------------ saving
+
+    def parts(self) -> tuple[Json, Arrays]:
+        bases, arrays = write_bases(self.bases, self.basis_of)
+        series = list({id(block.series): block.series for block in self.blocks}.values())
+        for i, each in enumerate(series):
+            arrays[f"series_{i}_coefficients"] = each.coefficients
+            arrays[f"series_{i}_starts"] = each.starts
+            arrays[f"series_{i}_levels"] = each.levels
+        blocks = []
+        for i, block in enumerate(self.blocks):
+            arrays[f"block_{i}_bounds"] = block.bounds
+            total = None if block.total is None else block.total.one
+            number = next(j for j, each in enumerate(series) if each is block.series)
+            blocks.append(
+                {
+                    "others": list(block.others),
+                    "series": number,
+                    "sigma2": block.noise.one,
+                    "total_sigma2": total,
+                }
+            )
+        content: Json = {
+            "kind": self.kind,
+            "integer": self.exact,
+            "attribute": self.schema.names[self.place],
+            "bases": bases,
+            "series": len(series),
+            "blocks": blocks,
+        }
+        return content, arrays
+
+    @classmethod
+    def from_parts(
+        cls, content: Mapping[str, Any], arrays: Arrays, schema: Schema
+    ) -> SeriesMechanism:
+        bases, basis_of = read_bases(content, arrays, schema)
+        place, exact = schema.index(content["attribute"]), bool(content["integer"])
+        series = [_read_series(arrays, i) for i in range(int(content["series"]))]
+        blocks = []
+        for i, saved in enumerate(content["blocks"]):
+            others = read_others(saved, i, place, basis_of)
+            bounds, number = whole(arrays, f"block_{i}_bounds"), int(saved["series"])
+            if not 0 <= number < len(series) or len(bounds) != series[number].size + 1:
+                raise StorageError(f"block {i} does not fit its series")
+            ends = bounds[0] == 0 and bounds[-1] == schema.shape[place]
+            if not ends or not (np.diff(bounds) > 0).all():
+                raise StorageError(f"block {i} is not about parts of the values in their order")
+            noise = _read_noise(saved["sigma2"], exact, i)
+            total = saved["total_sigma2"]
+            read = None if total is None else _read_noise(total, exact, i)
+            blocks.append(SeriesBlock(others, bounds, series[number], noise, read))
+        if not blocks:
+            raise StorageError("nothing is measured")
+        return cls(schema, place, bases, basis_of, tuple(blocks), exact)
+
+
+def _read_noise(size: object, exact: bool, block: int) -> Noise:
+    noise = Noise("gaussian", float(size), exact)  # type: ignore[arg-type]
+    if not (np.isfinite(noise.one) and noise.one > 0):
+        raise StorageError(f"block {block} has no noise")
+    return noise
+
+
+def _read_series(arrays: Arrays, number: int) -> Series:
+    names = ("coefficients", "starts", "levels")
+    first, starts, levels = (whole(arrays, f"series_{number}_{name}") for name in names)
+    pieces = starts[0] == 0 and (np.diff(starts, append=len(first)) > 0).all()
+    if not pieces or len(levels) != len(starts) or not (levels > 0).all():
+        raise StorageError(f"the pieces of series {number} are none of its values")
+    if not first[0] > 0:
+        raise StorageError(f"series {number} begins with nothing")
+    return Series(first, starts, levels)
+
+
+def whole(arrays: Arrays, name: str) -> IntArray:
+    """A saved list of whole numbers."""
+    found = np.asarray(arrays[name])
+    if found.dtype.kind != "i" or found.ndim != 1 or not found.size:
+        raise StorageError(f"{name} should be a list of whole numbers")
+    return found.astype(np.int64)

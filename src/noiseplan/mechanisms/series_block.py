@@ -1,0 +1,217 @@
+"""One set of other attributes, measured along ordered values by a series, and by its total.
+
+The series A has estimates A⁻¹y and covariances S = (AᵀA)⁻¹σ² (`domain.series`). Where the total is
+measured too, with variance τ², both are put together by the formula of Sherman and Morrison,
+
+    x = x₀ + g (t − 1ᵀx₀) ,    S − (1ᵀS1 + τ²) g gᵀ ,     g = S1/(1ᵀS1 + τ²) .
+
+Values that no query of the set tells apart are one part, and the series runs over the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from noiseplan.arrays import IntArray
+from noiseplan.domain.series import HELD, Series
+from noiseplan.errors import UnanswerableError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.long_block import LongBlock
+from noiseplan.mechanisms.series_rows import (
+    MOST_RANGES,
+    MOST_WEIGHTS,
+    AllRanges,
+    SeriesRows,
+    Spans,
+    Weighted,
+)
+from noiseplan.noise.law import Noise
+
+# Weights differ by no more than rounding.
+ROUNDING: Final = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesBlock(LongBlock[SeriesRows]):
+    """Where the parts begin and end, the series over them, and the noise of both measurements."""
+
+    others: tuple[int, ...]
+    bounds: IntArray
+    series: Series
+    noise: Noise
+    total: Noise | None = None
+
+    @property
+    def size(self) -> int:
+        """How many parts."""
+        return self.series.size
+
+    @property
+    def arrays(self) -> int:
+        return 1 if self.total is None else 2
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of each measured array along the attribute."""
+        return (self.size,) if self.total is None else (self.size, 1)
+
+    def floating(self) -> SeriesBlock:
+        """With continuous noise of the same sizes."""
+        total = None if self.total is None else self.total.floating()
+        return replace(self, noise=self.noise.floating(), total=total)
+
+    # ------------------------------------------------------------------ estimates
+
+    @cached_property
+    def _variance(self) -> float:
+        """σ² of the noise that is really drawn."""
+        return float(self.noise.variance[0])
+
+    @cached_property
+    def _gain(self) -> tuple[Array, float]:
+        """g, and 1ᵀS1 + τ²."""
+        along = self._variance * self.series.with_total
+        assert self.total is not None
+        both = float(along.sum()) + float(self.total.variance[0])
+        return along / both, both
+
+    def estimates(self, measured: Sequence[NDArray[np.number]]) -> list[Array]:
+        """x of every part, and their sums up to each, from none on."""
+        values = self.series.values(np.asarray(measured[0], dtype=np.float64))
+        if self.total is not None:
+            missing = np.asarray(measured[1], dtype=np.float64) - values.sum(axis=-1, keepdims=True)
+            values = values + missing * self._gain[0]
+        sums = np.zeros((*values.shape[:-1], self.size + 1))
+        np.cumsum(values, axis=-1, out=sums[..., 1:])
+        return [values, sums]
+
+    def values(self, estimates: list[Array]) -> Array:
+        return estimates[0]
+
+    # ------------------------------------------------------------------ rows
+
+    def seen(self, rows: SeriesRows) -> SeriesRows | None:
+        if isinstance(rows, Weighted):
+            return self._seen_weights(rows)
+        if self.size == self.bounds[-1]:
+            return rows
+        if isinstance(rows, AllRanges):
+            return None
+        start, stop = (np.searchsorted(self.bounds, ends) for ends in (rows.start, rows.stop))
+        told = (self.bounds[start] == rows.start).all() and (self.bounds[stop] == rows.stop).all()
+        return Spans(start, stop) if told else None
+
+    def _seen_weights(self, rows: Weighted) -> Weighted | None:
+        """Over the parts of this block: all parts of one of the rows' have its weight."""
+        inside = np.searchsorted(rows.bounds, self.bounds[:-1], side="right") - 1
+        weights = sp.csr_array(rows.weights[:, inside])
+        own = np.searchsorted(self.bounds, rows.bounds[:-1], side="right") - 1
+        lost = abs(weights[:, own] - rows.weights).max()
+        if lost > ROUNDING * abs(rows.weights).max():
+            return None
+        return Weighted(self.bounds, weights)
+
+    def weights(self, rows: SeriesRows) -> sp.csr_array:
+        if isinstance(rows, Weighted):
+            return rows.weights
+        spans = rows.spans() if isinstance(rows, AllRanges) else rows
+        length = spans.stop - spans.start
+        if int(length.sum()) > MOST_WEIGHTS:
+            raise UnanswerableError(
+                f"{spans.count:,} rows over {self.size:,} values are too many numbers to be "
+                f"written down for this: ask for fewer rows at a time, as nz.Custom([[...]])"
+            )
+        first = np.concatenate([[0], np.cumsum(length)])
+        column = np.arange(first[-1]) - np.repeat(first[:-1] - spans.start, length)
+        return sp.csr_array((np.ones(first[-1]), column, first), shape=(len(length), self.size))
+
+    def of_weights(self, weights: sp.csr_array) -> Weighted:
+        return Weighted(self.bounds, weights)
+
+    def estimate(self, estimates: list[Array], rows: SeriesRows) -> Array:
+        values, sums = estimates
+        if isinstance(rows, Weighted):
+            flat = rows.weights @ values.reshape(-1, self.size).T
+            return np.asarray(flat).T.reshape(*values.shape[:-1], -1)
+        spans = rows.spans() if isinstance(rows, AllRanges) else rows
+        if (spans.stop - spans.start == 1).all():
+            return np.asarray(values[..., spans.start])
+        return np.asarray(sums[..., spans.stop] - sums[..., spans.start])
+
+    # ------------------------------------------------------------------ errors
+
+    def variance(self, rows: SeriesRows) -> Array:
+        if isinstance(rows, Weighted):
+            found = np.empty(rows.count)
+            for some in self._some(rows.count):
+                own = self.series.whitened(rows.weights[some].toarray())
+                found[some] = (own**2).sum(axis=1)
+        else:
+            spans = rows.spans() if isinstance(rows, AllRanges) else rows
+            found = self.series.span_variances(spans.start, spans.stop)
+        found = found * self._variance
+        if self.total is None:
+            return np.asarray(found)
+        gain, both = self._gain
+        return np.asarray(found - both * self._applied(rows, gain[None])[:, 0] ** 2)
+
+    def covariance(self, rows: SeriesRows, others: SeriesRows) -> Array:
+        if rows.count < others.count:
+            return self.covariance(others, rows).T
+        found, weights = np.empty((rows.count, others.count)), self.weights(others)
+        for some in self._some(others.count):
+            own = self._variance * self.series.covariances(weights[some].toarray())
+            found[:, some] = self._applied(rows, own)
+        if self.total is None:
+            return found
+        gain, both = self._gain
+        each = (self._applied(side, gain[None])[:, 0] for side in (rows, others))
+        return found - both * np.outer(*each)
+
+    def variance_sum(self, rows: SeriesRows) -> float:
+        """Σ of the variances of all rows; ranges are not listed for it."""
+        if not isinstance(rows, AllRanges):
+            return float(self.variance(rows).sum())
+        found = self._variance * self.series.range_sum
+        if self.total is None:
+            return found
+        gain, both = self._gain
+        return found - both * square_sum(gain, rows)
+
+    def _some(self, count: int) -> list[slice]:
+        """A few rows at a time."""
+        step = max(HELD // self.size, 1)
+        return [slice(begin, begin + step) for begin in range(0, count, step)]
+
+    def _applied(self, rows: SeriesRows, values: Array) -> Array:
+        """Rows of vectors over the parts (vectors × parts), rows × vectors."""
+        sums = np.zeros((len(values), self.size + 1))
+        np.cumsum(values, axis=1, out=sums[:, 1:])
+        return self.estimate([values, sums], rows).T
+
+
+def square_sum(values: Array, rows: SeriesRows) -> float:
+    """Σ over rows of (wᵀx)²; of all ranges (n + 1) Σ X_k² − (Σ X_k)², X the prefix sums."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    if isinstance(rows, AllRanges):
+        return float((len(values) + 1) * (sums @ sums) - sums.sum() ** 2)
+    if isinstance(rows, Weighted):
+        return float(((rows.weights @ values) ** 2).sum())
+    return float(((sums[rows.stop] - sums[rows.start]) ** 2).sum())
+
+
+def require_few(rows: SeriesRows, query: str) -> None:
+    """Refuse to list very many ranges, before memory is used."""
+    if isinstance(rows, AllRanges) and rows.count > MOST_RANGES:
+        raise UnanswerableError(
+            f"{query!r} asks for {rows.count:,} ranges, and no more than {MOST_RANGES:,} are "
+            f"written down: the plan keeps the errors of all of them small, and answers any of "
+            f"them asked for by itself, as a condition ('10 <= time < 20') or nz.Custom([[...]])"
+        )

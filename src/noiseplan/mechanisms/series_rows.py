@@ -1,0 +1,117 @@
+"""Rows over ordered values: spans of them, all ranges, or any weights on parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices import (
+    DenseMatrix,
+    GroupMatrix,
+    IdentityMatrix,
+    Matrix,
+    PrefixMatrix,
+    RangesMatrix,
+    StackMatrix,
+    TotalMatrix,
+)
+
+# Rows that are none of these are written down up to so many numbers.
+MOST_WEIGHTS: Final = 1 << 26
+# All ranges are listed up to so many.
+MOST_RANGES: Final = 10_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Sums over the values (or parts of them) from `start` up to, and without, `stop`."""
+
+    start: IntArray
+    stop: IntArray
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return len(self.start)
+
+    @staticmethod
+    def between(bounds: IntArray) -> Spans:
+        """One row for each part."""
+        return Spans(bounds[:-1], bounds[1:])
+
+    @staticmethod
+    def prefixes(size: int) -> Spans:
+        """From the first value on."""
+        return Spans(np.zeros(size, dtype=np.int64), np.arange(1, size + 1))
+
+
+@dataclass(frozen=True)
+class AllRanges:
+    """Every range of so many values: listed only where they are few."""
+
+    size: int
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return self.size * (self.size + 1) // 2
+
+    def spans(self) -> Spans:
+        """One by one, as `RangesMatrix` has them."""
+        first, last = RangesMatrix(self.size).bounds()
+        return Spans(first.astype(np.int64), last.astype(np.int64) + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Weights on the parts of the values between `bounds`, the same for all values of a part."""
+
+    bounds: IntArray
+    weights: sp.csr_array
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return int(self.weights.shape[0])
+
+
+SeriesRows = Spans | AllRanges | Weighted
+
+
+def rows_of_matrix(matrix: Matrix) -> Iterator[SeriesRows | None]:
+    """What a factor asks, piece by piece; None where that would be too many numbers."""
+    size = matrix.shape[1]
+    bounds = np.arange(size + 1)
+    if isinstance(matrix, StackMatrix):
+        for block in matrix.blocks:
+            yield from rows_of_matrix(block)
+    elif isinstance(matrix, TotalMatrix):
+        yield Spans.between(bounds[[0, -1]])
+    elif isinstance(matrix, IdentityMatrix):
+        yield Spans.between(bounds)
+    elif isinstance(matrix, PrefixMatrix):
+        yield Spans.prefixes(size)
+    elif isinstance(matrix, RangesMatrix):
+        yield AllRanges(size)
+    elif isinstance(matrix, GroupMatrix) and (found := group_bounds(matrix.group)) is not None:
+        yield Spans.between(found)
+    elif isinstance(matrix, GroupMatrix):
+        entries = np.ones(size), (matrix.group, np.arange(size))
+        yield Weighted(bounds, sp.csr_array(entries, shape=matrix.shape))
+    elif isinstance(matrix, DenseMatrix) or matrix.shape[0] * size <= MOST_WEIGHTS:
+        yield Weighted(bounds, sp.csr_array(matrix.take(np.arange(matrix.shape[0]))))
+    else:
+        yield None
+
+
+def group_bounds(group: IntArray) -> IntArray | None:
+    """Where groups begin and end that follow each other in order; None for others."""
+    steps = np.diff(group)
+    if group[0] != 0 or not ((steps == 0) | (steps == 1)).all():
+        return None
+    return np.concatenate([[0], np.flatnonzero(steps) + 1, [len(group)]])

@@ -1,0 +1,252 @@
+"""Plans along one long attribute: bases of the others, noise of every set, what is certified."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.errors import PlanError
+from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.long_attribute import LongMechanism
+from noiseplan.optimize.integer_rounding import to_lattice
+from noiseplan.planning.candidate import Candidate, reached
+from noiseplan.planning.certificates import Stated
+from noiseplan.planning.limits import GRAM_VALUES
+from noiseplan.planning.long_problem import LongProblem
+from noiseplan.planning.objectives import RelativeError
+from noiseplan.planning.problem import Problem
+from noiseplan.planning.residual_mechanism import numbered
+from noiseplan.planning.row_terms import all_rows, worst_rows
+from noiseplan.planning.solve import group_inverses, role_bases, type_matrix
+from noiseplan.planning.workload_errors import RowFigures
+from noiseplan.privacy import Guarantee, Law
+from noiseplan.privacy.rounding import margin
+
+# Planners that plan along a long attribute where there is one.
+NAMES: Final = ("auto", "residual")
+# p of norms that come near the largest, one after the other.
+POWERS: Final = (8.0, 32.0, 128.0, 512.0)
+# Integer rows of the other attributes have entries of so many bits.
+BITS: Final = 10
+LEAST_STEPS, LEAST_GAP = 12, 1e-4
+# Sizes are rounded so many times, each time with what the last left of the budget.
+ROUNDS: Final = 6
+
+
+def untried(problem: Problem) -> str | None:
+    """What a long attribute is not planned for."""
+    if problem.neighbours == "replace":
+        return "records are replaced"
+    if problem.laplace:
+        return "the budget is one of pure DP"
+    return "relative errors are asked for" if isinstance(problem.goal, RelativeError) else None
+
+
+def tried(problem: Problem) -> bool:
+    """Whether a long attribute is planned for what is asked."""
+    return problem.planner in NAMES and untried(problem) is None and not problem.strategies
+
+
+def too_long(problem: Problem) -> str | None:
+    """Why no other planner can plan an attribute of so many values either."""
+    roles = [r for r in range(len(problem.design.groups)) if problem.design.too_long(r)]
+    return _refusal(problem, roles[0]) if roles else None
+
+
+def _refusal(problem: Problem, role: int) -> str:
+    reason = untried(problem)
+    schema, members = problem.workload.schema, problem.design.roles.roles[role].members
+    name = schema.names[int(members[0])]
+    why = (
+        f"when {reason}"
+        if reason
+        else f"by planner={problem.name!r}"
+        if problem.planner not in NAMES
+        else "by these queries"
+    )
+    return (
+        f"{name!r} has {schema[name].size:,} values, and an attribute of more than "
+        f"{GRAM_VALUES:,} is planned by its values alone, by levels that lie within each other "
+        f"(Levels), or by prefix sums, ranges and groups in order, for total variance, worst "
+        f"variance, norms, losses or targets under zCDP or (ε, δ), with records added or removed; "
+        f"not {why}. Merge values (Binned, or a coarser code), or ask for these"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Bases:
+    """Bases of the other attributes, and what they make of every query and set."""
+
+    whole: LongProblem
+    of_role: dict[int, Basis]
+
+    @cached_property
+    def sums(self) -> list[Array]:
+        """Σ of row variances for one row along, queries × sets, of each kind."""
+        return self.whole.asked(type_matrix(self.whole.design, self.of_role))
+
+    @cached_property
+    def price(self) -> Array:
+        """p of each set."""
+        betas = {r: basis.sensitivity for r, basis in self.of_role.items()}
+        plain = {r for r, role in enumerate(self.whole.design.roles.roles) if role.plain}
+        free = {r: beta for r, beta in betas.items() if r not in plain}
+        return self.whole.design.privacy_weights(self.whole.design.sensitivities(free))
+
+    def rows(self, power: float) -> tuple[list[Array], list[Array], list[IntArray]]:
+        """Rows that count for a norm, over the sets, of each kind; how often each occurs, and of
+        which query it is."""
+        whole, inverses = self.whole, group_inverses(self.whole.design, self.of_role)
+        if power == np.inf:
+            each, owner = worst_rows(whole.design, inverses)
+            often = np.ones(len(owner))
+        else:
+            each, owner, often = all_rows(whole.design, inverses)
+        type_of = whole.type_of_query
+        rows, counts, queries = [], [], []
+        for kind in range(len(whole.sizes)):
+            asking = np.flatnonzero(whole.often[:, kind])
+            mine = [np.flatnonzero(owner == type_of[query]) for query in asking]
+            chosen = np.concatenate([np.zeros(0, dtype=np.int64), *mine])
+            query = np.repeat(asking, [len(m) for m in mine])
+            rows.append(whole.weights[query, None] * each[chosen].toarray())
+            counts.append(often[chosen] * whole.often[query, kind])
+            queries.append(query)
+        return rows, counts, queries
+
+
+class LongPlan(ABC):
+    """One problem on its way to a plan: bases and sets, then whatever is measured along."""
+
+    taken: ClassVar[str]
+    whole: LongProblem
+
+    def __init__(self, whole: LongProblem) -> None:
+        self.whole, self.problem, design = whole, whole.problem, whole.design
+        rows = whole.rows
+        if self.problem.integer:
+            rows = {r: to_lattice(u, 2.0**BITS) for r, u in rows.items()}
+        self.bases = Bases(whole, role_bases(design, rows))
+        self.measured = numbered(role_bases(design, rows, self.problem.integer))
+        # Kinds of rows × sets: whether any query asks for it.
+        self.needed = np.array([kind.max(axis=0) for kind in self.bases.sums]) > 0
+        self.sets = np.flatnonzero(self.needed.any(axis=0))
+        self.asked = [kind[:, self.sets] for kind in self.bases.sums]
+
+    # ------------------------------------------------------------------ the mechanism
+
+    def candidate(self) -> Candidate:
+        """The plan that spends the budget, or meets the targets for the least."""
+        cost = self.problem.allowed
+        if cost is None:
+            return self._least()
+        return self._at(cost)
+
+    def _at(self, cost: float) -> Candidate:
+        problem, mechanism = self.problem, self._mechanism(cost)
+        law: Law = "zcdp" if problem.integer else "gaussian"
+        privacy = Guarantee(mechanism.record_cost("add-remove"), law, problem.neighbours)
+        figures = RowFigures(problem.design, mechanism)
+        made = Candidate(problem.name, mechanism, privacy, figures, Stated(0.0))
+        taken = ((self.taken, "taken"),)
+        return replace(made, optimality=LongOptimality(self, made), considered=taken)
+
+    def _least(self) -> Candidate:
+        """The least cost that is found to meet the targets: variances fall about as one over it."""
+        targets, cost, best = 1.0 / self.whole.weights, 1.0, None
+        for _ in range(LEAST_STEPS):
+            found = self._at(cost)
+            scale = found.figures.target_scale(targets)
+            if scale <= 1 and (best is None or found.privacy.pcost < best.privacy.pcost):
+                best = found
+            if 1 - LEAST_GAP <= scale <= 1:
+                break
+            cost *= scale * (1 + LEAST_GAP / 4)
+        if best is None:
+            raise PlanError("no plan was found that meets the targets: this is a bug")
+        return best
+
+    def _mechanism(self, cost: float) -> LongMechanism:
+        """What is measured for this cost; sizes of exact noise are rounded, and the rest is used.
+
+        Rounding up leaves some of the budget: smaller noise, rounded again, comes nearer to it.
+        """
+        scale, best = 1.0 / cost, None
+        for _ in range(ROUNDS):
+            found = self.of_scale(scale)
+            spent = found.record_cost("add-remove")
+            if spent <= cost:
+                best = found
+            scale *= spent / cost * (1 + margin(1))
+        if best is None:
+            raise PlanError("no noise was found that keeps the budget: this is a bug")
+        return best
+
+    @abstractmethod
+    def of_scale(self, scale: float) -> LongMechanism:
+        """What is measured, with so many times the noise of records that cost one."""
+
+    def parts(self) -> tuple[tuple[Basis, ...], IntArray]:
+        """Bases, and which each attribute has."""
+        bases, basis_of = self.measured
+        return bases, basis_of[self.whole.design.roles.of_attribute]
+
+    @cached_property
+    def units(self) -> Array:
+        """nI − 11ᵀ, which integers are measured by, is n times an orthogonal basis."""
+        design = self.whole.design
+        sizes = [r.size if r.plain and self.problem.integer else 1 for r in design.roles.roles]
+        units = np.exp(design.terms.privacy_powers @ (2 * np.log(sizes)))
+        return np.asarray(units[self.sets])
+
+    def others(self, b: int) -> tuple[int, ...]:
+        """The attributes of a set."""
+        subset = self.whole.design.terms.subset_roles[self.sets[b]]
+        roles = self.whole.design.roles.roles
+        return tuple(sorted(int(roles[r].members[0]) for r in subset if r >= 0))
+
+    # ------------------------------------------------------------------ how good it is
+
+    @abstractmethod
+    def total_bound(self, weights: Array) -> float:
+        """The least Σ weight · variance for records that cost one; a weight for every query."""
+
+    @abstractmethod
+    def objective_bound(self, cost: float) -> float:
+        """The least that the objective can be at this cost; for targets, their scale."""
+
+
+class LongOptimality:
+    """What is known of such a plan, when it is asked for (`certificates.Optimality`)."""
+
+    proved: bool | None = None
+
+    def __init__(self, plan: LongPlan, made: Candidate) -> None:
+        self._plan, self._made = plan, made
+
+    @cached_property
+    def lower_bound(self) -> float:
+        """Of the total variance."""
+        own = self._plan.problem.workload.columns.weights
+        return self._plan.total_bound(own) / self._made.privacy.pcost
+
+    @property
+    def known(self) -> float:
+        """At once, so that saved plans have it: nothing else knows what is along."""
+        return self.lower_bound
+
+    @cached_property
+    def gap(self) -> float | None:
+        """How far the objective may be above the best."""
+        plan, cost = self._plan, self._made.privacy.pcost
+        targeted = plan.problem.priorities is not None
+        value = reached(plan.problem, self._made) / (cost if targeted else 1.0)
+        bound = plan.objective_bound(cost)
+        # Discrete noise of less than one count falls below bounds for continuous noise.
+        return max(1.0 - bound / value, 0.0) if bound > 0 else None

@@ -1,0 +1,270 @@
+"""Series along ordered values (domain, optimize): products, variances and bounds written out."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from noiseplan.domain import convolutions
+from noiseplan.domain.convolutions import (
+    Toeplitz,
+    digit_bits,
+    series_inverse,
+    whole_levels,
+    whole_products,
+)
+from noiseplan.domain.series import Series
+from noiseplan.domain.series_kinds import SeriesKind
+from noiseplan.errors import PlanError
+from noiseplan.matrices import GroupMatrix, Matrix, PrefixMatrix, RangesMatrix
+from noiseplan.noise.wide_integers import WideIntegers, wide
+from noiseplan.optimize.optimum import dense_optimum
+from noiseplan.optimize.series_bound import root_trace
+from noiseplan.optimize.series_factor import Mixture, binomial, series_for, spectral_zeros
+from noiseplan.optimize.series_sharing import Precisions, SeriesSharing, Sums
+
+
+@st.composite
+def some_series(draw: st.DrawFn, most: int = 40) -> Series:
+    """Any whole coefficients and levels, on any pieces, that can be solved without much loss."""
+    size = draw(st.integers(1, most))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    first = np.sort(rng.integers(0, 60, size))[::-1].copy()
+    first[0] = 100
+    places = rng.choice(size, rng.integers(1, size + 1), replace=False)
+    starts = np.unique(np.append(places, 0)).astype(np.int64)
+    return Series(first, starts, rng.integers(1, 20, len(starts)))
+
+
+def spans_of(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every range: its start, its stop, and its row."""
+    first, last = RangesMatrix(size).bounds()
+    return first, last + 1, RangesMatrix(size).dense()
+
+
+# ---------------------------------------------------------------------- products
+
+
+@given(some_series())
+@settings(max_examples=60, deadline=None)
+def test_variances_are_those_of_the_rows_written_out(series: Series) -> None:
+    back = np.linalg.inv(series.rows())
+    prefix = np.tril(np.ones((series.size, series.size)))
+    np.testing.assert_allclose(series.prefix_variances, ((prefix @ back) ** 2).sum(axis=1))
+    np.testing.assert_allclose(series.value_variances, (back**2).sum(axis=1))
+    start, stop, rows = spans_of(series.size)
+    each = ((rows @ back) ** 2).sum(axis=1)
+    np.testing.assert_allclose(series.span_variances(start, stop), each)
+    assert series.range_sum == pytest.approx(each.sum(), rel=1e-9)
+    covariance = back @ back.T
+    np.testing.assert_allclose(series.covariances(rows), rows @ covariance, atol=1e-12)
+    np.testing.assert_allclose(series.with_total, covariance.sum(axis=0), atol=1e-12)
+    assert np.array_equal(series.column_norms(), (series.rows() ** 2).sum(axis=0))
+
+
+def test_spans_across_pieces_are_the_same_one_by_one_and_by_matrix() -> None:
+    series = series_for(300, Mixture(prefix=1.0, values=3.0))
+    start, stop, _ = spans_of(300)
+    by_matrix = series.span_variances(start, stop)
+    some = np.random.default_rng(0).choice(len(start), 200, replace=False)
+    with mock.patch("noiseplan.domain.series.DENSE_VALUES", 0):
+        one_by_one = series.span_variances(start[some], stop[some])
+    np.testing.assert_allclose(one_by_one, by_matrix[some], rtol=1e-9)
+
+
+@given(st.lists(st.floats(-1.0, 1.0), min_size=0, max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_inverses_of_series(rest: list[float]) -> None:
+    c = np.array([4.0, *rest])
+    product = np.convolve(c, series_inverse(c))[: len(c)]
+    np.testing.assert_allclose(product, np.eye(1, len(c))[0], atol=1e-9)
+    x = np.random.default_rng(0).normal(size=(2, len(c)))
+    dense = np.array([[c[i - j] if i >= j else 0.0 for j in range(len(c))] for i in range(len(c))])
+    np.testing.assert_allclose(Toeplitz(c).apply(x), x @ dense.T, atol=1e-9)
+    np.testing.assert_allclose(Toeplitz(c).transposed(x), x @ dense, atol=1e-9)
+
+
+@given(some_series(), st.integers(1, 90), st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_whole_numbers_are_multiplied_without_rounding(
+    series: Series, bits: int, seed: int
+) -> None:
+    """Against Python's integers, in 64 bits and beyond."""
+    rng = np.random.default_rng(seed)
+    large = [int(rng.integers(-1000, 1000)) << max(bits - 10, 0) for _ in range(series.size)]
+    large = [x + int(rng.integers(0, 1000)) for x in large]
+    c, d = series.coefficients.tolist(), series.levels[series.piece].tolist()
+    exact = [sum(c[i - j] * d[j] * large[j] for j in range(i + 1)) for i in range(series.size)]
+    reach = max(abs(x) for x in large) * sum(c) * max(d) + 1
+    given_as: np.ndarray | WideIntegers
+    if max(abs(x) for x in large) < 2**62:
+        given_as = np.array(large, dtype=np.int64)
+    else:
+        halves = np.array([x >> 45 for x in large]), np.array([x & (2**45 - 1) for x in large])
+        high = wide(halves[0].astype(np.int64)).shifted(45)
+        given_as = high + wide(halves[1].astype(np.int64))
+    levelled = whole_levels(np.array(d), given_as, reach)
+    found = whole_products(series.coefficients, levelled, reach)
+    assert wide(found).python().tolist() == exact
+
+
+def test_digits_are_so_small_that_transforms_are_right() -> None:
+    """At full size, with digits as large as they may be and all of one sign."""
+    size = 200_000
+    c = series_for(size, Mixture(prefix=1.0)).coefficients
+    bits = digit_bits(c)
+    assert bits >= 7
+    worst = np.full(size, 2 ** (bits - 1), dtype=np.int64)
+    found = Toeplitz(c.astype(float)).apply(worst.astype(float))
+    exact = np.cumsum(c) * 2 ** (bits - 1)
+    assert np.abs(found - exact).max() < convolutions.CLEAR
+    with pytest.raises(PlanError, match="without rounding"):
+        digit_bits(c * 2**30)
+
+
+def test_rows_too_large_for_64_bits_are_refused() -> None:
+    one = np.ones(1, dtype=np.int64)
+    with pytest.raises(PlanError, match="64 bits"):
+        Series(np.array([2**25, 2**25]), 0 * one, one * 2**10)
+
+
+# ---------------------------------------------------------------------- what is measured
+
+MIXTURES = [
+    Mixture(prefix=1.0),
+    Mixture(ranges=1.0),
+    Mixture(prefix=1.0, values=30.0),
+    Mixture(ranges=1.0, values=200.0),
+    Mixture(prefix=50.0, ranges=1.0),
+]
+
+
+def gram(mixture: Mixture, size: int) -> np.ndarray:
+    found = mixture.values * np.eye(size) + mixture.prefix * PrefixMatrix(size).gram()
+    found += mixture.ranges * RangesMatrix(size).gram()
+    for weight, length in mixture.groups:
+        group = np.arange(size) // int(length)
+        found += weight * (group[:, None] == group)
+    return found
+
+
+@pytest.mark.parametrize("mixture", MIXTURES, ids=str)
+def test_series_are_near_the_optimum(mixture: Mixture) -> None:
+    size = 128
+    asked = gram(mixture, size)
+    series = series_for(size, mixture)
+    covariance = np.linalg.inv(series.rows().T @ series.rows())
+    reached = float((asked * covariance).sum()) * float(series.column_norms().max())
+    best = dense_optimum(asked, 1e-3).bound
+    assert best <= reached <= 1.04 * best
+
+
+def test_columns_are_level_but_for_pieces() -> None:
+    norms = series_for(5000, Mixture(prefix=1.0)).column_norms()
+    assert norms[:2500].min() >= 0.99 * norms.max()
+    assert norms[:4900].min() >= 0.9 * norms.max()
+    assert norms.mean() >= 0.985 * norms.max()
+
+
+@given(
+    st.floats(0.0, 100.0),
+    st.lists(st.tuples(st.floats(1e-3, 1e3), st.floats(1e-6, 0.8)), min_size=1, max_size=4),
+)
+@settings(max_examples=80, deadline=None)
+def test_zeros_and_poles_have_the_spectrum(values: float, poles: list[tuple[float, float]]) -> None:
+    zeros = spectral_zeros(values, poles)
+    omega = np.array([0.01, 0.3, 1.0, 2.0, 3.0])
+
+    def size(width: float) -> np.ndarray:
+        return np.abs(1 - (1 - width) * np.exp(1j * omega)) ** 2
+
+    asked = values + sum(a / size(w) for a, w in poles)
+    made = np.prod([size(w) for w in zeros], axis=0) / np.prod([size(w) for _, w in poles], axis=0)
+    ratio = asked / made
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-5)
+
+
+def test_binomial_series() -> None:
+    root = binomial(0.7, 0.5, 12)
+    np.testing.assert_allclose(np.convolve(root, root)[:12], [1, -0.7] + 10 * [0], atol=1e-15)
+
+
+# ---------------------------------------------------------------------- bounds
+
+
+def kinds(size: int) -> list[tuple[SeriesKind, Matrix]]:
+    values = np.arange(size + 1)
+    group = np.arange(size) // 5
+    bounds = np.append(np.arange(0, size, 5), size)
+    return [
+        (SeriesKind("total", values[[0, -1]]), GroupMatrix(0 * group)),
+        (SeriesKind("values", values), GroupMatrix(np.arange(size))),
+        (SeriesKind("groups", bounds), GroupMatrix(group)),
+        (SeriesKind("prefix", values), PrefixMatrix(size)),
+        (SeriesKind("ranges", values), RangesMatrix(size)),
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 33])
+def test_eigenvalues_are_those_of_the_gram_matrix(size: int) -> None:
+    for kind, matrix in kinds(size):
+        found = np.sort(kind.eigenvalues)
+        exact = np.linalg.eigvalsh(matrix.gram())[-len(found) :]
+        np.testing.assert_allclose(found, exact, rtol=1e-8, atol=1e-9)
+        assert kind.rows == matrix.shape[0]
+
+
+@given(st.lists(st.floats(0.0, 10.0), min_size=5, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_the_trace_of_the_root_is_never_above_the_truth(weights: list[float]) -> None:
+    _size, each = 17, kinds(17)
+    matrix = sum(w * m.gram() for w, (_, m) in zip(weights, each, strict=True))
+    exact = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix), 0.0)).sum()
+    found = root_trace([kind for kind, _ in each], np.array(weights))
+    assert 0.55 * exact <= found <= exact * (1 + 1e-6) + 1e-6
+    one_other = [w if i in (1, 3) else 0.0 for i, w in enumerate(weights)]
+    matrix = sum(w * m.gram() for w, (_, m) in zip(one_other, each, strict=True))
+    exact = np.sqrt(np.maximum(np.linalg.eigvalsh(matrix), 0.0)).sum()
+    found = root_trace([kind for kind, _ in each], np.array(one_other))
+    assert found == pytest.approx(exact, rel=1e-6, abs=1e-6)
+
+
+# ---------------------------------------------------------------------- sharing
+
+
+def test_precisions_are_the_best_there_are() -> None:
+    """Beside a convex program of the same problem, for the sum and for the largest."""
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(2)
+    series = [series_for(12, Mixture(prefix=1.0)), series_for(12, Mixture(values=1.0, prefix=0.1))]
+    norms = [float(s.column_norms().max()) for s in series]
+    price = np.array([1.0, 0.4])
+    rows = [np.vstack([np.tril(np.ones((12, 12)))[2::3], np.ones((1, 12))]) for _ in series]
+    often = rng.uniform(0.5, 2.0, (5, 2))
+    back = [np.linalg.inv(s.rows()) for s in series]
+    v = np.array([((r @ b) ** 2).sum(axis=1) for r, b in zip(rows, back, strict=True)]).T
+    c = np.array([(r @ s.with_total) ** 2 for r, s in zip(rows, series, strict=True)]).T
+    sums = Sums(often * v, often * c)
+    spread = np.array([s.with_total.sum() for s in series])
+    sharing = SeriesSharing(price * norms, price, spread, np.array([True, True]))
+    weights = np.array([1.0, 1.0, 1.0, 1.0, 40.0])
+    found = sharing.best(
+        sums, lambda x: (float(weights @ x), weights), sharing.first(sums, weights)
+    )
+    assert sharing.cost(found) == pytest.approx(1.0)
+    omega, tau = cp.Variable(2, nonneg=True), cp.Variable(2, nonneg=True)
+    total = 0
+    for b, one in enumerate(series):
+        gram_of = one.rows().T @ one.rows()
+        precision = omega[b] * (gram_of / norms[b]) + tau[b] * np.ones((12, 12))
+        each = [often[i, b] * cp.matrix_frac(row, precision) for i, row in enumerate(rows[b])]
+        total += sum(w * x for w, x in zip(weights, each, strict=True))
+    problem = cp.Problem(cp.Minimize(total), [price @ omega + price @ tau <= 1])
+    problem.solve(solver="CLARABEL")
+    assert float(weights @ sharing.variances(sums, found)) == pytest.approx(problem.value, rel=1e-4)
+    faint = sharing.kept(Precisions(found.series, 1e-9 * found.total))
+    assert not faint.total.any() and sharing.cost(faint) == pytest.approx(1.0)

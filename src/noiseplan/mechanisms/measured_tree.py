@@ -13,7 +13,7 @@ cost of a record is what lies on its path,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.tree import Tree
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
-from noiseplan.matrices import kronecker_dense
+from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
-from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
+from noiseplan.mechanisms.exact_residuals import require_whole, residuals, with_noise
 from noiseplan.mechanisms.tree_answers import asked_of
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise.law import Noise, Sampler
@@ -145,12 +145,10 @@ class TreeMechanism(Mechanism):
             counts = marginals(attributes)[0]
             counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
             rows = [self.basis(i).measure for i in block.others]
-            for level, of_nodes in enumerate(self.tree.up(counts, len(block.noise))):
-                parts = [
-                    noisy_residuals(rows, of_nodes[part], block.noise[level][part], sample)
-                    for part in batches(len(of_nodes), of_nodes[0].size, BATCH_CELLS)
-                ]
-                values.append(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
+            for of_nodes, noise in zip(
+                self.tree.up(counts, len(block.noise)), block.noise, strict=True
+            ):
+                values.append(_noisy_nodes(rows, of_nodes, noise, sample))
             progress(1)
         return Measurements(tuple(values))
 
@@ -232,6 +230,20 @@ class TreeMechanism(Mechanism):
         if not blocks:
             raise StorageError("nothing is measured")
         return cls(schema, place, bases, basis_of, tuple(blocks), exact)
+
+
+def _noisy_nodes(
+    rows: Sequence[Array | Matrix], of_nodes: NDArray[np.number], noise: Noise, sample: Sampler
+) -> NDArray[np.number]:
+    """(⊗U_i) x_v + z of all nodes of a level: the noise at once, since nodes share its sizes."""
+    drawn = sample((*(u.shape[0] for u in rows), len(of_nodes)), noise)
+    parts = list(batches(len(of_nodes), of_nodes[0].size, BATCH_CELLS))
+    if len(parts) == 1:
+        return with_noise(residuals(rows, of_nodes, noise.exact), drawn)
+    each = [
+        with_noise(residuals(rows, of_nodes[part], noise.exact), drawn[..., part]) for part in parts
+    ]
+    return np.concatenate(each, axis=-1)
 
 
 def _above(tree: Tree, last: int, level: int) -> IntArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any, final
 
 import numpy as np
@@ -60,10 +61,23 @@ class CountTensor:
             del partial[shared + 1 :]
             for place in range(shared, len(current)):
                 skipped = current[place] - (current[place - 1] + 1 if place else 0)
-                partial.append(partial[-1].sum(axis=tuple(range(place, place + skipped))))
-            tables[row] = partial[-1].sum(axis=tuple(range(len(current), partial[-1].ndim)))
+                partial.append(_summed(partial[-1], place, place + skipped))
+            tables[row] = _summed(partial[-1], len(current), partial[-1].ndim)
             previous = current
         return tables
+
+
+def _summed(table: NDArray[np.int64], first: int, end: int) -> NDArray[np.int64]:
+    """Summed over the axes from `first` to before `end`.
+
+    By `einsum`, which is many times as fast as `sum` where the axes are short.
+    """
+    if first == end:
+        return table
+    shape = table.shape
+    flat = table.reshape(prod(shape[:first]), prod(shape[first:end]), prod(shape[end:]))
+    summed: NDArray[np.int64] = np.einsum("ijk->ik", flat)
+    return summed.reshape(shape[:first] + shape[end:])
 
 
 def _shared_beginning(first: list[int], second: list[int]) -> int:

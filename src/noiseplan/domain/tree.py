@@ -84,7 +84,7 @@ class Tree:
                 node = np.full(count, -1)
                 own = self.node_of_value(level)
                 node[group] = own
-                if (node[group] == own).all() and len(np.unique(node)) == count:
+                if (node[group] == own).all() and np.bincount(node).max() == 1:
                     return level, node
         return None
 

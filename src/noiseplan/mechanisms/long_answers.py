@@ -194,27 +194,38 @@ class AskedTable(Asked):
         return None if None in found else [rows for rows in found if rows is not None]
 
     def answer(self, estimates: Estimates) -> Array:
-        """The estimate of every row."""
-        order = self.others
-        bases = [self.mechanism.basis(i) for i in order]
-        count = sum(rows.count for rows in self.pieces if rows is not None)
-        tensor = np.zeros((*(basis.rows + 1 for basis in bases), count))
-        for number, block in self._inside():
-            pieces = self._pieces(block)
-            if pieces is not None:
-                found = [block.estimate(estimates(number), rows) for rows in pieces]
-                part = tuple(slice(1, None) if i in block.others else 0 for i in order)
-                tensor[part] = np.concatenate(found, axis=-1)
-        steps = [self._step(i) for i in order]
-        result = np.empty((*(len(self._sums[i]) for i in order), count))
-        cells = prod(basis.rows + 1 for basis in bases)
-        for some_nodes in batches(count, cells, BATCH_CELLS):
-            some = kronecker_apply([step for step, _ in steps], tensor[..., some_nodes])
-            for axis, (_, late) in enumerate(steps):
-                if late is not None:
-                    some = np.moveaxis(late.matmul(np.moveaxis(some, axis, 0)), 0, axis)
-            result[..., some_nodes] = some
-        return self._ordered(result)
+        """The estimate of every row, some of them at a time."""
+        steps = [self._step(i) for i in self.others]
+        shape = tuple(self.mechanism.basis(i).rows + 1 for i in self.others)
+        inside = [(number, block, self._pieces(block)) for number, block in self._inside()]
+        counts = [0 if rows is None else rows.count for rows in self.pieces]
+        result = np.empty(self._shape(sum(counts)))
+        by_node, begin = np.moveaxis(result, self._axis, -1), 0
+        for piece, count in enumerate(counts):
+            for part in batches(count, prod(shape), BATCH_CELLS):
+                tensor = np.zeros((*shape, part.stop - part.start))
+                for number, block, pieces in inside:
+                    if pieces is not None:
+                        some = block.estimate(estimates(number), pieces[piece].part(part))
+                        tensor[self._numbers_of(block)] = some
+                by_node[..., begin + part.start : begin + part.stop] = _applied(steps, tensor)
+            begin += count
+        return result.ravel()
+
+    def _numbers_of(self, block: AnyBlock) -> tuple[slice | int, ...]:
+        """Where a set's numbers are among (1 + numbers) of each attribute."""
+        return tuple(slice(1, None) if i in block.others else 0 for i in self.others)
+
+    @property
+    def _axis(self) -> int:
+        """Where the long attribute is among the axes of an answer."""
+        return len(self.others) if self.place < 0 else self.place
+
+    def _shape(self, nodes: int) -> tuple[int, ...]:
+        """Rows of every attribute in the query's order."""
+        shape = [len(self._sums[i]) for i in self.others]
+        shape.insert(self._axis, nodes)
+        return tuple(shape)
 
     def _step(self, i: int) -> tuple[Array | Matrix, Matrix | None]:
         """[Wτ | WV], or [τ | V] and the factor where that is less work."""
@@ -224,25 +235,22 @@ class AskedTable(Asked):
             return inverse, factor
         return basis.split(factor), None
 
-    def _ordered(self, values: Array) -> Array:
-        """(others, along) in the order of the query's attributes, as one row after the other."""
-        place = len(self.others) if self.place < 0 else self.place
-        return np.ascontiguousarray(np.moveaxis(values, -1, place)).ravel()
-
     def variance(self) -> Array:
         """Σ_A V_A(rows) ∏_{i∈A} (WVVᵀWᵀ) ∏_{i∉A} (Wτ)²."""
-        total: Array | None = None
-        order = self.others
+        of_nodes, of_others = [], []
         for _, block in self._inside():
             pieces = self._pieces(block)
-            if pieces is None:
-                continue
-            own = np.concatenate([block.variance(rows) for rows in pieces])
-            parts = [self._residual[i] if i in block.others else self._sums[i] ** 2 for i in order]
-            each = reduce(np.multiply.outer, [*parts, own])
-            total = each if total is None else np.add(total, each, out=total)
-        assert total is not None  # a query that is answered has a set inside it
-        return self._ordered(total)
+            if pieces is not None:
+                of_nodes.append(np.concatenate([block.variance(rows) for rows in pieces]))
+                of_others.append(
+                    [
+                        self._residual[i] if i in block.others else self._sums[i] ** 2
+                        for i in self.others
+                    ]
+                )
+        total = np.array(of_nodes).T @ np.array([_outer(parts) for parts in of_others])
+        by_node = total.reshape(-1, *(len(self._sums[i]) for i in self.others))
+        return np.ascontiguousarray(np.moveaxis(by_node, 0, self._axis)).ravel()
 
     def variance_sum(self) -> float:
         """Σ of the variances of all rows."""
@@ -267,9 +275,8 @@ class AskedTable(Asked):
         whole = sp.csr_array(sp.kron(column, rows))
         shape = [n for part in parts for n in part.shape] + [rows.shape[0]]
         grid = np.arange(prod(shape)).reshape(shape)
-        place = nodes if self.place < 0 else self.place
         own = [2 * i for i in range(nodes)]
-        own.insert(place, 2 * nodes)
+        own.insert(self._axis, 2 * nodes)
         order = np.transpose(grid, [*own, *(2 * i + 1 for i in range(nodes))])
         rows_of_block: LongRows = block.of_weights(sp.csr_array(whole[order.ravel()]))
         return rows_of_block
@@ -308,8 +315,7 @@ class AskedTable(Asked):
         count = self.query.rows // prod(sizes)
         grid = np.arange(prod(sizes) * count).reshape(*sizes, count)
         kept = tuple(slice(None) if i in self.factors else 0 for i in order)
-        place = len(self.others) if self.place < 0 else self.place
-        return np.moveaxis(grid[kept], -1, place).ravel()
+        return np.moveaxis(grid[kept], -1, self._axis).ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,6 +394,20 @@ class AskedMatrix(Asked):
             if rows is not None:
                 total += block.variance(rows).reshape(len(total), -1).sum(axis=1)
         return total
+
+
+def _outer(parts: list[Array]) -> Array:
+    """∏ of one entry of each, all combinations as one row after the other."""
+    return reduce(np.multiply.outer, parts, np.ones(())).ravel()
+
+
+def _applied(steps: list[tuple[Array | Matrix, Matrix | None]], tensor: Array) -> Array:
+    """The steps of every attribute, one after the other."""
+    found = kronecker_apply([step for step, _ in steps], tensor)
+    for axis, (_, late) in enumerate(steps):
+        if late is not None:
+            found = np.moveaxis(late.matmul(np.moveaxis(found, axis, 0)), 0, axis)
+    return found
 
 
 def _numbers(measure: Array | Matrix) -> Array:

@@ -20,6 +20,9 @@ class LongRows(Protocol):
     def count(self) -> int:
         """How many rows."""
 
+    def part(self, rows: slice) -> LongRows:
+        """Some of the rows."""
+
 
 Rows = TypeVar("Rows", bound=LongRows)
 

@@ -13,7 +13,7 @@ cost of a record is what lies on its path,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -32,7 +32,7 @@ from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progre
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
-from noiseplan.mechanisms.exact_residuals import noisy_residuals
+from noiseplan.mechanisms.exact_residuals import residuals, with_noise
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
 from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
 from noiseplan.mechanisms.tree_rows import by_node, node_rows
@@ -118,12 +118,10 @@ class TreeMechanism(LongMechanism):
             counts = marginals(attributes)[0]
             counts = np.moveaxis(counts, int(np.searchsorted(attributes[0], self.place)), 0)
             rows = [self.basis(i).measure for i in block.others]
-            for level, of_nodes in enumerate(self.tree.up(counts, len(block.noise))):
-                parts = [
-                    noisy_residuals(rows, of_nodes[part], block.noise[level][part], sample)
-                    for part in batches(len(of_nodes), of_nodes[0].size, BATCH_CELLS)
-                ]
-                values.append(parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1))
+            for of_nodes, noise in zip(
+                self.tree.up(counts, len(block.noise)), block.noise, strict=True
+            ):
+                values.append(_noisy_nodes(rows, of_nodes, noise, sample))
             progress(1)
         return Measurements(tuple(values))
 
@@ -179,6 +177,20 @@ class TreeMechanism(LongMechanism):
         if not blocks:
             raise StorageError("nothing is measured")
         return cls(schema, place, bases, basis_of, tuple(blocks), exact)
+
+
+def _noisy_nodes(
+    rows: Sequence[Array | Matrix], of_nodes: NDArray[np.number], noise: Noise, sample: Sampler
+) -> NDArray[np.number]:
+    """(⊗U_i) x_v + z of all nodes of a level: the noise at once, since nodes share its sizes."""
+    drawn = sample((*(u.shape[0] for u in rows), len(of_nodes)), noise)
+    parts = list(batches(len(of_nodes), of_nodes[0].size, BATCH_CELLS))
+    if len(parts) == 1:
+        return with_noise(residuals(rows, of_nodes, noise.exact), drawn)
+    each = [
+        with_noise(residuals(rows, of_nodes[part], noise.exact), drawn[..., part]) for part in parts
+    ]
+    return np.concatenate(each, axis=-1)
 
 
 def _above(tree: Tree, last: int, level: int) -> IntArray:

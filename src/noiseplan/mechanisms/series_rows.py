@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -39,6 +40,10 @@ class Spans:
         """How many rows."""
         return len(self.start)
 
+    def part(self, rows: slice) -> Spans:
+        """Some of the rows."""
+        return Spans(self.start[rows], self.stop[rows])
+
     @staticmethod
     def between(bounds: IntArray) -> Spans:
         """One row for each part."""
@@ -61,8 +66,16 @@ class AllRanges:
         """How many rows."""
         return self.size * (self.size + 1) // 2
 
+    def part(self, rows: slice) -> Spans:
+        """Some of the rows."""
+        return self.spans().part(rows)
+
     def spans(self) -> Spans:
         """One by one, as `RangesMatrix` has them."""
+        return self._listed
+
+    @cached_property
+    def _listed(self) -> Spans:
         first, last = RangesMatrix(self.size).bounds()
         return Spans(first.astype(np.int64), last.astype(np.int64) + 1)
 
@@ -78,6 +91,10 @@ class Weighted:
     def count(self) -> int:
         """How many rows."""
         return int(self.weights.shape[0])
+
+    def part(self, rows: slice) -> Weighted:
+        """Some of the rows."""
+        return Weighted(self.bounds, sp.csr_array(self.weights[rows]))
 
 
 SeriesRows = Spans | AllRanges | Weighted

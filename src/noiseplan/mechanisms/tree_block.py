@@ -26,6 +26,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.domain.tree import Tree
 from noiseplan.domain.tree_variances import Shape, TreeVariances
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.long_block import LongBlock
 from noiseplan.noise.law import Noise
 
@@ -48,6 +49,13 @@ class NodeRows:
             return len(self.nodes)
         assert self.weights is not None
         return int(self.weights.shape[0])
+
+    def part(self, rows: slice) -> NodeRows:
+        """Some of the rows."""
+        if self.nodes is not None:
+            return replace(self, nodes=self.nodes[rows])
+        assert self.weights is not None
+        return replace(self, weights=sp.csr_array(self.weights[rows]))
 
     def sparse(self, size: int) -> sp.csr_array:
         """The rows over all nodes of the level."""
@@ -130,21 +138,39 @@ class TreeBlock(LongBlock[NodeRows]):
 
     def estimates(self, measured: Sequence[NDArray[np.number]]) -> list[Array]:
         """x of every level, from the noisy numbers (…, nodes) of every level."""
-        found = self.variances
-        alone: list[Array] = [np.asarray(measured[-1], dtype=np.float64)]
-        sums: list[Array] = []
+        flat = [each.reshape(-1, each.shape[-1]) for each in measured]
+        result = [np.empty(each.shape) for each in flat]
+        for some in batches(len(flat[0]), self.nodes[-1], BATCH_CELLS):
+            found = self._passes([each[some].astype(np.float64) for each in flat])
+            for whole, part in zip(result, found, strict=True):
+                whole[some] = part
+        return [found.reshape(each.shape) for found, each in zip(result, measured, strict=True)]
+
+    def _passes(self, measured: list[Array]) -> list[Array]:
+        """Up the tree, to what each subtree tells alone, and down."""
+        found, alone, sums = self.variances, measured, [measured[0]] * self.depth
         for level in range(self.depth, 0, -1):
-            sums.append(self.shape.sums(level, alone[-1]))
+            sums[level - 1] = np.add.reduceat(alone[level], self.tree.starts[level - 1], axis=-1)
             own = self.precision[level - 1] * measured[level - 1]
-            alone.append(found.upward[level - 1] * (own + sums[-1] / found.below[level - 1]))
-        alone.reverse()
-        sums.reverse()
+            alone[level - 1] = found.upward[level - 1] * (
+                own + sums[level - 1] / found.below[level - 1]
+            )
         result = [alone[0]]
         for level in range(1, self.depth + 1):
-            parent = self.tree.parents[level - 1]
-            gain = found.upward[level] / found.below[level - 1][parent]
-            result.append(alone[level] + gain * (result[-1] - sums[level - 1])[..., parent])
+            step = (result[-1] - sums[level - 1]).take(self.tree.parents[level - 1], axis=-1)
+            step *= self.gains[level - 1]
+            step += alone[level]
+            result.append(step)
         return result
+
+    @cached_property
+    def gains(self) -> list[Array]:
+        """g of the nodes of every level but the root's."""
+        found, parents = self.variances, self.tree.parents
+        return [
+            found.upward[level] / found.below[level - 1][parents[level - 1]]
+            for level in range(1, self.depth + 1)
+        ]
 
     # ------------------------------------------------------------------ rows
 
@@ -163,7 +189,7 @@ class TreeBlock(LongBlock[NodeRows]):
     def estimate(self, estimates: list[Array], rows: NodeRows) -> Array:
         values = estimates[rows.level]
         if rows.nodes is not None:
-            return values[..., rows.nodes]
+            return values.take(rows.nodes, axis=-1)
         flat = rows.sparse(values.shape[-1]) @ values.reshape(-1, values.shape[-1]).T
         return np.asarray(flat).T.reshape(*values.shape[:-1], -1)
 

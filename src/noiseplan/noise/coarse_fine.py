@@ -27,6 +27,7 @@ Each step can only say what all the bits of V would have said.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -44,8 +45,8 @@ from noiseplan.noise.wide_integers import BITS, WideIntegers, floats
 
 REACH: Final = 44  # exp(−44) < 2⁻⁶³: a table of 63 bits ends where the energy is about this
 CELLS: Final = 1024  # coarse cells up to the reach
-_QUICK: Final = 16  # bits of V in the first look
-_MARGIN: Final = 2.0**-40
+QUICK: Final = 16  # bits of V in the first look
+MARGIN: Final = 2.0**-40
 _NARROW: Final = 44  # bits of a remainder, up to which draws fit 62 bits
 _CELL_BITS: Final = 18  # of a coarse cell, at most
 _SERIES_LIMIT: Final = 0.5
@@ -82,6 +83,25 @@ def is_accepted(t: Fraction, word: int, bits: int, source: Source) -> bool:
         if word + 1 <= one - high:  # V < (word + 1)/2^bits ≤ g
             return False
         bits, word = bits + 64, word << 64 | source.integer(64)
+
+
+def decided(
+    t: Floats, quick: NDArray[np.uint32], exponent: Callable[[int], Fraction], source: Source
+) -> NDArray[np.bool_]:
+    """Steps 2 and 3: 53 bits of V against ĝ, then all that are needed against g.
+
+    Every V has 16 bits already; t is right to 2⁻⁴³ where it is at most 1/2, `exponent` exactly.
+    """
+    more = source.words(t.size, 64)
+    v = ((quick.astype(np.uint64) << 37) | (more >> 27)).astype(np.float64) * 2.0**-53
+    within = t <= _SERIES_LIMIT
+    g = rejection_probability(np.minimum(t, _SERIES_LIMIT))
+    accepted = within & (v >= g + MARGIN)
+    rejected = within & (v + 2.0**-53 <= g - MARGIN)
+    for i in np.flatnonzero(~(accepted | rejected)):
+        word = int(quick[i]) << 64 | int(more[i])
+        accepted[i] = is_accepted(exponent(int(i)), word, QUICK + 64, source)
+    return accepted
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,32 +161,25 @@ class CoarseFine:
     def _uniform(self, count: int, source: Source) -> tuple[IntArray, NDArray[np.uint32]]:
         """Remainders, their limbs first (one of any length where x fits 62 bits), and bits of V."""
         if not self.wide:
-            bits = 32 if self.shift + _QUICK <= 32 else 64
+            bits = 32 if self.shift + QUICK <= 32 else 64
             words = source.words(count, bits)
             remainders = (words & ((1 << self.shift) - 1)).astype(np.int64)
-            return remainders[None], (words >> (bits - _QUICK)).astype(np.uint32)
+            return remainders[None], (words >> (bits - QUICK)).astype(np.uint32)
         limbs = -(-self.shift // BITS)
         words = source.words(limbs * count, 32).reshape(limbs, count) >> (32 - BITS)
         words[-1] >>= BITS * limbs - self.shift
-        return words.astype(np.int64), source.words(count, _QUICK).astype(np.uint32)
+        return words.astype(np.int64), source.words(count, QUICK).astype(np.uint32)
 
     def _decide(
         self, cells: IntArray, remainders: IntArray, quick: NDArray[np.uint32], source: Source
     ) -> NDArray[np.bool_]:
         """Steps 2 and 3: 53 bits of V against ĝ, then all that are needed against g."""
-        more = source.words(cells.size, 64)
-        v = ((quick.astype(np.uint64) << 37) | (more >> 27)).astype(np.float64) * 2.0**-53
-        t = self._exponents(cells, floats(remainders))
-        within = t <= _SERIES_LIMIT
-        g = rejection_probability(np.minimum(t, _SERIES_LIMIT))
-        accepted = within & (v >= g + _MARGIN)
-        rejected = within & (v + 2.0**-53 <= g - _MARGIN)
-        for i in np.flatnonzero(~(accepted | rejected)):
-            cell, word = int(cells[i]), int(quick[i]) << 64 | int(more[i])
+
+        def exponent(i: int) -> Fraction:
             remainder = sum(int(r) << (BITS * k) for k, r in enumerate(remainders[:, i]))
-            exponent = self._exponent(cell, remainder)
-            accepted[i] = is_accepted(exponent, word, _QUICK + 64, source)
-        return accepted
+            return self._exponent(int(cells[i]), remainder)
+
+        return decided(self._exponents(cells, floats(remainders)), quick, exponent, source)
 
     def _exponent(self, cell: int, remainder: int) -> Fraction:
         """t itself."""
@@ -198,6 +211,6 @@ def _coarse_fine(energy: Energy) -> CoarseFine:
     cells = np.arange(unset.size, dtype=np.int64)
     largest = sampler._exponents(cells, np.full(cells.shape, float((1 << shift) - 1)))
     # The floats are right to a factor 1 ± 2⁻⁴⁹ plus 2⁻⁹⁸⁰, so ⌊·⌋ + 2 is above 2¹⁶·t̄.
-    sure = np.minimum(np.floor(largest * 2.0**_QUICK) + 2, 2.0**_QUICK).astype(np.uint32)
-    sure[-1] = 1 << _QUICK
+    sure = np.minimum(np.floor(largest * 2.0**QUICK) + 2, 2.0**QUICK).astype(np.uint32)
+    sure[-1] = 1 << QUICK
     return CoarseFine(energy, shift, table, sure)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noiseplan.arrays import Json
+from noiseplan.arrays import IntArray, Json
 from noiseplan.errors import NoiseError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.noise.discrete import (
@@ -20,9 +21,10 @@ from noiseplan.noise.discrete import (
     discrete_laplace,
     wide_gaussian,
 )
+from noiseplan.noise.many_sizes import SMALLEST, ManySizes
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.noise.randomness import Source
-from noiseplan.noise.wide_integers import WideIntegers, joined
+from noiseplan.noise.wide_integers import WideIntegers, joined, wide
 
 if TYPE_CHECKING:
     from noiseplan.privacy import Law as Accounting
@@ -39,6 +41,10 @@ NAMED: Final[dict[str, tuple[Law, bool]]] = {
 SIMULATED: Final = tuple(name for name, (_, exact) in NAMED.items() if not exact)
 # Discrete noise of a size far below one has a variance too small for a number; this is above it.
 LEAST_VARIANCE: Final = 1e-200
+# Sizes that are drawn less often than this are drawn side by side, where there are so many of them:
+# each by itself takes longer to begin than to draw.
+_FEW_DRAWS: Final = 1000
+_MANY_SIZES: Final = 24
 
 
 # Numbers, or integers that 64 bits do not hold.
@@ -193,16 +199,29 @@ class Noise:
         return noise
 
     def _integers(self, shape: tuple[int, ...], source: Source) -> Drawn:
-        """Draws of equal size together."""
-        gaussian = wide_gaussian if self.wide else discrete_gaussian
-        draw: Callable[..., Drawn] = gaussian if self.law == "gaussian" else discrete_laplace
+        """Draws of equal size together, and few draws of many sizes side by side."""
         distinct, kind = np.unique(self.size, return_inverse=True)
+        if self.wide:
+            return _in_limbs(distinct, kind, shape, source)
+        gaussian = self.law == "gaussian"
+        draw = discrete_gaussian if gaussian else discrete_laplace
         if len(distinct) == 1:
             return draw(float(distinct[0]), shape, source=source)
-        pairs = zip(distinct.tolist(), np.bincount(kind).tolist(), strict=True)
-        parts = [draw(size, (*shape[:-1], count), source=source) for size, count in pairs]
-        parts.append(np.zeros((*shape[:-1], 0), dtype=np.int64))
-        return joined(parts)[..., np.argsort(np.argsort(kind, kind="stable"))]
+        values = np.empty((prod(shape[:-1]), len(kind)), dtype=np.int64)
+        count = np.bincount(kind, minlength=len(distinct))
+        few = (len(values) * count < _FEW_DRAWS) & (distinct >= SMALLEST)
+        few &= few.sum() >= _MANY_SIZES
+        columns = np.split(np.argsort(kind, kind="stable"), np.cumsum(count))
+        for number in np.flatnonzero(~few):
+            mine, size = columns[number], float(distinct[number])
+            values[:, mine] = draw(size, (len(values), len(mine)), source=source)
+        if few.any():
+            (mine,) = few[kind].nonzero()
+            number_of_few = (np.cumsum(few) - 1)[kind[mine]]
+            of = np.tile(number_of_few, len(values))
+            drawn = ManySizes.of(gaussian, distinct[few]).draw(of, source)
+            values[:, mine] = drawn.reshape(len(values), -1)
+        return values.reshape(shape)
 
     # ------------------------------------------------------------------ saving
 
@@ -220,6 +239,17 @@ class Noise:
         if not (float(scale) > 0 and 2 * float(scale) ** 2 == sigma2):
             raise StorageError(f"{whose} Laplace noise has a scale that is not its own")
         return cls("laplace", float(scale), bool(exact))
+
+
+def _in_limbs(
+    distinct: Array, kind: IntArray, shape: tuple[int, ...], source: Source
+) -> WideIntegers:
+    """Gaussian draws that 64 bits might not hold, each size by itself."""
+    if len(distinct) == 1:
+        return wide_gaussian(float(distinct[0]), shape, source=source)
+    pairs = zip(distinct.tolist(), np.bincount(kind).tolist(), strict=True)
+    parts = [wide_gaussian(size, (*shape[:-1], n), source=source) for size, n in pairs]
+    return wide(joined(parts))[..., np.argsort(np.argsort(kind, kind="stable"))]
 
 
 # What draws noise of a shape.

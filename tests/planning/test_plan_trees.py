@@ -303,9 +303,10 @@ def test_a_long_attribute_is_planned_and_agrees_with_itself(tmp_path: Path) -> N
 
 def test_what_is_too_long_for_its_queries_is_refused() -> None:
     schema = nz.Schema.from_sizes({"time": 20_000})
-    prefix = nz.Workload([nz.Query(schema, {"time": nz.Prefix()})])
+    mixed = nz.Levels([i % 7 for i in range(20_000)], leaves=False)
+    crossing = nz.Workload([nz.Query(schema, {"time": f}) for f in (mixed, nz.Levels(10))])
     with pytest.raises(PlanError, match=r"'time' has 20,000 values.*by these queries"):
-        nz.plan(prefix, budget=BUDGET)
+        nz.plan(crossing, budget=BUDGET)
     levels = nz.Workload([nz.Query(schema, {"time": nz.Levels(10)})])
     with pytest.raises(PlanError, match="the budget is one of pure DP"):
         nz.plan(levels, budget=nz.PureDP(1.0))

@@ -100,7 +100,7 @@ def show_answer(answer: Answer, everything: bool, as_csv: bool, as_json: bool) -
 def asked(question: str, workload: Workload) -> Query:
     """The query of a question; of what is none but reads as a condition, where that is asked."""
     from noiseplan.queries.parsing import parse
-    from noiseplan.study import read_question
+    from noiseplan.queries.questions import read_question
 
     try:
         return read_question(question, workload.schema, workload)

@@ -7,11 +7,11 @@ from typing import TypeAlias
 
 from noiseplan.queries import Custom, Factor, Levels
 from noiseplan.queries.query import check_factor
+from noiseplan.queries.questions import codes_of, read_factor
 from noiseplan.schema import Attribute, Schema
 from noiseplan.study.code_lists import read_grouping
-from noiseplan.study.errors import suggestion, unknown_attribute
 from noiseplan.study.nodes import Node
-from noiseplan.study.questions import codes_of, read_factor
+from noiseplan.texts import suggestion, unknown_attribute
 
 _EXAMPLE = '"prefix", "25..34 | 35..44", { levels = [5, 10] } or { custom = [[1, 0, 0]] }'
 _Level: TypeAlias = int | Mapping[Hashable, Hashable] | Sequence[Hashable]

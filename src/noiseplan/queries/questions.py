@@ -20,7 +20,7 @@ from noiseplan.errors import QueryError
 from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, Ranges, Total
 from noiseplan.schema import Attribute, Binned, Schema
 from noiseplan.schema.labels import number_text
-from noiseplan.study.errors import listed, suggestion, unknown_attribute
+from noiseplan.texts import listed, suggestion, unknown_attribute
 
 if TYPE_CHECKING:
     from noiseplan.queries import Workload

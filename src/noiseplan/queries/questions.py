@@ -1,38 +1,41 @@
-"""Queries in one line of text: `age=prefix, sex` or `age=25..34 | 35..44, earnings=20..`.
+"""Questions in one line of text: `age=prefix, sex` or `age=25..34 | 35..44, earnings=20..`.
 
     question   part, part, …          attributes that are not named are summed over
     part       attribute              one row per value
-               attribute=prefix       also ranges, total, identity, levels(5, 10)
-               attribute=rows         one row for each of: rows separated by |
-    row        values joined by +     their sum
-    values     a value, first..last, first.. or ..last (for bins: edges)
+               attribute=factor       what is asked of it: see `factor_text`
+               statistic(…)           at most one: mean(age), share(sex); see `read_statistic`
 
-Names and values with any of `, = | + ..` in them are written in quotes, single or double.
+Names with any of `, = | + ..` in them are written in quotes, single or double.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from noiseplan.errors import QueryError
-from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, Ranges, Total
-from noiseplan.schema import Attribute, Binned, Schema
-from noiseplan.schema.labels import number_text
+from noiseplan.errors import NoiseplanError, QueryError, remedy
+from noiseplan.queries.factor_text import WORDS, read_factor, split, unquoted
+from noiseplan.queries.factors import Custom, Factor, Identity
+from noiseplan.queries.parsing import parse
+from noiseplan.queries.query import Query
+from noiseplan.schema import Schema
 from noiseplan.texts import listed, suggestion, unknown_attribute
 
 if TYPE_CHECKING:
     from noiseplan.queries import Workload
 
-WORDS: dict[str, Factor] = {
-    "identity": Identity(),
-    "prefix": Prefix(),
-    "ranges": Ranges(),
-    "total": Total(),
-}
-_LEVELS = re.compile(r"levels\(([^)]*)\)")
 _EXAMPLE = '"age=prefix, sex"'
+_CALL = re.compile(r"\s*(\w+)\((.*)\)\s*", re.DOTALL)
+# What can be asked beside counts, with an example each.
+STATISTICS = {
+    "mean": "mean(age)",
+    "median": "median(income)",
+    "quantile": "quantile(age, 0.25, 0.75)",
+    "share": "share(sex)",
+    "ratio": "ratio(sex=F, sex=M)",
+}
 
 
 def read_question(text: str, schema: Schema, workload: Workload | None = None) -> Query:
@@ -45,12 +48,12 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
     >>> read_question("age=..17 | 18..64 | 65.., sex", schema)
     Query(age=..17 | 18..64 | 65.., sex: 6 rows)
     """
-    named = None if workload is None else _named(text.strip(), workload)
+    named = None if workload is None else named_query(text, workload)
     if named is not None:
         return named
     factors: dict[str, Factor] = {}
     chosen = False  # some values: the question itself is then the best name
-    for part in _split(text, ",×"):
+    for part in split(text, ",×"):
         name, equals, ask = _partition(part)
         if not name:
             raise QueryError(
@@ -68,155 +71,69 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
     return Query(schema, factors, name=" ".join(text.split()) if chosen else None)
 
 
-def _named(text: str, workload: Workload) -> Query | None:
+def named_query(text: str, workload: Workload) -> Query | None:
     """The query of the workload that was given this name, or whose made name it is."""
     try:
-        return workload[text]
+        return workload[text.strip()]
     except QueryError:
         return None
 
 
-def read_factor(text: str, name: str, attribute: Attribute) -> Factor:
-    """What is asked of one attribute: a word, levels(…), or rows of values."""
-    text = text.strip()
-    if text in WORDS:
-        return WORDS[text]
-    levels = _LEVELS.fullmatch(text)
-    if levels:
-        return Levels(*(_width(word, text) for word in levels[1].split(",")))
-    if not text:
-        raise QueryError(f"{name}=: nothing is asked; write {name} alone, or {name}=prefix")
-    rows = [row.strip() for row in _alternatives(text, attribute)]
-    chosen = [codes_of(row, name, attribute) for row in rows]
-    matrix = [[code in codes for code in range(attribute.size)] for codes in map(set, chosen)]
-    labels: list[Hashable] = [_unquoted(row) for row in rows]
-    return Custom(matrix, name=text, labels=labels)
-
-
-def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
-    """The codes of one row: values joined by +, spans by their ends."""
-    exact = _code(text, attribute)
-    if exact is not None:
-        return [exact]
-    codes: list[int] = []
-    for piece in _split(text, "+"):
-        span = _split_span(piece)
-        if span is not None:
-            codes += _span(*span, name, attribute)
-        else:
-            code = _code(piece, attribute)
-            if code is None:
-                raise _unknown(piece, name, attribute)
-            codes.append(code)
-    return codes
-
-
-def _alternatives(text: str, attribute: Attribute) -> list[str]:
-    return [text] if _code(text, attribute) is not None else _split(text, "|")
-
-
-def _code(text: str, attribute: Attribute) -> int | None:
-    """The code of the value written so."""
-    wanted = _unquoted(text.strip())
-    return next((i for i, label in enumerate(attribute.labels) if str(label) == wanted), None)
-
-
-def _span(first: str, last: str, name: str, attribute: Attribute) -> list[int]:
-    if not attribute.ordered:
-        raise QueryError(
-            f"{name}={first}..{last}: a span needs an ordered attribute, and {name!r} is "
-            f"categorical; name the values, joined by +: {name}={_some(attribute)}"
-        )
-    low = 0 if not first else _end(first, name, attribute, 0)
-    high = attribute.size if not last else _end(last, name, attribute, 1)
-    if low >= high:
-        raise QueryError(f"{name}={first}..{last} holds no value: the first end is the larger one")
-    return list(range(low, high))
-
-
-def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
-    """The code where a span starts, or the one after its end. Bins are named by their edges."""
-    code = _code(text, attribute)
-    if code is not None:
-        return code + last
-    if isinstance(attribute, Binned):
+def ask_query(text: str, schema: Schema, workload: Workload | None = None) -> Query:
+    """The same; of what is no question but reads as a condition, where that is asked."""
+    try:
+        return read_question(text, schema, workload)
+    except NoiseplanError as error:
         try:
-            return attribute.edges.index(float(text))
-        except ValueError:
-            edges = ", ".join(map(number_text, attribute.edges))
-            raise QueryError(
-                f"{name}: {text!r} is no edge of a bin; the edges are {edges}"
-            ) from None
-    raise _unknown(text, name, attribute)
+            parse(text)
+        except QueryError:
+            raise error from None
+        call = f"Workload.predicates(schema, [{text!r}])[0]"
+        raise QueryError(
+            f"{text} is a condition, and asked as one: " + remedy("ask condition", call, text)
+        ) from None
 
 
-def _unknown(text: str, name: str, attribute: Attribute) -> QueryError:
-    known = [*attribute.labels, *WORDS]
-    return QueryError(
-        f"{name}={text.strip()}: {_unquoted(text.strip())!r} is neither a value of {name!r} nor "
-        f"identity, prefix, ranges, total or levels(5, 10); {name!r} is {attribute.describe()}"
-        f"{suggestion(text.strip(), known)}"
-    )
+@dataclass(frozen=True)
+class AskedStatistic:
+    """`mean(age), region`: which statistic, of what, and the groups it is asked for."""
+
+    kind: str
+    arguments: tuple[str, ...]
+    by: str
 
 
-def _some(attribute: Attribute) -> str:
-    return "+".join(str(label) for label in attribute.labels[:2])
+def read_statistic(text: str, schema: Schema) -> AskedStatistic | None:
+    """The statistic that a line of text asks; None where it asks for counts.
 
-
-def _width(word: str, text: str) -> int:
-    if not word.strip().isdecimal():
-        raise QueryError(f"{text}: a level is a whole number of values, as in levels(5, 10)")
-    return int(word)
-
-
-# ---------------------------------------------------------------------- text with quotes
-
-
-def _split(text: str, separators: str) -> list[str]:
-    """Pieces between separators that stand outside quotes and brackets."""
-    pieces, start, depth, quote = [], 0, 0, ""
-    for at, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        elif letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-        elif letter in separators and depth <= 0:
-            pieces.append(text[start:at])
-            start = at + 1
-    if quote:
-        raise QueryError(f"{text!r}: a quote is not closed")
-    return [*pieces, text[start:]]
+    Examples
+    --------
+    >>> read_statistic("quantile(age, 0.25, 0.75), sex", Schema.from_sizes({"age": 9, "sex": 2}))
+    AskedStatistic(kind='quantile', arguments=('age', '0.25', '0.75'), by='sex')
+    """
+    parts = split(text, ",×")
+    found = [None if part.strip() in schema else _CALL.fullmatch(part) for part in parts]
+    calls = [call for call in found if call is not None]
+    others = [part for part, call in zip(parts, found, strict=True) if call is None]
+    if not calls:
+        return None
+    kind, inside = calls[0].groups()
+    if kind not in STATISTICS:
+        meant = f"; write {inside}={kind}" if kind in WORDS else ""
+        examples = ", ".join(STATISTICS.values())
+        raise QueryError(
+            f"{kind!r} is no statistic: there are {examples}{suggestion(kind, STATISTICS)}{meant}"
+        )
+    if len(calls) > 1:
+        raise QueryError(f"one statistic is asked at a time, as in {STATISTICS[kind]}, region")
+    arguments = tuple(argument.strip() for argument in split(inside, ","))
+    return AskedStatistic(kind, arguments, ",".join(others).strip())
 
 
 def _partition(part: str) -> tuple[str, bool, str]:
     """ "age = prefix" as ("age", True, "prefix")."""
-    name, *rest = _split(part, "=")
-    return _unquoted(name.strip()), bool(rest), "=".join(rest).strip()
-
-
-def _split_span(piece: str) -> tuple[str, str] | None:
-    """The ends of first..last, each of which may be empty, but not both."""
-    stripped = piece.strip()
-    if (
-        stripped[:1] in ("'", '"')
-        and stripped.count(stripped[0]) == 2
-        and stripped[-1] == stripped[0]
-    ):
-        return None
-    first, dots, last = stripped.partition("..")
-    if not dots or not (first.strip() or last.strip()):
-        return None
-    return first.strip(), last.strip()
-
-
-def _unquoted(text: str) -> str:
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
-    return text
+    name, *rest = split(part, "=")
+    return unquoted(name.strip()), bool(rest), "=".join(rest).strip()
 
 
 def question_of(factors: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.answer import Answer
-from noiseplan.release.answers import Answers
+from noiseplan.release.derived import Derived
 from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.release.provenance import Provenance
 from noiseplan.schema import Schema
@@ -37,7 +37,7 @@ __all__ = ["Release", "ReleaseOptions", "make_release"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(Answers):
+class Release(Derived):
     """Everything published: noisy measurements, and answers computed from them alone.
 
     All answers are linear in the same measurements, so they agree with each other: tables add up,

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from noiseplan.queries import Custom, Factor, Levels
+from noiseplan.queries.factor_text import codes_of, read_factor
 from noiseplan.queries.query import check_factor
-from noiseplan.queries.questions import codes_of, read_factor
 from noiseplan.schema import Attribute, Schema
 from noiseplan.study.code_lists import read_grouping
 from noiseplan.study.nodes import Node

@@ -1,0 +1,166 @@
+"""What is asked of one attribute, as text: `prefix`, `levels(5, 10)` or `25..34 | 35..44`.
+
+    factor     prefix                 also ranges, total, identity, levels(5, 10)
+               rows                   one row for each of: rows separated by |
+    row        values joined by +     their sum
+    values     a value, first..last, first.. or ..last (for bins: edges)
+
+Values with any of `, = | + ..` in them are written in quotes, single or double.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+
+from noiseplan.errors import QueryError
+from noiseplan.queries.factors import Custom, Factor, Identity, Prefix, Ranges, Total
+from noiseplan.queries.levels import Levels
+from noiseplan.schema import Attribute, Binned
+from noiseplan.schema.labels import number_text
+from noiseplan.texts import suggestion
+
+WORDS: dict[str, Factor] = {
+    "identity": Identity(),
+    "prefix": Prefix(),
+    "ranges": Ranges(),
+    "total": Total(),
+}
+_LEVELS = re.compile(r"levels\(([^)]*)\)")
+
+
+def read_factor(text: str, name: str, attribute: Attribute) -> Factor:
+    """What is asked of one attribute: a word, levels(…), or rows of values."""
+    text = text.strip()
+    if text in WORDS:
+        return WORDS[text]
+    levels = _LEVELS.fullmatch(text)
+    if levels:
+        return Levels(*(_width(word, text) for word in levels[1].split(",")))
+    if not text:
+        raise QueryError(f"{name}=: nothing is asked; write {name} alone, or {name}=prefix")
+    rows = [row.strip() for row in _alternatives(text, attribute)]
+    chosen = [codes_of(row, name, attribute) for row in rows]
+    matrix = [[code in codes for code in range(attribute.size)] for codes in map(set, chosen)]
+    labels: list[Hashable] = [unquoted(row) for row in rows]
+    return Custom(matrix, name=text, labels=labels)
+
+
+def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
+    """The codes of one row: values joined by +, spans by their ends."""
+    exact = _code(text, attribute)
+    if exact is not None:
+        return [exact]
+    codes: list[int] = []
+    for piece in split(text, "+"):
+        span = _split_span(piece)
+        if span is not None:
+            codes += _span(*span, name, attribute)
+        else:
+            code = _code(piece, attribute)
+            if code is None:
+                raise _unknown(piece, name, attribute)
+            codes.append(code)
+    return codes
+
+
+def _alternatives(text: str, attribute: Attribute) -> list[str]:
+    return [text] if _code(text, attribute) is not None else split(text, "|")
+
+
+def _code(text: str, attribute: Attribute) -> int | None:
+    """The code of the value written so."""
+    wanted = unquoted(text.strip())
+    return next((i for i, label in enumerate(attribute.labels) if str(label) == wanted), None)
+
+
+def _span(first: str, last: str, name: str, attribute: Attribute) -> list[int]:
+    if not attribute.ordered:
+        raise QueryError(
+            f"{name}={first}..{last}: a span needs an ordered attribute, and {name!r} is "
+            f"categorical; name the values, joined by +: {name}={_some(attribute)}"
+        )
+    low = 0 if not first else _end(first, name, attribute, 0)
+    high = attribute.size if not last else _end(last, name, attribute, 1)
+    if low >= high:
+        raise QueryError(f"{name}={first}..{last} holds no value: the first end is the larger one")
+    return list(range(low, high))
+
+
+def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
+    """The code where a span starts, or the one after its end. Bins are named by their edges."""
+    code = _code(text, attribute)
+    if code is not None:
+        return code + last
+    if isinstance(attribute, Binned):
+        try:
+            return attribute.edges.index(float(text))
+        except ValueError:
+            edges = ", ".join(map(number_text, attribute.edges))
+            raise QueryError(
+                f"{name}: {text!r} is no edge of a bin; the edges are {edges}"
+            ) from None
+    raise _unknown(text, name, attribute)
+
+
+def _unknown(text: str, name: str, attribute: Attribute) -> QueryError:
+    known = [*attribute.labels, *WORDS]
+    return QueryError(
+        f"{name}={text.strip()}: {unquoted(text.strip())!r} is neither a value of {name!r} nor "
+        f"identity, prefix, ranges, total or levels(5, 10); {name!r} is {attribute.describe()}"
+        f"{suggestion(text.strip(), known)}"
+    )
+
+
+def _some(attribute: Attribute) -> str:
+    return "+".join(str(label) for label in attribute.labels[:2])
+
+
+def _width(word: str, text: str) -> int:
+    if not word.strip().isdecimal():
+        raise QueryError(f"{text}: a level is a whole number of values, as in levels(5, 10)")
+    return int(word)
+
+
+# ---------------------------------------------------------------------- text with quotes
+
+
+def split(text: str, separators: str) -> list[str]:
+    """Pieces between separators that stand outside quotes and brackets."""
+    pieces, start, depth, quote = [], 0, 0, ""
+    for at, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in "([":
+            depth += 1
+        elif letter in ")]":
+            depth -= 1
+        elif letter in separators and depth <= 0:
+            pieces.append(text[start:at])
+            start = at + 1
+    if quote:
+        raise QueryError(f"{text!r}: a quote is not closed")
+    return [*pieces, text[start:]]
+
+
+def _split_span(piece: str) -> tuple[str, str] | None:
+    """The ends of first..last, each of which may be empty, but not both."""
+    stripped = piece.strip()
+    if (
+        stripped[:1] in ("'", '"')
+        and stripped.count(stripped[0]) == 2
+        and stripped[-1] == stripped[0]
+    ):
+        return None
+    first, dots, last = stripped.partition("..")
+    if not dots or not (first.strip() or last.strip()):
+        return None
+    return first.strip(), last.strip()
+
+
+def unquoted(text: str) -> str:
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1]
+    return text

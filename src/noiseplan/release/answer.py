@@ -14,6 +14,7 @@ from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries import Query
+from noiseplan.texts import counted
 
 FRAMES = ("pandas", "polars", "pyarrow")
 # Columns of numbers beside the cells, which no attribute is called like.
@@ -21,7 +22,7 @@ NUMBERS = ("estimate", "std_error", "lower", "upper")
 Limits = tuple[Array, Array]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Answer:
     """Estimates of a query's rows with what is known of their errors.
 
@@ -136,6 +137,10 @@ class Answer:
         By default of the library the data came in, else of the first of the three installed.
         """
         return tidy_frame(self.columns(order), library or self.origin)
+
+    def __repr__(self) -> str:
+        error = f"{self.error_name} {self.typical_error:.4g}"
+        return f"Answer({self.name}: {counted(self.query.rows, 'row')}, {error})"
 
     def __str__(self) -> str:
         return self.text(20)

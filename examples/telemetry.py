@@ -7,10 +7,10 @@ picture: how the error falls with the number of users, for the plan and for clas
 
 from pathlib import Path
 
+import altair as alt
 import numpy as np
 
 import noiseplan as nz
-from noiseplan.draw.figure import PALETTE, figure, log_axis, write
 
 EPSILON = 1.0
 rng = np.random.default_rng(2026)
@@ -90,20 +90,17 @@ trials = [
 for name, samples in shown.items():
     print(f"  {name:<24} {100 * samples:>12,.0f} users for an error of 1%")
 
-x = {"field": "users", "type": "quantitative", **log_axis(1_000, 1_000_000, most=8)}
-y = {"field": "error", "type": "quantitative", "title": "error of a row (% of users)"}
-y |= log_axis(min(row["error"] for row in rows), max(row["error"] for row in rows), most=8)
-colour = {"field": "mechanism", "type": "nominal", "title": None}
-colour |= {"scale": {"domain": list(shown), "range": PALETTE[: len(shown)]}}
-picture = figure(
+x = alt.X("users:Q", scale=alt.Scale(type="log"))
+y = alt.Y("error:Q", scale=alt.Scale(type="log"), title="error of a row (% of users)")
+colour = alt.Color("mechanism:N", sort=list(shown), title=None)
+picture = alt.layer(
+    alt.Chart(alt.Data(values=rows)).mark_line().encode(x, y, colour),
+    alt.Chart(alt.Data(values=trials)).mark_point(filled=True, color="black").encode(x, y),
+)
+title = alt.Title(
     f"How the error falls with the number of users, ε = {EPSILON:g}",
-    ["Lines: exact, worst case. Dots: sixty simulated collections each."],
-) | {
-    "width": 460,
-    "height": 280,
-    "layer": [
-        {"data": {"values": rows}, "mark": "line", "encoding": {"x": x, "y": y, "color": colour}},
-        {"data": {"values": trials}, "mark": "point", "encoding": {"x": x, "y": y}},
-    ],
-}
-print(f"picture: {write(picture, folder / 'telemetry.svg')}")
+    subtitle="Lines: exact, worst case. Dots: sixty simulated collections each.",
+)
+file = folder / "telemetry.svg"
+picture.properties(width=460, height=280, title=title).save(file)
+print(f"picture: {file}")

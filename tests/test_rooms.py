@@ -33,7 +33,7 @@ LAYERS = (
     ("strategies",),
     ("planning", "counting"),
     ("ledger", "release"),
-    ("words", "draw"),
+    ("words", "draw", "statistics"),
     ("storage", "choosing", "local", "valid", "aware"),
     ("comparing", "report", "study"),
     ("data", "demo", "cli"),

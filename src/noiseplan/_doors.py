@@ -24,6 +24,12 @@ DOORS = {
     "release.microdata": "noiseplan.valid.microdata:make_microdata",
     "release.plot": "noiseplan.draw.error_bars:table_chart",
     "aggregator.valid": "noiseplan.valid.solve_tables:valid_tables",
+    "release.ask": "noiseplan.statistics.asking:ask",
+    "release.mean": "noiseplan.statistics.ratios:mean",
+    "release.quantile": "noiseplan.statistics.quantiles:quantile",
+    "release.share": "noiseplan.statistics.ratios:share",
+    "release.ratio": "noiseplan.statistics.ratios:ratio",
+    "release.intervals": "noiseplan.statistics.statistic:Intervals",
     "release.save": "noiseplan.storage.folder:save",
 }
 

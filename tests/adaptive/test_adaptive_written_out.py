@@ -7,7 +7,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.choosing.which_family import family_for
-from noiseplan.errors import PlanError, QueryError
+from noiseplan.errors import PlanError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.queries import Prefix
 
@@ -52,5 +52,6 @@ def test_a_look_has_the_tables_of_its_release() -> None:
     for options in ({}, {"level": 0.5}, {"simultaneous": True}):
         mine, own = (one.table("a", frame="polars", **options) for one in (look, look.release))
         assert mine.equals(own)
-    with pytest.raises(QueryError, match="takes names one by one"):
-        look.table(["a"])  # type: ignore[arg-type]
+    assert look.table(["a"], frame="polars").equals(look.table("a", frame="polars"))
+    named = look.plan.workload.query(0).name
+    assert look.table(named, frame="polars").equals(look.release.table(named, frame="polars"))

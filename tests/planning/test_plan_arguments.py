@@ -21,15 +21,11 @@ def test_neither_budget_nor_targets(workload: nz.Workload) -> None:
         nz.plan(workload)
 
 
-@pytest.mark.parametrize("wrong", [None, "marginals", [1, 2]])
+@pytest.mark.parametrize("wrong", [None, "marginals", 7])
 def test_no_workload(wrong: object) -> None:
-    with pytest.raises(PlanError, match=f"Workload, found {type(wrong).__name__}"):
+    found = f"Workload or a list of queries, found {type(wrong).__name__}"
+    with pytest.raises(PlanError, match=found):
         nz.plan(wrong, budget=ONE)
-
-
-def test_a_query_is_no_workload(workload: nz.Workload) -> None:
-    with pytest.raises(PlanError, match="Workload, found Query"):
-        nz.plan(workload[0], budget=ONE)
 
 
 @pytest.mark.parametrize("wrong", [0.5, "zCDP(0.5)", (1.0, 1e-9), nz.zCDP])
@@ -38,7 +34,7 @@ def test_no_budget(workload: nz.Workload, wrong: object) -> None:
         nz.plan(workload, budget=wrong)
 
 
-@pytest.mark.parametrize("wrong", ["worst", nz.WorstVariance, max, 2])
+@pytest.mark.parametrize("wrong", [nz.WorstVariance, max, 2])
 def test_no_objective(workload: nz.Workload, wrong: object) -> None:
     with pytest.raises(PlanError, match=r"TotalVariance\(\), WorstVariance\(\)"):
         nz.plan(workload, budget=ONE, objective=wrong)

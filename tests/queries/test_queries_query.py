@@ -10,12 +10,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError, SchemaError
-from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, Ranges, Total
+from noiseplan.queries import (
+    Custom,
+    Factor,
+    Identity,
+    Levels,
+    Prefix,
+    Query,
+    Ranges,
+    Total,
+    Workload,
+)
 from noiseplan.schema import Attribute, Categorical, Ordinal, Schema
 
 repeatable = settings(max_examples=120, deadline=None, derandomize=True)
@@ -232,12 +243,13 @@ def test_what_is_no_matrix_query(factors: Any, matrix: Any, message: str) -> Non
 @pytest.mark.parametrize(
     ("factors", "message"),
     [
-        ("one", r"as a list or a mapping: write \['one'\]"),
         (5, "as a list, .*found 5"),
         (None, "as a list, .*found None"),
         (["one", "two", "one"], "named twice in one query: 'one'"),
         ([["one"]], r"named by a text, found \['one'\]"),
-        ({"one": "identity"}, "the factor on 'one' is 'identity'; use Identity"),
+        ({"one": 5}, "the factor on 'one' is 5; use Identity"),
+        ({"one": "prefixes"}, "'prefixes' is neither a value of 'one' nor .*Did you mean 'prefix'"),
+        ({"three": [[1, 0]]}, "Custom on 'three' has 2 columns, but 'three' has 3 values"),
         ({"three": Prefix}, r"the factor on 'three' .*did you mean Prefix\(\)\?"),
         ({"one": Prefix()}, "'one' is Categorical"),
         ({"two": Ranges()}, "'two' is Categorical"),
@@ -334,3 +346,36 @@ def test_pickled_and_back(query: Query) -> None:
     assert copy.named == query.named
     assert copy.attributes == query.attributes
     np.testing.assert_array_equal(copy.dense(), query.dense())
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("one", ["one"]),
+        ("two, one", ["one", "two"]),
+        ("one × two", ["one", "two"]),
+        ({"three": "prefix"}, {"three": Prefix()}),
+        ({"three": "levels(2)", "one": "identity"}, {"one": Identity(), "three": Levels(2)}),
+        ({"three": [[1, 0, 2]]}, {"three": Custom([[1, 0, 2]])}),
+        ({"three": np.eye(3)}, {"three": Custom(np.eye(3))}),
+        ({"three": sp.csr_array(np.eye(3))}, {"three": Custom(np.eye(3))}),
+    ],
+)
+def test_words_and_matrices_are_factors(said: Any, meant: Any) -> None:
+    """What study files write, and what numbers say, is taken as the factor it stands for."""
+    asked = Query(TOY, said)
+    assert asked.key == Query(TOY, meant).key
+    np.testing.assert_array_equal(asked.dense(), Query(TOY, meant).dense())
+
+
+def test_rows_of_values_are_a_factor() -> None:
+    groups = Query(TOY, {"three": f"{TOY['three'].labels[0]} | {TOY['three'].labels[2]}"})
+    rows = Query(TOY, {"three": np.eye(3)[[0, 2]]})
+    np.testing.assert_array_equal(groups.dense(), rows.dense())
+
+
+def test_words_are_factors_of_every_table() -> None:
+    words = Workload.marginals(TOY, k=2, factors={"three": "prefix"})
+    assert [q.key for q in words] == [
+        q.key for q in Workload.marginals(TOY, k=2, factors={"three": Prefix()})
+    ]

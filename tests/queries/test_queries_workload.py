@@ -103,7 +103,7 @@ def test_tables_that_become_equal_by_a_total_merge() -> None:
         ({"k": 1.0}, r"an integer, found 1\.0"),
         ({"k": True}, "an integer, found True"),
         ({"k": 1, "weight": 0}, "positive finite"),
-        ({"k": 1, "factors": {"sex": "prefix"}}, "the factor on 'sex' is 'prefix'"),
+        ({"k": 1, "factors": {"sex": 7}}, "the factor on 'sex' is 7"),
         ({"k": 1, "factors": {"sex": Custom([[1]])}}, "Custom on 'sex' has 1 columns"),
         ({"k": 1, "factors": [Prefix()]}, "maps attributes to factors"),
     ],

@@ -250,6 +250,10 @@ class Look(Answers):
         """The answer to a query that all plans can answer; see `Release.answer`."""
         return self.release.answer(query, level=level, simultaneous=simultaneous)
 
+    def named(self, name: str) -> Query | None:
+        """The query of what was measured that is called so."""
+        return self.release.named(name)
+
     def variance(self, query: Query | str) -> Array:
         """The exact variance of every row."""
         return self.release.variance(query)

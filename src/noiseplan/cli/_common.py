@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,8 +89,3 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Columns as one object per row, for programs."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def quoted(text: str) -> str:
-    """An argument of a command, in double quotes where these do."""
-    return shlex.quote(text) if any(c in text for c in '"$`\\!') else f'"{text}"'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,17 +15,15 @@ from noiseplan.cli._common import (
     CONTEXT,
     json_option,
     open_release,
-    quoted,
     release_argument,
     rows_of,
 )
 from noiseplan.console import print_json, say
-from noiseplan.errors import NoiseplanError, QueryError
 from noiseplan.escaping import write_csv_rows
 
 if TYPE_CHECKING:
-    from noiseplan.queries import Query, Workload
     from noiseplan.release.answer import Answer
+    from noiseplan.statistics.statistic import Statistic
 
 
 SHOWN: Final = 20
@@ -65,6 +64,8 @@ def command(
     region=North+South          the sum of two values
     earnings=20..               all bins from an edge on
     total                       everybody
+    median(earnings), sex       also mean(age), quantile(age, 0.1, 0.9)
+    share(sex), region          of each region; ratio(sex=F, sex=M), region
 
     The name of a table of the study is a question too. What is not named is summed over. A
     condition is asked as --where "age < 18 and sex = 'F'".
@@ -77,15 +78,14 @@ def command(
         raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
     form = {name: how.pop(name) for name in ("as_csv", "as_json")}
     release = open_release(folder)
-    workload = release.plan.workload
     if where is not None:
-        query = predicate_query(workload.schema, where)
+        answer: Answer | Statistic = release.answer(predicate_query(release.schema, where), **how)
     else:
-        query = asked(question or "", workload)
-    show_answer(release.answer(query, **how), everything, **form)  # level, kind of intervals
+        answer = release.ask(question or "", **how)  # level, kind of intervals
+    show_answer(answer, everything, **form)
 
 
-def show_answer(answer: Answer, everything: bool, as_csv: bool, as_json: bool) -> None:
+def show_answer(answer: Answer | Statistic, everything: bool, as_csv: bool, as_json: bool) -> None:
     """Print an answer for people, spreadsheets or programs."""
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
@@ -94,41 +94,35 @@ def show_answer(answer: Answer, everything: bool, as_csv: bool, as_json: bool) -
     elif as_csv:
         say(answer_csv(answer), nl=False)
     else:
-        say(f"{answer.query.name}\n{answer.text(None if everything else SHOWN)}")
+        say(f"{answer.name}\n{answer.text(None if everything else SHOWN)}")
 
 
-def asked(question: str, workload: Workload) -> Query:
-    """The query of a question; of what is none but reads as a condition, where that is asked."""
-    from noiseplan.queries.parsing import parse
-    from noiseplan.study import read_question
-
-    try:
-        return read_question(question, workload.schema, workload)
-    except NoiseplanError as error:
-        try:
-            parse(question)
-        except QueryError:
-            raise error from None
-        raise QueryError(
-            f"{question} is a condition, and asked as one: --where {quoted(question)}"
-        ) from None
-
-
-def answer_json(answer: Answer) -> dict[str, Any]:
+def answer_json(answer: Answer | Statistic) -> dict[str, Any]:
     """An answer for programs: one object per row."""
     return {
-        "query": answer.query.name,
+        "query": answer.name,
         "level": answer.level,
         "intervals": "simultaneous" if answer.simultaneous else "pointwise",
         "covers": answer.covers,
+        **({"method": answer.method} if answer.method else {}),
+        **({"notes": list(answer.notes)} if answer.notes else {}),
         **({"warning": answer.brand} if answer.brand else {}),
-        "rows": rows_of(plain_columns(answer.columns())),
+        "rows": rows_of(_known(answer)),
     }
 
 
-def answer_csv(answer: Answer) -> str:
-    """An answer for spreadsheets."""
+def _known(answer: Answer | Statistic) -> dict[str, list[Any]]:
+    """The columns; what is not known, and limits that are not there, are left empty."""
     columns = plain_columns(answer.columns())
+    return {
+        name: [None if isinstance(v, float) and not isfinite(v) else v for v in values]
+        for name, values in columns.items()
+    }
+
+
+def answer_csv(answer: Answer | Statistic) -> str:
+    """An answer for spreadsheets."""
+    columns = _known(answer)
     text = io.StringIO()
     write_csv_rows(text, [columns, *zip(*columns.values(), strict=True)], line_end="\n")
     return text.getvalue()

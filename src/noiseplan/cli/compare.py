@@ -58,7 +58,7 @@ def command(
     with calm_threads(read.schema):
         found = compared(read, **how)
         text = str(found)
-    drawn = None if chart is None else found.chart(chart)
+    drawn = None if chart is None else found.plot(chart)
     if as_json:
         print_json({"study": str(study), "runs": how["runs"], "plans": plain_rows(found)})
         return

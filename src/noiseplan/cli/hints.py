@@ -6,11 +6,12 @@ is the command, or the line of a study file, that does the same.
 
 from __future__ import annotations
 
+import shlex
 from typing import Final
 
-from noiseplan.errors import Message
+from noiseplan.errors import Message, Remedy
 
-# Kind of remedy → what it is called here; its values fill the braces.
+# Kind of remedy → what it is called here; its values fill the braces, the first also `quoted`.
 WORDS: Final = {
     # ledgers
     "open dataset": "noiseplan ledger open LEDGER {0!r} --zcdp RHO",
@@ -41,6 +42,8 @@ WORDS: Final = {
     "least budget": "at least [budget] zcdp = {0}",
     # data and releases
     "show details": "ask: --details",
+    "ask condition": "--where {quoted}",
+    "add table": '[[tables]] query = "{0}" in the study',
     "choose tables": "[output] tables = […] in the study, or none: tables = []",
     "other files": "Convert other files to one of these.",
     "give example": "noiseplan compare STUDY EXAMPLE",
@@ -64,7 +67,14 @@ def in_command_line(error: Exception) -> str:
     message = error.args[0] if error.args else ""
     if not isinstance(message, Message):
         return str(error)
-    return "".join(
-        piece if isinstance(piece, str) else WORDS[piece.kind].format(*piece.values)
-        for piece in message.pieces
-    )
+    return "".join(piece if isinstance(piece, str) else _worded(piece) for piece in message.pieces)
+
+
+def _worded(piece: Remedy) -> str:
+    first = quoted(str(piece.values[0])) if piece.values else ""
+    return WORDS[piece.kind].format(*piece.values, quoted=first)
+
+
+def quoted(text: str) -> str:
+    """An argument of a command, in double quotes where these do."""
+    return shlex.quote(text) if any(c in text for c in '"$`\\!') else f'"{text}"'

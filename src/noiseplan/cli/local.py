@@ -10,7 +10,7 @@ import click
 
 from noiseplan.cli import InOrder
 from noiseplan.cli._common import CONTEXT, outside_option, study_argument
-from noiseplan.cli.answer import answer_options, asked, show_answer
+from noiseplan.cli.answer import answer_options, show_answer
 from noiseplan.console import say
 from noiseplan.errors import DataError, QueryError
 from noiseplan.privacy import PureDP
@@ -152,6 +152,7 @@ def aggregate(plan_file: Path, reports: tuple[Path, ...], output: Path) -> None:
 def answer(aggregate_file: Path, question: str, everything: bool, **how: Any) -> None:
     """Ask AGGREGATE a QUESTION, as in noiseplan answer. Nothing is spent."""
     from noiseplan.local import load_aggregator
+    from noiseplan.queries.questions import ask_query
 
     made = load_aggregator(aggregate_file)
     if made.workload is None:
@@ -160,4 +161,5 @@ def answer(aggregate_file: Path, question: str, everything: bool, **how: Any) ->
             f"again with a plan, noiseplan local aggregate PLAN {aggregate_file} -o AGGREGATE"
         )
     form = {name: how.pop(name) for name in ("as_csv", "as_json")}
-    show_answer(made.answer(asked(question, made.workload), **how), everything, **form)
+    query = ask_query(question, made.workload.schema, made.workload)
+    show_answer(made.answer(query, **how), everything, **form)

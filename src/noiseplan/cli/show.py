@@ -12,9 +12,9 @@ from noiseplan.cli._common import (
     CONTEXT,
     json_option,
     open_release,
-    quoted,
     release_argument,
 )
+from noiseplan.cli.hints import quoted
 from noiseplan.console import print_json, say
 from noiseplan.escaping import from_cell, visible_name
 

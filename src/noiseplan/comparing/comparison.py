@@ -11,10 +11,9 @@ import numpy as np
 
 from noiseplan.comparing.error_figures import Errors, Figure
 from noiseplan.draw.error_dots import comparison_spec
-from noiseplan.draw.figure import ChartError, in_notebook, write
+from noiseplan.draw.figure import shown
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.paths import checked_path
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import SHOWN_DELTA
 from noiseplan.queries import Workload
@@ -128,7 +127,7 @@ class Comparison:
 
         return nw.from_dict(self.columns(by), backend=frame_library(frame or "")).to_native()
 
-    def chart(self, path: str | PathLike[str] | None = None) -> Any:
+    def plot(self, path: str | PathLike[str] | None = None) -> Any:
         """The errors side by side, as an Altair chart for a notebook; or drawn to a file.
 
         Parameters
@@ -137,7 +136,9 @@ class Comparison:
             A file to write, ending in .svg, .png or .html; its path is returned.
         """
         spec = comparison_spec(self.columns(), self.columns("query"), self.runs)
-        return in_notebook(spec) if path is None else write(spec, checked_path(path, ChartError))
+        return shown(spec, path)
+
+    chart = plot  # its former name
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {figure.rmse:.4g}" for name, figure in self.figures.items())

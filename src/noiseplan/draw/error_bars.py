@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from noiseplan.arrays import plain_columns
@@ -15,10 +16,11 @@ from noiseplan.draw.figure import (
     ChartError,
     Spec,
     figure,
-    in_notebook,
     log_axis,
+    shown,
 )
 from noiseplan.queries import Query
+from noiseplan.queries.query import attribute_names
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
@@ -87,23 +89,28 @@ def error_bar_spec(
     }
 
 
-def table_chart(release: Release, *attributes: str, level: float = 0.95) -> Any:
-    """A released table of one or two attributes with its intervals, as an Altair chart.
+def table_chart(
+    release: Release,
+    *attributes: str,
+    level: float = 0.95,
+    path: str | PathLike[str] | None = None,
+) -> Any:
+    """A released table of one or two attributes with its intervals, for notebooks or to a file.
 
     The first attribute is laid out along the chart, the second told apart by colour.
     """
-    if not 1 <= len(attributes) <= 2:
-        found = f"{len(attributes)} attributes" if attributes else "none"
+    names = attribute_names(attributes, release.schema)
+    if not 1 <= len(names) <= 2:
+        found = f"{len(names)} attributes" if names else "none"
         raise ChartError(
             f"a chart has one or two attributes, as in plot('age', 'sex'); found {found}. Larger "
-            f"tables: release.table({', '.join(map(repr, attributes)) or '...'})"
+            f"tables: release.table({', '.join(map(repr, names)) or '...'})"
         )
-    answer = release.answer(Query(release.plan.workload.schema, list(attributes)), level=level)
+    answer = release.answer(Query(release.schema, names), level=level)
     columns = plain_columns(answer.columns())
-    shown = [f"{name} (attribute)" if name not in columns else name for name in attributes]
-    colour = shown[1] if len(shown) == 2 else None
-    title = " by ".join(attributes)
-    return in_notebook(error_bar_spec(columns, shown[0], colour, title, level))
+    drawn = [f"{name} (attribute)" if name not in columns else name for name in names]
+    colour = drawn[1] if len(drawn) == 2 else None
+    return shown(error_bar_spec(columns, drawn[0], colour, " by ".join(names), level), path)
 
 
 def _estimates(layout: Layout, cells: Sequence[Spec], x: str, unit: str) -> Spec:

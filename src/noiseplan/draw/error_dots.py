@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noiseplan.draw.figure import (
@@ -15,7 +16,7 @@ from noiseplan.draw.figure import (
     Spec,
     error_axis,
     figure,
-    in_notebook,
+    shown,
 )
 from noiseplan.words.plan import kind_name
 
@@ -83,11 +84,10 @@ def forest_spec(
     }
 
 
-def plan_chart(plan: Plan) -> Any:
-    """The expected standard error of every kind of table, for notebooks."""
-    return in_notebook(
-        forest_spec([ForestRow(kind_name(kind), kind["std_error"]) for kind in plan.fairness()])
-    )
+def plan_chart(plan: Plan, path: str | PathLike[str] | None = None) -> Any:
+    """The expected standard error of every kind of table, for notebooks or to a file."""
+    rows = [ForestRow(kind_name(kind), kind["std_error"]) for kind in plan.fairness()]
+    return shown(forest_spec(rows), path)
 
 
 def _forest_record(row: ForestRow | tuple[str, float]) -> Spec:

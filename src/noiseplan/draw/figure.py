@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from noiseplan.errors import MissingExtraError, NoiseplanError
+from noiseplan.paths import checked_path
 
 Spec = dict[str, Any]
 
@@ -101,6 +103,11 @@ def write(spec: Spec, path: Path) -> Path:
         # Bundled: the page holds the libraries it needs, so it opens without a network.
         path.write_text(vl_convert.vegalite_to_html(spec, bundle=True), encoding="utf-8")
     return path
+
+
+def shown(spec: Spec, path: str | PathLike[str] | None) -> Any:
+    """A chart for a notebook; with a path, the file it was drawn to."""
+    return in_notebook(spec) if path is None else write(spec, checked_path(path, ChartError))
 
 
 def in_notebook(spec: Spec) -> Any:

@@ -70,6 +70,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def __dir__() -> list[str]:
+    """The public names alone, for completion."""
+    return sorted(__all__)
+
+
 __all__ = [
     "Aggregator",
     "LocalPlan",

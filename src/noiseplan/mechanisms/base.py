@@ -28,11 +28,14 @@ NOT_COMPARED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurements:
     """The noisy numbers, in arrays whose layout the mechanism knows."""
 
     values: tuple[NDArray[np.number], ...]
+
+    def __repr__(self) -> str:
+        return f"Measurements({sum(each.size for each in self.values):,} noisy numbers)"
 
 
 class Errors(NamedTuple):

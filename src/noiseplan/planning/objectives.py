@@ -92,7 +92,7 @@ class PNormVariance(Objective):
         return f"{self.p:g}-norm of variances"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConvexLoss(Objective):
     """A loss of your own, of the vector of weight · mean row variance, one entry per query.
 
@@ -115,6 +115,11 @@ class ConvexLoss(Objective):
     def __str__(self) -> str:
         name = str(getattr(self.function, "__name__", "<none>"))
         return "convex loss" if name.startswith("<") else name
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        reach = "" if self.at_most is None else f", at_most={self.at_most!r}"
+        return f"ConvexLoss({name}{reach})"
 
     def value(self, variances: Array) -> float:
         """The loss at these variances."""
@@ -243,3 +248,25 @@ class Recorded(Objective):
 
     def __str__(self) -> str:
         return self.name
+
+
+# Objectives that have a word, in Python as in study files.
+WORDS = {"total": TotalVariance(), "rmse": RMSE(), "worst": WorstVariance()}
+
+
+def as_objective(objective: Objective | str | None) -> Objective | None:
+    """An objective as it is, or by its word; whatever else it is, for others to refuse.
+
+    Examples
+    --------
+    >>> as_objective("worst")
+    WorstVariance(at_most=None)
+    """
+    if not isinstance(objective, str):
+        return objective
+    if objective not in WORDS:
+        raise PlanError(
+            f"an objective is one of the words {', '.join(map(repr, WORDS))}, or an object, such "
+            f"as PNormVariance(4); found {objective!r}"
+        )
+    return WORDS[objective]

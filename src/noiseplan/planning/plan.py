@@ -250,9 +250,12 @@ class Plan:
     def __str__(self) -> str:
         return str(through("plan.describe")(self))
 
-    def plot(self) -> Any:
-        """The expected error of every kind of table, as an Altair chart for a notebook."""
-        return through("plan.plot")(self)
+    def plot(self, path: str | PathLike[str] | None = None) -> Any:
+        """The expected error of every kind of table, as an Altair chart for a notebook.
+
+        With a `path` it is drawn to that file (.svg, .png or .html), whose path is returned.
+        """
+        return through("plan.plot")(self, path)
 
     # ------------------------------------------------------------------ releasing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,13 @@ from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
 from noiseplan.planning.least_cost import least_cost
 from noiseplan.planning.limits import EXPLICIT_CELLS, LAPLACE_CELLS
-from noiseplan.planning.objectives import RMSE, Objective, RelativeError, TotalVariance
+from noiseplan.planning.objectives import (
+    RMSE,
+    Objective,
+    RelativeError,
+    TotalVariance,
+    as_objective,
+)
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
@@ -38,7 +44,8 @@ from noiseplan.planning.reductions import (
 from noiseplan.planning.smaller_domain import smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
-from noiseplan.queries import Workload
+from noiseplan.queries import Query, Workload
+from noiseplan.queries.workload import as_workload
 from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, unknown_planner
 from noiseplan.strategies.given_rows import Strategy
 
@@ -58,11 +65,11 @@ PURE_PLANNERS: Final = (*(name for planner in LAPLACE for name in planner.names)
 
 
 def plan(
-    workload: Workload,
+    workload: Workload | Query | Iterable[Query],
     *,
     budget: Budget | None = None,
     targets: Mapping[str, float] | float | None = None,
-    objective: Objective | None = None,
+    objective: Objective | str | None = None,
     planner: str | Strategy | Dawa = "auto",
     neighbours: Neighbours = "add-remove",
     noise: str | None = None,
@@ -74,7 +81,7 @@ def plan(
     Parameters
     ----------
     workload
-        What is to be answered.
+        What is to be answered: a workload, one query, or a list of queries.
     budget
         `zCDP(rho)`, `ApproxDP(epsilon, delta)` or `PureDP(epsilon)`, or `GDP(mu)` with
         noise="gaussian": the best error within it.
@@ -85,7 +92,8 @@ def plan(
         relaxed, below 1 they are met with less variance.
     objective
         `TotalVariance()` (default), `RMSE()`, `WorstVariance()`, `PNormVariance(p)`,
-        `ConvexLoss(function)` or, over small domains or of low rank, `RelativeError(expected)`.
+        `ConvexLoss(function)` or, over small domains or of low rank, `RelativeError(expected)`;
+        the first three also by a word, "total", "rmse", "worst".
         Any of them without a budget, as in `RMSE(at_most=2.0)`: the least privacy cost that
         reaches so much.
     planner
@@ -122,6 +130,7 @@ def plan(
     (1.2493, True)
     """
     noise = "discrete" if noise is None else noise
+    workload, objective = as_workload(workload), as_objective(objective)
     problem = Problem(
         workload, budget, targets, objective, planner, neighbours, noise, max_rows, strategies
     )

@@ -166,8 +166,8 @@ class Problem:
             )
         if not isinstance(self.workload, Workload):
             raise PlanError(
-                f"plan() starts with a Workload, found {type(self.workload).__name__}; write "
-                f"plan(Workload([query, …]), …)"
+                f"plan() starts with a Workload or a list of queries, found "
+                f"{type(self.workload).__name__}; write plan([query, …], …)"
             )
         reach = getattr(self.objective, "at_most", None)
         if self.budget is None and self.targets is None and reach is None:

@@ -56,7 +56,7 @@ EVEN: Final = "√(WᵀW) has an even diagonal"
 FACTOR_VALUES: Final = 4096
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WorkloadBounds:
     """What is known of the least total variance of any linear mechanism with Gaussian noise.
 
@@ -109,6 +109,11 @@ class WorkloadBounds:
     def accuracy(self, budget: Budget, beta: float = 0.05) -> float:
         """α: what reaches the lower bound without weights is RMS-(α, β)-accurate at this budget."""
         return root_mean_square(self.even / _gaussian_cost(budget), self.rows, beta)
+
+    def __repr__(self) -> str:
+        upper = "not known" if self.upper is None else f"{self.upper:.6g}"
+        rows = f"{self.rows:,} rows over {self.cells:,} cells"
+        return f"WorkloadBounds({rows}: lower {self.lower:.6g}, upper {upper})"
 
     def __str__(self) -> str:
         head = f"Bounds for {self.rows:,} rows over {self.cells:,} cells"

@@ -17,6 +17,7 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noiseplan.arrays import combination_rows
 from noiseplan.errors import QueryError
@@ -31,7 +32,7 @@ from noiseplan.queries.factors import (
     checked_matrix,
 )
 from noiseplan.queries.predicates import predicate_queries
-from noiseplan.queries.query import Query, check_factor, checked_weight
+from noiseplan.queries.query import Query, as_factor, checked_weight
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class WorkloadMakers(ABC):
         *,
         k: int | None = None,
         up_to: int | None = None,
-        factors: Mapping[str, Factor] | None = None,
+        factors: Mapping[str, Factor | str | ArrayLike] | None = None,
         weight: float = 1.0,
     ) -> Self:
         """All tables of exactly `k` attributes, or of at most `up_to` (the total included).
@@ -323,8 +324,7 @@ def _factor_of_each(schema: Schema, factors: object) -> list[Factor]:
             raise QueryError(f"factors= maps attributes to factors, found {factors!r}")
         for name, factor in factors.items():
             schema.index(name)
-            check_factor(schema, name, factor)
-            chosen[name] = factor
+            chosen[name] = as_factor(schema, name, factor)
     return list(chosen.values())
 
 

@@ -8,9 +8,10 @@ from itertools import product
 from math import isfinite, prod
 from numbers import Real
 from types import MappingProxyType
-from typing import final
+from typing import Any, cast, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noiseplan.errors import QueryError
 from noiseplan.escaping import unwritable
@@ -23,6 +24,7 @@ from noiseplan.matrices import (
     kronecker_apply,
 )
 from noiseplan.matrices.base import DENSE_LIMIT, Array
+from noiseplan.queries.factor_text import read_factor, split, unquoted
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -38,8 +40,9 @@ class Query:
     schema
         The declared attributes.
     factors
-        Attribute → factor; or a sequence of attributes, each with `Identity()`. Attributes not
-        named are summed over.
+        Attribute → factor; or a sequence of attributes, each with `Identity()`, also as one text,
+        "age, sex". A factor may be a word, as study files have them ("prefix", "levels(5, 10)",
+        "25..34 | 35..44"), or a matrix, for `Custom(matrix)`. Attributes not named are summed over.
     matrix
         Instead of factors: any matrix with one column per cell of the table of the named
         attributes (in the order they are named, the last fastest); of all of them if none is named.
@@ -68,7 +71,7 @@ class Query:
     def __init__(
         self,
         schema: Schema,
-        factors: Mapping[str, Factor] | Sequence[str] | None = None,
+        factors: Mapping[str, Factor | str | ArrayLike] | Sequence[str] | None = None,
         *,
         matrix: object = None,
         weight: float = 1.0,
@@ -81,16 +84,14 @@ class Query:
             )
         if factors is None and matrix is not None:
             factors = schema.names
-        chosen = _as_mapping(factors)
+        chosen = _as_mapping(factors, schema)
         joint: Array | None = None
         if matrix is not None:
             _check_plain(chosen)
             joint = _joint(schema, list(chosen), matrix)
             if len(chosen) == 1:  # a matrix over one attribute is a factor
                 chosen, joint = {attribute: Custom(joint) for attribute in chosen}, None
-        ordered = {n: chosen[n] for n in sorted(chosen, key=schema.index)}
-        for attribute, factor in ordered.items():
-            check_factor(schema, attribute, factor)
+        ordered = {n: as_factor(schema, n, chosen[n]) for n in sorted(chosen, key=schema.index)}
         kept = {n: f for n, f in ordered.items() if not isinstance(f, Total)}
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "factors", MappingProxyType(kept))
@@ -235,13 +236,23 @@ def checked_weight(weight: object) -> float:
     return value
 
 
+def as_factor(schema: Schema, attribute: str, factor: object) -> Factor:
+    """A factor as it is, as a word such as "prefix", or as a matrix; checked."""
+    if isinstance(factor, str):
+        factor = read_factor(factor, attribute, schema[attribute])
+    elif isinstance(factor, list | tuple | np.ndarray) or hasattr(factor, "toarray"):
+        factor = Custom(factor)
+    check_factor(schema, attribute, factor)
+    return cast("Factor", factor)
+
+
 def check_factor(schema: Schema, attribute: str, factor: object) -> None:
     """Refuse what is no factor, and a factor that makes no sense on the attribute."""
     if not isinstance(factor, Factor):
         called = f"; did you mean {factor.__name__}()?" if isinstance(factor, type) else ""
         raise QueryError(
             f"the factor on {attribute!r} is {factor!r}; use Identity(), Prefix(), Ranges(), "
-            f"Total(), Levels(...) or Custom([[...]]){called}"
+            f"Total(), Levels(...) or Custom([[...]]), or a word such as 'prefix'{called}"
         )
     factor.check(attribute, schema[attribute])
 
@@ -254,16 +265,16 @@ def _checked_name(name: str | None) -> str | None:
     return name
 
 
-def _as_mapping(factors: object) -> dict[str, Factor]:
+def _as_mapping(factors: object, schema: Schema) -> dict[str, object]:
     if isinstance(factors, Mapping):
         return dict(factors)
-    if isinstance(factors, str) and any(sign in factors for sign in "<>=( "):
-        raise QueryError(
-            f"a condition is asked as Workload.predicates(schema, [{factors!r}]); "
-            f"Query(schema, …) takes a list of attributes"
-        )
     if isinstance(factors, str):
-        raise QueryError(f"attributes come as a list or a mapping: write [{factors!r}]")
+        factors = attribute_names([factors], schema)
+        if any(sign in name for name in factors for sign in "<>=(" if name not in schema):
+            raise QueryError(
+                f"a condition is asked as Workload.predicates(schema, [{factors[0]!r}]); "
+                f"Query(schema, …) takes attributes"
+            )
     if not isinstance(factors, Iterable):
         raise QueryError(
             f"attributes come as a list, ['age', 'sex'], or as a mapping to factors, "
@@ -277,6 +288,22 @@ def _as_mapping(factors: object) -> dict[str, Factor]:
         if not isinstance(name, str):
             raise QueryError(f"an attribute is named by a text, found {name!r}")
     return {n: Identity() for n in names}
+
+
+def attribute_names(names: Sequence[Any], schema: Schema) -> list[str]:
+    """Names one by one, as a list, or as one text: "age, sex".
+
+    Examples
+    --------
+    >>> schema = Schema.from_sizes({"age": 3, "sex": 2})
+    >>> [attribute_names(n, schema) for n in (["age", "sex"], [["age", "sex"]], ["age, sex"])]
+    [['age', 'sex'], ['age', 'sex'], ['age', 'sex']]
+    """
+    if len(names) == 1 and isinstance(names[0], list | tuple):
+        return list(names[0])
+    if len(names) == 1 and isinstance(names[0], str) and names[0] not in schema:
+        return [unquoted(name.strip()) for name in split(names[0], ",×") if name.strip()]
+    return list(names)
 
 
 def _check_plain(chosen: Mapping[str, object]) -> None:

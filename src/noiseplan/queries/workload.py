@@ -292,6 +292,13 @@ class Workload(RandomWorkloads):
         return "\n".join(lines)
 
 
+def as_workload(asked: Workload | Query | Iterable[Query]) -> Workload:
+    """A workload as it is, or of one query or a list of them; others are left to be refused."""
+    if isinstance(asked, Query):
+        return Workload([asked])
+    return Workload(asked) if isinstance(asked, list | tuple) else asked  # type: ignore[return-value]
+
+
 def _checked_queries(queries: object) -> list[Query]:
     if isinstance(queries, Query) or not isinstance(queries, Iterable):
         raise QueryError(f"a workload is made of a list of queries; write Workload([{queries!r}])")

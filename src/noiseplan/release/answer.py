@@ -14,6 +14,7 @@ from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries import Query
+from noiseplan.texts import counted
 
 FRAMES = ("pandas", "polars", "pyarrow")
 # Columns of numbers beside the cells, which no attribute is called like.
@@ -21,7 +22,7 @@ NUMBERS = ("estimate", "std_error", "lower", "upper")
 Limits = tuple[Array, Array]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Answer:
     """Estimates of a query's rows with what is known of their errors.
 
@@ -49,6 +50,13 @@ class Answer:
     bias_error: Array | None = None  # estimated; None where answers are unbiased
     approximate: bool = False  # of most rows even the noise is read between others
     limits: Limits | None = None  # how far intervals reach down and up, where no factor tells
+    method = ""  # of computing the errors: they are known
+    notes = ()
+
+    @property
+    def name(self) -> str:
+        """What the query is called."""
+        return self.query.name
 
     @property
     def std_error(self) -> Array:
@@ -121,11 +129,7 @@ class Answer:
             axes = [self.query.attributes.index(name) for name in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
             cells = {name: [cells[name][place] for place in places] for name in order}
-        labels: dict[str, list[Hashable] | Array] = {
-            f"{name} (attribute)" if name in NUMBERS else name: values
-            for name, values in cells.items()
-        }
-        return labels | {name: values[places] for name, values in numbers.items()}
+        return {**renamed(cells), **{name: values[places] for name, values in numbers.items()}}
 
     def frame(self, library: str | None = None, order: Sequence[str] | None = None) -> Any:
         """The tidy table as a data frame of "pandas", "polars" or "pyarrow".
@@ -133,6 +137,10 @@ class Answer:
         By default of the library the data came in, else of the first of the three installed.
         """
         return tidy_frame(self.columns(order), library or self.origin)
+
+    def __repr__(self) -> str:
+        error = f"{self.error_name} {self.typical_error:.4g}"
+        return f"Answer({self.name}: {counted(self.query.rows, 'row')}, {error})"
 
     def __str__(self) -> str:
         return self.text(20)
@@ -145,10 +153,9 @@ class Answer:
 
     def _reading(self) -> str:
         """How the limits are to be read."""
-        level = f"{100 * self.level:g}%"
         if self.bias_error is None:
-            kind = "simultaneous" if self.simultaneous else "pointwise"
-            return f"{level} {kind} intervals, covering noise only"
+            return reading(self.level, self.simultaneous)
+        level = f"{100 * self.level:g}%"
         kind = "all rows together" if self.simultaneous else "each row"
         noise = "approximate" if self.approximate else "exact"
         return (
@@ -158,13 +165,27 @@ class Answer:
         )
 
 
+def reading(level: float, simultaneous: bool) -> str:
+    """How intervals that cover all there is to cover are to be read."""
+    kind = "simultaneous" if simultaneous else "pointwise"
+    return f"{100 * level:g}% {kind} intervals, covering noise only"
+
+
+def renamed(cells: Mapping[str, list[Hashable]]) -> dict[str, list[Hashable]]:
+    """Columns of cells, those called like a column of numbers by another name."""
+    return {f"{n} (attribute)" if n in NUMBERS else n: values for n, values in cells.items()}
+
+
 def aligned(
-    columns: Mapping[str, list[Hashable] | Array], rows: int, most: int | None
+    columns: Mapping[str, list[Hashable] | Array], rows: int, most: int | None, digits: int = 1
 ) -> list[str]:
     """Lines of text: the headings, then the first rows or all of them."""
     shown = rows if most is None else min(most, rows)
     text = {
-        visible_name(name): [_shown(value) for value in list(values)[:shown]]
+        visible_name(name): [
+            _shown(value, digits if isinstance(values, np.ndarray) else None)
+            for value in list(values)[:shown]
+        ]
         for name, values in columns.items()
     }
     widths = {name: max(len(name), *map(len, cells)) for name, cells in text.items()}
@@ -175,8 +196,12 @@ def aligned(
     return lines + ([f"… {rows - shown:,} more rows"] if rows > shown else [])
 
 
-def _shown(value: Hashable) -> str:
-    return f"{value:,.1f}" if isinstance(value, float) else visible_name(str(value))
+def _shown(value: Hashable, digits: int | None) -> str:
+    if value is None or value != value:  # not known
+        return "–"
+    if digits is not None and isinstance(value, float):
+        return f"{value:,.{digits}f}"
+    return visible_name(str(value))
 
 
 def tidy_frame(columns: Mapping[str, Any], library: str) -> Any:

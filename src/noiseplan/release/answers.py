@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any
 
-from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
+from noiseplan.queries.query import attribute_names
 from noiseplan.release.answer import Answer, tidy_frame
 from noiseplan.schema import Schema
 
@@ -41,7 +41,9 @@ class Tables(ABC):
     ) -> Any:
         """The table of some attributes as a tidy frame: the cells, the numbers, lower, upper.
 
-        Columns and rows follow the order in which the attributes are named. `frame` chooses
+        Attributes are named one by one, in a list or in one text, "age, sex". Columns and rows
+        follow the order in which they are named. A release also takes the name of one of its
+        queries, in the query's order. `frame` chooses
         "pandas", "polars" or "pyarrow"; by default the library the data came in.
         """
         columns = self.columns(*attributes, level=level, simultaneous=simultaneous)
@@ -55,10 +57,16 @@ class Answers(Tables):
     def answer(self, query: Query, *, level: float = 0.95, simultaneous: bool = False) -> Answer:
         """The answer to a query, and its error."""
 
+    def named(self, name: str) -> Query | None:
+        """The query of that name, where queries have names."""
+        return None
+
     def columns(self, *attributes: str, level: float = 0.95, simultaneous: bool = False) -> Columns:
-        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
-            raise QueryError(
-                f"table() takes names one by one: table({', '.join(map(repr, attributes[0]))})"
-            )
-        query = Query(self.schema, list(attributes))
-        return self.answer(query, level=level, simultaneous=simultaneous).columns(attributes)
+        (name,) = attributes if len(attributes) == 1 else (None,)
+        if isinstance(name, str) and name not in self.schema:
+            query = self.named(name)
+            if query is not None:
+                return self.answer(query, level=level, simultaneous=simultaneous).columns()
+        names = attribute_names(attributes, self.schema)
+        query = Query(self.schema, names)
+        return self.answer(query, level=level, simultaneous=simultaneous).columns(names)

@@ -37,12 +37,13 @@ from noiseplan.queries import Query, Workload
 from noiseplan.release.provenance import ELSEWHERE, Provenance
 from noiseplan.release.release import Release
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 # Domains over which cells of one table may differ in variance: they are combined as one matrix.
 UNEVEN_CELLS = 1024
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NoisyTable:
     """A table of noisy counts with known noise.
 
@@ -65,6 +66,12 @@ class NoisyTable:
     attributes: Sequence[str]
     values: ArrayLike
     variance: ArrayLike
+
+    def __repr__(self) -> str:
+        cells = counted(np.size(np.asarray(self.values)), "cell")
+        variance = np.asarray(self.variance)
+        noise = f"variance {variance:g}" if variance.ndim == 0 else "a variance for each"
+        return f"NoisyTable({list(self.attributes)}, {cells}, {noise})"
 
 
 def from_noisy_tables(

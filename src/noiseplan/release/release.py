@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from numpy.typing import ArrayLike
 
@@ -20,8 +20,9 @@ from noiseplan.noise import Source
 from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
+from noiseplan.queries.questions import named_query
 from noiseplan.release.answer import Answer
-from noiseplan.release.answers import Answers
+from noiseplan.release.derived import Derived
 from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.release.provenance import Provenance
 from noiseplan.schema import Schema
@@ -37,7 +38,7 @@ __all__ = ["Release", "ReleaseOptions", "make_release"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Release(Answers):
+class Release(Derived):
     """Everything published: noisy measurements, and answers computed from them alone.
 
     All answers are linear in the same measurements, so they agree with each other: tables add up,
@@ -94,6 +95,10 @@ class Release(Answers):
             approximate=errors.approximate,
         )
 
+    def named(self, name: str) -> Query | None:
+        """The query of the workload that is called so."""
+        return named_query(name, self.plan.workload)
+
     def variance(self, query: Query | str) -> Array:
         """The exact variance of every row."""
         return self.plan.variance(query)
@@ -102,12 +107,19 @@ class Release(Answers):
         """The exact covariance of every row of one query with every row of another."""
         return self.plan.covariance(query, other)
 
-    def answers(self) -> Iterator[tuple[Query, Array]]:
+    @overload
+    def answers(self, *, errors: Literal[False] = False) -> Iterator[tuple[Query, Array]]: ...
+
+    @overload
+    def answers(self, *, errors: Literal[True]) -> Iterator[tuple[Query, Answer]]: ...
+
+    def answers(self, *, errors: bool = False) -> Iterator[tuple[Query, Array | Answer]]:
         """Every query of the workload with its estimates, computed in batches, one at a time in
-        memory."""
+        memory; or with its whole answer, estimates and errors, which takes longer."""
         for positions, estimates in self.batches():
             for i, position in enumerate(positions):
-                yield self.plan.workload.query(int(position)), estimates[..., i].ravel()
+                query = self.plan.workload.query(int(position))
+                yield query, self.answer(query) if errors else estimates[..., i].ravel()
 
     def batches(self) -> Iterator[tuple[IntArray, Array]]:
         """The workload's answers in batches of equal shape: positions and estimates, batch last."""
@@ -152,12 +164,18 @@ class Release(Answers):
         )
         return made
 
-    def plot(self, *attributes: str, level: float = 0.95) -> Any:
+    def plot(
+        self,
+        *attributes: str,
+        level: float = 0.95,
+        path: str | os.PathLike[str] | None = None,
+    ) -> Any:
         """A table of one or two attributes with its intervals, as an Altair chart for a notebook.
 
-        The first attribute is laid out along the chart, the second told apart by colour.
+        The first attribute is laid out along the chart, the second told apart by colour. With a
+        `path` it is drawn to that file (.svg, .png or .html), whose path is returned.
         """
-        return through("release.plot")(self, *attributes, level=level)
+        return through("release.plot")(self, *attributes, level=level, path=path)
 
     def save(
         self, folder: str | os.PathLike[str], *, tables: Sequence[Query | str] | None = None

@@ -14,7 +14,7 @@ from noiseplan.strategies.realisation import least_sensitivity
 from noiseplan.strategies.weighting import weighted_rows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Strategy:
     """What to measure, given as rows over all cells of the domain (the last attribute fastest).
 
@@ -46,6 +46,13 @@ class Strategy:
     weighted: bool = False
     filled: bool = False
     name: str = field(default="given strategy", kw_only=True)
+
+    def __repr__(self) -> str:
+        rows, cells = self.rows.shape
+        options = "".join(
+            f", {name}=True" for name in ("weighted", "filled") if getattr(self, name)
+        )
+        return f"Strategy({rows:,} × {cells:,}{options}, name={self.name!r})"
 
     def __post_init__(self) -> None:
         rows = _numbers(self.rows)

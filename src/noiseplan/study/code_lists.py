@@ -6,8 +6,8 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from noiseplan.study.errors import listed, suggestion
 from noiseplan.study.nodes import Node
+from noiseplan.texts import listed, suggestion
 
 TYPES = ("text", "integer", "number")
 _FORMAT = ("separator", "type")

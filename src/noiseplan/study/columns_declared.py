@@ -8,8 +8,8 @@ from math import isnan
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
 from noiseplan.schema.labels import number_text
 from noiseplan.study.code_lists import read_code_list
-from noiseplan.study.errors import suggestion
 from noiseplan.study.nodes import Node
+from noiseplan.texts import suggestion
 
 KINDS = ("categorical", "ordinal", "binned")
 EXTRAS = {"categorical": ("other",), "ordinal": (), "binned": ("clip",)}

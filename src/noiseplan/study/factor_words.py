@@ -6,12 +6,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from noiseplan.queries import Custom, Factor, Levels
+from noiseplan.queries.factor_text import codes_of, read_factor
 from noiseplan.queries.query import check_factor
 from noiseplan.schema import Attribute, Schema
 from noiseplan.study.code_lists import read_grouping
-from noiseplan.study.errors import suggestion, unknown_attribute
 from noiseplan.study.nodes import Node
-from noiseplan.study.questions import codes_of, read_factor
+from noiseplan.texts import suggestion, unknown_attribute
 
 _EXAMPLE = '"prefix", "25..34 | 35..44", { levels = [5, 10] } or { custom = [[1, 0, 0]] }'
 _Level: TypeAlias = int | Mapping[Hashable, Hashable] | Sequence[Hashable]

@@ -15,8 +15,9 @@ from typing import NoReturn
 
 from noiseplan.errors import NoiseplanError, remedy
 from noiseplan.paths import checked_path
-from noiseplan.study.errors import StudyError, listed, suggestion
+from noiseplan.study.errors import StudyError
 from noiseplan.study.lines import Place, lines_of
+from noiseplan.texts import listed, suggestion
 
 
 @dataclass(frozen=True)

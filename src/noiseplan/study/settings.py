@@ -9,11 +9,10 @@ from typing import cast
 
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.planning.objectives import (
-    RMSE,
+    WORDS,
     Objective,
     PNormVariance,
     TotalVariance,
-    WorstVariance,
 )
 from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
 from noiseplan.queries import Workload
@@ -23,7 +22,6 @@ from noiseplan.study.tables_asked import find_query
 BUDGETS = ("zcdp", "gdp", "approx_dp", "pure_dp")
 NEIGHBOURS = ("add-remove", "replace")
 WEIGHTINGS = ("rows", "tables", "sqrt")
-OBJECTIVES = {"total": TotalVariance(), "rmse": RMSE(), "worst": WorstVariance()}
 _OBJECTIVES = '"total", "rmse", "worst" or { p = 4 }'
 _APPROX = "approx_dp = { epsilon = 1.0, delta = 1e-9 }"
 
@@ -157,7 +155,7 @@ def _named_objective(node: Node) -> Objective:
             return PNormVariance(int(p) if p.is_integer() else p)
     if not isinstance(node.value, str):
         node.expected(_OBJECTIVES)
-    return OBJECTIVES[node.choice(tuple(OBJECTIVES))]
+    return WORDS[node.choice(tuple(WORDS))]
 
 
 def read_people(node: Node) -> People:

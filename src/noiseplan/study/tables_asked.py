@@ -5,11 +5,11 @@ from __future__ import annotations
 from noiseplan.errors import NoiseplanError
 from noiseplan.queries import Factor, Identity, Query, Workload
 from noiseplan.queries.predicates import predicate_queries
+from noiseplan.queries.questions import read_question
 from noiseplan.schema import Schema
-from noiseplan.study.errors import suggestion, unknown_attribute
 from noiseplan.study.factor_words import read_factors, read_matrix
 from noiseplan.study.nodes import Node
-from noiseplan.study.questions import read_question
+from noiseplan.texts import suggestion, unknown_attribute
 
 _WAYS = ("k", "up_to", "query")
 _KEYS = (*_WAYS, "factors", "matrix", "weight", "name")

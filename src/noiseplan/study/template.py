@@ -6,8 +6,8 @@ import json
 import re
 from dataclasses import dataclass
 
+from noiseplan.queries.questions import question_of
 from noiseplan.study.errors import StudyError
-from noiseplan.study.questions import question_of
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SPAN = re.compile(r"(-?\d+)\.\.(-?\d+)")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
+from noiseplan.queries.query import attribute_names
 from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
 from noiseplan.storage.files import whole_folder, write_json
@@ -86,10 +88,7 @@ class ValidTables(Tables):
 
     def values(self, *attributes: str) -> Table:
         """A table as an array, one axis per attribute in the order they are named."""
-        if len(attributes) == 1 and isinstance(attributes[0], list | tuple):
-            raise QueryError(
-                f"values() takes names one by one: values({', '.join(map(repr, attributes[0]))})"
-            )
+        attributes = tuple(attribute_names(attributes, self.schema))
         one = self.source.numbers(attributes)
         held = [s for s in self.tables if set(one) <= set(s)]
         if not held:
@@ -123,17 +122,23 @@ class ValidTables(Tables):
         The interval is that of the unbiased estimate, and covers noise only. Where cells were
         filled in there is no unbiased estimate, and these are NaN.
         """
+        attributes = tuple(attribute_names(attributes, self.schema))
         values = self.values(*attributes).ravel()
         answer = self.source.answer(self.source.numbers(attributes), level, simultaneous)
         return valid_beside(values, answer.columns(attributes))
 
-    def draw(self, attribute: str, path: str | PathLike[str], *, level: float = 0.95) -> Path:
-        """Draw the table of one attribute, unbiased with its intervals beside valid, to a file."""
-        from noiseplan.draw.error_bars import error_bar_spec
-        from noiseplan.draw.figure import write
+    def plot(
+        self, attribute: str, path: str | PathLike[str] | None = None, *, level: float = 0.95
+    ) -> Any:
+        """The table of one attribute, unbiased with its intervals beside valid, as an Altair chart.
 
-        target = checked_path(path, StorageError)
-        if not target.parent.is_dir():
+        With a `path` it is drawn to that file (.svg, .png or .html), whose path is returned.
+        """
+        from noiseplan.draw.error_bars import error_bar_spec
+        from noiseplan.draw.figure import shown
+
+        target = None if path is None else checked_path(path, StorageError)
+        if target is not None and not target.parent.is_dir():
             raise StorageError(
                 f"{str(target)!r} cannot be written: there is no folder {str(target.parent)!r}"
             )
@@ -147,7 +152,9 @@ class ValidTables(Tables):
             **{name: [*columns[name][:told], *valid] for name in ("estimate", "lower", "upper")},
         }
         title = f"Records by {attribute}: unbiased, and valid"
-        return write(error_bar_spec(both, own, "kind", title, level), target)
+        return shown(error_bar_spec(both, own, "kind", title, level), target)
+
+    draw = plot  # its former name
 
     def save(
         self, folder: str | PathLike[str], *, tables: Iterable[Sequence[str] | str] | None = None

@@ -108,6 +108,11 @@ class Memory:
             )
         return Memory, (self._randomizer, self._path)
 
+    def __repr__(self) -> str:
+        """Where reports are kept, and nothing about them: a log is no place for it."""
+        where = "in memory only" if self._path is None else f"kept in {str(self._path)!r}"
+        return f"Memory({self._randomizer!r}, {where})"
+
     def report(self, value: Any, *, source: Source | None = None) -> bytes:
         """The report of this value: drawn the first time, the same ever after."""
         key = self._key(value)

@@ -21,12 +21,13 @@ from noiseplan.errors import QueryError
 from noiseplan.local.user_types import Types
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query, Workload
+from noiseplan.texts import counted
 
 STEPS = 20_000
 CHECK_EVERY = 50
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Consistent:
     """Answers of one table of non-negative counts; biased, so without standard errors."""
 
@@ -40,6 +41,9 @@ class Consistent:
         if not isinstance(asked, Query):
             raise QueryError(f"the file knows no names of queries: pass a Query, found {query!r}")
         return np.asarray(self.types.matrix(asked) @ self.counts)
+
+    def __repr__(self) -> str:
+        return f"Consistent({counted(len(self.counts), 'count')}, {self.counts.sum():,.6g} in all)"
 
 
 def nearest_counts(point: Array, total: float | None) -> Array:

@@ -1,29 +1,24 @@
-"""Queries in one line of text: `age=prefix, sex` or `age=25..34 | 35..44, earnings=20..`.
+"""What is asked of one attribute, as text: `prefix`, `levels(5, 10)` or `25..34 | 35..44`.
 
-    question   part, part, …          attributes that are not named are summed over
-    part       attribute              one row per value
-               attribute=prefix       also ranges, total, identity, levels(5, 10)
-               attribute=rows         one row for each of: rows separated by |
+    factor     prefix                 also ranges, total, identity, levels(5, 10)
+               rows                   one row for each of: rows separated by |
     row        values joined by +     their sum
     values     a value, first..last, first.. or ..last (for bins: edges)
 
-Names and values with any of `, = | + ..` in them are written in quotes, single or double.
+Values with any of `, = | + ..` in them are written in quotes, single or double.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
 
 from noiseplan.errors import QueryError
-from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, Ranges, Total
-from noiseplan.schema import Attribute, Binned, Schema
+from noiseplan.queries.factors import Custom, Factor, Identity, Prefix, Ranges, Total
+from noiseplan.queries.levels import Levels
+from noiseplan.schema import Attribute, Binned
 from noiseplan.schema.labels import number_text
-from noiseplan.study.errors import listed, suggestion, unknown_attribute
-
-if TYPE_CHECKING:
-    from noiseplan.queries import Workload
+from noiseplan.texts import suggestion
 
 WORDS: dict[str, Factor] = {
     "identity": Identity(),
@@ -32,48 +27,6 @@ WORDS: dict[str, Factor] = {
     "total": Total(),
 }
 _LEVELS = re.compile(r"levels\(([^)]*)\)")
-_EXAMPLE = '"age=prefix, sex"'
-
-
-def read_question(text: str, schema: Schema, workload: Workload | None = None) -> Query:
-    """The query that a line of text asks; a name given in `workload` goes first.
-
-    Examples
-    --------
-    >>> from noiseplan.schema import Categorical, Ordinal
-    >>> schema = Schema({"age": Ordinal(range(100)), "sex": Categorical(["F", "M"])})
-    >>> read_question("age=..17 | 18..64 | 65.., sex", schema)
-    Query(age=..17 | 18..64 | 65.., sex: 6 rows)
-    """
-    named = None if workload is None else _named(text.strip(), workload)
-    if named is not None:
-        return named
-    factors: dict[str, Factor] = {}
-    chosen = False  # some values: the question itself is then the best name
-    for part in _split(text, ",×"):
-        name, equals, ask = _partition(part)
-        if not name:
-            raise QueryError(
-                f"a question names attributes, as in {_EXAMPLE}; found {text!r}. The schema has "
-                f"{listed(schema.names)}"
-            )
-        if not equals and name == "total" and name not in schema:
-            continue
-        if name in factors:
-            raise QueryError(f"{name!r} is named twice in {text!r}")
-        if name not in schema:
-            raise QueryError(unknown_attribute(name, schema))
-        factors[name] = read_factor(ask, name, schema[name]) if equals else Identity()
-        chosen = chosen or isinstance(factors[name], Custom)
-    return Query(schema, factors, name=" ".join(text.split()) if chosen else None)
-
-
-def _named(text: str, workload: Workload) -> Query | None:
-    """The query of the workload that was given this name, or whose made name it is."""
-    try:
-        return workload[text]
-    except QueryError:
-        return None
 
 
 def read_factor(text: str, name: str, attribute: Attribute) -> Factor:
@@ -89,7 +42,7 @@ def read_factor(text: str, name: str, attribute: Attribute) -> Factor:
     rows = [row.strip() for row in _alternatives(text, attribute)]
     chosen = [codes_of(row, name, attribute) for row in rows]
     matrix = [[code in codes for code in range(attribute.size)] for codes in map(set, chosen)]
-    labels: list[Hashable] = [_unquoted(row) for row in rows]
+    labels: list[Hashable] = [unquoted(row) for row in rows]
     return Custom(matrix, name=text, labels=labels)
 
 
@@ -99,7 +52,7 @@ def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
     if exact is not None:
         return [exact]
     codes: list[int] = []
-    for piece in _split(text, "+"):
+    for piece in split(text, "+"):
         span = _split_span(piece)
         if span is not None:
             codes += _span(*span, name, attribute)
@@ -112,12 +65,12 @@ def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
 
 
 def _alternatives(text: str, attribute: Attribute) -> list[str]:
-    return [text] if _code(text, attribute) is not None else _split(text, "|")
+    return [text] if _code(text, attribute) is not None else split(text, "|")
 
 
 def _code(text: str, attribute: Attribute) -> int | None:
     """The code of the value written so."""
-    wanted = _unquoted(text.strip())
+    wanted = unquoted(text.strip())
     return next((i for i, label in enumerate(attribute.labels) if str(label) == wanted), None)
 
 
@@ -153,7 +106,7 @@ def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
 def _unknown(text: str, name: str, attribute: Attribute) -> QueryError:
     known = [*attribute.labels, *WORDS]
     return QueryError(
-        f"{name}={text.strip()}: {_unquoted(text.strip())!r} is neither a value of {name!r} nor "
+        f"{name}={text.strip()}: {unquoted(text.strip())!r} is neither a value of {name!r} nor "
         f"identity, prefix, ranges, total or levels(5, 10); {name!r} is {attribute.describe()}"
         f"{suggestion(text.strip(), known)}"
     )
@@ -172,7 +125,7 @@ def _width(word: str, text: str) -> int:
 # ---------------------------------------------------------------------- text with quotes
 
 
-def _split(text: str, separators: str) -> list[str]:
+def split(text: str, separators: str) -> list[str]:
     """Pieces between separators that stand outside quotes and brackets."""
     pieces, start, depth, quote = [], 0, 0, ""
     for at, letter in enumerate(text):
@@ -192,12 +145,6 @@ def _split(text: str, separators: str) -> list[str]:
     return [*pieces, text[start:]]
 
 
-def _partition(part: str) -> tuple[str, bool, str]:
-    """ "age = prefix" as ("age", True, "prefix")."""
-    name, *rest = _split(part, "=")
-    return _unquoted(name.strip()), bool(rest), "=".join(rest).strip()
-
-
 def _split_span(piece: str) -> tuple[str, str] | None:
     """The ends of first..last, each of which may be empty, but not both."""
     stripped = piece.strip()
@@ -213,12 +160,7 @@ def _split_span(piece: str) -> tuple[str, str] | None:
     return first.strip(), last.strip()
 
 
-def _unquoted(text: str) -> str:
+def unquoted(text: str) -> str:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]
     return text
-
-
-def question_of(factors: Sequence[str]) -> str:
-    """Attributes as a question, for messages and examples."""
-    return ", ".join(f'"{name}"' if re.search(r"[,=|+×'\s]", name) else name for name in factors)

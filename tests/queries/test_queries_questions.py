@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.study import read_question
+from noiseplan.queries.questions import read_question
 
 SCHEMA = nz.Schema(
     {

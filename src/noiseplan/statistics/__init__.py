@@ -1,0 +1,1 @@
+"""Medians, quantiles, means, shares and ratios of what was released, with their errors."""

@@ -1,0 +1,69 @@
+"""What a statistic is asked of, and for which groups, as queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from noiseplan.errors import PlanError, QueryError, UnanswerableError, remedy
+from noiseplan.queries import Factor, Query
+from noiseplan.queries.questions import question_of, read_question
+
+if TYPE_CHECKING:
+    from noiseplan.release.release import Release
+    from noiseplan.schema import Schema
+
+# Names, a question, attributes with their factors, or a query.
+Asked: TypeAlias = str | Sequence[str] | Mapping[str, Factor] | Query
+
+
+def factors_of(asked: Asked, schema: Schema) -> dict[str, Factor]:
+    """What is asked of each attribute; empty where everything is summed over."""
+    if isinstance(asked, str):
+        asked = read_question(asked, schema) if asked.strip() else ()
+    query = asked if isinstance(asked, Query) else Query(schema, asked)
+    if query.joint is not None:
+        raise QueryError(
+            f"groups are made of attributes, each with a factor; {query.name!r} is one matrix over "
+            f"{list(query.attributes)}"
+        )
+    return dict(query.factors)
+
+
+def together(one: Mapping[str, Factor], by: Mapping[str, Factor], schema: Schema) -> Query:
+    """A query of one for every group; an attribute is in one or in the other."""
+    both = [name for name in one if name in by]
+    if both:
+        raise QueryError(
+            f"{both[0]!r} is what is asked about, and named in by= too: name it once, with what "
+            f"is asked of it"
+        )
+    return Query(schema, {**one, **by})
+
+
+def called(what: str, groups: Query) -> str:
+    """What a statistic is called: "median(income) by region"."""
+    return f"{what} by {groups.name}" if groups.attributes or groups.named else what
+
+
+@contextmanager
+def answerable(release: Release, name: str, attributes: Sequence[str]) -> Iterator[None]:
+    """Refuse what has no exact errors, and say what to add where a plan does not tell cells
+    apart."""
+    if release.plan.data_aware:
+        raise PlanError(
+            f"{name}: errors of statistics are made of the exact covariance of the noise, and "
+            f"answers of a data-aware release are biased; release with another planner, "
+            f"planner='auto'"
+        )
+    try:
+        yield
+    except UnanswerableError:
+        names = sorted(attributes, key=release.schema.index)
+        table = question_of(names)
+        raise UnanswerableError(
+            f"{name} cannot be had from this release: the plan does not tell the cells of "
+            f"{table} apart; add that table to the workload, "
+            + remedy("add table", f"Query(schema, {names!r})", table)
+        ) from None

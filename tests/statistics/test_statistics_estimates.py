@@ -1,0 +1,328 @@
+"""Statistics of a release against records and numbers by hand, where the noise is next to nothing.
+
+Errors are compared with derivatives by finite differences and the covariance of all cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import noiseplan as nz
+from noiseplan.statistics.quantiles import Curve, _reached
+from noiseplan.statistics.ratios import fieller
+
+SCHEMA = nz.Schema(
+    {
+        "sex": nz.Categorical(["F", "M"]),
+        "age": nz.Ordinal(range(20, 27)),
+        "region": nz.Categorical(["north", "south", "east"]),
+        "income": nz.Binned([0, 10, 20, 40, 80]),
+    }
+)
+COUNTS = np.random.default_rng(3).integers(0, 40, SCHEMA.shape)
+EDGES = np.array([0, 10, 20, 40, 80])
+
+
+def released(
+    rho: float = 1e7, counts: np.ndarray = COUNTS, schema: nz.Schema = SCHEMA
+) -> nz.Release:
+    plan = nz.plan(nz.Workload.marginals(schema, up_to=2), budget=nz.zCDP(rho))
+    return plan.release(counts, seed=1)
+
+
+EXACT = released()
+NOISY = released(0.5)
+
+
+def records(axis: int, region: int) -> np.ndarray:
+    """The codes of all records of a region, one by one."""
+    table = np.moveaxis(COUNTS, [2, axis], [0, 1]).sum(axis=(2, 3))[region]
+    return np.repeat(np.arange(len(table)), table)
+
+
+# --------------------------------------------------------------------------- estimates
+
+
+def test_means_are_those_of_the_records() -> None:
+    found = EXACT.mean("age", by="region")
+    expected = [records(1, region).mean() + 20 for region in range(3)]
+    np.testing.assert_allclose(found.estimate, expected, rtol=1e-9)
+    assert found.cells == {"region": ["north", "south", "east"]}
+    middles = (EDGES[1:] + EDGES[:-1]) / 2
+    np.testing.assert_allclose(
+        EXACT.mean("income", by=["region"]).estimate,
+        [middles[records(3, region)].mean() for region in range(3)],
+    )
+    given_values = EXACT.mean("income", values=[1, 2, 3, 9.5]).estimate
+    whole = np.concatenate([records(3, region) for region in range(3)])
+    np.testing.assert_allclose(given_values, [np.array([1, 2, 3, 9.5])[whole].mean()])
+    by_name = EXACT.mean("sex", values={"F": 1.0, "M": 0.0}).estimate
+    np.testing.assert_allclose(by_name, [COUNTS[0].sum() / COUNTS.sum()])
+
+
+@pytest.mark.parametrize("p", [0.01, 0.25, 0.5, 0.9, 0.999])
+def test_quantiles_of_values_are_those_of_sorted_records(p: float) -> None:
+    found = EXACT.quantile("age", p, by="region")
+    for region, value in enumerate(found.estimate):
+        ages = np.sort(records(1, region)) + 20
+        assert value == ages[int(np.ceil(p * len(ages))) - 1]
+    np.testing.assert_array_equal(found.lower, found.estimate)
+    np.testing.assert_array_equal(found.upper, found.estimate)
+
+
+@pytest.mark.parametrize("p", [0.05, 0.25, 0.5, 0.9])
+def test_quantiles_of_bins_are_read_off_the_broken_line(p: float) -> None:
+    found = EXACT.quantile("income", [p], by="region")
+    for region, value in enumerate(found.estimate):
+        reached = np.cumsum([0, *np.bincount(records(3, region), minlength=4)])
+        assert value == pytest.approx(np.interp(p * reached[-1], reached, EDGES), abs=1e-6)
+
+
+def test_the_median_is_the_quantile_of_one_half() -> None:
+    half, median = NOISY.quantile("income", 0.5, by="sex"), NOISY.median("income", by="sex")
+    for name in ("estimate", "lower", "upper"):
+        np.testing.assert_array_equal(getattr(half, name), getattr(median, name))
+    assert half.cells == {"sex": ["F", "M"], "quantile": [0.5, 0.5]}
+    assert median.cells == {"sex": ["F", "M"]}
+    assert median.name == "median(income) by sex"
+
+
+def test_quantiles_of_each_group_stand_together() -> None:
+    found = EXACT.quantile("age", [0.2, 0.8], by=["region"])
+    alone = [EXACT.quantile("age", p, by="region").estimate for p in (0.2, 0.8)]
+    np.testing.assert_array_equal(found.estimate, np.stack(alone, axis=1).ravel())
+    assert list(found.columns()) == ["region", "quantile", "estimate", "lower", "upper"]
+    assert found.cells["quantile"] == [0.2, 0.8] * 3
+
+
+def test_values_that_are_no_numbers_are_named() -> None:
+    days = [date(2024, 5, day) for day in (1, 2, 9)]
+    schema = nz.Schema({"grade": nz.Ordinal(["low", "middle", "high"]), "day": nz.Ordinal(days)})
+    counts = np.array([[5, 1, 1], [20, 0, 30], [3, 0, 40]])
+    release = released(counts=counts, schema=schema)
+    assert release.median("grade").estimate == ["middle"]
+    assert release.quantile("day", [0.25, 0.9]).estimate == [days[0], days[2]]
+    assert "middle" in str(release.median("grade"))
+    with pytest.raises(nz.NoiseplanError, match=r"needs a number for each value.*values="):
+        release.mean("grade")
+    scored = release.mean("grade", values={"low": 1, "middle": 2, "high": 3})
+    np.testing.assert_allclose(scored.estimate, [(7 + 2 * 50 + 3 * 43) / 100])
+
+
+def test_shares_are_those_of_rows_columns_and_all() -> None:
+    table = COUNTS.sum(axis=(1, 3))  # sex × region
+    within = EXACT.share("sex", by="region")
+    np.testing.assert_allclose(within.estimate.reshape(2, 3), table / table.sum(axis=0))
+    within = EXACT.share("region", by="sex")
+    np.testing.assert_allclose(
+        within.estimate.reshape(2, 3), table / table.sum(axis=1, keepdims=True)
+    )
+    np.testing.assert_allclose(
+        EXACT.share("sex, region").estimate.reshape(2, 3), table / table.sum()
+    )
+    older = COUNTS.sum(axis=(2, 3))
+    np.testing.assert_allclose(
+        EXACT.share("age=24.. | 20", by="sex").estimate.reshape(2, 2),
+        np.stack([older[:, 4:].sum(axis=1), older[:, 0]], axis=1) / older.sum(axis=1)[:, None],
+    )
+
+
+def test_ratios_are_divided_row_by_row_or_by_one() -> None:
+    table = COUNTS.sum(axis=(1, 3))
+    found = EXACT.ratio("sex=F", "sex=M", by="region")
+    np.testing.assert_allclose(found.estimate, table[0] / table[1])
+    assert found.cells == {"sex": ["F"] * 3, "region": ["north", "south", "east"]}
+    by_queries = EXACT.ratio(
+        nz.Query(SCHEMA, ["region"]), nz.Query(SCHEMA, {"region": nz.Custom([[1, 0, 0]])})
+    )
+    np.testing.assert_allclose(by_queries.estimate, table.sum(axis=0) / table[:, 0].sum())
+    joint = nz.Query(SCHEMA, ["sex", "region"], matrix=np.eye(6)[[1, 4]])
+    np.testing.assert_allclose(EXACT.ratio(joint, joint).estimate, [1, 1])
+    np.testing.assert_allclose(
+        EXACT.ratio("sex × region", ["region"]).estimate.reshape(2, 3), table / table.sum(axis=0)
+    )
+
+
+# --------------------------------------------------------------------------- errors
+
+CELLS = nz.Query(SCHEMA, ["age", "region"])
+
+
+def by_differences(statistic: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """√diag(J Σ Jᵀ) of a function of the table of age and region, J by central differences."""
+    at, step = NOISY.answer(CELLS).estimate, 1e-3
+    moved = step * np.eye(len(at))
+    slopes = np.stack(
+        [(statistic(at + each) - statistic(at - each)) / (2 * step) for each in moved], axis=1
+    )
+    covariance = NOISY.covariance(CELLS, CELLS)
+    return np.sqrt(np.diag(slopes @ covariance @ slopes.T))
+
+
+def test_standard_errors_are_those_of_the_delta_method() -> None:
+    def mean(cells: np.ndarray) -> np.ndarray:
+        table = cells.reshape(7, 3)
+        return np.arange(20, 27) @ table / table.sum(axis=0)
+
+    def share(cells: np.ndarray) -> np.ndarray:
+        table = cells.reshape(7, 3)
+        return (table / table.sum(axis=0)).ravel()
+
+    def ratio(cells: np.ndarray) -> np.ndarray:
+        table = cells.reshape(7, 3)
+        return table[4:].sum(axis=0) / table[:2].sum(axis=0)
+
+    ages = NOISY.mean("age", by="region")
+    np.testing.assert_allclose(ages.std_error, by_differences(mean), rtol=1e-5)
+    within = NOISY.share("age", by="region")
+    np.testing.assert_allclose(within.std_error, by_differences(share), rtol=1e-5)
+    old_to_young = NOISY.ratio("age=24..", "age=..21", by="region")
+    np.testing.assert_allclose(old_to_young.std_error, by_differences(ratio), rtol=1e-5)
+    # Far from zero Fieller's interval is that of the delta method, but for its second order.
+    half = (ages.upper - ages.lower) / 2
+    np.testing.assert_allclose(half, 1.959964 * ages.std_error, rtol=0.01)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_fieller_holds_the_ratios_that_a_test_does_not_reject(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    root = random.normal(size=(2, 2))
+    (v, c), (_, w) = root @ root.T
+    z = 1.96
+    d = np.sqrt(w) * z * random.uniform(1.05, 9)
+    n = random.normal() * 10
+    variances = tuple(np.array([x]) for x in (v, c, w))
+    (low,), (high,) = fieller(np.array([n]), np.array([d]), variances, z)
+    for r, inside in (
+        (low * (1 - 1e-6) + high * 1e-6, True),
+        (high * (1 - 1e-6) + low * 1e-6, True),
+        (low - 1e-4 * (high - low), False),
+        (high + 1e-4 * (high - low), False),
+        (n / d, True),
+    ):
+        assert ((n - r * d) ** 2 <= z**2 * (v - 2 * r * c + r**2 * w)) == inside
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_intervals_of_quantiles_are_where_a_test_does_not_reject(seed: int) -> None:
+    """The roots of the quadratic equations against a fine grid, with a covariance of any shape."""
+    random = np.random.default_rng(seed)
+    bins = 4
+    counts = random.normal(3, 3, bins)
+    root = random.normal(size=(bins, bins)) * random.uniform(0.05, 1.5)
+    p, z = random.uniform(0.05, 0.95), 1.96
+    grid = np.linspace(0, bins, 4 * 2500 + 1)
+    rows = np.clip(grid[:, None] - np.arange(bins), 0, 1) - p
+    d, error = rows @ counts, np.linalg.norm(rows @ root, axis=1)
+    at = slice(None, None, 1250)
+    low, high = _reached(Curve(p, d[None, at], error[None, at]), z)
+    inside = np.abs(d) <= z * error
+    for k in range(bins):
+        within = grid[2500 * k : 2500 * (k + 1) + 1][inside[2500 * k : 2500 * (k + 1) + 1]] - k
+        if len(within):
+            assert low[0, k] == pytest.approx(within[0], abs=5e-4)
+            assert high[0, k] == pytest.approx(within[-1], abs=5e-4)
+        else:  # a set finer than the grid, or none
+            assert high[0, k] - low[0, k] < 5e-4
+
+
+# --------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda r: r.median("sex"), "quantiles need an ordered attribute, and 'sex' is categor"),
+        (lambda r: r.quantile("age", 1.5), r"between 0 and 1.*found 1\.5"),
+        (lambda r: r.quantile("age", []), "no quantile is asked for"),
+        (lambda r: r.quantile("age", [True]), "found True"),
+        (lambda r: r.mean("agee"), "did you mean 'age'"),
+        (lambda r: r.mean("sex"), "needs a number for each value"),
+        (lambda r: r.mean("age", values=[1, 2]), "one number for each of the 7 values"),
+        (lambda r: r.mean("sex", values={"F": 1}), "no number for 'M'"),
+        (lambda r: r.mean("age", values=[np.nan] * 7), "finite numbers"),
+        (lambda r: r.mean("age", by="age, sex"), "named in by= too"),
+        (lambda r: r.share([]), "as in share"),
+        (lambda r: r.ratio("age", "sex"), "not about the same groups"),
+        (lambda r: r.ratio("age=20 | 21", "age=22 | 23 | 24"), "not about the same groups"),
+        (lambda r: r.median("age", level=1.0), "between 0 and 1"),
+        (
+            lambda r: r.median("income", by="sex, region"),
+            r"median\(income\) by sex × region cannot be had.*add that table to the workload, "
+            r"Query\(schema, \['sex', 'region', 'income'\]\)",
+        ),
+        (lambda r: r.mean("age", by="sex, region"), r"add that table.*'sex', 'age', 'region'"),
+        (lambda r: r.share("age", by="sex, region"), r"add that table"),
+    ],
+)
+def test_refusals(ask: Callable[[nz.Release], object], message: str) -> None:
+    with pytest.raises(nz.NoiseplanError, match=message):
+        ask(NOISY)
+
+
+def test_coarse_plans_do_not_tell_values_apart() -> None:
+    groups = nz.Query(SCHEMA, {"age": nz.Custom([[1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 1, 1]])})
+    release = nz.plan(nz.Workload([groups]), budget=nz.zCDP(1)).release(COUNTS, seed=1)
+    with pytest.raises(nz.NoiseplanError, match=r"does not tell the cells of age apart"):
+        release.median("age")
+    np.testing.assert_allclose(
+        release.share(groups).estimate.sum(), 1, rtol=1e-9
+    )  # the groups themselves are
+
+
+def test_biased_answers_have_no_errors_to_make_statistics_of() -> None:
+    schema = nz.Schema({"x": nz.Ordinal(range(16))})
+    plan = nz.plan(nz.Workload.all_ranges(schema), budget=nz.PureDP(1.0), planner="dawa")
+    with pytest.raises(nz.NoiseplanError, match="data-aware release are biased"):
+        plan.release(np.arange(16), seed=1).median("x")
+
+
+# --------------------------------------------------------------------------- how it is shown
+
+
+def test_a_statistic_says_how_it_was_found() -> None:
+    text = str(NOISY.median("income", by="region"))
+    assert "inverting exact tests" in text and "evenly inside each bin" in text
+    assert "covering noise only" in text and "NOT PRIVATE" in text
+    mean = NOISY.mean("income")
+    assert "delta method" in mean.method and "Fieller" in mean.method
+    assert "midpoints of the bins of 'income'" in mean.method
+    assert repr(mean) == "Statistic(mean(income): 1 row)"
+    frame = NOISY.share("sex", by="region").frame("pandas")
+    assert list(frame.columns) == ["sex", "region", "estimate", "std_error", "lower", "upper"]
+    together = NOISY.mean("age", by="region", simultaneous=True)
+    alone = NOISY.mean("age", by="region")
+    assert (together.lower < alone.lower).all() and (together.upper > alone.upper).all()
+
+
+def test_attributes_called_like_columns_keep_their_labels() -> None:
+    schema = nz.Schema({"quantile": nz.Categorical(["a", "b"]), "estimate": nz.Ordinal(range(4))})
+    release = released(counts=np.full((2, 4), 50), schema=schema)
+    found = release.quantile("estimate", [0.3], by="quantile").columns()
+    assert list(found) == ["quantile (attribute)", "quantile", "estimate", "lower", "upper"]
+    shares = release.share("estimate").columns()
+    assert next(iter(shares)) == "estimate (attribute)"
+
+
+def test_the_ends_of_clipped_and_endless_bins_are_open() -> None:
+    schema = nz.Schema(
+        {"a": nz.Binned([0, 10, 20, np.inf]), "b": nz.Binned([0, 10, 20, 30], clip=True)}
+    )
+    release = released(counts=np.array([[1, 3, 0], [2, 4, 0], [90, 200, 5]]), schema=schema)
+    median = release.median("a")
+    assert np.isnan(median.estimate[0])
+    assert (median.lower[0], median.upper[0]) == (20.0, np.inf)
+    assert "inside an open end bin (1 of 1)" in median.notes[0]
+    low = release.quantile("b", 0.01)
+    assert (low.lower[0], low.upper[0]) == (-np.inf, 10.0)
+    with pytest.raises(nz.NoiseplanError, match=r"\[20, inf\] has no middle"):
+        release.mean("a")
+    assert "also for numbers beyond the edges" in release.mean("b").method

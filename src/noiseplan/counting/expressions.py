@@ -54,14 +54,31 @@ class Column:
     @property
     def refused(self) -> int | None:
         """The code that stands for values without one; None if a category catches them."""
-        return self.attribute.size if self.attribute.null_code < 0 else None
+        return self.attribute.size if self.attribute.unknown_code < 0 else None
 
     def codes(self) -> str:
         """Return the expression; it is never null, and its type fits every code and `refused`."""
-        missing = self.attribute.size if self.refused is not None else self.attribute.null_code
+        unknown = self.attribute.unknown_code if self.refused is None else self.refused
         kinds = {1: "UTINYINT", 2: "USMALLINT"}
         kind = kinds.get(np.min_scalar_type(self.attribute.size).itemsize, "UINTEGER")
-        return f"CAST({self._code(str(missing))} AS {kind})"
+        return f"CAST({self._code(self._beside(unknown))} AS {kind})"
+
+    def _beside(self, unknown: int) -> str:
+        """The code of a value that is not declared: that of missing ones where it is missing."""
+        if self.attribute.missing is None:
+            return str(unknown)
+        return f"CASE WHEN {self._is_missing()} THEN {self.attribute.null_code} ELSE {unknown} END"
+
+    def _is_missing(self) -> str:
+        gone = f"{self.quoted} IS NULL"
+        if self.type in ("FLOAT", "DOUBLE"):
+            return f"{gone} OR isnan({self.quoted})"
+        if _TEXT.fullmatch(self.type):
+            # As CSV that is safe for spreadsheets spells it, too.
+            name = str(self.attribute.missing)
+            spelled = dict.fromkeys([name, str(cell(name)), ""] if self.spelled else [name])
+            return f"{gone} OR {self.quoted}::VARCHAR IN ({', '.join(map(literal, spelled))})"
+        return gone
 
     def _code(self, otherwise: str) -> str:
         if isinstance(self.attribute, Binned):
@@ -92,7 +109,7 @@ class Column:
         if not (self.spelled or _INTEGER.fullmatch(self.type) or _FRACTION.fullmatch(self.type)):
             return otherwise
         number = _spelled_number(self.quoted) if self.spelled else f"{self.quoted}::DOUBLE"
-        codes = [str(code) for code in range(bins.size)]
+        codes = [str(code) for code in range(bins.stated)]
         inside = f"{number} BETWEEN {_double(bins.edges[0])} AND {_double(bins.edges[-1])}"
         valid = f"NOT isnan({number})" if bins.clip else inside
         found = _search(number, bins.edges[1:-1], codes)

@@ -16,6 +16,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.counting import open_source
 from noiseplan.errors import DataError
+from noiseplan.study import StudyError, read_study
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
@@ -158,3 +159,131 @@ def test_a_cell_catches_missing_values_and_no_others() -> None:
             open_source({"income": [5.0, wrong]}, schema)
     named = open_source({"income": [5.0, "not stated", np.nan]}, schema)
     assert named.marginals(np.array([[0]]))[0].tolist() == [1, 0, 0, 0, 2]
+
+
+# ---------------------------------------------------------------------- ways of writing in text
+
+NUMBERS = nz.Schema(
+    {
+        "income": nz.Binned([0, 1000, 2000.5, 1e6], missing="not stated"),
+        "age": nz.Ordinal([0.5, 1, 1234], missing="not known"),
+        "place": nz.Categorical(["north", "1.234"], missing="none"),
+    }
+)
+
+
+def counted(path: Path, text: str, **how: Any) -> list[list[int]]:
+    path.write_text(text, encoding="utf-8")
+    source = open_source(nz.TextFile(path, **how), NUMBERS, details=True)
+    return [source.marginals(np.array([[place]]))[0].tolist() for place in range(3)]
+
+
+def test_spellings_of_missing_are_declared_once_for_all_columns(tmp_path: Path) -> None:
+    text = "income,age,place\n5,1,north\nNA,.,NA\n , N/A,.\n,,\nnot stated,not known,none\n"
+    found = counted(tmp_path / "a.csv", text, missing=["NA", ".", "N/A"])
+    assert found == [[1, 0, 0, 4], [0, 1, 0, 4], [1, 0, 4]]
+    with pytest.raises(DataError, match=r"'income': 1 of 2 rows .*'n/a'"):
+        counted(tmp_path / "b.csv", "income,age,place\n5,1,north\nn/a,1,north\n", missing=["N/A"])
+
+
+GERMAN = {"decimal": ",", "thousands": "."}
+
+
+@pytest.mark.parametrize(
+    ("written", "how", "place"),
+    [
+        ("999,9", GERMAN, 0),
+        ("1.000", GERMAN, 1),
+        ("1.000,5", GERMAN, 1),
+        ("2.000,5", GERMAN, 2),
+        ("123.456", GERMAN, 2),
+        ("1234", GERMAN, 1),
+        ("+1.5e3", {"thousands": ","}, 1),
+        ("1,500", {"thousands": ","}, 1),
+        ("1 500", {"thousands": " "}, 1),
+        ("1\u202f500", {"thousands": " "}, 1),
+        ("1'500.25", {"thousands": "'"}, 1),
+        ("0,5", {"decimal": ","}, 0),
+    ],
+)
+def test_numbers_as_the_file_writes_them(
+    written: str, how: dict[str, str], place: int, tmp_path: Path
+) -> None:
+    text = f"income;age;place\n{written};1;north\n"
+    assert counted(tmp_path / "a.csv", text, **how)[0] == [int(n == place) for n in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("written", "how"),
+    [
+        ("1.5", GERMAN),  # neither fifteen nor one and a half
+        ("12.34,5", GERMAN),
+        ("1.0000", GERMAN),
+        (".500", GERMAN),
+        ("1.5", {"decimal": ","}),
+        ("1,5", {}),
+        ("1,50", {"thousands": ","}),
+        ("1500,", {"thousands": ","}),
+    ],
+)
+def test_numbers_written_otherwise_are_none(
+    written: str, how: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match="'income': 1 of 1 rows"):
+        counted(tmp_path / "a.csv", f"income;age;place\n{written};1;north\n", **how)
+
+
+def test_labels_are_read_as_the_file_writes_numbers(tmp_path: Path) -> None:
+    """1.234 is a whole number here, and the text of another column."""
+    text = "income;age;place\n1;1.234;1.234\n1;0,5;north\n1;1;north\n"
+    assert counted(tmp_path / "a.csv", text, **GERMAN) == [[3, 0, 0, 0], [1, 1, 1, 0], [2, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"missing": ["north"]}, "'north' stands for a missing value .* is a value of 'place'"),
+        ({"missing": ["1.234"], "thousands": ","}, "is a value of 'income'"),
+        ({"missing": ["1"]}, "'1' stands for .* 'income'"),
+        ({"missing": [1]}, "missing= lists texts"),
+        ({"decimal": ";"}, "decimal= is one of"),
+        ({"decimal": ",", "thousands": ","}, "thousands= is one of .* not what decimal= is"),
+    ],
+)
+def test_what_could_mean_two_things_is_refused(
+    how: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=words):
+        counted(tmp_path / "a.csv", "income,age,place\n", **how)
+
+
+def test_only_text_is_written(tmp_path: Path) -> None:
+    path = as_file("parquet", tmp_path)
+    with pytest.raises(DataError, match="is Parquet"):
+        open_source(nz.TextFile(path, missing=["NA"]), SCHEMA)
+
+
+def test_a_study_says_how_its_files_are_written(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    declared = (
+        '[schema]\nincome = { binned = [0, 10, 20], missing = "not stated" }\n'
+        "[[tables]]\nup_to = 1\n[budget]\nzcdp = 1e8\n"
+        '[data]\nmissing = ["NA", ""]\ndecimal = ","\nthousands = "."\n'
+    )
+    study.write_text(declared, encoding="utf-8")
+    read = read_study(study)
+    (tmp_path / "a.csv").write_text('income\n"1,5"\nNA\n"12,0"\n', encoding="utf-8")
+    pl.DataFrame({"income": [1.5, None, 12.0]}).write_parquet(tmp_path / "a.parquet")
+    for file in ("a.csv", "a.parquet"):
+        release = read.release(read.plan(), tmp_path / file)
+        estimate = release.answer(nz.Query(read.schema, ["income"])).estimate
+        assert estimate.round().tolist() == [1, 1, 1]
+    for old, new, words in (
+        ('["NA", ""]', '["15"]', "study.toml:7: data: '15' stands for .* 'income'"),
+        ('["NA", ""]', "[15]", "study.toml:8: data.missing 1"),
+        ('thousands = "."', 'thousands = ","', "data.thousands: thousands= is one of"),
+        ('decimal = ","', 'decimals = ","', "Did you mean 'decimal'"),
+    ):
+        study.write_text(declared.replace(old, new), encoding="utf-8")
+        with pytest.raises(StudyError, match=words):
+            read_study(study)

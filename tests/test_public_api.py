@@ -14,7 +14,8 @@ NAMES = [
     "ApproxDP", "Binned", "Categorical", "ConvexLoss", "Custom", "Factor", "GDP", "Guarantee",
     "Identity", "Ledger", "Levels", "NoiseplanError", "NoisyTable", "Objective", "Ordinal",
     "PNormVariance", "Plan",
-    "Prefix", "PureDP", "Query", "Ranges", "Release", "Schema", "Total", "TotalVariance",
+    "Prefix", "PureDP", "Query", "Ranges", "Release", "Schema", "TextFile", "Total",
+    "TotalVariance",
     "Workload", "WorstVariance", "adaptive", "compare", "from_noisy_tables", "load", "plan", "zCDP",
 ]  # fmt: skip
 # What a release is asked; its own page, docs/statistics.md, has the last six.

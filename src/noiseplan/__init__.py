@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from noiseplan import local
     from noiseplan.choosing import adaptive
     from noiseplan.comparing import compare
+    from noiseplan.counting import TextFile
     from noiseplan.ledger import Ledger
     from noiseplan.mechanisms.partition.settings import Dawa
     from noiseplan.planning.plan import Plan
@@ -54,6 +55,7 @@ _LAZY = {
     "Plan": "noiseplan.planning.plan",
     "Release": "noiseplan.release.release",
     "Strategy": "noiseplan.strategies.given_rows",
+    "TextFile": "noiseplan.counting",
     "adaptive": "noiseplan.choosing",
     "bounds": "noiseplan.planning.workload_bounds",
     "compare": "noiseplan.comparing",
@@ -108,6 +110,7 @@ __all__ = [
     "Release",
     "Schema",
     "Strategy",
+    "TextFile",
     "Total",
     "TotalVariance",
     "Workload",

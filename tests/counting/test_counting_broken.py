@@ -145,7 +145,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "missing numbers": (
         frame(age=[23, None]),
-        r"column 'age': 1 of 2 rows .*: null\..* fill them or drop those rows",
+        r"column 'age': 1 of 2 rows .*: null\..* declare a cell for those, outside the order",
     ),
     "missing categories": (
         frame(sex=["F", None]),

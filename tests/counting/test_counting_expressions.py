@@ -52,15 +52,18 @@ labels = numbers | texts | st.sampled_from([*DAYS, *MOMENTS, *ZONED[:1]])
 @st.composite
 def attributes(draw: st.DrawFn) -> Attribute:
     kind = draw(st.sampled_from(["ordinal", "range", "categorical", "other", "binned"]))
+    missing = draw(st.sampled_from([None, "not stated", "=gone"]))
     if kind == "range":
         low = draw(whole)
-        return Ordinal(range(low, low + draw(st.integers(1, 300))))
+        return Ordinal(range(low, low + draw(st.integers(1, 300))), missing=missing)
     if kind == "binned":
         edges = draw(st.sets(st.floats(-200, 300).map(lambda x: round(x, 1) + 0.0), min_size=2))
-        return Binned(sorted(edges), clip=draw(st.booleans()))
+        return Binned(sorted(edges), clip=draw(st.booleans()), missing=missing)
     values = draw(st.lists(labels, min_size=1, max_size=8, unique=True))
     other = "elsewhere" if kind == "other" else None
-    return Ordinal(values) if kind == "ordinal" else Categorical(values, other=other)
+    if kind == "ordinal":
+        return Ordinal(values, missing=missing)
+    return Categorical(values, other=other, missing=missing)
 
 
 COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
@@ -99,6 +102,8 @@ def test_every_type_of_column(kind: str, data: st.DataObject, attribute: Attribu
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError):
             continue
         values.append(label)
+    if kind == "text" and attribute.missing is not None:
+        values.append(attribute.missing)
     column = pa.array(values, arrow)
     held = [float(v) if kind == "float" and v is not None else v for v in column.to_pylist()]
     assert codes_in_sql(attribute, column) == codes_in_python(attribute, held)
@@ -137,6 +142,14 @@ def test_text_that_spells_a_label(attribute: Attribute) -> None:
         (Categorical(["a"], other="b"), ["a", "b", None, "x"], [0, 1, 1, 1]),
         (Ordinal(DAYS), ["1970-01-01", "1970-01-01 00:00:00", "1970-01-01 01:00"], [1, 1, -1]),
         (Binned([0, 1, 2]), ["0", "0.99", "1", "2", "2.1", "x", None], [0, 0, 1, 1, -1, -1, -1]),
+        (
+            Ordinal(range(3), missing="none"),
+            ["2", "", None, "none", "NA", "9"],
+            [2, 3, 3, 3, -1, -1],
+        ),
+        (Binned([0, 1], missing="=x"), ["1", "", "=x", "'=x", "nan", "3"], [0, 1, 1, 1, -1, -1]),
+        (Categorical(["", "a"], missing="x"), ["", None, "x", "a"], [0, 0, 2, 1]),
+        (Categorical(["a"], "b", missing="x"), ["a", "b", None, "x", "y"], [0, 1, 2, 2, 1]),
         (Binned([0, 1, 2], clip=True), ["-5", "1e99", "nan", "inf"], [0, 1, -1, 1]),
     ],
 )

@@ -208,7 +208,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "text null": ({"sex": None}, "column 'sex': 1 of 500 rows .*: null"),
     "number unknown": ({"age": 99}, r"column 'age': 1 of 500 .*: '?99(\.0)?'?\. .*Ordinal\("),
-    "number null": ({"age": None}, "column 'age': 1 of 500 .*: null.* fill them or drop"),
+    "number null": ({"age": None}, "column 'age': 1 of 500 .*: null.* declare a cell for those"),
     "beyond the edges": ({"income": -6.0}, r"column 'income': 1 of 500 .*-6\.0.*clip=True"),
     "no number": ({"income": None}, "column 'income': 1 of 500 .*: null"),
     "clipped null": ({"gain": None}, "column 'gain': 1 of 500 .*: null"),

@@ -19,6 +19,7 @@ from noiseplan.matrices import (
     IdentityMatrix,
     KroneckerMatrix,
     Matrix,
+    PaddedMatrix,
     PermutedMatrix,
     PrefixMatrix,
     RangesMatrix,
@@ -112,6 +113,8 @@ def _cases() -> Iterator[tuple[str, Matrix, NDArray[np.float64]]]:
         moved = np.empty_like(brute_ranges(n))
         moved[:, order] = brute_ranges(n)
         yield f"permuted-{n}", PermutedMatrix(RangesMatrix(n), tuple(order.tolist())), moved
+        wide = np.hstack([brute_ranges(n), np.zeros((len(brute_ranges(n)), 2))])
+        yield f"padded-{n}", PaddedMatrix(RangesMatrix(n), n + 2), wide
         yield f"haar-{n}", HaarMatrix(n), brute_haar(n)
         yield f"tree-{n}", TreeMatrix(n), brute_tree(n, 2)
         yield f"tree-of-three-{n}", TreeMatrix(n, 3), brute_tree(n, 3)

@@ -241,7 +241,7 @@ def test_and_binds_closer_than_or_and_not_closest() -> None:
 FAULTS = [
     ("", "the predicate is empty"),
     ("age <", "age < ⟨here⟩: a value is missing"),
-    ("age", "expected =, !=, <, <=, >, >=, in or between after age"),
+    ("age", "expected =, !=, <, <=, >, >=, in, between or is null after age"),
     ("< 3", "⟨here⟩ < 3: the name of an attribute is missing"),
     ("agee < 3", "⟨here⟩ agee < 3: no attribute 'agee'; did you mean 'age'?"),
     ("age < 3 and region = nrth", "region = ⟨here⟩ nrth: a text is written in quotes, 'nrth'"),

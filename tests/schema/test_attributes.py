@@ -33,10 +33,11 @@ edge_lists = st.lists(
     max_size=8,
     unique=True,
 ).map(sorted)
+gone = st.sampled_from([None, "not stated"])
 attributes: st.SearchStrategy[Attribute] = st.one_of(
-    label_lists.map(Categorical),
-    label_lists.map(Ordinal),
-    st.builds(Binned, edge_lists, clip=st.booleans()),
+    st.builds(Categorical, label_lists, other=st.sampled_from([None, "other"]), missing=gone),
+    st.builds(Ordinal, label_lists, missing=gone),
+    st.builds(Binned, edge_lists, clip=st.booleans(), missing=gone),
     st.builds(lambda low, size: Ordinal(range(low, low + size)), st.integers(), st.integers(1, 50)),
 )
 

@@ -116,6 +116,10 @@ BROKEN = [
            ("a number, the edge of a bin", "the text '10'")),
     Broken("steps that do not fit", "[0, 10, 20]", "{ from = 0, to = 20, step = 7 }", 7,
            ("steps of 7", "do not reach 20", "14")),
+    Broken("missing is a value too", "clip = true", 'missing = "[0, 10)"', 7,
+           ("schema.income.missing", "missing='[0, 10)' is also declared")),
+    Broken("missing as a number", "clip = true", "missing = -1", 7,
+           ("schema.income.missing", "a text", "the number -1")),
     Broken("clip as text", "clip = true", 'clip = "yes"', 7, ("true or false", "'yes'")),
     # ------------------------------------------------------------------ code lists
     Broken("a file that is not there", '{ file = "counties.csv", column',

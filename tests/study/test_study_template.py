@@ -20,7 +20,12 @@ def written(folder: Path, *columns: str) -> Path:
 
 def test_a_study_is_read_back_as_it_was_declared(tmp_path: Path) -> None:
     path = written(
-        tmp_path, "age=0..99", "sex=F, M", "in come=bins:0,10000,1e5", 'q"\\uote=ä,"b"', "-1=-3..-1"
+        tmp_path,
+        "age=0..99",
+        "sex=F, M",
+        "in come=bins:0,10000,1e5",
+        'q"\\uote=ä,"b"',
+        "-1=-3..-1; missing=not; stated",
     )
     study = read_study(path)
     assert study.schema == nz.Schema(
@@ -29,7 +34,7 @@ def test_a_study_is_read_back_as_it_was_declared(tmp_path: Path) -> None:
             "sex": nz.Categorical(["F", "M"]),
             "in come": nz.Binned([0, 10_000, 100_000]),
             'q"\\uote': nz.Categorical(["ä", '"b"']),
-            "-1": nz.Ordinal(range(-3, 0)),
+            "-1": nz.Ordinal(range(-3, 0), missing="not; stated"),
         }
     )
     assert len(study.workload) == 16

@@ -78,7 +78,8 @@ def compared(
         for name in dict.fromkeys(planners)
     }
     person = study.people.person if study.people is not None and example is not None else None
-    return compare(plans, example, runs=runs, seed=seed, person=person)
+    data = study.as_declared(example)
+    return compare(plans, data, runs=runs, seed=seed, person=person)
 
 
 def plain_rows(found: Comparison) -> list[dict[str, Any]]:

@@ -29,6 +29,7 @@ WORDS: Final = {
     # studies
     "allow outside": "--allow-outside",
     "declare other": "{{ categorical = [...], other = {0} }}",
+    "declare missing": "missing = {0}",
     "declare clip": "{{ binned = [...], clip = true }}",
     "declare ordinal": "{{ ordinal = [...] }}",
     "declare binned": "{{ binned = [...] }}",

@@ -26,7 +26,8 @@ MANY_VALUES = 1000
     "columns",
     multiple=True,
     metavar="NAME[=VALUES]",
-    help="A column: age=0..99, sex=F,M, income=bins:0,10000,50000, or a name alone. Repeat it.",
+    help="A column: age=0..99, sex=F,M, income=bins:0,10000,50000, or a name alone; behind it, "
+    "where values may be missing, '; missing=not stated'. Repeat it.",
 )
 @click.option(
     "--header",

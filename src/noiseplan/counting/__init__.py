@@ -5,6 +5,7 @@ from noiseplan.counting.projectable import Countable, Counts, Projectable
 from noiseplan.counting.records import Records
 from noiseplan.counting.source import open_source
 from noiseplan.counting.tensor import CountTensor
+from noiseplan.counting.text_files import Spelling, TextFile
 
 __all__ = [
     "CountTensor",
@@ -12,6 +13,8 @@ __all__ = [
     "Counts",
     "Projectable",
     "Records",
+    "Spelling",
+    "TextFile",
     "count_tables",
     "open_source",
 ]

@@ -21,6 +21,7 @@ from noiseplan.counting.person_cap import PersonCap, Sieve
 from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, refused
+from noiseplan.counting.text_files import AS_USUAL, Spelling, TextFile
 from noiseplan.engine import engine
 from noiseplan.errors import DataError, remedy
 from noiseplan.paths import checked_path
@@ -35,7 +36,7 @@ _PACKED: Final = (".gz", ".zst")
 
 
 def stream_from_file(
-    path: str | os.PathLike[str], schema: Schema, people: PersonCap | None = None
+    path: str | os.PathLike[str] | TextFile, schema: Schema, people: PersonCap | None = None
 ) -> Stream:
     """Open CSV (with a header line) or Parquet; globs are allowed.
 
@@ -43,7 +44,8 @@ def stream_from_file(
     CSV is read as text, so that a code such as ``007`` keeps its zeros, and each text is then
     taken for the label it spells.
     """
-    name = os.fspath(path)
+    spelling = path.spelling if isinstance(path, TextFile) else AS_USUAL
+    name = path.path if isinstance(path, TextFile) else os.fspath(path)
     if "://" in name:
         raise DataError(
             f"{name!r} is an address, and only files here are read: download it first, or open it "
@@ -51,7 +53,13 @@ def stream_from_file(
         )
     if checked_path(name, DataError).is_file():
         name = glob.escape(name)
-    spelled = _suffix(name) not in _PARQUET
+    spelled = is_text_file(name)
+    if isinstance(path, TextFile) and not spelled:
+        raise DataError(
+            f"{name!r} is Parquet, which has numbers and missing values of its own: pass the path "
+            f"alone, without TextFile"
+        )
+    spelling.require_unambiguous(schema)
     wanted = [*schema.names, *([people.column] if people is not None else [])]
     header = read_header(name, wanted) if spelled else None
 
@@ -63,7 +71,12 @@ def stream_from_file(
             else:
                 yield connection.read_parquet(name, union_by_name=True)
 
-    return _stream(opened, name, schema, people, spelled)
+    return _stream(opened, name, schema, people, spelling if spelled else None)
+
+
+def is_text_file(name: str) -> bool:
+    """Whether a path ends as text files do; refuses those that end in nothing known."""
+    return _suffix(name) not in _PARQUET
 
 
 def files_of(path: str | os.PathLike[str]) -> list[Path]:
@@ -100,16 +113,19 @@ def _stream(
     source: str,
     schema: Schema,
     people: PersonCap | None,
-    spelled: bool = False,
+    spelling: Spelling | None = None,
 ) -> Stream:
-    """A relation that is opened for every pass, its columns checked now."""
+    """A relation that is opened for every pass, its columns checked now.
+
+    Of text, `spelling` says how it writes values.
+    """
 
     def blocks() -> Iterator[Block]:
         with opened() as relation:
-            yield from _blocks(relation, source, schema, people, spelled)
+            yield from _blocks(relation, source, schema, people, spelling)
 
     with opened() as relation:
-        _check_columns(relation, schema, people, spelled)
+        _check_columns(relation, schema, people, spelling is not None)
     return Stream(schema, blocks)
 
 
@@ -192,11 +208,12 @@ def _blocks(
     source: str,
     schema: Schema,
     people: PersonCap | None,
-    spelled: bool,
+    spelling: Spelling | None,
 ) -> Iterator[Block]:
     """Stream the codes; values without one are counted to the end, and then looked up."""
     types = _types(relation)
-    columns = [Column(name, schema[name], types[name], spelled) for name in schema.names]
+    how = (spelling is not None, spelling or AS_USUAL)
+    columns = [Column(name, schema[name], types[name], *how) for name in schema.names]
     codes = [column.codes() for column in columns]
     if people is None:
         coded = relation.project(", ".join(f"{code} AS c{n}" for n, code in enumerate(codes)))

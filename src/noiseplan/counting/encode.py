@@ -16,7 +16,8 @@ from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.telling import UNDECLARED, UNREADABLE, details_are_shown, refused
 from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Categorical, Schema
-from noiseplan.schema.labels import ANYTHING_ELSE, CLIPPED, IN_ORDER
+from noiseplan.schema.encoding import is_missing
+from noiseplan.schema.labels import ANYTHING_ELSE, CLIPPED, IN_ORDER, MISSING
 
 _SHOWN: Final = 5
 SEARCHED: Final = 1000  # rows without a code that are looked at for values to show
@@ -155,16 +156,6 @@ def check_columns(
     return list(dict.fromkeys([*schema.names, people.column]))
 
 
-def is_missing(value: object) -> bool:
-    """Tell whether a Python object stands for a missing value."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True  # pandas' markers by name: they must not make us import pandas
-    try:
-        return bool(value != value)  # NaN of any type, and nothing else
-    except (TypeError, ValueError, ArithmeticError):
-        return False
-
-
 def shown(value: object) -> str:
     """Write a value as messages show it."""
     return "null" if is_missing(value) else repr(value)
@@ -187,13 +178,13 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
             + "."
         )
     if "null" in written:
-        return "Missing values have no place in an order: fill them or drop those rows beforehand."
+        return "Some are missing: declare a cell for those, outside the order: " + MISSING + "."
     if isinstance(attribute, Binned):
         return (
             "Widen the edges, or send numbers beyond them to the end bins: "
             + CLIPPED
-            + ". Text must be turned into numbers first, and missing values "
-            "have no bin."
+            + ". Text must be turned into numbers first; missing values have a cell where one is "
+            "declared: " + MISSING + "."
         )
     return (
         "Declare them, " + IN_ORDER + " in their order, if they are possible; values that are "

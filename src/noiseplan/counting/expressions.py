@@ -15,6 +15,7 @@ from typing import Final, final
 
 import numpy as np
 
+from noiseplan.counting.text_files import AS_USUAL, Spelling
 from noiseplan.escaping import cell
 from noiseplan.schema import Attribute, Binned, Label
 
@@ -39,12 +40,15 @@ class Column:
         What DuckDB calls the type of the column.
     spelled
         Whether values are written out as text, as in CSV.
+    spelling
+        How such text writes numbers and missing values.
     """
 
     name: str
     attribute: Attribute
     type: str
     spelled: bool
+    spelling: Spelling = AS_USUAL
 
     @property
     def quoted(self) -> str:
@@ -54,14 +58,34 @@ class Column:
     @property
     def refused(self) -> int | None:
         """The code that stands for values without one; None if a category catches them."""
-        return self.attribute.size if self.attribute.null_code < 0 else None
+        return self.attribute.size if self.attribute.unknown_code < 0 else None
 
     def codes(self) -> str:
         """Return the expression; it is never null, and its type fits every code and `refused`."""
-        missing = self.attribute.size if self.refused is not None else self.attribute.null_code
+        unknown = self.attribute.unknown_code if self.refused is None else self.refused
         kinds = {1: "UTINYINT", 2: "USMALLINT"}
         kind = kinds.get(np.min_scalar_type(self.attribute.size).itemsize, "UINTEGER")
-        return f"CAST({self._code(str(missing))} AS {kind})"
+        return f"CAST({self._code(self._beside(unknown))} AS {kind})"
+
+    def _beside(self, unknown: int) -> str:
+        """The code of a value that is not declared: that of missing ones where it is missing."""
+        if self.attribute.missing is None:
+            return str(unknown)
+        return f"CASE WHEN {self._is_missing()} THEN {self.attribute.null_code} ELSE {unknown} END"
+
+    def _is_missing(self) -> str:
+        gone = f"{self.quoted} IS NULL"
+        if self.type in ("FLOAT", "DOUBLE"):
+            return f"{gone} OR isnan({self.quoted})"
+        if _TEXT.fullmatch(self.type):
+            # As CSV that is safe for spreadsheets spells it, too.
+            name = str(self.attribute.missing)
+            if not self.spelled:
+                return f"{gone} OR {self.quoted}::VARCHAR = {literal(name)}"
+            spelled = dict.fromkeys([name, str(cell(name)), "", *self.spelling.missing])
+            listed = ", ".join(map(literal, spelled))
+            return f"{gone} OR {self.quoted} IN ({listed}) OR trim({self.quoted}) IN ({listed})"
+        return gone
 
     def _code(self, otherwise: str) -> str:
         if isinstance(self.attribute, Binned):
@@ -70,7 +94,7 @@ class Column:
         values = getattr(self.attribute, "values", self.attribute.labels)
         codes = {label: code for code, label in enumerate(values)}
         if self.spelled:
-            return _from_spelling(self.quoted, codes, otherwise)
+            return _from_spelling(self.quoted, codes, otherwise, self.spelling)
         if _INTEGER.fullmatch(self.type):
             # A truth value is a number too, as in Python.
             number = f"{self.quoted}::UTINYINT" if self.type == "BOOLEAN" else self.quoted
@@ -91,8 +115,10 @@ class Column:
     def _bin(self, bins: Binned, otherwise: str) -> str:
         if not (self.spelled or _INTEGER.fullmatch(self.type) or _FRACTION.fullmatch(self.type)):
             return otherwise
-        number = _spelled_number(self.quoted) if self.spelled else f"{self.quoted}::DOUBLE"
-        codes = [str(code) for code in range(bins.size)]
+        number = f"{self.quoted}::DOUBLE"
+        if self.spelled:
+            number = _spelled_number(self.quoted, self.spelling)
+        codes = [str(code) for code in range(bins.stated)]
         inside = f"{number} BETWEEN {_double(bins.edges[0])} AND {_double(bins.edges[-1])}"
         valid = f"NOT isnan({number})" if bins.clip else inside
         found = _search(number, bins.edges[1:-1], codes)
@@ -169,27 +195,43 @@ def _from_double(number: str, codes: Mapping[int | float, int], otherwise: str) 
     return f"coalesce({_search(number, values[1:], leaves)}, {otherwise})"
 
 
-def _from_spelling(text: str, codes: Mapping[Label, int], otherwise: str) -> str:
+def _from_spelling(
+    text: str, codes: Mapping[Label, int], otherwise: str, spelling: Spelling
+) -> str:
     """Take a text for the label it spells, else for the number, date or time it spells."""
-    spelled = {str(label): code for label, code in codes.items()}
+    # With other signs in numbers, a fraction as Python writes it may be another number.
+    spelled = {
+        str(label): code
+        for label, code in codes.items()
+        if spelling.plain or not isinstance(label, float)
+    }
     spelled |= {label: code for label, code in codes.items() if isinstance(label, str)}
     for label, truth in codes.items():
         if isinstance(label, bool):
             spelled.setdefault(str(label).lower(), truth)
     for label, code in codes.items():
         # As CSV that is safe for spreadsheets spells it, ours among them.
-        spelled.setdefault(str(cell(str(label))), code)
+        if str(label) in spelled:
+            spelled.setdefault(str(cell(str(label))), code)
     moment = f"epoch_us(TRY_CAST(trim({text}) AS TIMESTAMP))"
     rest = _from_integer(moment, _moments(codes, zoned=False), otherwise)
     if any(not isinstance(number, bool) for number in _numbers(codes)):
-        rest = _from_double(_spelled_number(text), _numbers(codes), rest)
+        rest = _from_double(_spelled_number(text, spelling), _numbers(codes), rest)
     # An empty field is null to the reader.
     return _from_text(f"coalesce({text}, '')" if "" in spelled else text, spelled, rest)
 
 
-def _spelled_number(text: str) -> str:
+def _spelled_number(text: str, spelling: Spelling) -> str:
     # Without trim DuckDB 2.0 moves the cast into its CSV reader, where a failure is an error.
-    return f"TRY_CAST(trim({text}) AS DOUBLE)"
+    text = f"trim({text})"
+    if spelling.plain:
+        return f"TRY_CAST({text} AS DOUBLE)"
+    digits = text
+    if spelling.between:
+        digits = f"regexp_replace({text}, {literal(spelling.between)}, '', 'g')"
+    written = f"replace({digits}, {literal(spelling.decimal)}, '.')"
+    fits = f"regexp_full_match({text}, {literal(spelling.number)})"
+    return f"CASE WHEN {fits} THEN TRY_CAST({written} AS DOUBLE) END"
 
 
 def _search(number: str, bounds: Sequence[float], results: Sequence[str]) -> str:

@@ -178,16 +178,18 @@ class _IbisColumn:
 
     @property
     def can_refuse(self) -> bool:
-        return self.schema[self.name].null_code < 0
+        return self.schema[self.name].unknown_code < 0
 
     def code(self, table: Any) -> Any:
-        """The code of each value, that of unknown values, or `refused`: never null."""
-        attribute = self.schema[self.name]
-        missing = self.refused if self.can_refuse else attribute.null_code
-        found = self._known(table[self.name])
+        """The code of each value, of missing or unknown ones, or `refused`: never null."""
+        attribute, values = self.schema[self.name], table[self.name]
         ibis: Any = sys.modules["ibis"]
-        missing_code = ibis.literal(missing, "int32")
-        return missing_code if found is None else found.cast("int32").coalesce(missing_code)
+        rest = ibis.literal(self.refused if self.can_refuse else attribute.unknown_code, "int32")
+        if attribute.missing is not None:
+            gone = ibis.literal(attribute.null_code, "int32")
+            rest = _is_missing(values, attribute.missing).ifelse(gone, rest)
+        found = self._known(values)
+        return rest if found is None else found.cast("int32").coalesce(rest)
 
     def _known(self, values: Any) -> Any:
         attribute, kind = self.schema[self.name], values.type()
@@ -206,6 +208,19 @@ class _IbisColumn:
         if kind.is_date() or kind.is_timestamp():
             return _equal(values, _moments(values, codes))
         return None
+
+
+def _is_missing(values: Any, name: str) -> Any:
+    if values.type().is_floating():
+        return values.isnull() | _isnan(values)
+    return values.isnull() | (values == name) if values.type().is_string() else values.isnull()
+
+
+def _isnan(values: Any) -> Any:
+    """Whether a number is none; SQLite and others, which cannot ask, keep no such numbers."""
+    ibis: Any = sys.modules["ibis"]
+    asks = values.get_backend().has_operation(ibis.expr.operations.IsNan)
+    return values.isnan() if asks else ibis.literal(False)
 
 
 def _is_text(label: object) -> bool:
@@ -242,8 +257,8 @@ def _bin(values: Any, bins: Binned) -> Any:
     ibis: Any = sys.modules["ibis"]
     numbers = values.cast("float64")
     upper = [(numbers < edge, code) for code, edge in enumerate(bins.edges[1:-1])]
-    found = ibis.cases(*upper, else_=bins.size - 1) if upper else ibis.literal(0)
-    valid = ~numbers.isnan() if bins.clip else numbers.between(bins.edges[0], bins.edges[-1])
+    found = ibis.cases(*upper, else_=bins.stated - 1) if upper else ibis.literal(0)
+    valid = ~_isnan(numbers) if bins.clip else numbers.between(bins.edges[0], bins.edges[-1])
     return valid.ifelse(found, None)
 
 

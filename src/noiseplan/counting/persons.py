@@ -30,9 +30,9 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.encode import is_missing
 from noiseplan.counting.expressions import literal
 from noiseplan.errors import DataError
+from noiseplan.schema.encoding import is_missing
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation

@@ -25,6 +25,7 @@ from noiseplan.counting.records import Records
 from noiseplan.counting.spark import SparkSource, is_spark_frame
 from noiseplan.counting.telling import UNCOUNTABLE, reading, refused
 from noiseplan.counting.tensor import CountTensor
+from noiseplan.counting.text_files import TextFile
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
 
@@ -51,7 +52,8 @@ def open_source(
     data
         One of:
 
-        - a path (``str`` or ``Path``, globs too) to CSV with a header line, or to Parquet;
+        - a path (``str`` or ``Path``, globs too) to CSV with a header line, or to Parquet; a
+          :class:`TextFile` where missing values or numbers are written in other ways;
         - a pandas, Polars (eager or lazy) or PyArrow frame, or another that narwhals knows; a
           PyArrow reader or dataset;
         - a DuckDB relation, an Ibis table of any database, or a Spark DataFrame;
@@ -113,7 +115,7 @@ def _opened(data: object, schema: Schema, people: PersonCap | None) -> Projectab
     if hasattr(type(data), "marginals") and isinstance(data, Projectable):
         _refuse_people(people, "data that are open already")
         return _with_schema(data, schema)
-    if isinstance(data, str | os.PathLike):
+    if isinstance(data, str | os.PathLike | TextFile):
         return stream_from_file(data, schema, people)
     if isinstance(data, np.ndarray):
         return _from_array(data, schema, people)

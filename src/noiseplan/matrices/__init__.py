@@ -16,6 +16,7 @@ from noiseplan.matrices.kronecker import (
     kronecker_apply,
     kronecker_dense,
 )
+from noiseplan.matrices.padded import PaddedMatrix, padded
 from noiseplan.matrices.permuted import PermutedMatrix
 from noiseplan.matrices.stack import StackMatrix
 from noiseplan.matrices.transforms import HaarMatrix, Transform, TreeMatrix
@@ -28,6 +29,7 @@ __all__ = [
     "IdentityMatrix",
     "KroneckerMatrix",
     "Matrix",
+    "PaddedMatrix",
     "PermutedMatrix",
     "PrefixMatrix",
     "RangesMatrix",
@@ -39,4 +41,5 @@ __all__ = [
     "UncentringMatrix",
     "kronecker_apply",
     "kronecker_dense",
+    "padded",
 ]

@@ -16,7 +16,14 @@ from math import comb
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
-from noiseplan.matrices import GroupMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
+from noiseplan.matrices import (
+    GroupMatrix,
+    IdentityMatrix,
+    Matrix,
+    PaddedMatrix,
+    StackMatrix,
+    TotalMatrix,
+)
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Identity, Prefix, Ranges, Total, Workload
 from noiseplan.queries.factors import Permuted
@@ -96,10 +103,9 @@ def _numbered(*columns: Array) -> IntArray:
 
 def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:
     """Equal keys mean equal matrices."""
-    kind = workload.columns.distinct[factor]
-    size = workload.schema.shape[attribute]
+    kind, own = workload.columns.distinct[factor], workload.schema.attributes[attribute]
     if isinstance(kind, Identity | Prefix | Ranges | Total | Custom | Permuted):
-        return factor, size
+        return factor, own.size, own.stated
     # Others may look at labels (as Levels does), so their numbers decide.
     return factor, _content(workload.matrix(attribute, factor))
 
@@ -112,6 +118,8 @@ def _content(matrix: Matrix) -> Hashable:
         return matrix.group.tobytes()
     if isinstance(matrix, IdentityMatrix | TotalMatrix):
         return matrix.shape
+    if isinstance(matrix, PaddedMatrix):
+        return matrix.shape, _content(matrix.inner)
     return matrix.dense().tobytes()
 
 

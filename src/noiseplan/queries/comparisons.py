@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noiseplan.queries.parsing import Comparison, Literal, Value, error_at, written_name
 from noiseplan.schema import Attribute, Binned, Ordinal
-from noiseplan.schema.labels import IN_ORDER, Label, number_text
+from noiseplan.schema.labels import IN_ORDER, MISSING, Label, number_text
 
 Mask = NDArray[np.bool_]
 # Declared values among which one that was mistyped is looked for.
@@ -36,7 +36,8 @@ _ORDERS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 def values_where(comparison: Comparison, attribute: Attribute, text: str) -> Mask:
     """True for each value of the attribute of which the comparison holds.
 
-    `text` is the predicate it stands in, for messages.
+    Of a missing value no comparison holds, not even `!=`, but `is null`, and `=` or `in` with the
+    name of its cell. `text` is the predicate it stands in, for messages.
 
     Examples
     --------
@@ -46,12 +47,18 @@ def values_where(comparison: Comparison, attribute: Attribute, text: str) -> Mas
     [False, True, True]
     """
     try:
-        if comparison.sign in _ORDERS:
-            return _ordered(comparison, attribute)
         chosen = np.zeros(attribute.size, dtype=bool)
+        if comparison.sign in _ORDERS:
+            chosen[: attribute.stated] = _ordered(comparison, attribute)
+            return chosen
+        if comparison.sign in ("is null", "is not null"):
+            chosen[_null_code(comparison, attribute)] = True
         for literal in comparison.values:
             chosen[_code(comparison.name, attribute, literal)] = True
-        return ~chosen if comparison.sign == "!=" else chosen
+        if comparison.sign in ("!=", "not in", "is not null"):
+            chosen[: attribute.stated] ^= True
+            chosen[attribute.stated :] = False
+        return chosen
     except _At as found:
         raise error_at(text, found.at, found.message) from None
 
@@ -62,6 +69,17 @@ class _At(Exception):
     def __init__(self, at: int, message: str) -> None:
         super().__init__(message)
         self.at, self.message = at, message
+
+
+def _null_code(comparison: Comparison, attribute: Attribute) -> int:
+    """The cell of missing values."""
+    if attribute.missing is None:
+        raise _At(
+            comparison.at,
+            f"{comparison.name!r} has no cell for missing values ({attribute.describe()}), so "
+            f"nothing is null; declare one: " + MISSING,
+        )
+    return attribute.null_code
 
 
 # ---------------------------------------------------------------------- equality
@@ -143,6 +161,12 @@ def _written(value: Value | Label) -> str:
 
 def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
     (literal,), name = comparison.values, comparison.name
+    if attribute.missing is not None and literal.value == attribute.missing:
+        raise _At(
+            literal.at,
+            f"{_written(attribute.missing)} is the cell of missing values, which is outside the "
+            f"order of {name!r}; write {written_name(name)} is null",
+        )
     if not attribute.ordered:
         some = [_written(label) for label in attribute.labels[:2]]
         raise _At(
@@ -157,11 +181,12 @@ def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
     if consecutive is not None and _is_number(literal.value):
         codes = np.arange(consecutive.start, consecutive.stop)
         return np.asarray(order(codes, literal.value), dtype=bool)
-    end = _among(attribute.labels, literal.value)
+    labels = attribute.labels[: attribute.stated]
+    end = _among(labels, literal.value)
     if end is not None:  # any number or date has its place among them, declared or not
-        return np.array([order(label, end) for label in attribute.labels])
+        return np.array([order(label, end) for label in labels])
     code = _code(name, attribute, literal)
-    return np.array([order(i, code) for i in range(attribute.size)])
+    return np.array([order(i, code) for i in range(attribute.stated)])
 
 
 def _among(labels: Sequence[Label], value: Value) -> Value | date | None:
@@ -272,12 +297,14 @@ def mask_label(attribute: Attribute, mask: Mask) -> str:
     >>> mask_label(Categorical(["north", "south", "east"]), np.array([True, False, True]))
     'north + east'
     """
-    codes = np.flatnonzero(mask)
+    codes = np.flatnonzero(mask[: attribute.stated])
     if attribute.ordered:
         runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
-        parts = [str(attribute.span_label(int(run[0]), int(run[-1]))) for run in runs]
+        parts = [str(attribute.span_label(int(run[0]), int(run[-1]))) for run in runs if len(run)]
     else:
         parts = [str(attribute.labels[code]) for code in codes]
+    if attribute.missing is not None and mask[-1]:
+        parts.append(attribute.missing)
     if len(parts) > _SHOWN:
         return " + ".join(parts[: _SHOWN - 1]) + f" + {len(parts) - _SHOWN + 1} more"
     return " + ".join(parts)

@@ -81,7 +81,7 @@ def _span(first: str, last: str, name: str, attribute: Attribute) -> list[int]:
             f"categorical; name the values, joined by +: {name}={_some(attribute)}"
         )
     low = 0 if not first else _end(first, name, attribute, 0)
-    high = attribute.size if not last else _end(last, name, attribute, 1)
+    high = attribute.stated if not last else _end(last, name, attribute, 1)
     if low >= high:
         raise QueryError(f"{name}={first}..{last} holds no value: the first end is the larger one")
     return list(range(low, high))
@@ -90,6 +90,11 @@ def _span(first: str, last: str, name: str, attribute: Attribute) -> list[int]:
 def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
     """The code where a span starts, or the one after its end. Bins are named by their edges."""
     code = _code(text, attribute)
+    if code is not None and code >= attribute.stated:
+        raise QueryError(
+            f"{name}: {_unquoted(text)!r} is the cell of missing values, which is outside the "
+            f"order; join it with +: {name}={_some(attribute)}+{text}"
+        )
     if code is not None:
         return code + last
     if isinstance(attribute, Binned):

@@ -23,6 +23,7 @@ from noiseplan.matrices import (
     PrefixMatrix,
     RangesMatrix,
     TotalMatrix,
+    padded,
 )
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.schema import Attribute, Label
@@ -120,7 +121,7 @@ class Total(Factor):
 @final
 @dataclass(frozen=True)
 class Prefix(Factor):
-    """One row per value v: how many have a value up to and including v.
+    """One row per value v: how many have a value up to and including v; missing ones have none.
 
     Examples
     --------
@@ -133,16 +134,18 @@ class Prefix(Factor):
     needs_order = True
 
     def matrix(self, attribute: Attribute) -> Matrix:
-        return PrefixMatrix(attribute.size)
+        return padded(PrefixMatrix(attribute.stated), attribute.size)
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
-        return [attribute.up_to_label(last) for last in range(attribute.size)]
+        return [attribute.up_to_label(last) for last in range(attribute.stated)]
 
 
 @final
 @dataclass(frozen=True)
 class Ranges(Factor):
-    """One row per interval of consecutive values: those of length 1 first, the total last.
+    """One row per interval of consecutive values: those of length 1 first, all values last.
+
+    Missing values are in no interval.
 
     Examples
     --------
@@ -155,10 +158,10 @@ class Ranges(Factor):
     needs_order = True
 
     def matrix(self, attribute: Attribute) -> Matrix:
-        return RangesMatrix(attribute.size)
+        return padded(RangesMatrix(attribute.stated), attribute.size)
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
-        pairs = zip(*RangesMatrix(attribute.size).bounds(), strict=True)
+        pairs = zip(*RangesMatrix(attribute.stated).bounds(), strict=True)
         return [attribute.span_label(int(first), int(last)) for first, last in pairs]
 
 

@@ -11,9 +11,16 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError, SchemaError
-from noiseplan.matrices import GroupMatrix, IdentityMatrix, Matrix, StackMatrix, TotalMatrix
+from noiseplan.matrices import (
+    GroupMatrix,
+    IdentityMatrix,
+    Matrix,
+    StackMatrix,
+    TotalMatrix,
+    padded,
+)
 from noiseplan.queries.factors import Factor, check_ordered, checked_row_label
-from noiseplan.schema import Attribute
+from noiseplan.schema import Attribute, Label
 from noiseplan.schema.labels import checked_label
 
 # A width, the group of each value in order, or the (value, group) items of a mapping.
@@ -36,6 +43,7 @@ class Levels(Factor):
         From fine to coarse. Each is an integer (groups of that many consecutive values), a mapping
         from value to group (it may know more values than the attribute has), or a sequence with the
         group of each value in order. The rows of a level follow the first value of each group.
+        A cell for missing values is in no group, and neither among the leaves nor in the total.
     leaves
         Also one row per value, first (default).
     total
@@ -92,22 +100,27 @@ class Levels(Factor):
         return found[1]
 
     def matrix(self, attribute: Attribute) -> Matrix:
-        blocks: list[Matrix] = [IdentityMatrix(attribute.size)] if self.leaves else []
+        blocks: list[Matrix] = [IdentityMatrix(attribute.stated)] if self.leaves else []
         blocks += [GroupMatrix(group) for _, group in self._groupings(attribute)]
         if self.total:
-            blocks.append(TotalMatrix(attribute.size))
-        return StackMatrix(tuple(blocks))
+            blocks.append(TotalMatrix(attribute.stated))
+        return padded(StackMatrix(tuple(blocks)), attribute.size)
 
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
-        labels: list[Hashable] = list(attribute.labels) if self.leaves else []
+        labels: list[Hashable] = list(_stated(attribute)) if self.leaves else []
         for names, _ in self._groupings(attribute):
             labels += names
-        return [*labels, "total"] if self.total else labels
+        total = "total" if attribute.missing is None else f"all but {attribute.missing}"
+        return [*labels, total] if self.total else labels
 
     def __repr__(self) -> str:
         levels = [_described(level) for level in self.groups]
         flags = ["leaves=False"] * (not self.leaves) + ["total=False"] * (not self.total)
         return f"Levels({', '.join(levels + flags)})"
+
+
+def _stated(attribute: Attribute) -> tuple[Label, ...]:
+    return attribute.labels[: attribute.stated]
 
 
 def _frozen_level(level: object) -> _Level:
@@ -139,7 +152,7 @@ def _group(group: object) -> Hashable:
 def _grouped(level: _Level, attribute: Attribute, where: str) -> _Grouping:
     """The label of each group, and the number of the group of each value."""
     if isinstance(level, int):
-        size = attribute.size
+        size = attribute.stated
         spans = [(start, min(start + level, size) - 1) for start in range(0, size, level)]
         return [attribute.span_label(*span) for span in spans], np.arange(size) // level
     of_value = _groups_of_values(level, attribute, where)
@@ -154,14 +167,14 @@ def _groups_of_values(
     where: str,
 ) -> list[Hashable]:
     if isinstance(level, tuple):
-        if len(level) != attribute.size:
+        if len(level) != attribute.stated:
             raise QueryError(
-                f"{where} gives {len(level)} groups for {attribute.size} values: "
+                f"{where} gives {len(level)} groups for {attribute.stated} values: "
                 f"one group per value"
             )
         return list(level)
     groups = dict(level)
-    missing = [label for label in attribute.labels if label not in groups]
+    missing = [label for label in _stated(attribute) if label not in groups]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise QueryError(
@@ -169,7 +182,7 @@ def _groups_of_values(
             f"a mapping goes from value to group, {{'Kent': 'England', …}}, and every value of the "
             f"attribute needs one"
         )
-    return [groups[label] for label in attribute.labels]
+    return [groups[label] for label in _stated(attribute)]
 
 
 def _described(level: _Level) -> str:

@@ -7,6 +7,7 @@
                  value <= attribute < value        the second comparison may be left out
                  attribute [not] in (value, …)
                  attribute [not] between value and value       both ends included
+                 attribute is [not] null           missing, where a cell was declared for that
 
 Attributes are words, or anything in double quotes or backticks. Values are numbers, true, false, or
 text in single or double quotes; a quote inside is written twice. Words such as `and` may be written
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NoReturn, TypeAlias, final
 
 from noiseplan.errors import QueryError
@@ -37,7 +38,10 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _KEYWORDS: Final = ("and", "or", "not", "in", "between", "true", "false")
+_NULL: Final = "is is followed by null: {0} is null, or {0} is not null"
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_OPPOSITES: Final = {"<": ">=", ">": "<=", "=": "!=", "in": "not in", "is null": "is not null"}
+_NEGATED: Final = _OPPOSITES | {negated: sign for sign, negated in _OPPOSITES.items()}
 _SAME_SIGN: Final = {"==": "=", "<>": "!="}
 
 # What people write, and what it is written here.
@@ -45,7 +49,6 @@ _TURNED: Final = ("=>", "=<")
 _MEANT: Final = {"=>": ">=", "=<": "<=", "≥": ">=", "≤": "<=", "≠": "!="}
 _CURLY: Final = "‘’‚‛“”„‟«»"
 _UNSUPPORTED: Final = {
-    "is": "is null is not supported: declare a category for missing values, and ask for {} = 'it'",
     "like": "patterns are not supported; name the values: {} in ('a', 'b')",
 }
 _UNSUPPORTED_ALIKE: Final = {"ilike": "like", "glob": "like", "regexp": "like", "similar": "like"}
@@ -65,7 +68,10 @@ class Literal:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """One attribute against values: `=`, `!=`, `<`, `<=`, `>`, `>=` (one value), `in` (several)."""
+    """One attribute against values: `=`, `!=`, `<`, `<=`, `>`, `>=` (one value), `in` (several).
+
+    `is null` has none. `not in` and `is not null` are made of others by :func:`positive`.
+    """
 
     name: str
     sign: str
@@ -151,6 +157,19 @@ def comparisons(tree: Condition) -> Iterator[Comparison]:
     else:
         for part in tree.parts:
             yield from comparisons(part)
+
+
+def positive(tree: Condition, negated: bool = False) -> Condition:
+    """The same condition (or its negation) without `not`: carried down to the comparisons.
+
+    What holds of a missing value is told by comparisons: neither `<` nor its negation, `>=`.
+    """
+    if isinstance(tree, Not):
+        return positive(tree.inner, not negated)
+    if isinstance(tree, Comparison):
+        return replace(tree, sign=_NEGATED[tree.sign]) if negated else tree
+    kind = type(tree) if not negated else Or if isinstance(tree, And) else And
+    return kind(tuple(positive(part, negated) for part in tree.parts))
 
 
 @dataclass(frozen=True)
@@ -274,6 +293,8 @@ class _Reader:
         if truth or self.kind in ("number", "text"):
             return self.mirrored(start)
         name = self.name()
+        if self.word() == "is":
+            return self.null(name, start)
         self.refuse_unsupported(name)
         negated = self.taken("not")
         self.refuse_unsupported(name)
@@ -284,10 +305,23 @@ class _Reader:
             self.fail("expected in or between after not")
         return Comparison(name, self.sign(name), (self.value(),), start)
 
+    def word(self) -> str:
+        """The next token in small letters, if it is a word that may also be a name."""
+        return self.token.text.lower() if self.kind == "word" else ""
+
+    def null(self, name: str, start: int) -> Condition:
+        """`is null` or `is not null`; its words are names elsewhere."""
+        self.position += 1
+        negated = self.taken("not")
+        if self.word() != "null":
+            self.fail(_NULL.format(written_name(name)))
+        self.position += 1
+        tree = Comparison(name, "is null", (), start)
+        return Not(tree) if negated else tree
+
     def refuse_unsupported(self, name: str) -> None:
         """Words of SQL that have no meaning for declared values."""
-        word = self.token.text.lower() if self.kind == "word" else ""
-        word = _UNSUPPORTED_ALIKE.get(word, word)
+        word = _UNSUPPORTED_ALIKE.get(self.word(), self.word())
         if word in _UNSUPPORTED:
             self.fail(_UNSUPPORTED[word].format(written_name(name)))
 
@@ -328,7 +362,7 @@ class _Reader:
 
     def sign(self, name: str) -> str:
         if self.kind != "sign" or self.token.text in "(),":
-            self.fail(f"expected =, !=, <, <=, >, >=, in or between after {name}")
+            self.fail(f"expected =, !=, <, <=, >, >=, in, between or is null after {name}")
         sign = self.token.text
         self.position += 1
         return _SAME_SIGN.get(sign, sign)

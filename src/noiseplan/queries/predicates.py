@@ -28,11 +28,11 @@ from noiseplan.queries.parsing import (
     And,
     Comparison,
     Condition,
-    Not,
     Or,
     comparisons,
     error_at,
     parse,
+    positive,
 )
 from noiseplan.queries.query import Query
 from noiseplan.schema import Schema
@@ -59,7 +59,7 @@ def predicate_query(
     >>> predicate_query(schema, "age < 18 or sex = 1")
     Query(age < 18 or sex = 1: 1 row)
     """
-    tree = parse(text)
+    tree = positive(parse(text))
     masks = _masks(tree, schema, text)
     name = text.strip() if name is None else name
     parts = [_simplest(part, masks) for part in _separate(_conjuncts(tree))]
@@ -184,13 +184,11 @@ def _masks(tree: Condition, schema: Schema, text: str) -> dict[Comparison, Mask]
     return masks
 
 
-def _conjuncts(tree: Condition, negated: bool = False) -> list[Condition]:
-    """Conditions of which the tree (or its negation) is the conjunction."""
-    if isinstance(tree, Not):
-        return _conjuncts(tree.inner, not negated)
-    if isinstance(tree, Or if negated else And):
-        return [found for part in tree.parts for found in _conjuncts(part, negated)]
-    return [Not(tree) if negated else tree]
+def _conjuncts(tree: Condition) -> list[Condition]:
+    """Conditions of which the tree is the conjunction."""
+    if isinstance(tree, And):
+        return [found for part in tree.parts for found in _conjuncts(part)]
+    return [tree]
 
 
 def _separate(conjuncts: list[Condition]) -> list[And]:
@@ -236,10 +234,9 @@ def _evaluated(
         mask = np.zeros(int(group.max()) + 1, dtype=bool)
         mask[group] = masks[tree]
         return mask.reshape([-1 if name == tree.name else 1 for name in groups])
-    if isinstance(tree, Not):
-        return ~_evaluated(tree.inner, masks, groups)
     join = np.logical_and if isinstance(tree, And) else np.logical_or
-    grids = [_evaluated(part, masks, groups) for part in tree.parts]
+    parts = tree.parts if isinstance(tree, And | Or) else ()
+    grids = [_evaluated(part, masks, groups) for part in parts]
     return np.asarray(reduce(join, grids), dtype=bool)
 
 

@@ -225,12 +225,12 @@ def _checked_shapes(shapes: object, sizes: Mapping[str, int]) -> IntArray:
 
 
 def _ordered(schema: Schema, names: Sequence[str]) -> dict[str, int]:
-    """Sizes of ordered attributes."""
+    """How many values of ordered attributes are in their order."""
     if isinstance(names, str) or not names:
         raise QueryError(f"attributes come as a list of at least one, found {names!r}")
     for name in names:
         Ranges().check(name, schema[name])
-    return {name: schema[name].size for name in names}
+    return {name: schema[name].stated for name in names}
 
 
 def _ranges(size: int, count: int, random: np.random.Generator) -> Ends:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, final
@@ -14,11 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.errors import SchemaError, remedy
-from noiseplan.schema.encoding import Codes, LabelTable, as_numbers, encode_consecutive
+from noiseplan.schema.encoding import (
+    Codes,
+    LabelTable,
+    as_numbers,
+    encode_consecutive,
+    stand_for_missing,
+)
 from noiseplan.schema.labels import (
     Label,
     checked_edges,
     checked_labels,
+    checked_missing,
     checked_range,
     label_from_json,
     label_to_json,
@@ -32,8 +39,12 @@ class Attribute(ABC):
     """What one column may hold: ``size`` values, numbered 0 to ``size - 1``.
 
     The domain is declared and public; it is never read off the data. Make one of
-    :class:`Categorical`, :class:`Ordinal` and :class:`Binned`.
+    :class:`Categorical`, :class:`Ordinal` and :class:`Binned`. Each may declare a cell for missing
+    values, the last one: it is outside order, ranges, sums up to a value and bins.
     """
+
+    missing: str | None = field(default=None, init=False)
+    """The name of the cell of missing values, where one was declared."""
 
     ordered: ClassVar[bool]
     """Whether the codes have a meaningful order, so that prefix sums and ranges make sense."""
@@ -49,24 +60,61 @@ class Attribute(ABC):
         return len(self.labels)
 
     @property
-    def null_code(self) -> int:
-        """The code of a missing value: -1, unless a category was declared to catch it."""
+    def stated(self) -> int:
+        """How many values there are beside the cell of missing ones: the codes from 0 on."""
+        return self.size - (self.missing is not None)
+
+    @property
+    def unknown_code(self) -> int:
+        """The code of a value that is not declared: -1, unless a category catches it."""
         return -1
+
+    @property
+    def null_code(self) -> int:
+        """The code of a missing value: -1, unless a cell or a category was declared for it."""
+        return self.unknown_code if self.missing is None else self.size - 1
 
     def encode(self, values: NDArray[Any] | Sequence[object]) -> Codes:
         """Return the code of each value, -1 where the value is not in the domain or is missing.
 
-        Lists are read as they stand (NumPy would make ``[1, "a"]`` two strings).
+        Lists are read as they stand (NumPy would make ``[1, "a"]`` two strings). Missing are None,
+        NaN, NaT, what is masked, and the name of the cell of missing values.
         """
         array = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
-        codes = self._encode(np.ma.getdata(array).ravel()).reshape(array.shape)
+        flat = np.ma.getdata(array).ravel()
+        codes = self._encode(flat)
+        if self.missing is not None:
+            unknown = np.flatnonzero(codes == self.unknown_code)
+            gone = stand_for_missing(flat[unknown], self.missing)
+            codes[unknown[gone]] = self.null_code
+        codes = codes.reshape(array.shape)
         if isinstance(array, np.ma.MaskedArray):
             codes[np.ma.getmaskarray(array)] = self.null_code
         return codes
 
     @abstractmethod
     def _encode(self, values: NDArray[Any]) -> Codes:
-        """Codes of a flat array without a mask."""
+        """Codes of a flat array without a mask; missing values have the code of unknown ones."""
+
+    def _with_missing(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
+        return labels if self.missing is None else (*labels, self.missing)
+
+    def _declare_missing(self, missing: object) -> None:
+        """Keep the name of the cell, which is none of the labels there are already."""
+        if missing is not None:
+            name = checked_missing(missing, self.labels, type(self).__name__)
+            self.__dict__.pop("labels", None)  # found anew, with the cell
+            object.__setattr__(self, "missing", name)
+
+    def _said_of_missing(self) -> str:
+        return "" if self.missing is None else f", missing values are {self.missing!r}"
+
+    def _missing_argument(self) -> str:
+        return "" if self.missing is None else f", missing={self.missing!r}"
+
+    def _saved_missing(self) -> dict[str, object]:
+        """A key only where a cell was declared: what was saved before reads, and is written, so."""
+        return {} if self.missing is None else {"missing": self.missing}
 
     def span_label(self, first: int, last: int) -> Label:
         """What a range of codes is called: "20 … 29"; the value itself where there is only one."""
@@ -94,18 +142,18 @@ class Attribute(ABC):
         >>> Attribute.from_dict(Ordinal(range(3)).to_dict())
         Ordinal(range(0, 3))
         """
+        missing: Any = saved.get("missing") if isinstance(saved, Mapping) else None
         match saved:
             case {"kind": "categorical", "values": list(values), "other": other}:
-                label = None if other is None else label_from_json(other)
-                return Categorical(map(label_from_json, values), other=label)  # type: ignore[arg-type]
+                label: Any = None if other is None else label_from_json(other)
+                return Categorical(map(label_from_json, values), other=label, missing=missing)
             case {"kind": "ordinal", "range": [int(start), int(stop)]}:
-                return Ordinal(range(start, stop))
+                return Ordinal(range(start, stop), missing=missing)
             case {"kind": "ordinal", "values": list(values)}:
-                return Ordinal(map(label_from_json, values))
+                return Ordinal(map(label_from_json, values), missing=missing)
             case {"kind": "binned", "edges": list(edges), "clip": bool(clip)}:
-                return Binned(
-                    [float(edge) if edge in ("inf", "-inf") else edge for edge in edges], clip=clip
-                )
+                numbers = [float(edge) if edge in ("inf", "-inf") else edge for edge in edges]
+                return Binned(numbers, clip=clip, missing=missing)
         raise SchemaError(
             f"{saved!r} is no saved attribute; one looks like {Ordinal(range(3)).to_dict()!r}."
         )
@@ -121,21 +169,31 @@ class Categorical(Attribute):
     values
         The values, each a str, int, float, bool, date or datetime.
     other
-        The name of one more category, the last, which catches every value that is not declared,
-        missing values included. Without it such values are refused when data are counted.
+        The name of one more category, which catches every value that is not declared, missing
+        values included unless they have a cell. Without it such values are refused when data are
+        counted.
+    missing
+        The name of a cell for missing values, and for nothing else; the last one.
 
     Examples
     --------
     >>> sex = Categorical(["F", "M"], other="not stated")
     >>> sex.encode(["M", "F", "x", None]).tolist()
     [1, 0, 2, 2]
+    >>> Categorical(["F", "M"], missing="not stated").encode(["M", "x", None]).tolist()
+    [1, -1, 2]
     """
 
     values: tuple[Label, ...]
     other: Label | None
     ordered: ClassVar[bool] = False
 
-    def __init__(self, values: Iterable[object], other: Label | None = None) -> None:
+    def __init__(
+        self,
+        values: Iterable[object],
+        other: Label | None = None,
+        missing: str | None = None,
+    ) -> None:
         labels = checked_labels(values, "Categorical")
         if other is not None:
             if other in labels:
@@ -148,25 +206,27 @@ class Categorical(Attribute):
             (other,) = checked_labels([other], "Categorical")
         object.__setattr__(self, "values", labels)
         object.__setattr__(self, "other", other)
+        self._declare_missing(missing)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        return self.values if self.other is None else (*self.values, self.other)
+        known = self.values if self.other is None else (*self.values, self.other)
+        return self._with_missing(known)
 
     @property
-    def null_code(self) -> int:
+    def unknown_code(self) -> int:
         return -1 if self.other is None else len(self.values)
 
     @cached_property
     def _table(self) -> LabelTable:
-        return LabelTable(self.values, self.null_code)
+        return LabelTable(self.values, self.unknown_code)
 
     def _encode(self, values: NDArray[Any]) -> Codes:
         return self._table.encode(values)
 
     def describe(self) -> str:
         caught = "" if self.other is None else f", anything else is {self.other!r}"
-        return f"categorical: {shortened(self.values)}{caught}"
+        return f"categorical: {shortened(self.values)}{caught}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
         other = None if self.other is None else label_to_json(self.other)
@@ -174,11 +234,12 @@ class Categorical(Attribute):
             "kind": "categorical",
             "values": [label_to_json(value) for value in self.values],
             "other": other,
+            **self._saved_missing(),
         }
 
     def __repr__(self) -> str:
         other = "" if self.other is None else f", other={self.other!r}"
-        return f"Categorical([{shortened(self.values)}]{other})"
+        return f"Categorical([{shortened(self.values)}]{other}{self._missing_argument()})"
 
 
 @final
@@ -186,35 +247,45 @@ class Categorical(Attribute):
 class Ordinal(Attribute):
     """Values in the order declared, so that prefix sums and ranges make sense.
 
+    Parameters
+    ----------
+    values
+        The values, as in :class:`Categorical`.
+    missing
+        The name of a cell for missing values: the last, and outside the order.
+
     Examples
     --------
     >>> Ordinal(range(18, 65)).encode([18, 64.0, 30.5, 65, None]).tolist()
     [0, 46, -1, -1, -1]
     >>> Ordinal(["low", "middle", "high"]).encode(["high"]).tolist()
     [2]
+    >>> Ordinal(range(3), missing="not stated").encode([2, None, float("nan")]).tolist()
+    [2, 3, 3]
     """
 
     values: tuple[Label, ...] | range  # consecutive integers are always kept as a range
     ordered: ClassVar[bool] = True
 
-    def __init__(self, values: Iterable[object]) -> None:
+    def __init__(self, values: Iterable[object], missing: str | None = None) -> None:
         if isinstance(values, range) and values and values.step == 1:
             values = checked_range(values)
         else:
             values = _as_range(checked_labels(values, "Ordinal"))
         object.__setattr__(self, "values", values)
+        self._declare_missing(missing)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        return tuple(self.values)
+        return self._with_missing(tuple(self.values))
 
     @property
     def size(self) -> int:
-        return len(self.values)
+        return len(self.values) + (self.missing is not None)
 
     @cached_property
     def _table(self) -> LabelTable:
-        return LabelTable(self.labels, self.null_code)
+        return LabelTable(self.values, self.unknown_code)
 
     def _encode(self, values: NDArray[Any]) -> Codes:
         if isinstance(self.values, range) and values.dtype.kind in "iuf":
@@ -222,17 +293,20 @@ class Ordinal(Attribute):
         return self._table.encode(values)
 
     def describe(self) -> str:
-        return f"ordinal: {shortened(self.values)}"
+        return f"ordinal: {shortened(self.values)}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
         if isinstance(self.values, range):
-            return {"kind": "ordinal", "range": [self.values.start, self.values.stop]}
-        return {"kind": "ordinal", "values": [label_to_json(value) for value in self.values]}
+            held: dict[str, object] = {"range": [self.values.start, self.values.stop]}
+        else:
+            held = {"values": [label_to_json(value) for value in self.values]}
+        return {"kind": "ordinal", **held, **self._saved_missing()}
 
     def __repr__(self) -> str:
+        shown = f"[{shortened(self.values)}]"
         if isinstance(self.values, range):
-            return f"Ordinal(range({self.values.start}, {self.values.stop}))"
-        return f"Ordinal([{shortened(self.values)}])"
+            shown = f"range({self.values.start}, {self.values.stop})"
+        return f"Ordinal({shown}{self._missing_argument()})"
 
 
 @final
@@ -250,6 +324,8 @@ class Binned(Attribute):
         the last ``inf``.
     clip
         Put numbers beyond the edges into the first and last bin instead of refusing them.
+    missing
+        The name of a cell for missing values: the last, and no bin.
 
     Examples
     --------
@@ -264,50 +340,56 @@ class Binned(Attribute):
     clip: bool
     ordered: ClassVar[bool] = True
 
-    def __init__(self, edges: Iterable[float], clip: bool = False) -> None:
+    def __init__(
+        self, edges: Iterable[float], clip: bool = False, missing: str | None = None
+    ) -> None:
         object.__setattr__(self, "edges", checked_edges(edges))
         object.__setattr__(self, "clip", bool(clip))
+        self._declare_missing(missing)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
         written = [number_text(edge) for edge in self.edges]
         inner = [f"[{low}, {high})" for low, high in pairwise(written[:-1])]
-        return (*inner, f"[{written[-2]}, {written[-1]}]")
+        return self._with_missing((*inner, f"[{written[-2]}, {written[-1]}]"))
 
     def span_label(self, first: int, last: int) -> Label:
-        closed = "]" if last == self.size - 1 else ")"
+        if last == self.stated:
+            return super().span_label(first, last)
+        closed = "]" if last == self.stated - 1 else ")"
         return f"[{number_text(self.edges[first])}, {number_text(self.edges[last + 1])}{closed}"
 
     def up_to_label(self, last: int) -> Label:
-        sign = "≤" if last == self.size - 1 else "<"
+        sign = "≤" if last == self.stated - 1 else "<"
         return f"{sign} {number_text(self.edges[last + 1])}"
 
     @property
     def size(self) -> int:
-        return len(self.edges) - 1
+        return len(self.edges) - 1 + (self.missing is not None)
 
     def _encode(self, values: NDArray[Any]) -> Codes:
         numbers = as_numbers(values)
         bins = np.searchsorted(np.array(self.edges), numbers, side="right") - 1
-        bins[numbers == self.edges[-1]] = self.size - 1
+        bins[numbers == self.edges[-1]] = self.stated - 1
         if self.clip:
-            bins = np.clip(bins, 0, self.size - 1)
-        inside = (bins >= 0) & (bins < self.size) & ~np.isnan(numbers)
+            bins = np.clip(bins, 0, self.stated - 1)
+        inside = (bins >= 0) & (bins < self.stated) & ~np.isnan(numbers)
         return np.where(inside, bins, -1).astype(np.int64)
 
     def describe(self) -> str:
-        bins = "1 bin" if self.size == 1 else f"{self.size} bins"
+        bins = "1 bin" if self.stated == 1 else f"{self.stated} bins"
         first, last = number_text(self.edges[0]), number_text(self.edges[-1])
         clipped = ", numbers beyond go to the end bins" if self.clip else ""
-        return f"binned: {bins} from {first} to {last}{clipped}"
+        return f"binned: {bins} from {first} to {last}{clipped}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
         # JSON has no infinity, so it is written "inf".
         edges = [edge if math.isfinite(edge) else str(edge) for edge in self.edges]
-        return {"kind": "binned", "edges": edges, "clip": self.clip}
+        return {"kind": "binned", "edges": edges, "clip": self.clip, **self._saved_missing()}
 
     def __repr__(self) -> str:
-        return f"Binned([{', '.join(map(number_text, self.edges))}]{', clip=True' * self.clip})"
+        edges = ", ".join(map(number_text, self.edges))
+        return f"Binned([{edges}]{', clip=True' * self.clip}{self._missing_argument()})"
 
 
 def _as_range(labels: tuple[Label, ...]) -> tuple[Label, ...] | range:

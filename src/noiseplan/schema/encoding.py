@@ -110,6 +110,30 @@ def _as_number(value: object) -> float:
     return float(value) if isinstance(value, Real | Decimal) else math.nan
 
 
+def is_missing(value: object) -> bool:
+    """Tell whether a Python object stands for a missing value."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True  # pandas' markers by name: they must not make us import pandas
+    try:
+        return bool(value != value)  # NaN of any type, and nothing else
+    except (TypeError, ValueError, ArithmeticError):
+        return False
+
+
+def stand_for_missing(values: NDArray[Any], name: str) -> NDArray[np.bool_]:
+    """Whether each value of a flat array is missing, or is the name of the cell of missing ones."""
+    kind = values.dtype.kind
+    if kind == "f":
+        return np.asarray(np.isnan(values))
+    if kind == "M":
+        return np.asarray(np.isnat(values))
+    if kind in "OUS":
+        spelled = name.encode() if kind == "S" else name
+        found = [is_missing(v) or (type(v) is type(spelled) and v == spelled) for v in values]
+        return np.array(found, dtype=bool)
+    return np.zeros(values.shape, dtype=bool)
+
+
 def _same_moment(label: object) -> object:
     """Return the day of a midnight and the reverse: engines differ in how they give dates."""
     if isinstance(label, datetime):

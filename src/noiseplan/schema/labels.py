@@ -25,6 +25,7 @@ _LARGEST: Final = 10**_DIGITS
 IN_ORDER = remedy("declare ordinal", "Ordinal([...])")
 IN_BINS = remedy("declare binned", "Binned([...])")
 CLIPPED = remedy("declare clip", "Binned([...], clip=True)")
+MISSING = remedy("declare missing", "missing='not stated'", '"not stated"')
 ANYTHING_ELSE = remedy("declare other", "Categorical([...], other='other')", '"other"')
 
 
@@ -64,7 +65,7 @@ def checked_label(value: object, call: str) -> Label:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise SchemaError(
             f"{call}: {value!r} stands for a missing value and cannot be declared; "
-            f"fill it in the data, or catch it with " + ANYTHING_ELSE + "."
+            f"declare a cell for missing values: " + MISSING + "."
         )
     if not isinstance(value, str | int | float | date):
         raise SchemaError(
@@ -73,6 +74,23 @@ def checked_label(value: object, call: str) -> Label:
         )
     _check_writable(value, call)
     return value
+
+
+def checked_missing(name: object, labels: Sequence[Label], call: str) -> str:
+    """The name of the cell of missing values: a text that is no value, or what is wrong with it."""
+    example = f"{call}([...], missing='not stated')"
+    if not isinstance(name, str) or not name.strip():
+        raise SchemaError(
+            f"{call}: missing= names the cell of missing values, and is a text, as in {example}; "
+            f"found {name!r}."
+        )
+    _check_writable(name, call)
+    if name in labels:
+        raise SchemaError(
+            f"{call}: missing={name!r} is also declared as a value; choose another name, or leave "
+            f"it out of the values: {example}."
+        )
+    return name
 
 
 def _check_writable(value: Label, call: str) -> None:

@@ -12,7 +12,8 @@ from noiseplan.study.nodes import Node
 from noiseplan.texts import suggestion
 
 KINDS = ("categorical", "ordinal", "binned")
-EXTRAS = {"categorical": ("other",), "ordinal": (), "binned": ("clip",)}
+# What goes with some kinds only; `missing` goes with all.
+EXTRAS = {"other": ("categorical",), "clip": ("binned",), "missing": KINDS}
 MOST_VALUES = 10_000_000
 _EXAMPLES = {
     "categorical": 'sex = { categorical = ["F", "M"] }',
@@ -35,30 +36,32 @@ def _attribute(node: Node) -> Attribute:
     example = " or ".join(text.partition(" = ")[2] for text in _EXAMPLES.values())
     keys = node.keys(example)
     for key, child in keys.items():
-        if key not in (*KINDS, "other", "clip"):
+        if key not in (*KINDS, *EXTRAS):
             child.fail(
                 f"unknown kind or option {key!r}; an attribute is {example}"
-                f"{suggestion(key, (*KINDS, 'other', 'clip'))}"
+                f"{suggestion(key, (*KINDS, *EXTRAS))}"
             )
     values = node.exactly_one(keys, KINDS, "what the column holds")
     kind = str(values.place[-1])
-    for key in set(keys) - {kind, *EXTRAS[kind]}:
-        keys[key].fail(
-            f"{key} does not go with {kind}; it belongs to "
-            + ("categorical" if key == "other" else "binned")
-        )
+    for key, child in keys.items():
+        if kind not in EXTRAS.get(key, KINDS):
+            child.fail(f"{key} does not go with {kind}; it belongs to {' or '.join(EXTRAS[key])}")
+    missing = keys["missing"].text("not stated") if "missing" in keys else None
+    blamed = keys.get("missing") or keys.get("other") or values
     if kind == "binned":
         clip = keys["clip"].boolean() if "clip" in keys else False
         edges = _edges(values)
         with values.blamed():
-            return Binned(edges, clip=clip)
+            Binned(edges, clip=clip)
+        with blamed.blamed():
+            return Binned(edges, clip=clip, missing=missing)
     labels = _labels(values)
     if kind == "ordinal":
-        with values.blamed():
-            return Ordinal(labels)
+        with blamed.blamed():
+            return Ordinal(labels, missing=missing)
     other = keys["other"].label() if "other" in keys else None
-    with (keys.get("other") or values).blamed():
-        return Categorical(labels, other=other)
+    with blamed.blamed():
+        return Categorical(labels, other=other, missing=missing)
 
 
 def _labels(node: Node) -> list[object] | range:
@@ -78,7 +81,7 @@ def _labels(node: Node) -> list[object] | range:
         if label in first:
             item.fail(f"{label!r} is declared twice; it is already number {first[label] + 1}")
         if isinstance(label, float) and isnan(label):
-            item.fail('nan stands for a missing value; catch those with other = "not known"')
+            item.fail('nan stands for a missing value; declare a cell: missing = "not stated"')
         first[label] = position
     return list(labels)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from noiseplan.counting.text_files import DECIMALS, THOUSANDS, Spelling
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.planning.objectives import (
     WORDS,
@@ -166,6 +167,19 @@ def read_people(node: Node) -> People:
         node.fail(f"person is missing: the column that says whose record it is, as in {example}")
     rows = keys["max_rows"].integer("the most rows of one person", 1) if "max_rows" in keys else 1
     return People(keys["person"].text("patient_id"), rows)
+
+
+def read_spelling(node: Node) -> Spelling:
+    """`[data]`: how text files write missing values and numbers."""
+    keys = node.table(("missing", "decimal", "thousands"), '[data] with missing = ["NA", "."]')
+    spelled: tuple[str, ...] = ()
+    if "missing" in keys:
+        items = keys["missing"].items('["NA", "."]')
+        spelled = tuple("" if item.value == "" else item.text("NA").strip() for item in items)
+    decimal = keys["decimal"].choice(DECIMALS) if "decimal" in keys else "."
+    thousands = keys["thousands"].choice(THOUSANDS) if "thousands" in keys else ""
+    with (keys.get("thousands") or node).blamed():
+        return Spelling(spelled, decimal, thousands)
 
 
 def read_ledger(node: Node) -> LedgerEntry:

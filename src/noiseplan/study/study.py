@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noiseplan.counting.text_files import AS_USUAL, Spelling, TextFile
 from noiseplan.errors import BudgetError, NoiseplanError, PlanError
 from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
@@ -27,6 +28,7 @@ from noiseplan.study.settings import (
     read_ledger,
     read_people,
     read_settings,
+    read_spelling,
     read_targets,
 )
 from noiseplan.study.tables_asked import find_query, read_predicates, read_query, read_workload
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 ASKED = ("title", "schema", "tables", "predicates", "budget", "targets")
-SECTIONS = (*ASKED, "plan", "people", "ledger", "output")
+SECTIONS = (*ASKED, "plan", "data", "people", "ledger", "output")
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,7 @@ class Study:
     budget: Budget | None
     targets: Mapping[str, float] | float | None
     settings: Settings
+    spelling: Spelling  # of text files
     people: People | None
     ledger: LedgerEntry | None
     folder: Path | None
@@ -120,7 +123,18 @@ class Study:
             how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
         Admission.of(plan, how)  # before the data are compared
         self._require_public_lists(data)
-        return plan.release(data, **how)
+        return plan.release(self.as_declared(data), **how)
+
+    def as_declared(self, data: object) -> object:
+        """Data to be opened: a path of text together with what `[data]` says of such files."""
+        if not isinstance(data, str | os.PathLike) or self.spelling == AS_USUAL:
+            return data
+        from noiseplan.counting.database import is_text_file
+
+        if not is_text_file(os.fspath(data)):
+            return data
+        own = self.spelling
+        return TextFile(data, missing=own.missing, decimal=own.decimal, thousands=own.thousands)
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""
@@ -208,12 +222,22 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
         budget=read_budget(sections["budget"]) if "budget" in sections else None,
         targets=targets,
         settings=settings,
+        spelling=_spelling(sections.get("data"), schema),
         people=read_people(sections["people"]) if "people" in sections else None,
         ledger=ledger,
         folder=folder,
         tables=tables,
         root=root,
     )
+
+
+def _spelling(node: Node | None, schema: Schema) -> Spelling:
+    if node is None:
+        return AS_USUAL
+    spelling = read_spelling(node)
+    with node.blamed():
+        spelling.require_unambiguous(schema)
+    return spelling
 
 
 def _workload(sections: Mapping[str, Node], schema: Schema) -> Workload:

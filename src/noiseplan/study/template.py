@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from noiseplan.queries.questions import question_of
 from noiseplan.study.errors import StudyError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_MISSING = "; missing="
 _SPAN = re.compile(r"(-?\d+)\.\.(-?\d+)")
-_FORMS = 'age, age=0..99, sex=F,M or "income=bins:0,10000,50000"'
+_FORMS = 'age, age=0..99, sex=F,M or "income=bins:0,10000,50000; missing=not stated"'
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,26 @@ class Column:
 def read_column(text: str) -> Column:
     """`age=0..99`, `sex=F,M`, `income=bins:0,10000,50000`, or just a name.
 
+    What may be missing ends in the name of a cell for that: `age=0..99; missing=not stated`.
+
     Examples
     --------
     >>> read_column("age=0..99").holds
     '{ ordinal = { from = 0, to = 99 } }'
+    >>> read_column("age=0..99; missing=not stated").holds
+    '{ ordinal = { from = 0, to = 99 }, missing = "not stated" }'
     """
+    declared, missing, cell = text.partition(_MISSING)
+    column = _column(declared)
+    if not missing:
+        return column
+    if not cell.strip() or column.note:
+        raise StudyError(f"{text}: missing= follows what the column may hold; write {_FORMS}")
+    named = f", missing = {_written(cell.strip())} }}"
+    return replace(column, holds=column.holds.removesuffix(" }") + named)
+
+
+def _column(text: str) -> Column:
     name, equals, values = (part.strip() for part in text.partition("="))
     if not name:
         raise StudyError(f"a column has a name; write {_FORMS}, found {text!r}")
@@ -58,7 +74,7 @@ def read_column(text: str) -> Column:
     labels = [part.strip() for part in values.split(",")]
     if not all(labels):
         raise StudyError(f"{text}: an empty value; write {_FORMS}")
-    written = ", ".join(json.dumps(label, ensure_ascii=False) for label in labels)
+    written = ", ".join(map(_written, labels))
     return Column(name, f"{{ categorical = [{written}] }}")
 
 
@@ -66,6 +82,10 @@ def unknown_column(name: str) -> Column:
     """A column of which only the name is known: a study with it says what is missing."""
     note = "from a code book, never from the data: its values, or for numbers { binned = [0, 10] }"
     return Column(name, "{ categorical = [] }", note)
+
+
+def _written(label: str) -> str:
+    return json.dumps(label, ensure_ascii=False)
 
 
 def _edge(text: str, column: str) -> str:
@@ -118,6 +138,7 @@ title = {title}
 #     {{ ordinal = {{ from = 0, to = 99 }} }}            whole numbers, both ends included
 #     {{ ordinal = ["low", "middle", "high"] }}        values in order
 #     {{ binned = [0, 10, 20] }}                       numbers, by the edges of their bins
+#     {{ binned = [0, 10], missing = "not stated" }}   with a cell for missing values; all kinds
 #     {{ categorical = {{ file = "codes.csv", column = "code" }} }}   a public code list
 [schema]
 {schema}

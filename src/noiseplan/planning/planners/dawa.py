@@ -109,6 +109,11 @@ def _asked(workload: Workload) -> tuple[str, ...]:
                 + " if its order means something, or use "
                 + setting("planner", "auto")
             )
+        if schema[name].missing is not None:
+            raise PlanError(
+                _DAWA + f" groups neighbouring values, and {name!r} has a cell for missing ones, "
+                f"which is nobody's neighbour: use " + setting("planner", "auto")
+            )
     cells = 1
     for name in asked:
         cells *= schema[name].size

@@ -6,7 +6,9 @@ To add or remove a record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one rec
 No set A stands for another: two sets that look alike may have different noise, or one of them none
 at all because it was measured before.
 
-To replace one by another: if two records agree on the attributes E, the set A of attributes adds
+To replace one by another is priced by the pairs of values of each attribute that stand for all
+others (:mod:`noiseplan.mechanisms.far_pairs`), exactly where these are few. Where there are many
+attributes: if two records agree on the attributes E, the set A of attributes adds
 
     1/σ²_A · 2 (∏_{i∈A} β_i − ∏_{i∈A∩E} β_i ∏_{i∈A∖E} γ_i)
 
@@ -34,6 +36,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block
 from noiseplan.mechanisms.cost import require_sizes
+from noiseplan.mechanisms.far_pairs import farthest_pair
 from noiseplan.mechanisms.uneven_cost import uneven_cost
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
@@ -95,7 +98,7 @@ def replaced_cost(blocks: Sequence[Block]) -> float:
     attributes = np.array(sorted(ranges))
     reach = np.array([ranges[int(a)] for a in attributes])
     if len(attributes) <= EVERY_PATTERN:
-        return _over_every_pattern(blocks, attributes, reach)
+        return _over_every_pattern(blocks, attributes)
     return _over_classes(blocks, attributes, reach)
 
 
@@ -109,20 +112,16 @@ def _ranges(blocks: Sequence[Block]) -> dict[int, tuple[float, float, float]]:
     return found
 
 
-def _over_every_pattern(blocks: Sequence[Block], attributes: IntArray, reach: Array) -> float:
-    """f(E) = Σ_A σ_A⁻² ∏_{i∈A∩E} β_i ∏_{i∈A∖E} γ_i for all E at once, one attribute at a time."""
-    many = len(attributes)
-    sums = np.zeros(1 << many)
+def _over_every_pattern(blocks: Sequence[Block], attributes: IntArray) -> float:
+    """Over pairs of records by what stands for all pairs of values of each attribute."""
+    sums, bases = np.zeros(1 << len(attributes)), {}
     for block in blocks:
         if block.bases:
-            bits = 1 << np.searchsorted(attributes, block.sets)
-            np.add.at(sums, bits.sum(axis=1), 1.0 / block.sigma2)
-    for place, (low, high, _) in enumerate(reach):
-        halves = sums.reshape(-1, 2, 1 << place)
-        without, within = halves[:, 0].copy(), halves[:, 1]
-        halves[:, 0], halves[:, 1] = without + low * within, without + high * within
-    rounding = 4 * many * np.finfo(float).eps * abs(sums[-1])
-    return float(2.0 * (sums[-1] - sums.min() + rounding))
+            places = np.searchsorted(attributes, block.sets)
+            np.add.at(sums, (1 << places).sum(axis=1), 1.0 / block.sigma2)
+            for place, basis in zip(places.T, block.bases, strict=True):
+                bases.update(dict.fromkeys(place.tolist(), basis))
+    return farthest_pair(sums, [bases[place] for place in range(len(attributes))])
 
 
 # ---------------------------------------------------------------------- attributes that are alike

@@ -1,6 +1,7 @@
 """Coordinates for U: any matrix, its columns scaled to length one, with the inverse of M = [1ᵀ; U].
 
-Unit columns make β = 1. Letting columns be shorter was tried and never lowered an optimum.
+Unit columns make β = 1. Letting columns be shorter was tried and never lowered an optimum, but for
+records that are replaced (`planning.far_records`).
 
 Where factors ask nothing of some directions, U would gain by leaving them out, and M would become
 singular. A restraint on the size of T, too small to be felt anywhere else, keeps a trace of them.
@@ -24,10 +25,10 @@ RESTRAINT: Final = 1e-10
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A U with unit columns, and the inverse of M."""
+    """A U, mostly with unit columns, and the inverse of M."""
 
     rows: Array  # U
-    lengths: Array  # of the columns before they were scaled
+    lengths: Array | None  # of the columns before they were scaled, if they were
     inverse: Array  # T = [τ | V]
 
     @classmethod
@@ -38,13 +39,14 @@ class Point:
 
     @classmethod
     def still(cls, rows: Array) -> Point:
-        """A U that is not optimised, and stays as it is."""
-        ones = np.ones(rows.shape[1])
-        return cls(rows, ones, np.linalg.inv(np.vstack([ones, rows])))
+        """A U as it is, its columns of any length."""
+        return cls(rows, None, np.linalg.inv(np.vstack([np.ones(rows.shape[1]), rows])))
 
     def pull_back(self, d_inverse: Array, d_unit: Array | float = 0.0) -> Array:
         """The gradient with respect to raw U, from those with respect to T and to U itself."""
         d_rows = self._d_rows(d_inverse) + d_unit
+        if self.lengths is None:
+            return np.asarray(d_rows)
         along = np.einsum("ri,ri->i", self.rows, d_rows)
         return np.asarray((d_rows - self.rows * along) / self.lengths)
 
@@ -63,10 +65,11 @@ class Chart:
     """All free roles' U as one vector."""
 
     shapes: dict[int, tuple[int, int]]
+    unit: bool = True  # whether columns are scaled to length one
 
     @classmethod
-    def of(cls, rows: dict[int, Array]) -> Chart:
-        return cls({r: (u.shape[0], u.shape[1]) for r, u in rows.items()})
+    def of(cls, rows: dict[int, Array], unit: bool = True) -> Chart:
+        return cls({r: (u.shape[0], u.shape[1]) for r, u in rows.items()}, unit)
 
     @staticmethod
     def pack(rows: dict[int, Array]) -> Array:
@@ -75,7 +78,8 @@ class Chart:
     def points(self, x: Array) -> dict[int, Point]:
         ends = np.cumsum([a * b for a, b in self.shapes.values()])
         parts = zip(self.shapes.items(), np.split(x, ends[:-1]), strict=True)
-        return {r: Point.at(part.reshape(shape)) for (r, shape), part in parts}
+        made = Point.at if self.unit else Point.still
+        return {r: made(part.reshape(shape)) for (r, shape), part in parts}
 
     def restraint(self, points: dict[int, Point], gradients: dict[int, Array]) -> float:
         """RESTRAINT · Σ ‖T‖²/n, and its gradient added to those with respect to every T."""

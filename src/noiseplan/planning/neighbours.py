@@ -1,8 +1,9 @@
 """What a plan costs for each kind of neighbour.
 
 Adding or removing one record costs Σ_A p_A/σ²_A, p_A = ∏_{i∈A} β_i: one record attains every
-maximum. Replacing one by another is priced by the attributes on which the two agree; roles say how
-many of each kind do (`noiseplan.mechanisms.residual_cost`).
+maximum. Replacing one by another is priced by the pairs of values that stand for all others; where
+these are many, by the attributes on which two records agree, and roles say how many of each kind do
+(`noiseplan.mechanisms.far_pairs`, `residual_cost`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.far_pairs import pair_costs
 from noiseplan.mechanisms.residual_cost import (
     few_patterns,
     one_by_one,
@@ -26,11 +28,13 @@ def privacy_rows(design: Design, bases: dict[int, Basis], neighbours: str) -> Ar
     added = design.privacy_weights(np.array([bases[r].sensitivity for r in range(len(bases))]))
     if neighbours == "add-remove":
         return added[None, :]
-    every = (bases[r] for r in range(len(bases)))
+    every = [bases[r] for r in range(len(bases))]
     reach = np.array([[b.lowest, b.sensitivity, b.farthest] for b in every]).reshape(-1, 3)
     members = np.array([len(role.members) for role in design.roles.roles])
     counts = subset_counts(design)
-    rows = pattern_costs(counts, members, reach)
+    rows = None if one_by_one(counts) else pair_costs(counts, members, every)
+    if rows is None:
+        rows = pattern_costs(counts, members, reach)
     if rows is None:
         return pattern_bound(counts.astype(np.float64), added, reach)[None, :]
     return _undominated(rows)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import comb
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,36 +47,50 @@ def descended(design: Design, rows: dict[int, Array], sigma2: Array) -> dict[int
     noisy = np.isfinite(sigma2) & (sigma2 > 0)
     x = np.concatenate([np.log(sigma2[noisy]), chart.pack(rows)])
     for power in POWERS:
-        problem = _Problem(design, chart, patterns, noisy, power)
-        _, x = minimise(problem.value, x, steps=STEPS, gain=1e-10)
+        x = Descent(design, chart, patterns, noisy, power).run(x, STEPS)
     return {r: p.rows for r, p in chart.points(x[int(noisy.sum()) :]).items()}
 
 
+class Costs(Protocol):
+    """The largest cost of two records, as a p-norm."""
+
+    def cost(
+        self, points: dict[int, Point], precision: Array, power: float
+    ) -> tuple[float, Array, dict[int, Array]]:
+        """The norm, and its slopes by 1/σ² and by every U."""
+
+
 @dataclass(frozen=True, eq=False)
-class _Problem:
-    """One power of the norms."""
+class Descent:
+    """log(total variance · largest cost), for one power of the norms, and the way down."""
 
     design: Design
     chart: Chart
-    patterns: _Patterns
+    costs: Costs
     noisy: NDArray[np.bool_]  # which subset types are measured with noise
     power: float
+
+    def run(self, x: Array, steps: int) -> Array:
+        """Downhill from log σ² of what is noisy, and every U."""
+        return minimise(self.value, x, steps=steps, gain=1e-10)[1]
 
     def value(self, x: Array) -> tuple[float, Array]:
         """The objective and its gradient."""
         count = int(self.noisy.sum())
-        precision = np.exp(-x[:count])
+        precision = np.zeros(len(self.noisy))
+        precision[self.noisy] = np.exp(-x[:count])
         try:
             points = self.chart.points(x[count:])
         except np.linalg.LinAlgError:  # M singular: worse than anything, so the search turns back
             return 1e6, np.zeros_like(x)
-        total, by_noise, by_inverse = self._variance(points, 1.0 / precision)
-        far = {r: _Farthest.of(point.rows, self.power) for r, point in points.items()}
-        cost, by_precision, by_low = self._cost({r: f.low for r, f in far.items()}, precision)
-        by_rows = {r: by_low[r] / cost * f.slope for r, f in far.items()}
+        total, by_noise, by_inverse = self._variance(points, np.exp(x[:count]))
+        cost, by_precision, by_rows = self.costs.cost(points, precision, self.power)
+        by_rows = {r: slope / cost for r, slope in by_rows.items()}
         by_inverse = {r: slope / total for r, slope in by_inverse.items()}
         restraint = self.chart.restraint(points, by_inverse)
-        by_log = by_noise / precision / total - by_precision * precision / cost
+        by_log = (
+            by_noise * np.exp(x[:count]) / total - (by_precision * precision)[self.noisy] / cost
+        )
         gradient = self.chart.pull_back(points, by_inverse, by_rows)
         value = float(np.log(total) + np.log(cost)) + restraint
         return value, np.concatenate([by_log, gradient])
@@ -95,17 +109,13 @@ class _Problem:
         by_inverse = inverse_gradients(design, points, products, *slopes)
         return float(variance @ every), variance[self.noisy], by_inverse
 
-    def _cost(
-        self, low: dict[int, float], precision: Array
-    ) -> tuple[float, Array, dict[int, float]]:
-        """‖c‖_p over all patterns, and its slopes by 1/σ² and by every γ."""
-        rows, by_low = self.patterns.rows(low)
-        costs = rows[:, self.noisy] @ precision
-        share = costs / costs.max()
-        norm = float((share**self.power).sum() ** (1 / self.power))
-        weights = (share / norm) ** (self.power - 1)
-        slopes = {r: float(weights @ (d[:, self.noisy] @ precision)) for r, d in by_low.items()}
-        return norm * float(costs.max()), weights @ rows[:, self.noisy], slopes
+
+def p_norm(costs: Array, power: float) -> tuple[float, Array]:
+    """‖c‖_p, and its gradient."""
+    largest = float(costs.max())
+    share = np.maximum(costs, 0.0) / largest
+    norm = float((share**power).sum() ** (1 / power))
+    return norm * largest, np.asarray((share / norm) ** (power - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +143,16 @@ class _Patterns:
         self.counts = subset_counts(design)
         self.members = [len(role.members) for role in design.roles.roles]
         self.plain = {r: role.size for r, role in enumerate(design.roles.roles) if role.plain}
+
+    def cost(
+        self, points: dict[int, Point], precision: Array, power: float
+    ) -> tuple[float, Array, dict[int, Array]]:
+        """The norm, and its slopes by 1/σ² and by every U."""
+        far = {r: _Farthest.of(point.rows, power) for r, point in points.items()}
+        rows, by_low = self.rows({r: f.low for r, f in far.items()})
+        norm, weights = p_norm(rows @ precision, power)
+        slopes = {r: float(weights @ (by_low[r] @ precision)) * f.slope for r, f in far.items()}
+        return norm, weights @ rows, slopes
 
     @cached_property
     def agreeing(self) -> IntArray:

@@ -19,6 +19,7 @@ from noiseplan.optimize.allocation import (
     spend,
 )
 from noiseplan.optimize.lbfgs import Smooth
+from noiseplan.planning.far_records import lengthened, worth_lengthening
 from noiseplan.planning.free_split import optimise_upright
 from noiseplan.planning.largest_variance import POWERS, optimise_worst, worth_searching
 from noiseplan.planning.neighbours import measured_alone, privacy_rows
@@ -149,8 +150,11 @@ def _for_replaced(aim: Aim, total_rows: dict[int, Array]) -> Iterator[dict[int, 
     if not worth_descending(design):
         yield optimise_upright(design)
         return
-    start = share_given_bases(replace(aim, objective=TotalVariance()), total_rows)
-    yield descended(design, total_rows, start.sigma2)
+    total = replace(aim, objective=TotalVariance())
+    rows = descended(design, total_rows, share_given_bases(total, total_rows).sigma2)
+    yield rows
+    if worth_lengthening(design):
+        yield lengthened(design, rows, share_given_bases(total, rows).sigma2)
 
 
 def share_given_bases(aim: Aim, rows: dict[int, Array]) -> Solution:

@@ -1,0 +1,206 @@
+"""Bases of products for replaced records, with columns of any length.
+
+Two records cost Σ_A σ_A⁻² (∏ a_i + ∏ b_i − 2 ∏ c_i), products over the attributes of A, with a_i
+and b_i the squared lengths of the columns of their values and c_i the inner product
+(`mechanisms.far_pairs`). Columns of equal length are the best that records which come and go can
+have; where records are replaced, values that are far from all others may well be longer.
+
+The largest cost is a p-norm over pairs of records that are far apart, looked for anew as p rises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from typing import Final
+
+import numpy as np
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices.base import Array
+from noiseplan.matrices.kronecker import kronecker_apply
+from noiseplan.mechanisms.far_pairs import least_before
+from noiseplan.optimize.split_coordinates import Chart, Point
+from noiseplan.planning.neighbours import subset_counts
+from noiseplan.planning.replaced_products import Descent, p_norm
+from noiseplan.planning.workload_types import Design
+
+# Rising powers of the norm, pairs of records looked for anew before each, and steps of each.
+POWERS: Final = (16.0, 50.0, 150.0, 500.0, 1500.0)
+# Pairs of records whose cost is within this share of the largest, divided by the power, are looked
+# at, and how many; and of how many pairs of values, in bits, they are made.
+SLACK, MOST_KEPT, MOST_LISTED = 6.0, 8000, 21
+MARGINS: Final = (np.inf, 0.5, 0.2, 0.1, 0.05, 0.02, 0.0)
+STEPS: Final = 60
+# Attributes, sets of them, and values of one up to which it is tried.
+MOST_ATTRIBUTES, MOST_SETS, LONGEST = 8, 64, 128
+
+
+def worth_lengthening(design: Design) -> bool:
+    """Whether a step takes no more than a moment."""
+    if sum(len(role.members) for role in design.roles.roles) > MOST_ATTRIBUTES:
+        return False
+    few = len(_Records(design).sets) <= MOST_SETS
+    return few and max(map(design.group_count, design.free)) <= LONGEST
+
+
+def lengthened(design: Design, rows: dict[int, Array], sigma2: Array) -> dict[int, Array]:
+    """U of every free role, from a start with its σ²; what is exact there stays so."""
+    chart, noisy = Chart.of(rows, unit=False), np.isfinite(sigma2) & (sigma2 > 0)
+    x = np.concatenate([np.log(sigma2[noisy]), chart.pack(rows)])
+    records, count = _Records(design), int(noisy.sum())
+    found = np.zeros((0, 2, records.many), dtype=np.int64)
+    for power in POWERS:
+        grams = records.grams(chart.points(x[count:]))
+        precision = np.zeros(len(noisy))
+        precision[noisy] = np.exp(-x[:count])
+        found = np.unique(
+            np.concatenate([found, records.far(grams, precision, SLACK / power)]), axis=0
+        )
+        x = Descent(design, chart, SomePairs(records, found), noisy, power).run(x, STEPS)
+    longest = {r: p.rows for r, p in chart.points(x[count:]).items()}
+    return {r: u / np.sqrt((u**2).sum(axis=0).max()) for r, u in longest.items()}
+
+
+class _Records:
+    """The attributes of records and the sets that are measured of them."""
+
+    def __init__(self, design: Design) -> None:
+        roles = design.roles.roles
+        self.role = np.repeat(np.arange(len(roles)), [len(role.members) for role in roles])
+        self.many = len(self.role)
+        # Of a role that is not free, values that agree or do not.
+        self.fixed = {
+            r: _plain_gram(role.size if role.plain else 1) for r, role in enumerate(roles)
+        }
+        places = [np.flatnonzero(self.role == r).tolist() for r in range(len(roles))]
+        self.sets: list[tuple[int, list[int]]] = [
+            (number, [place for part in chosen for place in part])
+            for number, counts in enumerate(subset_counts(design).tolist())
+            for chosen in product(*map(combinations, places, counts))
+        ]
+
+    def grams(self, points: dict[int, Point]) -> dict[int, Array]:
+        """UᵀU of every role."""
+        return self.fixed | {r: point.rows.T @ point.rows for r, point in points.items()}
+
+    def parts(self, grams: dict[int, Array], pairs: IntArray) -> Array:
+        """(a, b, c) × pairs × attributes."""
+        found = np.empty((3, len(pairs), self.many))
+        for i, r in enumerate(self.role.tolist()):
+            x, y = pairs[:, 0, i], pairs[:, 1, i]
+            found[:, :, i] = grams[r][x, x], grams[r][y, y], grams[r][x, y]
+        return found
+
+    def slopes(self, parts: Array, precision: Array) -> Array:
+        """∂/∂a_i Σ_A σ_A⁻² ∏ a_i, and for b and c: of every attribute."""
+        result = np.zeros_like(parts)
+        for number, places in self.sets:
+            for i in places if precision[number] > 0 else ():
+                others = parts[:, :, [j for j in places if j != i]].prod(axis=2)
+                result[:, :, i] += precision[number] * others
+        return result
+
+    def far(self, grams: dict[int, Array], precision: Array, slack: float) -> IntArray:
+        """Pairs of records that cost almost as much as the farthest: the dearest of them."""
+        of_role = self._lists(grams)
+        lists = [of_role[r] for r in self.role.tolist()]
+        cost = self._costs(grams, lists, precision)
+        kept = np.flatnonzero(cost >= (1.0 - slack) * cost.max())
+        if len(kept) > MOST_KEPT:
+            kept = kept[np.argpartition(-cost.ravel()[kept], MOST_KEPT)[:MOST_KEPT]]
+        at = np.unravel_index(kept, cost.shape)
+        return self._once(np.stack([p[i] for p, i in zip(lists, at, strict=True)], axis=2))
+
+    def _costs(self, grams: dict[int, Array], lists: list[IntArray], precision: Array) -> Array:
+        """What all pairs of records cost that have listed pairs of values, an axis for each."""
+        tensor = np.zeros((2,) * self.many)
+        for number, places in self.sets:
+            tensor[tuple(int(i in places) for i in range(self.many))] += precision[number]
+        cost = np.zeros(())
+        for (first, second), sign in (((0, 0), 1.0), ((1, 1), 1.0), ((0, 1), -2.0)):
+            own = [
+                grams[r][pairs[:, first], pairs[:, second]]
+                for r, pairs in zip(self.role.tolist(), lists, strict=True)
+            ]
+            factors = [np.column_stack([np.ones(len(one)), one]) for one in own]
+            cost = cost + sign * kronecker_apply(factors, tensor[..., None])[..., 0]
+        return cost
+
+    def _lists(self, grams: dict[int, Array]) -> dict[int, IntArray]:
+        """Pairs of values of every role: all but those that others are farther than by far."""
+        for margin in MARGINS:
+            found = {r: _far_apart(gram, margin) for r, gram in grams.items()}
+            if sum(np.log2(len(found[r])) for r in self.role.tolist()) <= MOST_LISTED:
+                break
+        return found
+
+    def _once(self, pairs: IntArray) -> IntArray:
+        """Of pairs that differ by the order of records or of attributes alike, one."""
+        wide = int(pairs.max(initial=0)) + 1
+        codes = np.stack([pairs[:, 0] * wide + pairs[:, 1], pairs[:, 1] * wide + pairs[:, 0]])
+        for r in np.unique(self.role).tolist():
+            own = self.role == r
+            codes[:, :, own] = np.sort(codes[:, :, own], axis=2)
+        differ = codes[0] != codes[1]
+        at = differ.argmax(axis=1)[:, None]
+        ahead = np.take_along_axis(codes[0] <= codes[1], at, axis=1)
+        chosen = np.unique(np.where(ahead, codes[0], codes[1]), axis=0)
+        return np.stack(np.divmod(chosen, wide), axis=1)
+
+
+def _far_apart(gram: Array, margin: float) -> IntArray:
+    """Pairs of values, but for those where longer columns have a product smaller by the margin."""
+    order = np.argsort(-np.diagonal(gram), kind="stable")
+    products = gram[np.ix_(order, order)]
+    most = float(products[0, 0])
+    near = products < least_before(products) + margin * most
+    near[0, 0] = True  # values that agree
+    return np.asarray(order[np.argwhere(near)])
+
+
+def _plain_gram(size: int) -> Array:
+    """I − 11ᵀ/n of any two values; of one, nothing is measured."""
+    return np.eye(2) - 1.0 / size if size > 1 else np.zeros((1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class SomePairs:
+    """The p-norm of the costs of some pairs of records."""
+
+    records: _Records
+    pairs: IntArray
+
+    def cost(
+        self, points: dict[int, Point], precision: Array, power: float
+    ) -> tuple[float, Array, dict[int, Array]]:
+        """The norm, and its slopes by 1/σ² and by every U."""
+        records, grams = self.records, self.records.grams(points)
+        parts = records.parts(grams, self.pairs)
+        rows = self._rows(parts, len(precision))
+        norm, weights = p_norm(rows @ precision, power)
+        by_part = records.slopes(parts, precision) * weights[:, None] * self._signs
+        by_rows = {}
+        for r, point in points.items():
+            slope = np.zeros_like(grams[r])
+            for i in np.flatnonzero(records.role == r).tolist():
+                x, y = self.pairs[:, 0, i], self.pairs[:, 1, i]
+                size = len(slope)
+                for part, (u, v) in enumerate(((x, x), (y, y), (x, y))):
+                    flat = np.bincount(u * size + v, by_part[part, :, i], size * size)
+                    slope += flat.reshape(size, size)
+            by_rows[r] = point.rows @ (slope + slope.T)
+        return norm, weights @ rows, by_rows
+
+    @cached_property
+    def _signs(self) -> Array:
+        return np.array([1.0, 1.0, -2.0])[:, None, None]
+
+    def _rows(self, parts: Array, types: int) -> Array:
+        """Pairs × subset types: what each adds, times σ²."""
+        rows = np.zeros((len(self.pairs), types))
+        for number, places in self.records.sets:
+            first, second, both = parts[:, :, places].prod(axis=2)
+            rows[:, number] += first + second - 2.0 * both
+        return rows

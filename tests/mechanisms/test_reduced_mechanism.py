@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mechanism_oracles import Written, dearest
 
 import noiseplan as nz
-from noiseplan.domain.cells import Cells, Classes, MergedValues
+from noiseplan.domain.cells import Cells, Classes, MergedValues, SpareValues
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms import reduced
 from noiseplan.mechanisms.matrix import DenseMechanism
@@ -27,6 +27,7 @@ SCHEMA = nz.Schema(
 )
 HALVES = MergedValues(SCHEMA, np.array([0, 2]), (np.array([0, 0, 1, 1]), np.array([0, 1, 0])))
 CLASSES = Classes(HALVES, np.array([0, 1, 1, 2]))
+SPARE = SpareValues(SCHEMA, np.array([0, 2]))
 
 
 def made(cells: Cells, seed: int = 0, exact: bool = True) -> ReducedMechanism:
@@ -136,10 +137,62 @@ def test_floating_noise_is_that_of_the_small_one() -> None:
     assert mechanism.priced is mechanism.small  # type: ignore[attr-defined]
 
 
+# ---------------------------------------------------------------------- a value nobody has
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**6), st.booleans())
+def test_spare_values_count_nobody(seed: int, exact: bool) -> None:
+    """Rows over all cells: those of the wider domain without the cells that nobody is in."""
+    mechanism, rng = made(SPARE, seed, exact), np.random.default_rng(seed)
+    cube = np.asarray(mechanism.small.strategy).reshape(-1, 5, 2, 4)  # type: ignore[attr-defined]
+    rows = cube[:, :4, :, :3].reshape(len(cube), -1)
+    np.testing.assert_array_equal(over_all_cells(mechanism), rows)
+    counts, noise = rng.integers(0, 20, SCHEMA.size), rng.integers(-4, 5, len(rows))
+    measured, _ = Written(mechanism).measured(counts, noise)
+    np.testing.assert_allclose(measured.values[0], rows @ counts + noise)
+    np.testing.assert_allclose(mechanism.unit_rows(), rows / np.sqrt(3.0))
+    np.testing.assert_allclose(mechanism.unit_values(measured), measured.values[0] / np.sqrt(3.0))
+    np.testing.assert_allclose(mechanism.cell_costs(), (rows**2).sum(axis=0) / 3.0)
+    for neighbours in ("add-remove", "replace"):  # whoever had the spare value might pay more
+        brute = dearest(rows, np.full(len(rows), 3.0), 2, neighbours)
+        assert brute <= mechanism.record_cost(neighbours)  # type: ignore[arg-type]
+
+
+SPARE_QUERIES = (
+    nz.Query(SCHEMA, {}),
+    nz.Query(SCHEMA, ["a", "b"]),
+    nz.Query(SCHEMA, {"c": nz.Prefix(), "b": nz.Identity()}),
+    nz.Query(SCHEMA, {"a": nz.Custom([[1, 0, 0, 1]]), "c": nz.Identity()}),
+    nz.Query(SCHEMA, ["a", "b"], matrix=np.arange(16.0).reshape(2, 8), name="joint"),
+    nz.Query(SCHEMA, ["b"], matrix=[[1.0, -1.0]], name="joint of b"),
+)
+
+
+@pytest.mark.parametrize("query", SPARE_QUERIES, ids=str)
+def test_answers_with_spare_values_are_those_over_all_cells(query: nz.Query) -> None:
+    wider = SPARE.query(query).dense().reshape(-1, 5, 2, 4)
+    np.testing.assert_array_equal(wider[:, :4, :, :3].reshape(query.rows, -1), query.dense())
+    assert not wider[:, 4].any()
+    assert not wider[..., 3].any()
+    counts = np.random.default_rng(1).integers(0, 20, SCHEMA.size)
+    noise = np.zeros(SPARE.inner.size + 2, dtype=np.int64)
+    answered = Written(made(SPARE)).answers(query, counts, noise)
+    np.testing.assert_allclose(answered, query.dense() @ counts, atol=1e-8)
+
+
+def test_sets_with_and_without_spare_values_are_counted_together() -> None:
+    counts = table_counts(np.arange(SCHEMA.size).reshape(SCHEMA.shape))
+    found = SpareValues(SCHEMA, np.array([1])).marginals(counts)(np.array([[0], [0]]))
+    np.testing.assert_array_equal(found, counts(np.array([[0], [0]])))
+    assert SPARE.marginals(counts)(np.array([[0, 1], [0, 1]])).shape == (2, 5, 2)
+    assert SPARE.marginals(counts)(np.zeros((1, 0), np.int64)).shape == (1,)
+
+
 # ---------------------------------------------------------------------- saved
 
 
-@pytest.mark.parametrize("cells", [HALVES, CLASSES], ids=["values", "classes"])
+@pytest.mark.parametrize("cells", [HALVES, CLASSES, SPARE], ids=["values", "classes", "spare"])
 def test_saved_and_read_back(cells: Cells) -> None:
     mechanism = made(cells)
     content, arrays = mechanism.parts()
@@ -151,6 +204,8 @@ def test_saved_and_read_back(cells: Cells) -> None:
 
 DAMAGE = {
     "no list": ("cells_attributes", [[0, 2]], "list of numbers"),
+    "no spare values": ("cells_spare", np.zeros(0, np.int64), "list of numbers"),
+    "spare values of nothing": ("cells_spare", [3], "not those of the schema"),
     "no numbers": ("cells_attributes", [0.0, 2.0], "list of numbers"),
     "empty": ("cells_attributes", np.zeros(0, np.int64), "list of numbers"),
     "twice": ("cells_attributes", [0, 0], "not those of the schema"),

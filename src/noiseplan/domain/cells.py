@@ -5,6 +5,9 @@ Values that no query tells apart are one value, and attributes that no query nam
 is in one cell of the smaller domain, so sensitivities are what they were. Cells that no query
 counts stay a class of their own: the smaller domain holds every record.
 
+One domain is larger (`SpareValues`): some attributes have one more value, which no record has. Sums
+over the values that records have are then sums like any other, and need not be told by themselves.
+
 References
 ----------
 C. Li, dissertation, 2013, section 2.1: semantic equivalence (Definition 2.5) and minimised
@@ -34,7 +37,7 @@ Marginals = Callable[[IntArray], NDArray[np.number]]
 
 
 class Cells(ABC):
-    """A smaller domain: `schema` is the one queries come in, `inner` the one they are taken to."""
+    """Another domain: `schema` is the one queries come in, `inner` the one they are taken to."""
 
     schema: Schema
 
@@ -42,6 +45,11 @@ class Cells(ABC):
     @abstractmethod
     def inner(self) -> Schema:
         """The smaller domain."""
+
+    @property
+    def words(self) -> str:
+        """What it is, for people."""
+        return f"the queries tell {self.inner.size:,} of {self.schema.size:,} apart"
 
     @abstractmethod
     def query(self, query: Query) -> Query:
@@ -212,6 +220,78 @@ class Classes(Cells):
 
     def of_cells(self) -> IntArray:
         return self.classes[self.values.of_cells()]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SpareValues(Cells):
+    """One more value, the last, of the attributes at `positions`, ascending; no record has it."""
+
+    schema: Schema
+    positions: IntArray
+
+    @cached_property
+    def inner(self) -> Schema:
+        pairs = enumerate(zip(self.schema.names, self.schema.attributes, strict=True))
+        return Schema({n: _and_one(a) if i in self.positions else a for i, (n, a) in pairs})
+
+    @property
+    def words(self) -> str:
+        names = " and ".join(self.schema.names[i] for i in self.positions)
+        return f"{names} without a total of its own"
+
+    @property
+    def names(self) -> list[str]:
+        """The attributes that have one more value."""
+        return [self.schema.names[i] for i in self.positions]
+
+    def query(self, query: Query) -> Query:
+        """A sum over an attribute is one over the values that records have."""
+        _check_schema(query, self.schema)
+        named = [n for n in self.schema.names if n in query.factors or n in self.names]
+        if query.joint is not None:
+            matrix = self._joint(query, query.joint, named)
+            return Query(self.inner, named, matrix=matrix, weight=query.weight, name=query.name)
+        factors = {n: self._factor(n, query.factors.get(n)) for n in named}
+        return Query(self.inner, factors, weight=query.weight, name=query.name)
+
+    def _factor(self, name: str, factor: Factor | None) -> Factor:
+        attribute = self.schema[name]
+        if name not in self.names and factor is not None:
+            return factor
+        if factor is None:
+            return Custom(np.append(np.ones(attribute.size), 0.0)[None, :], "all")
+        rows = np.pad(factor.matrix(attribute).dense(), ((0, 0), (0, 1)))
+        return Custom(rows, factor.label or "values", list(factor.row_labels(attribute)))
+
+    def _joint(self, query: Query, joint: Array, named: list[str]) -> Array:
+        sizes = [self.schema[n].size for n in named]
+        inside = [n in query.attributes for n in named]
+        own = [size if there else 1 for size, there in zip(sizes, inside, strict=True)]
+        cube = np.broadcast_to(joint.reshape(len(joint), *own), (len(joint), *sizes))
+        wider = [(0, int(n in self.names)) for n in named]
+        return np.pad(cube, [(0, 0), *wider]).reshape(len(joint), -1)
+
+    def outer_sets(self, sets: IntArray) -> IntArray:
+        return sets
+
+    def marginals(self, marginals: Marginals) -> Marginals:
+        def widened(sets: IntArray) -> NDArray[np.number]:
+            counts, place = np.asarray(marginals(sets)), np.isin(sets, self.positions)
+            if (place == place[0]).all():
+                return np.pad(counts, [(0, 0), *((0, int(spare)) for spare in place[0])])
+            return np.concatenate([widened(row[None, :]) for row in sets])
+
+        return widened
+
+    def of_cells(self) -> IntArray:
+        cells = np.arange(self.inner.size).reshape(self.inner.shape)
+        return cells[tuple(slice(n) for n in self.schema.shape)].ravel()
+
+
+def _and_one(attribute: Attribute) -> Attribute:
+    values = range(attribute.size + 1)
+    return Ordinal(values) if attribute.ordered else Categorical(values)
 
 
 def _merged(attribute: Attribute, groups: IntArray) -> Attribute:

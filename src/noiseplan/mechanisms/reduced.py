@@ -1,4 +1,4 @@
-"""A mechanism over a smaller domain on which the same queries can be asked."""
+"""A mechanism over another domain, mostly a smaller one, on which the same queries can be asked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.domain.cells import Cells, Classes, MergedValues
+from noiseplan.domain.cells import Cells, Classes, MergedValues, SpareValues
 from noiseplan.errors import PlanError, StorageError
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, saved_kind
@@ -69,8 +69,7 @@ class ReducedMechanism(Mechanism):
         return self.small
 
     def describe(self) -> str:
-        size, told = self.schema.size, self.cells.inner.size
-        return f"{self.small.describe()}; the queries tell {told:,} of {size:,} apart"
+        return f"{self.small.describe()}; {self.cells.words}"
 
     def cost_matrix(self) -> Array:
         if self.schema.size**2 > DENSE_LIMIT:
@@ -111,18 +110,26 @@ class ReducedMechanism(Mechanism):
     def completed_variance(self, query: Query) -> Array:
         return self.small.completed_variance(self.cells.query(query))
 
+    def unit_rows(self) -> Array:
+        return self.small.unit_rows()[:, self.cells.of_cells()]
+
+    def unit_values(self, measured: Measurements) -> Array:
+        return self.small.unit_values(measured)
+
     def parts(self) -> tuple[Json, Arrays]:
         """Which values and cells are one, and the mechanism over what is left of them."""
-        cells = self.cells
+        cells, (content, small) = self.cells, self.small.parts()
+        saved: Json = {"kind": self.kind, "small": content}
+        own: Arrays = {SMALL + name: array for name, array in small.items()}
+        if isinstance(cells, SpareValues):
+            return saved, own | {"cells_spare": cells.positions}
         values = cells.values if isinstance(cells, Classes) else cells
         assert isinstance(values, MergedValues)
         arrays: Arrays = {"cells_attributes": values.positions}
         arrays |= {f"cells_groups_{i}": groups for i, groups in enumerate(values.groups)}
         if isinstance(cells, Classes):
             arrays["cells_classes"] = cells.classes
-        content, small = self.small.parts()
-        arrays |= {SMALL + name: array for name, array in small.items()}
-        return {"kind": self.kind, "small": content}, arrays
+        return saved, arrays | own
 
     @classmethod
     def from_parts(
@@ -136,19 +143,27 @@ class ReducedMechanism(Mechanism):
 
 
 def _read_cells(arrays: Arrays, schema: Schema) -> Cells:
-    positions = arrays["cells_attributes"]
-    named = positions.tolist()
-    if positions.ndim != 1 or positions.dtype.kind != "i" or not named:
-        raise StorageError("the attributes of the smaller domain are not a list of numbers")
-    if sorted(set(named)) != named or not 0 <= named[0] <= named[-1] < len(schema):
-        raise StorageError("the attributes of the smaller domain are not those of the schema")
+    if "cells_spare" in arrays:
+        return SpareValues(schema, _positions(arrays["cells_spare"], schema))
+    positions = _positions(arrays["cells_attributes"], schema)
     groups = tuple(
-        _groups(arrays[f"cells_groups_{i}"], schema.shape[a]) for i, a in enumerate(named)
+        _groups(arrays[f"cells_groups_{i}"], schema.shape[a])
+        for i, a in enumerate(positions.tolist())
     )
-    values = MergedValues(schema, positions.astype(np.int64), groups)
+    values = MergedValues(schema, positions, groups)
     if "cells_classes" not in arrays:
         return values
     return Classes(values, _groups(arrays["cells_classes"], values.inner.size))
+
+
+def _positions(found: Any, schema: Schema) -> IntArray:
+    """Attributes of the schema in ascending order."""
+    named = found.tolist()
+    if found.ndim != 1 or found.dtype.kind != "i" or not named:
+        raise StorageError("the attributes of the smaller domain are not a list of numbers")
+    if sorted(set(named)) != named or not 0 <= named[0] <= named[-1] < len(schema):
+        raise StorageError("the attributes of the smaller domain are not those of the schema")
+    return np.asarray(found, dtype=np.int64)
 
 
 def _groups(found: Any, size: int) -> IntArray:

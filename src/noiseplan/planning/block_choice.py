@@ -52,12 +52,17 @@ def make_blocks(problem: Problem, aim: Aim, today: Solution) -> Candidate | None
     centres = {r: t[:, 0] for r, t in group_inverses(aim.design, today.bases).items()}
     try:
         plan = _for_objective(aim, types, centres)
-        smooth = None if plan is None else _made(problem, aim, today, plan)
-        if plan is None or smooth is None or not problem.integer:
-            return smooth
-        return _integers(problem, aim, today, plan, reached(problem, smooth))
+        return None if plan is None else finished(problem, aim, today, plan)
     except (np.linalg.LinAlgError, PlanError):  # sizes that differ too much for double precision
         return None
+
+
+def finished(problem: Problem, aim: Aim, today: Solution, plan: BlockPlan) -> Candidate | None:
+    """The mechanism at the budget or for the targets, in integers where noise is of them."""
+    smooth = _made(problem, aim, today, plan)
+    if smooth is None or not problem.integer:
+        return smooth
+    return _integers(problem, aim, today, plan, reached(problem, smooth))
 
 
 def _types(aim: Aim) -> BlockTypes | None:
@@ -78,19 +83,19 @@ def _for_objective(aim: Aim, types: BlockTypes, centres: Centres) -> BlockPlan |
     For single variances, queries whose largest variance is near the worst are weighted more.
     """
     if isinstance(aim.objective, TotalVariance):
-        return _searched(types, _moved(types, centres))
-    found = [shared_noise(aim, _searched(types, centres))]
+        return searched(types, _moved(types, centres))
+    found = [shared_noise(aim, searched(types, centres))]
     single, weighted = isinstance(aim.objective, WorstVariance), types
     for _ in range(REWEIGHTED if single and types.work <= MOVING_WORK else 0):
         if found[-1] is None:
             break
         weighted = weighted.reweighted(found[-1].loads ** 2)
-        found.append(shared_noise(aim, _searched(weighted, centres)))
+        found.append(shared_noise(aim, searched(weighted, centres)))
     known = [one for one in found if one is not None]
     return min(known, key=lambda one: one.value).plan if known else None
 
 
-def _searched(types: BlockTypes, centres: Centres) -> BlockPlan:
+def searched(types: BlockTypes, centres: Centres) -> BlockPlan:
     """The best rows for the total variance, with a rational τ that integer rows can have too."""
     parts = {r: in_parts(centre) for r, centre in centres.items()}
     search = Search(types, {r: t / t.sum() for r, t in parts.items()})

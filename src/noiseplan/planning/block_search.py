@@ -249,16 +249,24 @@ def _slopes(best: Together, weights: Array) -> Centres:
     return result
 
 
-def moved(start: Together, weights: Array, looks: int) -> tuple[Together, Array]:
-    """With τ moved downhill, records weighted anew at each of a few looks; the best of them."""
-    types, roles = start.search.types, list(start.search.centres)
+def moved(
+    start: Together, weights: Array, looks: int, held: frozenset[int] = frozenset()
+) -> tuple[Together, Array]:
+    """With τ moved downhill, records weighted anew at each of a few looks; the best of them.
+
+    Those of the roles `held` stay.
+    """
+    types, roles = start.search.types, [r for r in start.search.centres if r not in held]
+    if not roles:
+        return start, weights
     frames = {r: MatrixBasis.orthogonal(len(start.search.centres[r])).recover for r in roles}
     ends = np.cumsum([frame.shape[1] for frame in frames.values()])[:-1]
     best = [(start, weights)]
 
     def value(x: Array) -> tuple[float, Array]:
         parts = dict(zip(roles, np.split(x, ends), strict=True))
-        centres = {r: start.search.centres[r] + frames[r] @ part for r, part in parts.items()}
+        along = {r: start.search.centres[r] + frames[r] @ part for r, part in parts.items()}
+        centres = start.search.centres | along
         found = Search(types, centres).together(MOVING_STEPS, MOVING_GAP, best[0][1])
         if found[0].value < best[0][0].value:
             best[0] = found

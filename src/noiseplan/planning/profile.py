@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
+from noiseplan.domain.cells import SpareValues
 from noiseplan.domain.gram import workload_gram
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -119,7 +120,7 @@ def profile(plan: Plan) -> Profile:
 def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     """The plan with further measurements that fit below its cost, chosen for these queries."""
     mechanism = plan.mechanism
-    if isinstance(mechanism, ReducedMechanism):
+    if isinstance(mechanism, ReducedMechanism) and not isinstance(mechanism.cells, SpareValues):
         raise PlanError(
             f"the plan measures {mechanism.cells.inner.size:,} classes of cells that its queries "
             f"tell apart, and others may not fit them: plan all queries together, or over a domain "

@@ -17,6 +17,7 @@ import numpy as np
 from noiseplan.errors import remedy
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.block_choice import make_blocks
+from noiseplan.planning.block_unsplit import make_unsplit
 from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.given_splits import faithful_bits, given_splits
@@ -113,7 +114,8 @@ def made(problem: Problem, solution: Solution) -> Candidate:
         blocks = make_blocks(problem, aim, solution)
         clearly = CLEARLY_BETTER * reached(problem, today)
         if blocks is not None and reached(problem, blocks) < clearly:
-            return blocks
+            today = blocks
+        return make_unsplit(problem, aim, solution, today) or today
     return today
 
 

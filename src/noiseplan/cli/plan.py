@@ -14,8 +14,10 @@ from noiseplan.cli._common import (
     outside_option,
     plan_figures,
     study_argument,
+    warned,
 )
 from noiseplan.console import print_json, say
+from noiseplan.privacy.doubts import doubts
 from noiseplan.study import read_study
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
             print_json({**about, **plan_figures(plan)})
             return
         facts = stated(plan, bool(read.code_lists))
+    for doubt in doubts(plan.budget or plan.privacy):
+        warned(doubt)
     # Only here: what draws is not needed for --json, nor for messages.
     from rich.console import Console
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
 from noiseplan.privacy import Budget, Neighbours
+from noiseplan.privacy.doubts import doubts
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.study.columns_declared import read_schema
@@ -33,6 +34,7 @@ from noiseplan.study.tables_asked import find_query, read_predicates, read_query
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
+    from noiseplan.release.rehearsal import Checked
     from noiseplan.release.release import Release
 
 ASKED = ("title", "schema", "tables", "predicates", "budget", "targets")
@@ -106,9 +108,19 @@ class Study:
         return made
 
     def release(
-        self, plan: Plan, data: object, seed: int | None = None, *, details: bool = False
+        self,
+        plan: Plan,
+        data: object,
+        seed: int | None = None,
+        *,
+        details: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> Release:
-        """Spend the budget once, on record where the study names a ledger."""
+        """Spend the budget once, on record where the study names a ledger.
+
+        `tell` is called, before the data are read, with what speaks against it and does not stop
+        it: a budget that promises little, an earlier release that will disagree.
+        """
         # Not needed to plan.
         from noiseplan.release.open_data import Admission, ReleaseOptions
 
@@ -118,9 +130,30 @@ class Study:
         if self.ledger is not None:
             named = self.ledger
             how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
-        Admission.of(plan, how)  # before the data are compared
+        admission = Admission.of(plan, how)  # before the data are compared
+        for each in [*doubts(plan.budget or plan.privacy), *admission.account.disagreeing(plan)]:
+            tell(each)
         self._require_public_lists(data)
         return plan.release(data, **how)
+
+    def check(self, plan: Plan, data: object, *, details: bool = False) -> Checked:
+        """Look for all that would stop `release`; spends nothing."""
+        named = self.ledger
+        checked = plan.check(
+            data,
+            ledger=None if named is None else named.path,
+            dataset=None if named is None else named.dataset,
+            purpose="" if named is None else named.purpose,
+            person=None if self.people is None else self.people.person,
+            details=details,
+        )
+        if not checked.read:
+            return checked
+        try:
+            self._require_public_lists(data)
+        except StudyError as error:
+            return checked.with_problem("code lists", error)
+        return checked
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""

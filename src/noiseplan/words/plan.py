@@ -13,7 +13,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
-from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
+from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
+from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, percent_up
 from noiseplan.words import partition_plan
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
 NUMBERS_PER_SECOND = 3e7
-# From this ε on, what is released is as good as exact.
-NO_PROTECTION = 100.0
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
 MADE_OF_OTHERS = ("common", "combined", "extended")
 
@@ -144,11 +143,9 @@ def _privacy(plan: Plan) -> str:
 
 def _no_protection(plan: Plan) -> str:
     """A word where targets or budgets leave nothing of privacy but the name."""
-    g = plan.privacy
-    if not math.isfinite(g.pcost):
+    if not math.isfinite(plan.privacy.pcost):
         return ""
-    epsilon = g.epsilon(SHOWN_DELTA) if g.pure_epsilon is None else g.pure_epsilon
-    return "; this protects nobody" if epsilon > NO_PROTECTION else ""
+    return "; this protects nobody" if epsilon_of(plan.privacy) >= NO_PROTECTION else ""
 
 
 def _noise(plan: Plan) -> str:

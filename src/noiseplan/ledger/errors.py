@@ -158,9 +158,7 @@ def _asked_text(asked: Guarantee, balance: Balance, max_rows: int, told: Budget)
     return f"{text} for {_unit(balance.max_rows or 1)}, from {_unit(max_rows)}"
 
 
-def _advice(
-    asked: Guarantee, balance: Balance, max_rows: int, told: Budget | None
-) -> Message:
+def _advice(asked: Guarantee, balance: Balance, max_rows: int, told: Budget | None) -> Message:
     fits = balance.left(asked.law, max_rows)
     change = change_budget(balance.dataset) + " raises the budget, on record"
     if fits is None or balance.used_up:

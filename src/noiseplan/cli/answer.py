@@ -127,8 +127,10 @@ def answer_json(answer: Answer) -> dict[str, Any]:
 
 
 def answer_csv(answer: Answer) -> str:
-    """An answer for spreadsheets."""
-    columns = plain_columns(answer.columns())
+    """An answer for spreadsheets, with as many digits as its error leaves a meaning."""
+    from noiseplan.storage.table_files import with_fitting_digits
+
+    columns = plain_columns(with_fitting_digits(answer.columns()))
     text = io.StringIO()
     write_csv_rows(text, [columns, *zip(*columns.values(), strict=True)], line_end="\n")
     return text.getvalue()

@@ -13,6 +13,7 @@ from noiseplan.cli.hints import in_command_line
 from noiseplan.cli.release import chosen_tables, require_new, require_writable
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
+from noiseplan.progress import waiting
 from noiseplan.study import Study, read_study
 from noiseplan.texts import counted
 
@@ -53,7 +54,7 @@ def command(
     custodian, and where the study names a ledger it is on record there.
     """
     read = read_study(study, allow_outside=allow_outside)
-    with calm_threads(read.schema):
+    with calm_threads(read.schema), waiting("planning"):
         plan = read.plan()
     checked = with_folder(read.check(plan, data, details=details), read, plan, output)
     if as_json:

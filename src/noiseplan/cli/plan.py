@@ -18,6 +18,7 @@ from noiseplan.cli._common import (
 )
 from noiseplan.console import print_json, say
 from noiseplan.privacy.doubts import doubts
+from noiseplan.progress import waiting
 from noiseplan.study import read_study
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
     """
     read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema):
-        plan = read.plan()
+        with waiting("planning"):
+            plan = read.plan()
         if as_json:
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}

@@ -27,6 +27,7 @@ from noiseplan.cli.hints import in_command_line
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.paths import checked_path
+from noiseplan.progress import waiting
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def command(
     if folder is None:
         raise click.UsageError('name a new folder: -o out, or [output] folder = "out" in the study')
     require_new(folder)
-    with calm_threads(read.schema):
+    with calm_threads(read.schema), waiting("planning"):
         plan = read.plan()
     tables, note = chosen_tables(read, plan)
     require_writable(folder, tables)

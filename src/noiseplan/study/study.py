@@ -189,10 +189,13 @@ def _same_content(one: Path, other: Path) -> bool:
     )
 
 
-def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> Study:
+def read_study(
+    path: str | os.PathLike[str], *, allow_outside: bool = False, priced: bool = True
+) -> Study:
     """Read and check a study file.
 
     Code lists and the output folder lie within the study's folder; `allow_outside` allows others.
+    What it may cost must be said there unless it is said elsewhere: `priced=False`.
 
     Raises
     ------
@@ -213,7 +216,7 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
     if settings.weighting is not None:
         workload = workload.weighted(settings.weighting)
     reach = settings.objective is not None and settings.objective.at_most is not None
-    if "budget" not in sections and "targets" not in sections and not reach:
+    if priced and "budget" not in sections and "targets" not in sections and not reach:
         root.fail(
             "say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
             'reach, as in [targets], or [plan] with objective = "rmse" and at_most = 2.0'

@@ -53,7 +53,7 @@ for share in (0.1, 0.5, 0.9):
     count = f"{upto.estimate[place]:,.0f} ± {1.96 * upto.std_error[place]:.0f} workers"
     print(f"{share:.0%} earn up to {edges[place]:.2f} dollars an hour: {count}")
 
-folder = Path("out")
+folder = Path("pictures")
 folder.mkdir(exist_ok=True)
 chart = alt.Chart(alt.Data(values=rows), width=420, height=260, title="Plan for what you ask")
 axis = alt.Scale(type="log", base=2)

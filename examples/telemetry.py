@@ -14,7 +14,7 @@ import noiseplan as nz
 
 EPSILON = 1.0
 rng = np.random.default_rng(2026)
-folder = Path("out")
+folder = Path("pictures")
 folder.mkdir(exist_ok=True)
 
 # What may be reported is declared, and public: start-up times in bins, and slower than all of them.

@@ -12,6 +12,7 @@ from typing import Any
 
 DOORS = {
     "plan.release": "noiseplan.release.release:make_release",
+    "plan.check": "noiseplan.release.rehearsal:check",
     "plan.given": "noiseplan.choosing.continuation:Continuation.of",
     "plan.profile": "noiseplan.planning.profile:profile",
     "plan.free_queries": "noiseplan.planning.profile:with_free_queries",

@@ -34,7 +34,7 @@ TABLES_DRAWN = {"age": "age", "earnings": "hourly earnings in dollars"}
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("out"),
+    default=Path("pictures"),
     show_default=True,
     help="Folder for the pictures.",
 )

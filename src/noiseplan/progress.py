@@ -7,8 +7,37 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import log
+from threading import Timer
+from typing import Any
 
 PATIENCE = 1.0
+
+
+# Bars that stand for work of unknown length, while no other has something to show.
+_WAITING: list[Any] = []
+
+
+@contextmanager
+def waiting(title: str) -> Iterator[None]:
+    """A bar that only moves, around work of which nobody knows how long it takes."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    bar = Progress(console=Console(stderr=True), transient=True)
+    bar.add_task(title, total=None)
+    timer = Timer(PATIENCE, bar.start)
+    timer.daemon = True
+    _WAITING.append(bar)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _WAITING.remove(bar)
+        bar.stop()
 
 
 @contextmanager
@@ -31,6 +60,8 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         nonlocal shown
         bar.advance(task, steps)
         if not shown and time.monotonic() - started > PATIENCE:
+            for other in _WAITING:
+                other.stop()
             bar.start()
             shown = True
 

@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+# Significant digits of the smallest standard error that a file of numbers shows.
+DIGITS = 6
+
 
 def counted(count: int, one: str, many: str = "") -> str:
     """So many things; `many` only where it is not `one` with an s.
@@ -47,3 +50,39 @@ def listed(names: Iterable[object], most: int = 12) -> str:
     texts = [str(name) if isinstance(name, int | float) else repr(name) for name in names]
     more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+def duration(seconds: float) -> str:
+    """So long, for people: seconds, minutes or hours, with two digits or so.
+
+    Examples
+    --------
+    >>> duration(0.004), duration(0.53), duration(8.94), duration(61), duration(600)
+    ('0.01 s', '0.53 s', '8.9 s', '61 s', '10 min')
+    >>> duration(9000), duration(90000)
+    ('2.5 h', '25 h')
+    """
+    if seconds < 10:
+        return f"{max(seconds, 0.01):.2g} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    hours = seconds / 3600
+    return f"{hours:.1f} h" if hours < 10 else f"{hours:,.0f} h"
+
+
+def fitting_places(errors: Iterable[float]) -> int | None:
+    """Decimal places that show six digits of the smallest error; None if none is above 0.
+
+    More digits of a noisy number tell nothing, and fewer would let tables add up less well.
+
+    Examples
+    --------
+    >>> fitting_places([25.426, 9.7]), fitting_places([0.02]), fitting_places([1.5e7])
+    (5, 7, 0)
+    >>> fitting_places([0.0]) is None
+    True
+    """
+    least = min((error for error in errors if 0 < error < math.inf), default=None)
+    return None if least is None else max(DIGITS - 1 - math.floor(math.log10(least)), 0)

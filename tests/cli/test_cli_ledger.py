@@ -63,7 +63,8 @@ def test_from_nothing_to_a_refusal(tmp_path: Path) -> None:
     assert "budget ρ = 1 (zCDP)" in said("open", path, "census", "--zcdp", 1)
     assert said("spend", path, "census", "--zcdp", 0.75) == "charged ρ = 0.75 as entry 3\n"
     refusal = said("spend", path, "census", "--zcdp", 0.5, code=3)
-    assert "asked ρ = 0.5; spent ρ = 0.75; left ρ = 0.25" in refusal
+    assert refusal.splitlines()[1:3] == ["  asked ρ = 0.5;", "  spent ρ = 0.75;"]
+    assert "\n  left ρ = 0.25; nothing was recorded;\n" in refusal
     assert "left   ρ = 0.25" in said("show", path)
     changed = said("change", path, "census", "--zcdp", 2, "--reason", "a vote")
     assert "left   ρ = 1.25" in changed
@@ -339,3 +340,19 @@ def test_the_commands_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
 
 def plain(text: str) -> str:
     return re.sub(r"\d+:[0-9a-f]{64}|\d[\d.e:-]*", "#", text).strip()
+
+
+def test_changes_of_the_budget_and_checks_are_listed(path: Path) -> None:
+    said("change", path, "census", "--zcdp", 2, "--reason", "decision of the board")
+    said("change", path, "census", "--zcdp", 2, "--reason", "code book", "--max-rows", 2)
+    Ledger(path).note_check("census", "nothing at fault", details=True, purpose="yearly tables")
+    shown = said("show", path)
+    assert "budget    changed" in shown
+    assert "ρ = 1 (zCDP) → ρ = 2 (zCDP) · decision of the board" in shown
+    assert "ρ = 2 (zCDP), at most 2 records of one person · code book" in shown
+    assert "checked   no cost" in shown
+    assert "nothing at fault · details were shown · yearly tables" in shown
+    content = json.loads(said("show", path, "--json"))
+    assert [each["reason"] for each in content["changes"]] == ["decision of the board", "code book"]
+    assert content["changes"][0]["before"] != content["changes"][0]["after"]
+    assert content["checks"][0]["found"] == "nothing at fault"

@@ -50,8 +50,11 @@ def test_from_a_study_to_answers(folder: Path) -> None:
     assert "3,000 reports" in made.output
     counted = run("aggregate", folder / "plan", reports, "-o", kept)
     assert "counted 3,000 reports; wrote" in counted.output
-    twice = run("aggregate", folder / "plan", kept, reports, "-o", folder / "twice")
-    assert "counted 6,000 reports" in twice.output
+    twice = ["aggregate", folder / "plan", kept, reports, "-o", folder / "twice"]
+    refused = run(*twice)
+    assert refused.exit_code == 1 and not (folder / "twice").exists()
+    assert f"{str(reports)!r} was counted already, as {str(kept)!r}" in refused.output
+    assert "counted 6,000 reports" in run(*twice, "--repeated").output
     answer = json.loads(run("answer", kept, "started by", "--json").output)
     expected = nz.local.load_aggregator(kept).answer("started by")
     assert [row["estimate"] for row in answer["rows"]] == expected.estimate.tolist()
@@ -77,6 +80,9 @@ def test_what_is_missing_or_wrong_is_said(folder: Path, tmp_path: Path) -> None:
     assert refused.exit_code == 2
     assert "pure_dp = 1.0" in refused.output
     assert run("plan", study, *out, "--epsilon", 1.0).exit_code == 0
+    study.write_text(STUDY.format(budget=""), encoding="utf-8")
+    assert "pure_dp = 1.0" in run("plan", study, *out, "--force").output
+    assert run("plan", study, *out, "--epsilon", 1.0, "--force").exit_code == 0
     device = folder / "device"
     assert run("randomize", device).exit_code == 2
     assert run("randomize", device, "--data", "users.csv").exit_code == 2
@@ -99,3 +105,66 @@ def test_old_aggregates_get_their_questions_from_a_plan() -> None:
     refused = run("answer", old, "v")
     assert refused.exit_code == 1
     assert "noiseplan local aggregate PLAN" in refused.output
+
+
+def test_nothing_is_written_over_unless_asked_for(folder: Path, tmp_path: Path) -> None:
+    there, free = tmp_path / "there", tmp_path / "free"
+    there.write_bytes(b"precious")
+    users, reports = folder / "users.csv", tmp_path / "reports"
+    run("randomize", folder / "device", "--data", users, "-o", reports)
+    for command in (
+        ["plan", folder / "study.toml", "-o", there, "--device", free],
+        ["plan", folder / "study.toml", "-o", free, "--device", there],
+        ["randomize", folder / "device", "--data", users, "-o", there],
+        ["aggregate", folder / "plan", reports, "-o", there],
+    ):
+        refused = run(*command)
+        assert refused.exit_code == 1
+        assert "is there already and was left alone" in refused.output
+        assert there.read_bytes() == b"precious" and not free.exists()
+        assert run(*command, "--force").exit_code == 0
+        assert there.read_bytes() != b"precious"
+        there.write_bytes(b"precious")
+        free.unlink(missing_ok=True)
+
+
+def test_no_file_is_counted_twice(folder: Path, tmp_path: Path) -> None:
+    """By what files hold: copies, aggregates of aggregates, and the same name again."""
+    plan, users = folder / "plan", folder / "users.csv"
+    for name in ("monday", "tuesday"):
+        run("randomize", folder / "device", "--data", users, "-o", tmp_path / name)
+    copy = tmp_path / "copy"
+    copy.write_bytes((tmp_path / "monday").read_bytes())
+    out = tmp_path / "out"
+    for twice in (["monday", "monday"], ["monday", "tuesday", "copy"]):
+        refused = run("aggregate", plan, *(tmp_path / name for name in twice), "-o", out)
+        assert refused.exit_code == 1 and "would count twice" in refused.output
+        assert not out.exists()
+    first, both = tmp_path / "first", tmp_path / "both"
+    assert run("aggregate", plan, tmp_path / "monday", "-o", first).exit_code == 0
+    counted = run("aggregate", plan, first, tmp_path / "tuesday", "-o", both)
+    assert "counted 6,000 reports" in counted.output
+    for again in ("copy", "tuesday", "first", "both"):
+        refused = run("aggregate", plan, both, tmp_path / again, "-o", out)
+        assert refused.exit_code == 1 and "would count twice" in refused.output
+    assert len(nz.local.load_aggregator(both).sources) == 2
+
+
+def test_single_reports_in_hexadecimal(folder: Path, tmp_path: Path) -> None:
+    one = ["randomize", folder / "device", "seconds=1.5", "system=mac"]
+    reports = [run(*one).output.strip() for _ in range(3)]
+    (tmp_path / "lines").write_text("\n".join(reports[:2]) + "\n")
+    server = nz.local.load_plan(folder / "plan").aggregator()
+    server.add_many(bytes.fromhex(report) for report in reports)
+    out = tmp_path / "out"
+    counted = run("aggregate", folder / "plan", tmp_path / "lines", reports[2], "-o", out)
+    assert "counted 3 reports; wrote" in counted.output
+    kept = nz.local.load_aggregator(out)
+    assert (kept.tally == server.tally).all() and kept.users == 3
+    again = run("aggregate", folder / "plan", out, tmp_path / "lines", "-o", tmp_path / "more")
+    assert "would count twice" in again.output
+    foreign = run("aggregate", folder / "plan", "00" * len(bytes.fromhex(reports[0])), "-o", "none")
+    assert "no report was counted (1 foreign)" in foreign.output
+    (tmp_path / "broken").write_text(reports[0] + "\nno report\n")
+    broken = run("aggregate", folder / "plan", tmp_path / "broken", "-o", "none")
+    assert "no report was counted (1 malformed)" in broken.output

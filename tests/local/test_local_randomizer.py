@@ -367,11 +367,17 @@ def test_reports_are_as_short_as_can_be() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["auto", "matrix l2"])
-def test_devices_load_no_planner(mechanism: str, tmp_path: Path) -> None:
+def test_devices_load_no_planner_and_need_numpy_alone(mechanism: str, tmp_path: Path) -> None:
     plan = nz.local.plan(one(6, nz.Prefix()), 1.0, mechanism=mechanism)
     path = plan.randomizer().save(tmp_path / "device.bin")
     code = (
         "import sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        first = name.partition('.')[0]\n"
+        "        if first not in {'numpy', 'noiseplan', *sys.stdlib_module_names}:\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
         "from noiseplan.local import Memory, load_randomizer\n"
         f"device = load_randomizer({str(path)!r})\n"
         "reports = device.reports([0, 5, 2])\n"

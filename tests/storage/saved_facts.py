@@ -69,7 +69,8 @@ def asked(call: Callable[[], Any]) -> Any:
     try:
         return plain(call())
     except NoiseplanError as refused:
-        return {"refused": f"{type(refused).__name__}: {refused}"}
+        said = str(refused).replace(";\n  ", "; ")  # which were on one line when these were made
+        return {"refused": f"{type(refused).__name__}: {said}"}
     except AttributeError as missing:
         return {"refused": str(missing)} if str(missing).startswith("no ") else NOT_THERE
 

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "init": "Write a first study file, from what is public.",
     "plan": "Print and draw the errors that a study will have. Reads no data.",
     "compare": "Compare planners, on public data where errors depend on them.",
+    "check": "See whether a release would go through. Spends nothing.",
     "release": "Count, add noise, and write the tables. Spends the budget once.",
     "show": "Print the certificate and the tables of a release.",
     "answer": "Ask a release anything it can answer, at no further cost.",

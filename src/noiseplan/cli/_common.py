@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli import DamagedRelease
+from noiseplan.console import say
 from noiseplan.errors import StorageError
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "memory": plan.memory,
         "tables": plan.fairness(),
     }
+
+
+def warned(text: str) -> None:
+    """Something that stops nothing, and is worth a second look."""
+    say(f"Warning: {text}", err=True)
 
 
 def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

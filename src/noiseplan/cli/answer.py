@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -107,22 +107,23 @@ def answer_json(answer: Answer | Statistic) -> dict[str, Any]:
         **({"method": answer.method} if answer.method else {}),
         **({"notes": list(answer.notes)} if answer.notes else {}),
         **({"warning": answer.brand} if answer.brand else {}),
-        "rows": rows_of(_known(answer)),
+        "rows": rows_of(_known(answer.columns())),
     }
 
 
-def _known(answer: Answer | Statistic) -> dict[str, list[Any]]:
-    """The columns; what is not known, and limits that are not there, are left empty."""
-    columns = plain_columns(answer.columns())
+def _known(found: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Columns; what is not known, and limits that are not there, are left empty."""
     return {
         name: [None if isinstance(v, float) and not isfinite(v) else v for v in values]
-        for name, values in columns.items()
+        for name, values in plain_columns(found).items()
     }
 
 
 def answer_csv(answer: Answer | Statistic) -> str:
-    """An answer for spreadsheets."""
-    columns = _known(answer)
+    """An answer for spreadsheets, with as many digits as its error leaves a meaning."""
+    from noiseplan.storage.table_files import with_fitting_digits
+
+    columns = _known(with_fitting_digits(answer.columns()))
     text = io.StringIO()
     write_csv_rows(text, [columns, *zip(*columns.values(), strict=True)], line_end="\n")
     return text.getvalue()

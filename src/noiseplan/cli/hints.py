@@ -22,7 +22,7 @@ WORDS: Final = {
     "try again": "Try again",
     "list entries": "noiseplan ledger show LEDGER",
     "show head": "noiseplan ledger verify LEDGER",
-    "budget that fits": "[budget] zcdp = {0} in the study fits",
+    "budget that fits": "[budget] {0} in the study fits",
     "plan with rows": "Write [people] max_rows = {0} in the study",
     "plan with neighbours": 'Write [plan] neighbours = "{0}" in the study',
     "state zCDP": "state the budget in zCDP: --zcdp RHO",

@@ -10,15 +10,17 @@ from typing import Any, Final, TypeVar
 import click
 
 from noiseplan.cli import InOrder
-from noiseplan.cli._common import CONTEXT, json_option
+from noiseplan.cli._common import CONTEXT, json_option, warned
 from noiseplan.console import print_json, say, say_json
-from noiseplan.ledger import Balance, Entry, Ledger, LedgerError, Refusal
-from noiseplan.ledger.export import balance_json, entry_json, refusal_json
+from noiseplan.ledger import Balance, Change, Check, Entry, Ledger, LedgerError, Refusal
+from noiseplan.ledger.export import balance_json, change_json, entry_json, told_json
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
+from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.rounding import text_up
 
 SHOWN: Final = 10
 BUDGETS: Final = "budget: --zcdp RHO, --gdp MU or --approx-dp EPSILON DELTA"
+Row = Entry | Refusal | Check | Change
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 path_argument = click.argument("path", metavar="LEDGER", type=click.Path(path_type=Path))
@@ -61,6 +63,13 @@ def the_one(asked: str, options: dict[str, Any]) -> Budget:
     return zCDP(value) if name == "zcdp" else GDP(value)
 
 
+def questioned(budget: Budget) -> Budget:
+    """A budget, and aloud what speaks against it."""
+    for doubt in doubts(budget):
+        warned(doubt)
+    return budget
+
+
 @command.command()
 @path_argument
 def init(path: Path) -> None:
@@ -98,8 +107,9 @@ def open_(
     **budget: Any,
 ) -> None:
     """Give DATASET its budget, for all releases together and for ever."""
+    chosen = questioned(the_one(BUDGETS, budget))
     opened = Ledger(path).open_dataset(
-        dataset, the_one(BUDGETS, budget), neighbours=neighbours, note=note, max_rows=max_rows
+        dataset, chosen, neighbours=neighbours, note=note, max_rows=max_rows
     )
     print_balance(opened, as_json)
 
@@ -115,7 +125,7 @@ def change(
     path: Path, dataset: str, reason: str, max_rows: int | None, as_json: bool, **budget: Any
 ) -> None:
     """Change the budget of DATASET, on record."""
-    chosen = the_one(BUDGETS, budget)
+    chosen = questioned(the_one(BUDGETS, budget))
     changed = Ledger(path).change_budget(dataset, chosen, reason=reason, max_rows=max_rows)
     print_balance(changed, as_json)
 
@@ -166,23 +176,26 @@ def settle(path: Path, entry: int, outcome: str, note: str) -> None:
 @click.option("--all", "everything", is_flag=True, help=f"All entries, not the last {SHOWN}.")
 @json_option
 def show(path: Path, dataset: str | None, everything: bool, as_json: bool) -> None:
-    """Print budgets, what is spent and left, the releases charged, and data refused."""
+    """Print budgets and their changes, what is spent and left, releases, checks and refusals."""
     ledger = Ledger(path)
     names = ledger.datasets() if dataset is None else (dataset,)
     balances, entries = [ledger.balance(name) for name in names], ledger.entries(dataset)
-    refusals = ledger.refusals(dataset)
+    refusals, checks = ledger.refusals(dataset), ledger.checks(dataset)
+    changes = ledger.changes(dataset)
     if as_json:
         content = {
             "head": str(ledger.head()),
             "datasets": [balance_json(balance) for balance in balances],
             "entries": [entry_json(entry) for entry in entries],
-            "refusals": [refusal_json(refusal) for refusal in refusals],
+            "refusals": [told_json(refusal) for refusal in refusals],
+            "checks": [told_json(check) for check in checks],
+            "changes": [change_json(change) for change in changes],
         }
         print_json(content)
         return
     for balance in balances:
         say(str(balance))
-        every: list[Entry | Refusal] = [*entries, *refusals]
+        every: list[Row] = [*entries, *refusals, *checks, *changes]
         own = [each for each in every if each.dataset == balance.dataset]
         for line in entry_lines(own, len(own) if everything else SHOWN):
             say(line)
@@ -240,26 +253,36 @@ def print_balance(balance: Balance, as_json: bool) -> None:
         say(str(balance))
 
 
-def entry_lines(entries: list[Entry | Refusal], shown: int) -> list[str]:
-    """The last entries and refusals in their order, one to a line."""
+def entry_lines(entries: list[Row], shown: int) -> list[str]:
+    """The last entries, changes, checks and refusals in their order, one to a line."""
     earlier = len(entries) - shown
     lines = [f"  … {earlier} earlier; --all prints them"] if earlier > 0 else []
     for each in sorted(entries, key=lambda entry: entry.id)[max(earlier, 0) :]:
-        status, cost, what = _charge(each) if isinstance(each, Entry) else _refusal(each)
+        status, cost, what = _told(each)
         when = each.time[:16].replace("T", " ")
         lines.append(f"  {each.id:>5}  {when}  {status:<8}  {cost:<14}  {what}".rstrip())
     return lines
 
 
-def _charge(entry: Entry) -> tuple[str, str, str]:
-    what = printable(" · ".join(filter(None, (entry.purpose, entry.note))))
-    return entry.status, f"ρ = {text_up(entry.cost.rho)}", what
+def _told(each: Row) -> tuple[str, str, str]:
+    """What happened, what it cost, and what else is to be said."""
+    if isinstance(each, Entry):
+        what = printable(" · ".join(filter(None, (each.purpose, each.note))))
+        return each.status, f"ρ = {text_up(each.cost.rho)}", what
+    if isinstance(each, Change):
+        return "budget", "changed", printable(f"{_changed(each)} · {each.reason}", 120)
+    shown = "details were shown" if each.details else ""
+    found = each.refusal if isinstance(each, Refusal) else each.found
+    status = "refused" if isinstance(each, Refusal) else "checked"
+    return status, "no cost", printable(" · ".join(filter(None, (found, shown, each.purpose))), 100)
 
 
-def _refusal(refusal: Refusal) -> tuple[str, str, str]:
-    shown = "details were shown" if refusal.details else ""
-    what = " · ".join(filter(None, (refusal.refusal, shown, refusal.purpose)))
-    return "refused", "no cost", printable(what, 100)
+def _changed(change: Change) -> str:
+    """What became of a budget: another, or the same with a bound on the records of a person."""
+    bound = "" if change.max_rows is None else f", at most {change.max_rows} records of one person"
+    if change.before == change.after:
+        return f"{change.after}{bound}"
+    return f"{change.before} → {change.after}{bound}"
 
 
 def printable(text: str, longest: int = 60) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +16,21 @@ from noiseplan.cli import InOrder
 from noiseplan.cli._common import CONTEXT, outside_option, study_argument
 from noiseplan.cli.answer import answer_options, show_answer
 from noiseplan.console import say
-from noiseplan.errors import DataError, QueryError
+from noiseplan.errors import DataError, QueryError, StorageError
 from noiseplan.privacy import PureDP
 from noiseplan.study import read_study
+from noiseplan.texts import counted
 
 if TYPE_CHECKING:
+    from noiseplan.local import Aggregator
     from noiseplan.schema import Attribute, Schema
     from noiseplan.study import Study
 
 file_type = click.Path(path_type=Path)
+force_option = click.option("--force", is_flag=True, help="Write over files that are there.")
 ZIP = b"PK\x03\x04"  # how plans and aggregates begin, and packets do not
+HEXADECIMAL = re.compile(r"(?:[0-9a-fA-F]{2})+")
+LONGEST = 1 << 20  # of a line of text
 
 
 @click.group(cls=InOrder, context_settings=CONTEXT)
@@ -38,14 +47,21 @@ def command() -> None:
 @click.option("-o", "--output", required=True, type=file_type, help="The plan, for the server.")
 @click.option("--device", required=True, type=file_type, help="What devices draw from.")
 @click.option("--epsilon", type=float, help="ε of one report; by default [budget] pure_dp.")
+@force_option
 @outside_option
 def plan(
-    study: Path, output: Path, device: Path, epsilon: float | None, allow_outside: bool
+    study: Path,
+    output: Path,
+    device: Path,
+    epsilon: float | None,
+    force: bool,
+    allow_outside: bool,
 ) -> None:
     """Plan what users report for the tables of STUDY. Reads no data."""
     from noiseplan.local import plan as plan_reports
 
-    read = read_study(study, allow_outside=allow_outside)
+    require_free(force, output, device)
+    read = read_study(study, allow_outside=allow_outside, priced=False)
     made = plan_reports(read.workload, _epsilon(read, epsilon))
     say(str(made))
     say(f"wrote {made.randomizer().save(device)} for devices, {made.save(output)} for the server")
@@ -67,8 +83,9 @@ def _epsilon(study: Study, given: float | None) -> float:
 @click.argument("values", nargs=-1)
 @click.option("--data", type=file_type, help="Instead of VALUES: a CSV file, one user per line.")
 @click.option("-o", "--output", type=file_type, help="With --data: where all reports go.")
+@force_option
 def randomize(
-    device: Path, values: tuple[str, ...], data: Path | None, output: Path | None
+    device: Path, values: tuple[str, ...], data: Path | None, output: Path | None, force: bool
 ) -> None:
     """Draw the report of one user from DEVICE: VALUES are NAME=VALUE. Costs ε each time.
 
@@ -85,6 +102,7 @@ def randomize(
         row = {name: column[0] for name, column in _read(columns, randomizer.schema).items()}
         say(randomizer.report(row).hex())
         return
+    require_free(force, output)
     reports = randomizer.reports(_read(_columns(data), randomizer.schema))
     output.write_bytes(randomizer.packet(reports))
     say(f"wrote {len(reports):,} reports of {randomizer.payload_bytes} bytes to {output}")
@@ -120,20 +138,38 @@ def _value(text: str, attribute: Attribute) -> Any:
 
 @command.command()
 @click.argument("plan_file", metavar="PLAN", type=file_type)
-@click.argument("reports", nargs=-1, required=True, type=file_type)
+@click.argument("reports", nargs=-1, required=True)
 @click.option("-o", "--output", required=True, type=file_type, help="The aggregate, a new file.")
-def aggregate(plan_file: Path, reports: tuple[Path, ...], output: Path) -> None:
-    """Count REPORTS, files of packets or earlier aggregates, for PLAN."""
-    from noiseplan.local import load_aggregator, load_plan
+@click.option(
+    "--repeated",
+    is_flag=True,
+    help="Count files that are alike all the same: they are of different users.",
+)
+@force_option
+def aggregate(
+    plan_file: Path, reports: tuple[str, ...], output: Path, repeated: bool, force: bool
+) -> None:
+    """Count REPORTS for PLAN: files of packets, of lines in hexadecimal, or earlier aggregates.
 
-    made = load_plan(plan_file).aggregator()
-    for path in reports:
-        with path.open("rb") as file:
-            head = file.read(len(ZIP))
-        if head == ZIP:
-            made += load_aggregator(path)
-        else:
-            made.read(path)
+    A report in hexadecimal, as `randomize` prints it, may stand in the place of a file. A file that
+    was counted before, here or in one of the aggregates, is refused: its users would count twice.
+    """
+    from noiseplan.local import load_plan
+
+    require_free(force, output)
+    made = empty = load_plan(plan_file).aggregator()
+    seen: dict[str, str] = {}
+    for name in reports:
+        some = counted_from(name, empty)
+        for source in sorted(some.sources):
+            if source in seen and not repeated:
+                raise DataError(
+                    f"{name!r} was counted already, as {seen[source]!r} or a part of it: its users "
+                    f"would count twice, and nothing was written. Leave it out; if they are "
+                    f"different users whose reports are alike, add --repeated"
+                )
+            seen[source] = name
+        made += some
     if not made.users:
         found = ", ".join(f"{n:,} {why}" for why, n in made.rejected.items()) or "nothing"
         raise DataError(
@@ -142,7 +178,50 @@ def aggregate(plan_file: Path, reports: tuple[Path, ...], output: Path) -> None:
         )
     made.save(output)
     rejected = "".join(f", {count:,} {why}" for why, count in sorted(made.rejected.items()))
-    say(f"counted {made.users:,} reports{rejected}; wrote {output}")
+    say(f"counted {counted(made.users, 'report')}{rejected}; wrote {output}")
+
+
+def counted_from(name: str, empty: Aggregator) -> Aggregator:
+    """What a file holds, or a single report that stands in its place, counted."""
+    from noiseplan.local import load_aggregator
+
+    path, fresh = Path(name), replace(empty, rejected=Counter())
+    if HEXADECIMAL.fullmatch(name) and not path.exists():
+        fresh.add(bytes.fromhex(name))
+        return fresh
+    with path.open("rb") as file:
+        head = file.read(len(ZIP))
+        digest = hashlib.file_digest(file, "sha256") if head != ZIP else None
+    if digest is None:
+        return load_aggregator(path)
+    lines = _hexadecimal_lines(path)
+    if lines is None:
+        fresh.read(path)
+    else:
+        fresh.add_many(lines)
+    # The head is told apart already; with it, two files are alike only if all of them is.
+    return replace(fresh, sources=frozenset([head.hex() + digest.hexdigest()]))
+
+
+def _hexadecimal_lines(path: Path) -> list[bytes] | None:
+    """The reports of a text file, one to a line as `randomize` prints them; None for packets."""
+    with path.open("rb") as file:
+        if not file.readline(LONGEST).strip().isalnum():
+            return None
+    lines = path.read_bytes().split()
+    if not all(HEXADECIMAL.fullmatch(line.decode("ascii", "replace")) for line in lines):
+        return None
+    return [bytes.fromhex(line.decode("ascii")) for line in lines]
+
+
+def require_free(force: bool, *paths: Path) -> None:
+    """Refuse, before anything is drawn or planned, to write over files that are there."""
+    for path in paths:
+        if path.exists() and not force:
+            raise StorageError(
+                f"{str(path)!r} is there already and was left alone; choose a new name, or write "
+                f"over it with --force"
+            )
 
 
 @command.command()

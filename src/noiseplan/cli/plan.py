@@ -14,8 +14,11 @@ from noiseplan.cli._common import (
     outside_option,
     plan_figures,
     study_argument,
+    warned,
 )
 from noiseplan.console import print_json, say
+from noiseplan.privacy.doubts import doubts
+from noiseplan.progress import waiting
 from noiseplan.study import read_study
 
 if TYPE_CHECKING:
@@ -33,13 +36,16 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
     """
     read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema):
-        plan = read.plan()
+        with waiting("planning"):
+            plan = read.plan()
         if as_json:
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}
             print_json({**about, **plan_figures(plan)})
             return
         facts = stated(plan, bool(read.code_lists))
+    for doubt in doubts(plan.budget or plan.privacy):
+        warned(doubt)
     # Only here: what draws is not needed for --json, nor for messages.
     from rich.console import Console
 

@@ -6,6 +6,7 @@ import secrets
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,11 +15,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli import INTERRUPTED
-from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
+from noiseplan.cli._common import (
+    CONTEXT,
+    calm_threads,
+    json_option,
+    outside_option,
+    study_argument,
+    warned,
+)
 from noiseplan.cli.hints import in_command_line
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.paths import checked_path
+from noiseplan.progress import waiting
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
@@ -60,14 +69,14 @@ def command(
     if folder is None:
         raise click.UsageError('name a new folder: -o out, or [output] folder = "out" in the study')
     require_new(folder)
-    with calm_threads(read.schema):
+    with calm_threads(read.schema), waiting("planning"):
         plan = read.plan()
     tables, note = chosen_tables(read, plan)
     require_writable(folder, tables)
-    with stopped_by_signals():
+    with stopped_by_signals(), warnings_aloud():
         made: Release | None = None
         try:
-            made = read.release(plan, data, **how)  # seed and details
+            made = read.release(plan, data, tell=warned, **how)  # seed and details
             made.save(folder, tables=tables)
         except KeyboardInterrupt:
             say(interrupted(read, made, folder), err=True)
@@ -86,6 +95,15 @@ def command(
     if note:
         say(note)
     say(f"Next: noiseplan show {folder}   ·   noiseplan report {folder}")
+
+
+@contextmanager
+def warnings_aloud() -> Iterator[None]:
+    """Warnings of the library in one line each, and not as Python shows them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = lambda message, *_, **__: warned(str(message))
+        yield
 
 
 def require_new(folder: Path) -> None:

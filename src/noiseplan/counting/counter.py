@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from noiseplan.counting import kernel_numba, kernel_numpy
 from noiseplan.counting.merged_tables import Containers, Members, cells, covering, maximal
 from noiseplan.errors import DataError
+from noiseplan.progress import progress
 from noiseplan.schema import Schema
 
 # How many records to expect where nobody can tell.
@@ -27,6 +28,9 @@ _GATHERED_BYTES: Final = 1 << 25
 _WORTH_STARTING: Final = 1 << 28
 _WORTH_CALLING: Final = 1 << 20
 _WORTH_SHARING: Final = 1 << 22
+# From so many on, a second's work, progress is shown, each thread's share in so many steps.
+_WORTH_SHOWING: Final = 1 << 29
+_STEPS: Final = 16
 _LARGEST_TABLE: Final = 1 << 31
 
 
@@ -126,17 +130,22 @@ class Counter:
         columns, fast = self._gathered[:, : self._filled], self._worth_compiling()
         work = self._filled * len(self._columns)
         threads = self._threads if work >= _WORTH_SHARING else 1
-        bounds = np.linspace(0, len(self._columns), threads + 1).astype(int).tolist()
-        if threads == 1:
-            self._count(columns, 0, len(self._columns), fast)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                shares = [
-                    pool.submit(self._count, columns, first, last, fast)
-                    for first, last in pairwise(bounds)
-                ]
-            for share in shares:
-                share.result()
+        steps = min(_STEPS if work >= _WORTH_SHOWING else 1, len(self._columns) // threads or 1)
+        bounds = np.linspace(0, len(self._columns), steps * threads + 1).astype(int).tolist()
+        with progress("counting tables", len(self._columns)) as advance:
+            if threads == 1:
+                for first, last in pairwise(bounds):
+                    self._count(columns, first, last, fast)
+                    advance(last - first)
+            else:
+                with ThreadPoolExecutor(threads) as pool:
+                    shares = [
+                        pool.submit(self._count, columns, first, last, fast)
+                        for first, last in pairwise(bounds)
+                    ]
+                    for share, (first, last) in zip(shares, pairwise(bounds), strict=True):
+                        share.result()
+                        advance(last - first)
         self._filled = 0
 
     def _count(

@@ -28,12 +28,14 @@ from noiseplan.ledger.errors import (
     UnknownDataset,
 )
 from noiseplan.ledger.ledger import Ledger
-from noiseplan.ledger.state import Entry, Refusal
+from noiseplan.ledger.state import Change, Check, Entry, Refusal
 
 __all__ = [
     "AlreadyFollowed",
     "Balance",
     "BudgetExceeded",
+    "Change",
+    "Check",
     "Entry",
     "Head",
     "Ledger",

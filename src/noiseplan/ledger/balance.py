@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import final
 
 from noiseplan.errors import BudgetError, remedy
-from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
+from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, PureDP, zCDP
 from noiseplan.privacy.people import unit_text
 from noiseplan.privacy.rounding import (
     down,
@@ -18,6 +18,7 @@ from noiseplan.privacy.rounding import (
     fraction_up,
     product_down,
     sqrt_down,
+    sqrt_up,
     text_down,
     text_up,
 )
@@ -248,7 +249,7 @@ class Balance:
 
 
 def cost_text(guarantee: Guarantee, budget: Budget) -> str:
-    """A cost in ρ and in the budget's currency, rounded up."""
+    """A cost in ρ and in the currency of a budget, rounded up."""
     if guarantee.pcost == math.inf:
         return "no protection at all (ρ = ∞)"
     rho = f"ρ = {text_up(guarantee.rho)}"
@@ -257,6 +258,8 @@ def cost_text(guarantee: Guarantee, budget: Budget) -> str:
     if isinstance(budget, ApproxDP):
         epsilon = text_up(guarantee.epsilon(budget.delta))
         return f"{rho} (ε = {epsilon} at δ = {text_up(budget.delta)})"
+    if isinstance(budget, PureDP):  # which a ledger counts by the ρ = ε²/2 that it implies
+        return f"{rho} (as much as pure ε = {text_up(sqrt_up(2 * guarantee.rho))})"
     return rho
 
 
@@ -268,23 +271,26 @@ def times(guarantee: Guarantee, factor: int) -> Guarantee:
     return Guarantee(pcost, guarantee.law, guarantee.neighbours)
 
 
-def left_text(balance: Balance, law: Law | None = None) -> str:
-    """What is left for a release of this law, in ρ and in the budget's currency, rounded down."""
-    fits = balance.left(law)
+def left_text(balance: Balance, law: Law | None = None, told: Budget | None = None) -> str:
+    """What is left for a release of this law, in ρ and in a currency, the budget's unless `told`
+    says another; rounded down."""
+    fits, currency = balance.left(law), told or balance.budget
     if fits is None:
         return "nothing"
     rho = f"ρ = {text_down(fits.rho)}"
     if balance.used_up:
         return f"next to nothing ({rho})"
-    if isinstance(balance.budget, GDP):
+    if isinstance(currency, GDP):
         return f"{rho} (μ = {text_down(sqrt_down(2 * fits.rho))})"
-    if isinstance(balance.budget, ApproxDP):
-        epsilon = text_down(_epsilon_left(fits, law or balance.usual_law, balance.budget.delta))
-        return f"{rho} (a release of ε = {epsilon} at δ = {text_down(balance.budget.delta)})"
+    if isinstance(currency, ApproxDP):
+        epsilon = text_down(epsilon_left(fits, law or balance.usual_law, currency.delta))
+        return f"{rho} (a release of ε = {epsilon} at δ = {text_down(currency.delta)})"
+    if isinstance(currency, PureDP):
+        return f"{rho} (a release of pure ε = {text_down(sqrt_down(2 * fits.rho))})"
     return rho
 
 
-def _epsilon_left(fits: zCDP, law: Law, delta: float) -> float:
+def epsilon_left(fits: zCDP, law: Law, delta: float) -> float:
     """The ε of a release that fits: a budget of (ε, δ) admits no more than what is left."""
 
     def largest(budget: ApproxDP) -> float:

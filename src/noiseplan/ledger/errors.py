@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from noiseplan.errors import BudgetError, Message, NoiseplanError, remedy
-from noiseplan.ledger.balance import Balance, cost_text, left_text, times
-from noiseplan.privacy import Guarantee, zCDP
+from noiseplan.ledger.balance import Balance, cost_text, epsilon_left, left_text, times
+from noiseplan.privacy import ApproxDP, Budget, Guarantee, PureDP, zCDP
 from noiseplan.privacy.people import unit_text
-from noiseplan.privacy.rounding import text_down
+from noiseplan.privacy.rounding import sqrt_down, text_down
+
+BETWEEN: Final = ";\n  "
 
 
 class LedgerError(NoiseplanError, RuntimeError):
@@ -70,6 +74,11 @@ class BudgetExceeded(BudgetError):
     def fits(self) -> zCDP | None:
         return self.balance.left(self.asked.law, self._max_rows)
 
+    def told_in(self, currency: Budget | None) -> BudgetExceeded:
+        """The same refusal in the currency of the budget that was planned with."""
+        message = _exceeded(self.asked, self.balance, self._max_rows or 1, currency)
+        return BudgetExceeded(message, self.asked, self.balance, self._max_rows)
+
 
 LIST_ENTRIES = remedy("list entries", "ledger.entries()")
 
@@ -93,15 +102,23 @@ def refusal(asked: Guarantee, balance: Balance, max_rows: int = 1) -> BudgetErro
             f"(discrete Gaussian) cannot be shown to meet: no zCDP bound implies a GDP bound. "
             f"Change the budget to zCDP: " + change_budget(balance.dataset, "zCDP(…)")
         )
-    parts = [
-        f"{where}: this release does not fit in what is left of the budget {balance.budget}",
-        f"asked {_asked_text(asked, balance, max_rows)}",
-        f"spent {cost_text(balance.spent, balance.budget)}",
-        f"left {left_text(balance, asked.law)}",
-        "nothing was recorded",
-    ]
-    message = "; ".join(parts) + "; " + _advice(asked, balance, max_rows)
+    message = _exceeded(asked, balance, max_rows)
     return BudgetExceeded(message, asked, balance, max_rows)
+
+
+def _exceeded(
+    asked: Guarantee, balance: Balance, max_rows: int, currency: Budget | None = None
+) -> Message:
+    """Asked, spent and left in lines, in the currency that was asked in, or in the budget's."""
+    told = currency if isinstance(currency, ApproxDP | PureDP) else balance.budget
+    lines = [
+        f"dataset {balance.dataset!r}: this release does not fit in what is left of the budget "
+        f"{balance.budget}",
+        f"asked {_asked_text(asked, balance, max_rows, told)}",
+        f"spent {cost_text(balance.spent, told)}",
+        f"left {left_text(balance, asked.law, told)}; nothing was recorded",
+    ]
+    return BETWEEN.join(lines) + BETWEEN + _advice(asked, balance, max_rows, currency)
 
 
 def other_unit(asked: int, balance: Balance) -> BudgetError:
@@ -132,16 +149,16 @@ def _unit(max_rows: int) -> str:
     return unit_text(max_rows) or "one record"
 
 
-def _asked_text(asked: Guarantee, balance: Balance, max_rows: int) -> str:
+def _asked_text(asked: Guarantee, balance: Balance, max_rows: int, told: Budget) -> str:
     """What was asked, in the unit of the balance."""
     factor = balance.factor(max_rows)
-    text = cost_text(times(asked, factor), balance.budget)
+    text = cost_text(times(asked, factor), told)
     if factor == 1:
         return text
     return f"{text} for {_unit(balance.max_rows or 1)}, from {_unit(max_rows)}"
 
 
-def _advice(asked: Guarantee, balance: Balance, max_rows: int) -> Message:
+def _advice(asked: Guarantee, balance: Balance, max_rows: int, told: Budget | None) -> Message:
     fits = balance.left(asked.law, max_rows)
     change = change_budget(balance.dataset) + " raises the budget, on record"
     if fits is None or balance.used_up:
@@ -149,5 +166,13 @@ def _advice(asked: Guarantee, balance: Balance, max_rows: int) -> Message:
     # Down to as many digits as tell it from what was asked: a plan with this budget fits.
     near = asked.rho < fits.rho * (1 + 1e-5)
     rho = repr(fits.rho) if near else text_down(fits.rho)
-    fitting = remedy("budget that fits", f"a plan with budget=zCDP({rho}) fits", rho)
+    call, line = f"zCDP({rho})", f"zcdp = {rho}"
+    if isinstance(told, ApproxDP) and not near and asked.law == "zcdp":
+        epsilon, delta = text_down(epsilon_left(fits, asked.law, told.delta)), f"{told.delta:.6g}"
+        call = f"ApproxDP({epsilon}, {delta})"
+        line = f"approx_dp = {{ epsilon = {epsilon}, delta = {delta} }}"
+    elif isinstance(told, PureDP) and not near:
+        epsilon = text_down(sqrt_down(2 * fits.rho))
+        call, line = f"PureDP({epsilon})", f"pure_dp = {epsilon}"
+    fitting = remedy("budget that fits", f"a plan with budget={call} fits", line)
     return fitting + "; " + change

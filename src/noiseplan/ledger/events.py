@@ -118,7 +118,24 @@ class Refused:
     plan_hash: str
 
 
-Act = Started | Opened | Changed | Reserved | Settled | Refused
+@final
+@dataclass(frozen=True)
+class Looked:
+    """Data were read without spending, and something was told of them: a check, or a warning.
+
+    `found` is the kind of thing that was told, never a value or a number of the data; `details`
+    whether somebody was shown those, too.
+    """
+
+    kind: ClassVar = "checked"
+    dataset: str
+    found: str
+    details: bool
+    purpose: str
+    plan_hash: str
+
+
+Act = Started | Opened | Changed | Reserved | Settled | Refused | Looked
 
 
 def act_json(act: Act) -> Json:
@@ -243,7 +260,7 @@ FIELDS: Final[dict[type[Any], dict[str, Any]]] = {
 }
 # Kind of a row → what happened, and type of a field → how it is read.
 ACTS: Final[dict[str, type[Any]]] = {
-    **{act.kind: act for act in (Started, Opened, Changed, Reserved, Refused)},
+    **{act.kind: act for act in (Started, Opened, Changed, Reserved, Refused, Looked)},
     **dict.fromkeys(get_args(Outcome), Settled),
 }
 READERS: Final[dict[Any, Callable[[Fields, str], Any]]] = {

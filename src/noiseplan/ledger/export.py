@@ -16,7 +16,7 @@ from noiseplan.ledger.balance import Balance
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.events import Json, Reserved, budget_json
-from noiseplan.ledger.state import Books, Entry, Refusal
+from noiseplan.ledger.state import Books, Change, Check, Entry, Refusal
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import down
 
@@ -69,6 +69,8 @@ def to_csv(records: Iterable[Record]) -> str:
         if isinstance(record.act, Reserved):
             act = record.act
             row |= {"entry": record.position, "rho": act.guarantee.rho, "max_rows": act.unit}
+        if "found" in row:
+            row["note"] = row["found"]
         if "budget" in row:
             row["budget"] = json.dumps(row["budget"])
         rows.append([row.get(name, "") for name in columns])
@@ -187,9 +189,15 @@ def entry_json(entry: Entry) -> Json:
     }
 
 
-def refusal_json(refusal: Refusal) -> Json:
-    """A refusal as plain JSON."""
-    return asdict(refusal)
+def told_json(told: Refusal | Check) -> Json:
+    """A refusal or a check as plain JSON."""
+    return asdict(told)
+
+
+def change_json(change: Change) -> Json:
+    """A change of budget as plain JSON."""
+    budgets = {"before": budget_json(change.before), "after": budget_json(change.after)}
+    return asdict(change) | budgets
 
 
 def _dumped(content: Json) -> str:

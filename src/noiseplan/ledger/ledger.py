@@ -18,6 +18,7 @@ from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.events import (
     Act,
     Changed,
+    Looked,
     Opened,
     Outcome,
     Refused,
@@ -26,11 +27,11 @@ from noiseplan.ledger.events import (
     Started,
 )
 from noiseplan.ledger.replay import History
-from noiseplan.ledger.state import Books, Entry, Refusal
+from noiseplan.ledger.state import Books, Change, Check, Entry, Refusal
 from noiseplan.ledger.storage import Storage
 from noiseplan.privacy import Budget, Guarantee, Neighbours
 
-Row = TypeVar("Row", Entry, Refusal, Record)
+Row = TypeVar("Row", Entry, Refusal, Check, Change, Record)
 
 
 @final
@@ -279,6 +280,29 @@ class Ledger:
             )
         )
 
+    def note_check(
+        self,
+        dataset: str,
+        found: str,
+        *,
+        details: bool = False,
+        purpose: str = "",
+        plan_hash: str = "",
+    ) -> None:
+        """Record that data were read without a release, and what kind of thing was told of them.
+
+        Parameters as in `note_refusal`; `found` holds no value and no number of the data.
+        """
+        self._record(
+            Looked(
+                text_checks.known("dataset", dataset),
+                text_checks.note("found", found),
+                bool(details),
+                text_checks.note("purpose", purpose),
+                text_checks.note("plan_hash", plan_hash),
+            )
+        )
+
     @contextmanager
     def charge(
         self,
@@ -341,6 +365,16 @@ class Ledger:
         """Every time that data of a dataset, or of any, were refused for what they hold."""
         with self._history.current() as books:
             return _about(dataset, books, books.refusals)
+
+    def checks(self, dataset: str | None = None) -> tuple[Check, ...]:
+        """Every time that data of a dataset, or of any, were read without a release."""
+        with self._history.current() as books:
+            return _about(dataset, books, books.checks)
+
+    def changes(self, dataset: str | None = None) -> tuple[Change, ...]:
+        """Every time that the budget of a dataset, or of any, became another, and why."""
+        with self._history.current() as books:
+            return _about(dataset, books, books.changes)
 
     def history(self, dataset: str | None = None) -> tuple[Record, ...]:
         """Every row about a dataset, or simply every row, read and checked anew."""

@@ -23,8 +23,17 @@ from noiseplan.ledger.errors import (
     other_unit,
     refusal,
 )
-from noiseplan.ledger.events import Act, Changed, Opened, Refused, Reserved, Settled, Started
-from noiseplan.privacy import Guarantee
+from noiseplan.ledger.events import (
+    Act,
+    Changed,
+    Looked,
+    Opened,
+    Refused,
+    Reserved,
+    Settled,
+    Started,
+)
+from noiseplan.privacy import Budget, Guarantee
 
 # Others would need an argument of their own for adding up costs.
 COUNTED: Final = ("gaussian", "zcdp")
@@ -133,6 +142,68 @@ class Refusal:
 
 
 @final
+@dataclass(frozen=True)
+class Check:
+    """Data of a dataset that were read without a release, at no cost.
+
+    Parameters
+    ----------
+    id
+        Its number: the row of the history.
+    dataset, purpose, plan_hash
+        Whose data, and for what they were read.
+    found
+        What kind of thing was told of them. Values and numbers are not kept.
+    details
+        Whether somebody asked to be shown them.
+    time, by
+        When, in UTC, and the login name of who asked.
+    """
+
+    id: int
+    dataset: str
+    found: str
+    details: bool
+    purpose: str
+    plan_hash: str
+    time: str
+    by: str
+
+    @classmethod
+    def noted(cls, record: Record, act: Looked) -> Check:
+        """The check that a row notes."""
+        what = (act.dataset, act.found, act.details, act.purpose, act.plan_hash)
+        return cls(record.position, *what, record.time, record.by)
+
+
+@final
+@dataclass(frozen=True)
+class Change:
+    """A budget that was replaced by another, on record.
+
+    Parameters
+    ----------
+    id
+        Its number: the row of the history.
+    dataset, before, after, reason
+        Whose budget, what it was, what it became, and why.
+    max_rows
+        The most records of one person in the data, where that was declared with it.
+    time, by
+        When, in UTC, and the login name of who changed it.
+    """
+
+    id: int
+    dataset: str
+    before: Budget
+    after: Budget
+    reason: str
+    max_rows: int | None
+    time: str
+    by: str
+
+
+@final
 @dataclass
 class Books:
     """The sum of the first `head.count` rows. Changes only by reading the next row."""
@@ -141,6 +212,8 @@ class Books:
     balances: dict[str, Balance] = field(default_factory=dict)
     entries: dict[int, Entry] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
     _spellings: dict[str, str] = field(default_factory=dict)  # folded name → name
     _followed: set[int] = field(default_factory=set)  # entries that others complete
 
@@ -178,7 +251,7 @@ class Books:
                 self._check_charge(act)
             case Settled():
                 self._check_settling(act)
-            case Refused():
+            case Refused() | Looked():
                 self.balance(act.dataset)
 
     def require_unlike(self, dataset: str) -> None:
@@ -307,6 +380,7 @@ class Books:
                 self.balances[dataset] = replace(fresh, max_rows=bound)
                 self._spellings[text_checks.folded(dataset)] = dataset
             case Changed(dataset) as act:
+                self.changes.append(self._change(record, act))
                 balance = self.balances[dataset] = self._changed(act)
                 for entry in self._entries_of(dataset):
                     factor = balance.factor(entry.max_rows)
@@ -323,6 +397,13 @@ class Books:
                 balance = self.balances[dataset]
                 self.balances[dataset] = replace(balance, refusals=balance.refusals + 1)
                 self.refusals.append(Refusal.noted(record, act))
+            case Looked() as act:
+                self.checks.append(Check.noted(record, act))
+
+    def _change(self, record: Record, act: Changed) -> Change:
+        before = self.balance(act.dataset).budget
+        what = (act.dataset, before, act.budget, act.reason, act.max_rows)
+        return Change(record.position, *what, record.time, record.by)
 
     def _changed(self, act: Changed) -> Balance:
         """The balance under another budget, its costs converted where a bound is declared."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from noiseplan.escaping import visible
 from noiseplan.privacy.rounding import text_up
+from noiseplan.texts import duration, percent_up
 
 if TYPE_CHECKING:
     from noiseplan.local.localplan import LocalPlan
@@ -46,7 +47,7 @@ def _facts(plan: LocalPlan) -> dict[str, str]:
         "optimality": _optimality(plan),
         "report": f"{randomizer.report_bytes} bytes; the device's file has "
         f"{len(randomizer.to_bytes()):,} bytes",
-        "planned": f"in {plan.seconds:.2g} s, no data was read",
+        "planned": f"in {duration(plan.seconds)}, no data was read",
     }
 
 
@@ -87,7 +88,7 @@ def _optimality(plan: LocalPlan) -> str:
     if plan.gap > 1:
         return f"{kind} variance at most {1 + plan.gap:.2g} times the lower bound"
     return (
-        f"{kind} variance at most {100 * plan.gap:.2g}% above the lower bound "
+        f"{kind} variance at most {percent_up(plan.gap)}% above the lower bound "
         f"{plan.lower_bound / plan.types.rows:.4g}"
     )
 

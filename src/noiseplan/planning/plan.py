@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
     from noiseplan.noise import Source
     from noiseplan.planning.profile import Profile
+    from noiseplan.release.rehearsal import Checked
     from noiseplan.release.release import Release
 
 
@@ -298,6 +299,35 @@ class Plan:
             self, data, seed, ledger, dataset, purpose, randomness, person, details=details
         )
         return released
+
+    def check(
+        self,
+        data: object,
+        *,
+        ledger: Ledger | str | PathLike[str] | None = None,
+        dataset: str | None = None,
+        purpose: str = "",
+        person: str | None = None,
+        details: bool = False,
+    ) -> Checked:
+        """Look for all that would stop `release`, and spend nothing; print what is returned.
+
+        Parameters
+        ----------
+        data, ledger, dataset, purpose, person
+            As `release` takes them. The ledger is asked first: where it refuses, no record is read.
+            Where it does not, that the data were read is entered there.
+        details
+            Show private details: how many records there are and do not fit, and some values.
+
+        Privacy
+        -------
+        No noise covers what is told: whether every value is declared, in which columns not, whether
+        every record belongs to somebody, and whether there are records. It is for custodians.
+        """
+        how = {"ledger": ledger, "dataset": dataset, "purpose": purpose, "person": person}
+        checked: Checked = through("plan.check")(self, data, how | {"details": details})
+        return checked
 
     def given(self, release: Release) -> Continuation:
         """What this plan still costs after an earlier release of the same data.

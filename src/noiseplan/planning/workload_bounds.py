@@ -149,7 +149,7 @@ class WorkloadBounds:
             yield "structured bound", _number(self.structured), ""
         if self.optimum is not None:
             low, high = self.optimum
-            proof = f"proved to {100 * (high / low - 1):.1g}%" if high > low else "in closed form"
+            proof = f"proved to {percent_up(high / low - 1)}%" if high > low else "in closed form"
             yield "exact optimum", _number(high), proof
         if self.closed_form is not None:
             over = self.closed_form / self.lower - 1

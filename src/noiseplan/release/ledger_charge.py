@@ -55,12 +55,18 @@ class Account:
 
     def ask(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> None:
         """Refuse a release that would not be charged. Nothing is recorded, and no data needed."""
-        if self.ledger is not None:
-            require_private(sampler)
+        if self.ledger is None:
+            return
+        from noiseplan.ledger import BudgetExceeded
+
+        require_private(sampler)
+        try:
             self.ledger.ask(
                 self.dataset, plan.privacy.as_zcdp, purpose=self.purpose, plan_hash=plan.hash(),
                 max_rows=plan.max_rows, follows=self._entry(follows),
             )  # fmt: skip
+        except BudgetExceeded as error:
+            raise error.told_in(plan.budget) from None
 
     @contextmanager
     def charged(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> Iterator[str]:
@@ -87,6 +93,42 @@ class Account:
             self.ledger.note_refusal(
                 self.dataset, kind, details=detailed, purpose=self.purpose, plan_hash=plan.hash()
             )
+
+    def note_check(self, plan: Plan, found: str, detailed: bool) -> str:
+        """Enter that the data were read without a release, before anybody is told what was found.
+
+        Where it is recorded; nothing where there is no ledger.
+        """
+        if self.ledger is None:
+            return ""
+        self.ledger.note_check(
+            self.dataset, found, details=detailed, purpose=self.purpose, plan_hash=plan.hash()
+        )
+        return f"dataset {self.dataset!r} of {self.ledger.path.name}"
+
+    def disagreeing(self, plan: Plan) -> list[str]:
+        """What was released of this dataset before, and what of it the plan will disagree with.
+
+        A ledger knows the hashes of plans and not their tables, so only the same plan is known to
+        tell the same tables.
+        """
+        entries = [] if self.ledger is None else list(self.ledger.entries(self.dataset))
+        entries = [entry for entry in entries if entry.status != "failed"]
+        if not entries:
+            return []
+        same = [entry for entry in entries if entry.plan_hash == plan.hash()]
+        if same:
+            return [
+                f"{_named(same)} released this very plan: every table will be there twice, with "
+                f"noise of its own and so with other numbers. The earlier release answers at no "
+                f"cost"
+            ]
+        return [
+            f"{_named(entries)} released another plan of the same people: a count that both tell "
+            f"will have two different numbers, and tables of the one do not add up to those of "
+            f"the other. plan.given(earlier), in Python, builds on what was released and agrees "
+            f"with it"
+        ]
 
     def _entry(self, follows: str) -> Entry | None:
         """The last entry of a release that was made in one step or more."""
@@ -128,6 +170,13 @@ def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
     from noiseplan.ledger import Ledger
 
     return ledger if isinstance(ledger, Ledger) else Ledger(ledger)
+
+
+def _named(entries: list[Entry]) -> str:
+    last = entries[-1]
+    purpose = f" ({last.purpose})" if last.purpose else ""
+    others = f", and {len(entries) - 1} before it," if len(entries) > 1 else ""
+    return f"entry {last.id} of {last.time[:10]}{purpose}{others}"
 
 
 def _text(entry: Entry) -> str:

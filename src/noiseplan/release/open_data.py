@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 
 from noiseplan.counting import Projectable, open_source
 from noiseplan.counting.projectable import Countable
-from noiseplan.counting.telling import TOO_MANY, reading, refused, showing
+from noiseplan.counting.telling import NO_RECORDS, TOO_MANY, reading, refused, showing
 from noiseplan.errors import DataRefused, PlanError, remedy
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price
@@ -64,6 +65,16 @@ class Admission:
         require_price(plan.mechanism, plan.privacy, plan.max_rows, before)
         account.ask(plan, sampler, follows)
         return cls(plan, sampler, account, follows, bool(how.get("details", False)))
+
+    def warn_of_nothing(self) -> None:
+        """Say that there are no records, which is told of the data: on record, then aloud."""
+        self.account.note_check(self.plan, NO_RECORDS, False)
+        warnings.warn(
+            "the data hold no records, and are released all the same: is it the right file, and "
+            "the right pattern?",
+            RuntimeWarning,
+            stacklevel=5,
+        )
 
     @contextmanager
     def charged(self) -> Iterator[str]:
@@ -150,14 +161,14 @@ def refuse_unpriced(plan: Plan, source: Projectable) -> None:
         )
 
 
-def refuse_too_many(plan: Plan, source: Projectable) -> None:
-    """Refuse more records than are released, before anything is spent.
+def refuse_too_many(plan: Plan, source: Projectable) -> bool:
+    """Refuse more records than are released, before anything is spent; whether there are any.
 
     The number is the same for all plans. Were it each plan's own, plans could be made whose
     refusals tell the number of records, digit by digit.
     """
     if plan.noise in SIMULATED:  # a simulation, which has no limit
-        return
+        return True
     found = int(np.asarray(source.marginals(plan.mechanism.sets[0][:1])).sum())
     if found > RECORDS:
         raise refused(
@@ -165,3 +176,4 @@ def refuse_too_many(plan: Plan, source: Projectable) -> None:
             f"the data have more than {RECORDS:,} records, which is as many as are released; "
             f"release parts of the data. Nothing was spent.",
         )
+    return found > 0

@@ -251,7 +251,8 @@ def make_release(
         source = opened(admission, data, person)
         # Counted here: files and databases are checked as they are counted, in one pass.
         source = count_tables(source, plan.mechanism.sets)
-        refuse_too_many(plan, source)
+        if not refuse_too_many(plan, source):
+            admission.warn_of_nothing()
     measuring = progress("counting and measuring", plan.mechanism.steps)
     with admission.charged() as recorded, measuring as advance:
         measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)

@@ -18,9 +18,11 @@ from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.release import Release
+from noiseplan.texts import fitting_places
 
 # More files than this in one folder help nobody; a saved release answers any query later.
 MOST_TABLES = 1000
+ERRORS = ("std_error", "estimated_error")
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,7 +39,7 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
         stems = table_stems([query.name for query in queries])
         for stem, query in zip(stems, queries, strict=True):
             columns = release.answer(query).columns()
-            write_csv(folder / f"{stem}.csv", columns)
+            write_csv(folder / f"{stem}.csv", with_fitting_digits(columns))
             write_parquet(folder / f"{stem}.parquet", columns, connection)
             index.append((stem, query.name, query.rows))
             advance(1)
@@ -60,6 +62,21 @@ def table_stems(titles: Sequence[str]) -> list[str]:
     """The names of the files of some tables, without their endings: numbered, so all differ."""
     digits = len(str(len(titles)))
     return [f"{n:0{digits}d}-{file_name(title)}" for n, title in enumerate(titles, 1)]
+
+
+def with_fitting_digits(columns: Columns) -> Columns:
+    """Released numbers as CSV has them: to the place of the sixth digit of the smallest error.
+
+    Parquet files have every digit that was computed.
+    """
+    errors = next((columns[name] for name in ERRORS if name in columns), ())
+    places = fitting_places(np.asarray(errors, dtype=float).tolist())
+    if places is None:
+        return columns
+    return {
+        name: np.round(values, places) + 0.0 if isinstance(values, np.ndarray) else values
+        for name, values in columns.items()
+    }
 
 
 def write_csv(path: Path, columns: Columns) -> None:

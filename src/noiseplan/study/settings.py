@@ -57,6 +57,7 @@ class LedgerEntry:
 
 def read_budget(node: Node) -> Budget:
     """One budget, in one of four currencies."""
+    _require_currency(node)
     keys = node.table(BUDGETS, "[budget] with zcdp = 0.5")
     chosen = node.exactly_one(keys, BUDGETS, "the budget")
     if chosen is keys.get("approx_dp"):
@@ -73,6 +74,27 @@ def read_budget(node: Node) -> Budget:
     if chosen is keys.get("zcdp"):
         return zCDP(amount)
     return GDP(amount) if chosen is keys.get("gdp") else PureDP(amount)
+
+
+def _require_currency(node: Node) -> None:
+    """Say what a parameter belongs to that stands there alone, as ε does to two currencies."""
+    found = node.keys("[budget] with zcdp = 0.5")
+    if "epsilon" in found or "delta" in found:
+        epsilon = found["epsilon"].value if "epsilon" in found else 1.0
+        delta = found["delta"].value if "delta" in found else 1e-9
+        pure = "" if "delta" in found else f", or without δ, for Laplace noise: pure_dp = {epsilon}"
+        missing = next(
+            (f"{name} is missing, and " for name in ("epsilon", "delta") if name not in found), ""
+        )
+        node.fail(
+            f"{missing}ε and δ stand together: approx_dp = {{ epsilon = {epsilon}, "
+            f"delta = {delta} }}{pure}"
+        )
+    for name, currency in (("rho", "zcdp"), ("mu", "gdp")):
+        if name in found:
+            found[name].fail(
+                f"{name} belongs to {currency}: write {currency} = {found[name].value}"
+            )
 
 
 def read_targets(node: Node, workload: Workload) -> Mapping[str, float] | float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
 from noiseplan.privacy import Budget, Neighbours
+from noiseplan.privacy.doubts import doubts
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.study.columns_declared import read_schema
@@ -35,6 +36,7 @@ from noiseplan.study.tables_asked import find_query, read_predicates, read_query
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
+    from noiseplan.release.rehearsal import Checked
     from noiseplan.release.release import Release
 
 ASKED = ("title", "schema", "tables", "predicates", "budget", "targets")
@@ -109,9 +111,19 @@ class Study:
         return made
 
     def release(
-        self, plan: Plan, data: object, seed: int | None = None, *, details: bool = False
+        self,
+        plan: Plan,
+        data: object,
+        seed: int | None = None,
+        *,
+        details: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> Release:
-        """Spend the budget once, on record where the study names a ledger."""
+        """Spend the budget once, on record where the study names a ledger.
+
+        `tell` is called, before the data are read, with what speaks against it and does not stop
+        it: a budget that promises little, an earlier release that will disagree.
+        """
         # Not needed to plan.
         from noiseplan.release.open_data import Admission, ReleaseOptions
 
@@ -121,7 +133,9 @@ class Study:
         if self.ledger is not None:
             named = self.ledger
             how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
-        Admission.of(plan, how)  # before the data are compared
+        admission = Admission.of(plan, how)  # before the data are compared
+        for each in [*doubts(plan.budget or plan.privacy), *admission.account.disagreeing(plan)]:
+            tell(each)
         self._require_public_lists(data)
         return plan.release(self.as_declared(data), **how)
 
@@ -135,6 +149,25 @@ class Study:
             return data
         own = self.spelling
         return TextFile(data, missing=own.missing, decimal=own.decimal, thousands=own.thousands)
+
+    def check(self, plan: Plan, data: object, *, details: bool = False) -> Checked:
+        """Look for all that would stop `release`; spends nothing."""
+        named = self.ledger
+        checked = plan.check(
+            data,
+            ledger=None if named is None else named.path,
+            dataset=None if named is None else named.dataset,
+            purpose="" if named is None else named.purpose,
+            person=None if self.people is None else self.people.person,
+            details=details,
+        )
+        if not checked.read:
+            return checked
+        try:
+            self._require_public_lists(data)
+        except StudyError as error:
+            return checked.with_problem("code lists", error)
+        return checked
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""
@@ -170,10 +203,13 @@ def _same_content(one: Path, other: Path) -> bool:
     )
 
 
-def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> Study:
+def read_study(
+    path: str | os.PathLike[str], *, allow_outside: bool = False, priced: bool = True
+) -> Study:
     """Read and check a study file.
 
     Code lists and the output folder lie within the study's folder; `allow_outside` allows others.
+    What it may cost must be said there unless it is said elsewhere: `priced=False`.
 
     Raises
     ------
@@ -194,7 +230,7 @@ def read_study(path: str | os.PathLike[str], *, allow_outside: bool = False) -> 
     if settings.weighting is not None:
         workload = workload.weighted(settings.weighting)
     reach = settings.objective is not None and settings.objective.at_most is not None
-    if "budget" not in sections and "targets" not in sections and not reach:
+    if priced and "budget" not in sections and "targets" not in sections and not reach:
         root.fail(
             "say how much privacy to spend, as in [budget] with zcdp = 0.5, or what to "
             'reach, as in [targets], or [plan] with objective = "rmse" and at_most = 2.0'

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from noiseplan.escaping import visible
 from noiseplan.privacy.people import unit_text
 from noiseplan.privacy.rounding import text_up
-from noiseplan.texts import counted
+from noiseplan.texts import counted, duration
 
 if TYPE_CHECKING:
     from noiseplan.comparing.comparison import Comparison, Contender
@@ -51,8 +51,8 @@ def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
         f"{figure.rmse:.4g}" + (f" ± {_two_digits(figure.rmse_error)}" if each.simulated else ""),
         f"{figure.worst:.4g}",
         bias,
-        f"{each.planned:.2g} s",
-        "" if each.run is None else f"{each.run:.2g} s",
+        duration(each.planned),
+        "" if each.run is None else duration(each.run),
         _privacy(each),
     )
 

@@ -13,8 +13,9 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
-from noiseplan.privacy.guarantee import SHOWN_DELTA, asked_for
-from noiseplan.texts import counted, percent_up
+from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
+from noiseplan.privacy.guarantee import asked_for
+from noiseplan.texts import counted, duration, percent_up
 from noiseplan.words import partition_plan
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 SHOWN_KINDS = 12
 # Measured on one core: noisy numbers drawn and transformed in a second, order of magnitude only.
 NUMBERS_PER_SECOND = 3e7
-# From this ε on, what is released is as good as exact.
-NO_PROTECTION = 100.0
+# The same of counting: records times tables in a second.
+COUNTED_PER_SECOND, MILLION = 5e8, 10**6
 # Planners that choose nothing themselves: what other plans have in common, or tell together.
 MADE_OF_OTHERS = ("common", "combined", "extended")
 
@@ -127,7 +128,7 @@ def _objective(plan: Plan, read: str) -> str:
         return "none: the measurements were made elsewhere"
     if _of_others(plan):
         return str(plan.objective)
-    planned = f"planned in {plan.seconds:.2g} s, " if plan.seconds else ""
+    planned = f"planned in {duration(plan.seconds)}, " if plan.seconds else ""
     return f"{aim(plan)}; {planned}{read}"
 
 
@@ -153,11 +154,9 @@ def _privacy(plan: Plan) -> str:
 
 def _no_protection(plan: Plan) -> str:
     """A word where targets or budgets leave nothing of privacy but the name."""
-    g = plan.privacy
-    if not math.isfinite(g.pcost):
+    if not math.isfinite(plan.privacy.pcost):
         return ""
-    epsilon = g.epsilon(SHOWN_DELTA) if g.pure_epsilon is None else g.pure_epsilon
-    return "; this protects nobody" if epsilon > NO_PROTECTION else ""
+    return "; this protects nobody" if epsilon_of(plan.privacy) >= NO_PROTECTION else ""
 
 
 def _noise(plan: Plan) -> str:
@@ -167,10 +166,10 @@ def _noise(plan: Plan) -> str:
         return FLOATING[plan.noise]
     if plan.noise == "combined":
         return "that of several measurements, put together"
-    loss = 100 * max(plan.rounding_loss, 0.0)
+    loss = f"{percent_up(max(plan.rounding_loss, 0.0))}%"
     if plan.noise == "discrete Laplace":
-        return f"exact discrete Laplace on integers; costs {loss:.1g}% of variance"
-    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss:.1g}% of variance"
+        return f"exact discrete Laplace on integers; costs {loss} of variance"
+    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss} of variance"
 
 
 def _error(plan: Plan) -> str:
@@ -193,7 +192,7 @@ def _optimality(plan: Plan) -> str:
     if plan.gap is not None:
         what = "cost for these targets" if plan.targets is not None else str(plan.objective)
         return (
-            f"optimal to {100 * plan.gap:.2g}%, certified: no linear Gaussian mechanism has a "
+            f"optimal to {percent_up(plan.gap)}%, certified: no linear Gaussian mechanism has a "
             f"{what} lower by more than that"
         )
     return _standing(plan, usual_certificate(plan)) + _among_tables(plan)
@@ -283,13 +282,25 @@ def _within(gap: float) -> str:
 
 
 def _measures(plan: Plan) -> str:
-    seconds = max(plan.measured_numbers / NUMBERS_PER_SECOND, 0.01)
+    seconds = plan.measured_numbers / NUMBERS_PER_SECOND
     from noiseplan.strategies.catalogue import asked_by  # charts start without it
 
     chosen = plan.privacy.pure_epsilon is not None or asked_by(plan.planner) is not None
     how = f"{plan.planner}: " if chosen else ""
-    drawing = f"{_bytes(plan.memory)}, about {seconds:.2g} s to draw"
-    return f"{how}{plan.mechanism.describe()}; {drawing}"
+    drawing = f"{_bytes(plan.memory)}, about {duration(seconds)} to draw"
+    return f"{how}{plan.mechanism.describe()}; {drawing}{_counting(plan)}"
+
+
+def _counting(plan: Plan) -> str:
+    """How long counting takes, where that is more than a moment; records are not known here."""
+    tables = sum(len(some) for some in plan.mechanism.sets)
+    seconds = tables * MILLION / COUNTED_PER_SECOND
+    if seconds < 1:
+        return ""
+    return (
+        f";\n{BELOW}counting its {tables:,} tables comes before that: about {duration(seconds)} "
+        f"for each million records"
+    )
 
 
 def _bytes(count: int) -> str:

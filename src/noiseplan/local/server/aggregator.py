@@ -57,6 +57,8 @@ class Aggregator:
     brand: str = ""
     workload: Workload | None = None
     """What was asked; None if it was read from a file that did not keep it yet."""
+    sources: frozenset[str] = frozenset()
+    """Digests of the files that `noiseplan local aggregate` counted, so that none is twice."""
 
     @property
     def schema(self) -> Schema:
@@ -187,7 +189,10 @@ class Aggregator:
             rejected += other.rejected
             brands.add(other.brand)
         brand = "; ".join(sorted(brands - {""}))
-        return replace(self, tally=total, users=users, rejected=rejected, brand=brand)
+        sources = self.sources.union(*(other.sources for other in others))
+        return replace(
+            self, tally=total, users=users, rejected=rejected, brand=brand, sources=sources
+        )
 
     def __add__(self, other: Aggregator) -> Aggregator:
         return self.merge(other)
@@ -311,6 +316,8 @@ class Aggregator:
             "rejected": dict(self.rejected),
             "brand": self.brand,
         }
+        if self.sources:
+            facts["sources"] = sorted(self.sources)
         first = {"randomizer": arrays["randomizer"], "tally": self.tally}
         return write_whole(path, facts, first | arrays)
 
@@ -350,4 +357,5 @@ def _rebuilt(facts: Json, arrays: Arrays) -> Aggregator:
         raise StorageError("reports are counted by numbers of at least 0")
     rejected = Counter({str(why): int(count) for why, count in facts["rejected"].items()})
     counted = tally, users, rejected, str(facts["brand"])
-    return Aggregator(randomizer, known.reconstruction, *counted, known.workload)
+    sources = frozenset(map(str, facts.get("sources", ())))
+    return Aggregator(randomizer, known.reconstruction, *counted, known.workload, sources)

@@ -1,0 +1,100 @@
+"""`noiseplan check`: would a release go through? Everything is looked at, and nothing spent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from noiseplan.cli import exit_code
+from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
+from noiseplan.cli.hints import in_command_line
+from noiseplan.cli.release import chosen_tables, require_new, require_writable
+from noiseplan.console import print_json, say
+from noiseplan.errors import StorageError
+from noiseplan.progress import waiting
+from noiseplan.study import Study, read_study
+from noiseplan.texts import counted
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
+    from noiseplan.release.rehearsal import Checked
+
+
+@click.command(context_settings=CONTEXT)
+@study_argument
+@click.argument("data")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The folder that the release is to go to. By default the study's own.",
+)
+@outside_option
+@click.option(
+    "--details",
+    is_flag=True,
+    help="Show private values and numbers of rows, for the custodian alone; a ledger keeps that.",
+)
+@json_option
+def command(
+    study: Path,
+    data: str,
+    output: Path | None,
+    allow_outside: bool,
+    details: bool,
+    as_json: bool,
+) -> None:
+    """Look for all that would stop a release of DATA by STUDY. Spends nothing.
+
+    The ledger is asked first; where it refuses, no record is read. Where it does not, DATA are read
+    to their end: format, columns, values that are not declared, persons. What is printed tells
+    something of DATA, though no number or value unless you ask for --details: it is for the
+    custodian, and where the study names a ledger it is on record there.
+    """
+    read = read_study(study, allow_outside=allow_outside)
+    with calm_threads(read.schema), waiting("planning"):
+        plan = read.plan()
+    checked = with_folder(read.check(plan, data, details=details), read, plan, output)
+    if as_json:
+        print_json(figures(checked))
+    else:
+        tables = counted(len(plan.workload), "table")
+        say(f"{read.title or study.name}: {tables}, {counted(plan.workload.rows, 'row')}")
+        for line in checked.lines(in_command_line):
+            say(line)
+    if not checked.ok:
+        error = checked.problems[0].error
+        assert error is not None
+        raise SystemExit(exit_code(error))
+
+
+def with_folder(checked: Checked, study: Study, plan: Plan, output: Path | None) -> Checked:
+    """The same, with whether the release could be written where it is to go."""
+    folder = output or study.new_folder()
+    if folder is None:
+        return checked
+    try:
+        require_new(folder)
+        require_writable(folder, chosen_tables(study, plan)[0])
+    except StorageError as error:
+        return checked.with_problem("folder", error)
+    return checked
+
+
+def figures(checked: Checked) -> dict[str, Any]:
+    """What was found, for programs."""
+    return {
+        "ok": checked.ok,
+        "read": checked.read,
+        "recorded": checked.recorded or None,
+        "findings": [
+            {
+                "about": each.about,
+                "said": in_command_line(each.error) if each.error else each.said,
+                "kind": "problem" if each.error else "warning" if each.warning else "fine",
+            }
+            for each in checked.findings
+        ],
+    }

@@ -1,0 +1,149 @@
+"""`noiseplan check`, and what else the commands warn of before anything is spent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import noiseplan as nz
+from noiseplan.cli import main
+
+STUDY = """\
+title = "A small study"
+[schema]
+age = { ordinal = { from = 0, to = 9 } }
+sex = { categorical = ["F", "M"] }
+[[tables]]
+up_to = 2
+[budget]
+zcdp = 0.5
+[ledger]
+file = "a.ledger"
+dataset = "people"
+purpose = "a test"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "people.csv").write_text("age,sex\n3,F\n4,M\n", encoding="utf-8")
+    (tmp_path / "wrong.csv").write_text("age,sex\n3,F\n4,secret\n", encoding="utf-8")
+    (tmp_path / "empty.csv").write_text("age,sex\n", encoding="utf-8")
+    nz.Ledger(tmp_path / "a.ledger", create=True).open_dataset("people", nz.zCDP(0.7))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == code, result.output
+    return result
+
+
+def checked(*arguments: str, code: int = 0) -> str:
+    result = run("check", "study.toml", *arguments, code=code)
+    assert result.stderr == ""
+    return result.stdout
+
+
+def test_a_check_goes_well_spends_nothing_and_leaves_nothing(folder: Path) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    text = checked("people.csv", "-o", "out")
+    assert "A release would go through. Nothing was spent." in text
+    assert "for the custodian, and not to be published" in text
+    assert sorted(path.name for path in folder.iterdir()) == before
+    ledger = nz.Ledger("a.ledger")
+    assert ledger.balance("people").entries == 0
+    assert [(kept.found, kept.details) for kept in ledger.checks()] == [("nothing at fault", False)]
+    run("release", "study.toml", "people.csv", "-o", "out")
+
+
+def test_values_are_shown_to_those_who_ask(folder: Path) -> None:
+    text = checked("wrong.csv", code=1)
+    assert "column 'sex' holds values that the schema does not declare" in text
+    assert "--details" in text
+    assert "secret" not in text
+    assert "secret" in checked("wrong.csv", "--details", code=1)
+    assert [kept.details for kept in nz.Ledger("a.ledger").checks()] == [False, True]
+
+
+def test_exit_codes_are_those_of_a_release(folder: Path) -> None:
+    checked("nowhere.csv", code=1)
+    (folder / "full").mkdir()
+    (folder / "full" / "file").touch()
+    assert "'full' is there already" in checked("people.csv", "-o", "full", code=1)
+    nz.Ledger("a.ledger").spend("people", nz.zCDP(0.6))
+    text = checked("people.csv", code=3)
+    assert "no record was read" in text
+    assert "[budget] zcdp = 0.0999999 in the study fits" in text
+    content = bytearray((folder / "a.ledger").read_bytes())
+    content[4096:6000] = b"\xff" * 1904
+    (folder / "a.ledger").write_bytes(content)
+    checked("people.csv", code=4)
+    assert run("check", "study.toml", code=2).stdout == ""
+
+
+def test_for_programs(folder: Path) -> None:
+    found = json.loads(checked("empty.csv", "--json"))
+    assert (found["ok"], found["read"]) == (True, True)
+    kinds = {each["about"]: each["kind"] for each in found["findings"]}
+    assert kinds["records"] == "warning"
+    assert kinds["data"] == "fine"
+    found = json.loads(checked("wrong.csv", "--json", code=1))
+    assert [each["about"] for each in found["findings"] if each["kind"] == "problem"] == ["data"]
+
+
+def test_a_code_list_that_is_the_data(folder: Path) -> None:
+    listed = STUDY.replace('["F", "M"]', '{ file = "people.csv", column = "sex" }')
+    (folder / "study.toml").write_text(listed, encoding="utf-8")
+    assert "is the data itself" in checked("people.csv", code=1)
+
+
+def test_a_release_warns_before_it_reads(folder: Path) -> None:
+    run("ledger", "change", "a.ledger", "people", "--zcdp", "5", "--reason", "more")
+    assert run("release", "study.toml", "people.csv", "-o", "one").stderr == ""
+    again = run("release", "study.toml", "people.csv", "-o", "two").stderr
+    assert again.startswith("Warning: entry 4 of ")
+    assert "(a test) released this very plan" in again
+    (folder / "study.toml").write_text(STUDY.replace("0.5", "0.4"), encoding="utf-8")
+    other = run("release", "study.toml", "people.csv", "-o", "three").stderr
+    assert "and 1 before it, released another plan of the same people" in other
+
+
+def test_a_file_without_records(folder: Path) -> None:
+    said = run("release", "study.toml", "empty.csv", "-o", "out").stderr
+    assert said.startswith("Warning: the data hold no records")
+    assert said.count("\n") == 1
+    assert [kept.found for kept in nz.Ledger("a.ledger").checks()] == ["no records"]
+
+
+def test_budgets_that_promise_little(folder: Path) -> None:
+    large = STUDY.replace("zcdp = 0.5", "approx_dp = { epsilon = 100, delta = 0.1 }")
+    (folder / "study.toml").write_text(large, encoding="utf-8")
+    warned = run("plan", "study.toml").stderr.splitlines()
+    assert [line.split(" ")[1:4] for line in warned] == [["ε", "=", "100"], ["δ", "=", "0.1"]]
+    opened = run("ledger", "open", "a.ledger", "others", "--approx-dp", "1", "0.1")
+    assert opened.stderr.startswith("Warning: δ = 0.1")
+    assert "dataset 'others'" in opened.stdout
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ("epsilon = 1", "delta is missing, and ε and δ stand together: approx_dp = { epsilon = 1, "
+         "delta = 1e-09 }, or without δ, for Laplace noise: pure_dp = 1"),
+        ("delta = 1e-6", "epsilon is missing, and ε and δ stand together: approx_dp = { epsilon = "
+         "1.0, delta = 1e-06 }"),
+        ("epsilon = 2\ndelta = 1e-6", "ε and δ stand together: approx_dp = { epsilon = 2, delta = "
+         "1e-06 }"),
+        ("rho = 0.5", "rho belongs to zcdp: write zcdp = 0.5"),
+        ("mu = 1", "mu belongs to gdp: write gdp = 1"),
+    ],
+)  # fmt: skip
+def test_a_parameter_alone_says_which_key_is_meant(folder: Path, budget: str, said: str) -> None:
+    (folder / "study.toml").write_text(STUDY.replace("zcdp = 0.5", budget), encoding="utf-8")
+    assert run("plan", "study.toml", code=1).stderr.endswith(f": {said}\n")

@@ -118,9 +118,10 @@ class Answer:
         }
         cells, places = self.query.row_labels(), np.arange(self.query.rows)
         if order is not None:
-            axes = [self.query.attributes.index(name) for name in order]
+            axes = [self.query.axis(name) for name in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
-            cells = {name: [cells[name][place] for place in places] for name in order}
+            headings = [self.query.headings[axis] for axis in axes]
+            cells = {name: [cells[name][place] for place in places] for name in headings}
         labels: dict[str, list[Hashable] | Array] = {
             f"{name} (attribute)" if name in NUMBERS else name: values
             for name, values in cells.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,13 +26,17 @@ from noiseplan.schema.labels import (
     shortened,
 )
 
+# Kinds of other modules, by the name they are saved with.
+SAVED_KINDS: dict[str, Callable[[Mapping[str, Any]], Attribute]] = {}
+
 
 @dataclass(frozen=True)
 class Attribute(ABC):
     """What one column may hold: ``size`` values, numbered 0 to ``size - 1``.
 
     The domain is declared and public; it is never read off the data. Make one of
-    :class:`Categorical`, :class:`Ordinal` and :class:`Binned`.
+    :class:`Categorical`, :class:`Ordinal`, :class:`Binned` and
+    :class:`~noiseplan.schema.hierarchical.Hierarchical`.
     """
 
     ordered: ClassVar[bool]
@@ -94,6 +98,8 @@ class Attribute(ABC):
         >>> Attribute.from_dict(Ordinal(range(3)).to_dict())
         Ordinal(range(0, 3))
         """
+        if (read := SAVED_KINDS.get(str(saved.get("kind")))) is not None:
+            return read(saved)
         match saved:
             case {"kind": "categorical", "values": list(values), "other": other}:
                 label = None if other is None else label_from_json(other)
@@ -201,7 +207,7 @@ class Ordinal(Attribute):
         if isinstance(values, range) and values and values.step == 1:
             values = checked_range(values)
         else:
-            values = _as_range(checked_labels(values, "Ordinal"))
+            values = as_range(checked_labels(values, "Ordinal"))
         object.__setattr__(self, "values", values)
 
     @cached_property
@@ -310,7 +316,8 @@ class Binned(Attribute):
         return f"Binned([{', '.join(map(number_text, self.edges))}]{', clip=True' * self.clip})"
 
 
-def _as_range(labels: tuple[Label, ...]) -> tuple[Label, ...] | range:
+def as_range(labels: tuple[Label, ...]) -> tuple[Label, ...] | range:
+    """Consecutive integers as a range; all other labels as they are."""
     if not all(type(label) is int for label in labels):
         return labels
     consecutive = range(labels[0], labels[0] + len(labels))  # type: ignore[arg-type, operator]

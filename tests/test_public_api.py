@@ -12,8 +12,8 @@ import noiseplan as nz
 # Section 2 of the product's description, as far as planning and releasing go.
 NAMES = [
     "ApproxDP", "Binned", "Categorical", "ConvexLoss", "Custom", "Factor", "GDP", "Guarantee",
-    "Identity", "Ledger", "Levels", "NoiseplanError", "NoisyTable", "Objective", "Ordinal",
-    "PNormVariance", "Plan",
+    "Hierarchical", "Identity", "Ledger", "Level", "Levels", "NoiseplanError", "NoisyTable",
+    "Objective", "Ordinal", "PNormVariance", "Plan",
     "Prefix", "PureDP", "Query", "Ranges", "Release", "Schema", "TextFile", "Total",
     "TotalVariance",
     "Workload", "WorstVariance", "adaptive", "compare", "from_noisy_tables", "load", "plan", "zCDP",

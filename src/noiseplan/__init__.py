@@ -21,6 +21,7 @@ from noiseplan.queries import (
     Custom,
     Factor,
     Identity,
+    Level,
     Levels,
     Prefix,
     Query,
@@ -28,7 +29,7 @@ from noiseplan.queries import (
     Total,
     Workload,
 )
-from noiseplan.schema import Binned, Categorical, Ordinal, Schema
+from noiseplan.schema import Binned, Categorical, Hierarchical, Ordinal, Schema
 
 if TYPE_CHECKING:
     from noiseplan import local
@@ -93,8 +94,10 @@ __all__ = [
     "Dawa",
     "Factor",
     "Guarantee",
+    "Hierarchical",
     "Identity",
     "Ledger",
+    "Level",
     "Levels",
     "NoiseplanError",
     "NoisyTable",

@@ -90,7 +90,7 @@ def test_unknown_names_are_refused_with_a_suggestion() -> None:
         ({3: Ordinal(range(2))}, "the name 3 is a int"),
         ({"": Ordinal(range(2))}, "is empty"),
         ({"  ": Ordinal(range(2))}, "is empty"),
-        ({"a": ["x", "y"]}, "must be a Categorical, Ordinal or Binned"),
+        ({"a": ["x", "y"]}, "must be a Categorical, Ordinal, Binned or Hierarchical"),
         ({"a": 10}, r"Schema.from_sizes\(\{'a': 10\}\)"),
         ([("a", Ordinal(range(2)))], "needs a mapping"),
     ],

@@ -31,6 +31,8 @@ WORDS: Final = {
     "declare other": "{{ categorical = [...], other = {0} }}",
     "declare missing": "missing = {0}",
     "declare clip": "{{ binned = [...], clip = true }}",
+    "declare paths": "paths = true",
+    "declare hierarchical": '{{ hierarchical = {{ file = "places.csv", levels = [...] }} }}',
     "declare ordinal": "{{ ordinal = [...] }}",
     "declare binned": "{{ binned = [...] }}",
     "other factor": "leave out its factor",

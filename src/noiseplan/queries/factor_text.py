@@ -92,7 +92,7 @@ def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
     code = _code(text, attribute)
     if code is not None and code >= attribute.stated:
         raise QueryError(
-            f"{name}: {_unquoted(text)!r} is the cell of missing values, which is outside the "
+            f"{name}: {unquoted(text)!r} is the cell of missing values, which is outside the "
             f"order; join it with +: {name}={_some(attribute)}+{text}"
         )
     if code is not None:

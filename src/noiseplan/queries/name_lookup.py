@@ -38,9 +38,10 @@ class NameLookup:
         unnamed[list(c.names)] = False
         dense = np.flatnonzero(unnamed & (c.joint >= 0)).tolist()
         self._dense = _grouped((workload.query(q).name, q) for q in dense)
-        names = workload.schema.names
+        schema = workload.schema
         self._pieces = _grouped(
-            (factor_name(names[a], c.distinct[f]), (a, f)) for a, f in workload.pairs()
+            (factor_name(schema, schema.names[a], c.distinct[f]), (a, f))
+            for a, f in workload.pairs()
         )
         plain = np.flatnonzero(unnamed & (c.joint < 0))
         rows = np.column_stack([c.attributes[plain], c.factors[plain]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import isfinite, prod
 from numbers import Real
 from types import MappingProxyType
@@ -26,6 +25,7 @@ from noiseplan.matrices import (
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factor_text import read_factor, split, unquoted
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
+from noiseplan.queries.named_levels import Level
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
 
@@ -40,9 +40,10 @@ class Query:
     schema
         The declared attributes.
     factors
-        Attribute → factor; or a sequence of attributes, each with `Identity()`, also as one text,
-        "age, sex". A factor may be a word, as study files have them ("prefix", "levels(5, 10)",
-        "25..34 | 35..44"), or a matrix, for `Custom(matrix)`. Attributes not named are summed over.
+        Attribute → factor; or a sequence of attributes, each with `Identity()`, and of levels of
+        hierarchical ones, each with `Level(name)`; also as one text, "age, sex". A factor may be a
+        word, as study files have them ("prefix", "levels(5, 10)", "25..34 | 35..44"), or a matrix,
+        for `Custom(matrix)`. Attributes not named are summed over.
     matrix
         Instead of factors: any matrix with one column per cell of the table of the named
         attributes (in the order they are named, the last fastest); of all of them if none is named.
@@ -112,7 +113,13 @@ class Query:
         if self.joint is not None:
             rows = "1 row" if len(self.joint) == 1 else f"{len(self.joint)} rows"
             return f"matrix[{rows}]({', '.join(self.attributes)})"
-        return SEPARATOR.join(factor_name(n, f) for n, f in self.factors.items()) or "total"
+        named = (factor_name(self.schema, n, f) for n, f in self.factors.items())
+        return SEPARATOR.join(named) or "total"
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """What the columns of its table are called: attributes, or the levels asked for."""
+        return tuple(_heading(self.schema, n, f) for n, f in self.factors.items())
 
     @property
     def key(self) -> object:
@@ -175,15 +182,28 @@ class Query:
         # As it lies in memory: a copy in another order would add up to other last digits.
         return kronecker_apply(self.matrices(), table[..., None]).reshape(-1)
 
+    def axis(self, name: str) -> int:
+        """The place among the attributes of one that is named by itself or by the level asked."""
+        found = self.schema.find_level(name)
+        return self.attributes.index(name if found is None else found[0])
+
+    def axis_labels(self) -> list[Sequence[Hashable]]:
+        """Of each attribute, the label of every row along it."""
+        return [f.row_labels(self.schema[n]) for n, f in self.factors.items()]
+
     def row_labels(self) -> dict[str, list[Hashable]]:
-        """Of each attribute, the label of every row (in row order)."""
+        """Of each column, the label of every row (in row order)."""
         if self.joint is not None:
             rows: list[Hashable] = list(range(len(self.joint)))
             # A single row, such as a condition, is called what the query is called.
             return {"row": [self.named] if self.named and len(rows) == 1 else rows}
-        per_axis = [f.row_labels(self.schema[n]) for n, f in self.factors.items()]
-        cells = list(product(*per_axis))
-        return {n: [cell[i] for cell in cells] for i, n in enumerate(self.factors)}
+        found: dict[str, list[Hashable]] = {}
+        outer, inner = 1, self.rows
+        for heading, labels in zip(self.headings, self.axis_labels(), strict=True):
+            inner //= len(labels)
+            found[heading] = [label for label in labels for _ in range(inner)] * outer
+            outer *= len(labels)
+        return found
 
     def dense(self, limit: int = DENSE_LIMIT) -> Array:
         """The query as numbers, rows × domain (last attribute fastest); for small domains."""
@@ -216,9 +236,16 @@ def _rebuilt(
     return Query(schema, factors, matrix=joint, weight=weight, name=named)
 
 
-def factor_name(attribute: str, factor: Factor) -> str:
-    """ "prefix(age)", or just "age" for the identity."""
+def factor_name(schema: Schema, attribute: str, factor: Factor) -> str:
+    """ "prefix(age)", just "age" for the identity, and "county" for a level of places."""
+    if isinstance(factor, Level):
+        return factor.called(schema, attribute)
     return f"{factor.label}({attribute})" if factor.label else attribute
+
+
+def _heading(schema: Schema, attribute: str, factor: Factor) -> str:
+    level = isinstance(factor, Level) and len(factor.levels) == 1
+    return factor_name(schema, attribute, factor) if level else attribute
 
 
 def checked_weight(weight: object) -> float:
@@ -252,7 +279,8 @@ def check_factor(schema: Schema, attribute: str, factor: object) -> None:
         called = f"; did you mean {factor.__name__}()?" if isinstance(factor, type) else ""
         raise QueryError(
             f"the factor on {attribute!r} is {factor!r}; use Identity(), Prefix(), Ranges(), "
-            f"Total(), Levels(...) or Custom([[...]]), or a word such as 'prefix'{called}"
+            f"Total(), Level('...'), Levels(...) or Custom([[...]]), or a word such as "
+            f"'prefix'{called}"
         )
     factor.check(attribute, schema[attribute])
 
@@ -287,7 +315,22 @@ def _as_mapping(factors: object, schema: Schema) -> dict[str, object]:
     for name in names:
         if not isinstance(name, str):
             raise QueryError(f"an attribute is named by a text, found {name!r}")
-    return {n: Identity() for n in names}
+    return _of_names(names, schema)
+
+
+def _of_names(names: list[str], schema: Schema) -> dict[str, object]:
+    """Attributes by value, and levels of hierarchical ones."""
+    chosen: dict[str, object] = {}
+    for name in names:
+        found = schema.find_level(name)
+        attribute, factor = (name, Identity()) if found is None else (found[0], Level(found[1]))
+        if attribute in chosen:
+            raise QueryError(
+                f"{name!r} asks for {attribute!r} a second time: a table has one level of it; ask "
+                f"for several tables, or for both levels in one: {{{attribute!r}: Level(…, …)}}"
+            )
+        chosen[attribute] = factor
+    return chosen
 
 
 def attribute_names(names: Sequence[Any], schema: Schema) -> list[str]:

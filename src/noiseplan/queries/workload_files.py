@@ -11,7 +11,17 @@ import numpy as np
 from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import NoiseplanError, StorageError
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Ranges, Total, Workload
+from noiseplan.queries import (
+    Custom,
+    Factor,
+    Identity,
+    Level,
+    Levels,
+    Prefix,
+    Ranges,
+    Total,
+    Workload,
+)
 from noiseplan.queries.columns import QueryColumns
 from noiseplan.queries.query import checked_weight
 from noiseplan.schema import Schema
@@ -97,7 +107,7 @@ def _portable(workload: Workload) -> QueryColumns:
     Such a factor may have another matrix on another attribute, so each pair gets its own.
     """
     columns = workload.columns
-    known = (Identity, Prefix, Ranges, Total, Levels, Custom)
+    known = (Identity, Prefix, Ranges, Total, Level, Levels, Custom)
     if all(isinstance(f, known) for f in columns.distinct):
         return columns
     distinct: dict[Factor, int] = {}
@@ -123,6 +133,8 @@ def _write_factor(factor: Factor) -> Json:
     if isinstance(factor, Custom):
         labels = [label_to_json(label) for label in factor.labels]  # type: ignore[arg-type]
         return {"kind": "custom", "name": factor.name, "labels": labels}
+    if isinstance(factor, Level):
+        return {"kind": "level", "levels": list(factor.levels)}
     assert isinstance(factor, Levels)
     levels = list(map(_write_groups, factor.groups))
     return {"kind": "levels", "levels": levels, "leaves": factor.leaves, "total": factor.total}
@@ -143,6 +155,8 @@ def _read_factor(saved: Mapping[str, Any], matrix: Array | None) -> Factor:
         return SIMPLE[kind]()
     if kind == "custom" and matrix is not None:
         return Custom(matrix, saved["name"], [label_from_json(x) for x in saved["labels"]])
+    if kind == "level":
+        return Level(*saved["levels"])
     if kind == "levels":
         levels = map(_read_groups, saved["levels"])
         return Levels(*levels, leaves=saved["leaves"], total=saved["total"])

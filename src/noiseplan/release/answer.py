@@ -126,9 +126,10 @@ class Answer:
         }
         cells, places = self.query.row_labels(), np.arange(self.query.rows)
         if order is not None:
-            axes = [self.query.attributes.index(name) for name in order]
+            axes = [self.query.axis(name) for name in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
-            cells = {name: [cells[name][place] for place in places] for name in order}
+            headings = [self.query.headings[axis] for axis in axes]
+            cells = {name: [cells[name][place] for place in places] for name in headings}
         return {**renamed(cells), **{name: values[places] for name, values in numbers.items()}}
 
     def frame(self, library: str | None = None, order: Sequence[str] | None = None) -> Any:

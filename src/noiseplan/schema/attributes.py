@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -33,13 +33,17 @@ from noiseplan.schema.labels import (
     shortened,
 )
 
+# Kinds of other modules, by the name they are saved with.
+SAVED_KINDS: dict[str, Callable[[Mapping[str, Any]], Attribute]] = {}
+
 
 @dataclass(frozen=True)
 class Attribute(ABC):
     """What one column may hold: ``size`` values, numbered 0 to ``size - 1``.
 
     The domain is declared and public; it is never read off the data. Make one of
-    :class:`Categorical`, :class:`Ordinal` and :class:`Binned`. Each may declare a cell for missing
+    :class:`Categorical`, :class:`Ordinal`, :class:`Binned` and
+    :class:`~noiseplan.schema.hierarchical.Hierarchical`. Each may declare a cell for missing
     values, the last one: it is outside order, ranges, sums up to a value and bins.
     """
 
@@ -142,6 +146,8 @@ class Attribute(ABC):
         >>> Attribute.from_dict(Ordinal(range(3)).to_dict())
         Ordinal(range(0, 3))
         """
+        if (read := SAVED_KINDS.get(str(saved.get("kind")))) is not None:
+            return read(saved)
         missing: Any = saved.get("missing") if isinstance(saved, Mapping) else None
         match saved:
             case {"kind": "categorical", "values": list(values), "other": other}:
@@ -271,7 +277,7 @@ class Ordinal(Attribute):
         if isinstance(values, range) and values and values.step == 1:
             values = checked_range(values)
         else:
-            values = _as_range(checked_labels(values, "Ordinal"))
+            values = as_range(checked_labels(values, "Ordinal"))
         object.__setattr__(self, "values", values)
         self._declare_missing(missing)
 
@@ -392,7 +398,8 @@ class Binned(Attribute):
         return f"Binned([{edges}]{', clip=True' * self.clip}{self._missing_argument()})"
 
 
-def _as_range(labels: tuple[Label, ...]) -> tuple[Label, ...] | range:
+def as_range(labels: tuple[Label, ...]) -> tuple[Label, ...] | range:
+    """Consecutive integers as a range; all other labels as they are."""
     if not all(type(label) is int for label in labels):
         return labels
     consecutive = range(labels[0], labels[0] + len(labels))  # type: ignore[arg-type, operator]

@@ -13,6 +13,7 @@ from typing import SupportsIndex, final
 from noiseplan.errors import SchemaError
 from noiseplan.escaping import unwritable, visible_name
 from noiseplan.schema.attributes import Attribute, Ordinal
+from noiseplan.schema.hierarchical import Hierarchical
 from noiseplan.texts import counted
 
 _EXAMPLE = "Schema({'age': Ordinal(range(100))})"
@@ -58,6 +59,7 @@ class Schema:
             _check_attribute(name, attribute)
         object.__setattr__(self, "names", tuple(attributes))
         object.__setattr__(self, "attributes", tuple(attributes.values()))
+        _check_levels(self)
 
     @staticmethod
     def from_sizes(sizes: Mapping[str, SupportsIndex]) -> Schema:
@@ -96,7 +98,45 @@ class Schema:
             raise SchemaError(f"no attribute {name!r}; {self._alternatives(name)}")
         return position
 
+    @cached_property
+    def _levels(self) -> dict[str, tuple[str, str]]:
+        """Attribute and level by the name of the level, and by both: "county", "geo.county".
+
+        A name that is an attribute, or a level of two of them, is told by both only.
+        """
+        pairs = [
+            (name, level)
+            for name, kind in zip(self.names, self.attributes, strict=True)
+            if isinstance(kind, Hierarchical)
+            for level in kind.levels
+        ]
+        levels = [level for _, level in pairs]
+        alone = {p[1]: p for p in pairs if levels.count(p[1]) == 1 and p[1] not in self}
+        return alone | {f"{name}.{level}": (name, level) for name, level in pairs}
+
+    def find_level(self, name: str) -> tuple[str, str] | None:
+        """The attribute and the level that a name tells, "county" or "geo.county", if any."""
+        return None if name in self else self._levels.get(name)
+
+    def level_name(self, attribute: str, level: str) -> str:
+        """The shortest name that :meth:`find_level` finds a level by.
+
+        Examples
+        --------
+        >>> geo = Hierarchical({"tract": ["a1", "b1"], "county": ["a", "b"]})
+        >>> Schema({"home": geo}).level_name("home", "county")
+        'county'
+        >>> Schema({"home": geo, "work": geo}).level_name("home", "county")
+        'home.county'
+        """
+        return level if self._levels.get(level) == (attribute, level) else f"{attribute}.{level}"
+
     def _alternatives(self, name: object) -> str:
+        if isinstance(name, str) and (found := self.find_level(name)) is not None:
+            attribute, level = found
+            return (
+                f"{level!r} is a level of {attribute!r}: write {{{attribute!r}: Level({level!r})}}."
+            )
         close = get_close_matches(str(name), self.names, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
         return f"{meant}The schema has {', '.join(map(repr, self.names))}."
@@ -182,8 +222,18 @@ def _check_attribute(name: str, attribute: object) -> None:
         remedy = f"Schema.from_sizes({{{name!r}: {attribute}}})"
     raise SchemaError(
         f"Schema: attribute {name!r} is {attribute!r} ({type(attribute).__name__}); it must be a "
-        f"Categorical, Ordinal or Binned; try {remedy}."
+        f"Categorical, Ordinal, Binned or Hierarchical; try {remedy}."
     )
+
+
+def _check_levels(schema: Schema) -> None:
+    """Refuse an attribute that is called as a level of another is."""
+    for name, level in schema._levels.values():
+        if f"{name}.{level}" in schema:
+            raise SchemaError(
+                f"Schema: {f'{name}.{level}'!r} is an attribute, and the level {level!r} of "
+                f"{name!r} is called so too; rename one of them."
+            )
 
 
 def _size(name: object, size: object) -> int:

@@ -245,7 +245,7 @@ class Hierarchical(Attribute):
         return len(self.parents[0])
 
     @property
-    def null_code(self) -> int:
+    def unknown_code(self) -> int:
         return -1 if self.other is None else len(self.values)
 
     def level_index(self, level: str) -> int:
@@ -283,7 +283,7 @@ class Hierarchical(Attribute):
 
     @cached_property
     def _table(self) -> LabelTable:
-        return LabelTable(self.values, self.null_code)
+        return LabelTable(self.values, self.unknown_code)
 
     def _encode(self, values: NDArray[Any]) -> Codes:
         return self._table.encode(values)

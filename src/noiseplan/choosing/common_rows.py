@@ -87,7 +87,8 @@ class Together:
     def of_plan(self, k: int) -> Design:
         """The same design where only plan k's queries count."""
         priority = np.where(self.plan_of_type == k, self.priority_of_type, 0.0)
-        return replace(self.design, roles=replace(self.design.roles, type_priority=priority))
+        roles = replace(self.design.roles, type_priority=priority)
+        return replace(self.design, roles=roles, given_grams=self.design.grams)
 
     def kinds(self, k: int) -> Array:
         """Of each query of plan k, a number that tells apart what is measured differently."""

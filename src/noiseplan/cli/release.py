@@ -135,10 +135,22 @@ def chosen_tables(study: Study, plan: Plan) -> tuple[Sequence[Query], str]:
     if study.tables is not None:
         return study.tables, ""
     if len(plan.workload) <= MOST_TABLES:
-        return list(plan.workload), ""
+        every, mechanism = list(plan.workload), plan.mechanism
+        without = [query.name for query in every if mechanism.unlisted(query) is not None]
+        return list(mechanism.listed(plan.workload)), _unlisted(without)
     return [], (
         f"{len(plan.workload):,} tables are too many files; none was written as a file. Ask for "
         f"any of them with noiseplan answer, or name some in the study: [output] tables = […]"
+    )
+
+
+def _unlisted(names: Sequence[str]) -> str:
+    """What is said of tables that are too long for a file."""
+    if not names:
+        return ""
+    return (
+        f"{', '.join(map(repr, names))}: too many rows for a file; any of them is answered by "
+        f"itself with noiseplan answer, as a condition"
     )
 
 

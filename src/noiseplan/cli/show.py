@@ -48,7 +48,9 @@ def command(folder: Path, everything: bool, as_json: bool) -> None:
     lines.append(f"{'table':<{wide}}  {'rows':>9}  {error:>10}  first estimate ± {error}")
     for name, table in zip(names, tables, strict=True):
         cell = visible_name(table["first_cell"])
-        first = f"{cell}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}"
+        first = (
+            f"{cell}: {table['first_estimate']:,.0f} ± {table['first_error']:.3g}" if cell else "–"
+        )
         numbers = f"{table['rows']:>9,}  {table['std_error']:>10.4g}"
         lines.append(f"{name:<{wide}}  {numbers}  {first}")
     if shown < count:
@@ -67,6 +69,8 @@ def _answerable(release: Release) -> str:
 def described(release: Release, position: int) -> dict[str, Any]:
     """One table in brief: its size, its error, and its first cell."""
     query = release.plan.workload.query(position)
+    if release.plan.mechanism.unlisted(query) is not None:
+        return _unlisted(release, position)
     answer = release.answer(query)
     labels = [str(values[0]) for values in query.row_labels().values()]
     return {
@@ -78,6 +82,25 @@ def described(release: Release, position: int) -> dict[str, Any]:
         "first_cell": ", ".join(labels) or "all",
         "first_estimate": float(answer.estimate[0]),
         "first_error": float(answer.error[0]),
+    }
+
+
+def _unlisted(release: Release, position: int) -> dict[str, Any]:
+    """The same of a table with too many rows to be written down."""
+    import numpy as np  # loaded with the release by now, and not before --help
+
+    workload = release.plan.workload
+    query = workload.query(position)
+    sums, _ = release.plan.mechanism.figures_alike(workload, np.array([position]))
+    return {
+        "table": query.name,
+        "rows": query.rows,
+        "error": "standard error",
+        "std_error": float(np.sqrt(sums[0] / query.rows)),
+        "worst_std_error": None,
+        "first_cell": "",
+        "first_estimate": None,
+        "first_error": None,
     }
 
 

@@ -32,7 +32,7 @@ LARGEST_NORM: Final = 2**62
 # Covariances of prefix sums are written down for so many values.
 DENSE_VALUES: Final = 4500
 # Numbers that are worked on at once.
-HELD: Final = 1 << 24
+HELD: Final = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,12 +174,17 @@ class Series:
             prefix[1:, 1:] = self._prefix_covariance()
             own = np.diagonal(prefix)
             return np.asarray(own[stop] + own[start] - 2 * prefix[start, stop])
-        found = np.empty(len(start))
-        values, at_once = np.arange(self.size), max(HELD // self.size, 1)
-        for begin in range(0, len(start), at_once):
-            some = slice(begin, begin + at_once)
-            rows = (values >= start[some, None]) & (values < stop[some, None])
-            found[some] = (self.whitened(rows.astype(np.float64)) ** 2).sum(axis=1)
+        rows = (self._difference(s, t) for s, t in zip(start - 1, stop - 1, strict=True))
+        return np.array([row @ row for row in rows])
+
+    def _difference(self, before: int, last: int) -> Array:
+        """Q_t − Q_s, over the values up to t."""
+        shares, first, end = 1.0 / self.levels, self.piece[before], self.piece[last]
+        found = np.asarray(shares[end] * self.sums[last::-1])
+        found[: before + 1] -= shares[first] * self.sums[before::-1]
+        for p in range(first, end):
+            at = int(self.starts[p + 1])
+            found[:at] += (shares[p] - shares[p + 1]) * self.sums[at - 1 :: -1]
         return found
 
     def _prefix_covariance(self) -> Array:

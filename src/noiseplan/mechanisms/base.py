@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -60,6 +60,8 @@ class Mechanism(ABC):
     # What queries have in common that are measured alike: the roles their attributes play, a type
     # of query, or nothing.
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "role"
+    # Whether every query that is determined is answered; else `unlisted` refuses some.
+    lists_all: ClassVar[bool] = True
     # Whether it measures all attributes, and follows from their sizes.
     from_sizes: ClassVar[bool] = False
 
@@ -157,6 +159,16 @@ class Mechanism(ABC):
     @abstractmethod
     def require(self, query: Query) -> None:
         """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
+
+    def unlisted(self, query: Query) -> str | None:
+        """Why rows of a query are too many to be written down one by one; None if they are not."""
+        return None
+
+    def listed(self, workload: Workload) -> Iterable[Query]:
+        """The queries whose rows are written down."""
+        if self.lists_all:
+            return workload
+        return (query for query in workload if self.unlisted(query) is None)
 
     @abstractmethod
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:

@@ -23,7 +23,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.exact_residuals import require_whole
-from noiseplan.mechanisms.long_answers import asked_of
+from noiseplan.mechanisms.long_answers import Asked, asked_of
 from noiseplan.mechanisms.long_block import AnyBlock, LongRows
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
@@ -88,9 +88,6 @@ class LongMechanism(Mechanism):
             raise UnanswerableError("the query is about another schema than the plan")
         asked_of(self, query).require()
 
-    def require_listed(self, query: Query) -> None:
-        """Refuse what has too many rows to be written down one by one."""
-
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         known: dict[int, list[Array]] = {}
         begin = np.cumsum([0, *(block.arrays for block in self.blocks)])
@@ -102,22 +99,23 @@ class LongMechanism(Mechanism):
             return known[number]
 
         def answer(query: Query) -> Array:
-            self.require(query)
-            self.require_listed(query)
-            return asked_of(self, query).answer(estimates)
+            return self._asked(query).answer(estimates)
 
         return answer
 
     def variance(self, query: Query) -> Array:
-        self.require(query)
-        self.require_listed(query)
-        return asked_of(self, query).variance()
+        return self._asked(query).variance()
 
     def covariance(self, query: Query, other: Query) -> Array:
-        for each in (query, other):
-            self.require(each)
-            self.require_listed(each)
-        return asked_of(self, query).covariance(asked_of(self, other))
+        return self._asked(query).covariance(self._asked(other))
+
+    def _asked(self, query: Query) -> Asked:
+        """A query that is answered, or a refusal."""
+        self.require(query)
+        refusal = self.unlisted(query)
+        if refusal is not None:
+            raise UnanswerableError(refusal)
+        return asked_of(self, query)
 
 
 def read_others(

@@ -42,8 +42,14 @@ from noiseplan.mechanisms.exact_residuals import (
 )
 from noiseplan.mechanisms.long_answers import AskedTable
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
-from noiseplan.mechanisms.series_block import SeriesBlock, require_few
-from noiseplan.mechanisms.series_rows import AllRanges, SeriesRows, Weighted, rows_of_matrix
+from noiseplan.mechanisms.series_block import SeriesBlock
+from noiseplan.mechanisms.series_rows import (
+    MOST_RANGES,
+    AllRanges,
+    SeriesRows,
+    Weighted,
+    rows_of_matrix,
+)
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.wide_integers import joined
 from noiseplan.privacy import Neighbours
@@ -57,6 +63,7 @@ class SeriesMechanism(LongMechanism):
     """Blocks along ordered values, each with a series of its own."""
 
     kind: ClassVar[str] = "series"
+    lists_all: ClassVar[bool] = False
 
     blocks: tuple[SeriesBlock, ...]
 
@@ -177,11 +184,16 @@ class SeriesMechanism(LongMechanism):
         bounds = np.array([0, self.values]) if size == 1 else np.arange(size + 1)
         return Weighted(bounds, weights)
 
-    def require_listed(self, query: Query) -> None:
-        if query.joint is None:
-            for rows in AskedTable(self, query).pieces:
-                if rows is not None:
-                    require_few(rows, query.name)  # type: ignore[arg-type]
+    def unlisted(self, query: Query) -> str | None:
+        rows = [] if query.joint is not None else AskedTable(self, query).pieces
+        many = [r.count for r in rows if isinstance(r, AllRanges) and r.count > MOST_RANGES]
+        if not many:
+            return None
+        return (
+            f"{query.name!r} asks for {many[0]:,} ranges, and no more than {MOST_RANGES:,} are "
+            f"written down: the plan keeps the errors of all of them small, and answers any of "
+            f"them asked for by itself, as a condition ('10 <= time < 20') or nz.Custom([[...]])"
+        )
 
     def figures_alike(self, workload: Workload, group: IntArray) -> tuple[Array, Array]:
         """Sums by formula, so that ranges are not listed; the largest of them is not known."""

@@ -25,7 +25,6 @@ from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.long_block import LongBlock
 from noiseplan.mechanisms.series_rows import (
-    MOST_RANGES,
     MOST_WEIGHTS,
     AllRanges,
     SeriesRows,
@@ -205,13 +204,3 @@ def square_sum(values: Array, rows: SeriesRows) -> float:
     if isinstance(rows, Weighted):
         return float(((rows.weights @ values) ** 2).sum())
     return float(((sums[rows.stop] - sums[rows.start]) ** 2).sum())
-
-
-def require_few(rows: SeriesRows, query: str) -> None:
-    """Refuse to list very many ranges, before memory is used."""
-    if isinstance(rows, AllRanges) and rows.count > MOST_RANGES:
-        raise UnanswerableError(
-            f"{query!r} asks for {rows.count:,} ranges, and no more than {MOST_RANGES:,} are "
-            f"written down: the plan keeps the errors of all of them small, and answers any of "
-            f"them asked for by itself, as a condition ('10 <= time < 20') or nz.Custom([[...]])"
-        )

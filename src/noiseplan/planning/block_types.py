@@ -191,7 +191,9 @@ class BlockTypes:
         """The same with the weights of query types multiplied."""
         roles = self.design.roles
         weighted = replace(roles, type_priority=roles.type_priority * factors)
-        return BlockTypes(replace(self.design, roles=weighted), self.public)
+        return BlockTypes(
+            replace(self.design, roles=weighted, given_grams=self.design.grams), self.public
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

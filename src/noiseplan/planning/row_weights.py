@@ -85,7 +85,7 @@ class RowWeights:
             rows = design.roles.pair_matrix(pair).dense()[:, first]
             grams[pair] = (rows.T * each) @ rows
         roles = replace(design.roles, type_priority=design.roles.type_priority * self.types)
-        return replace(design, grams=tuple(grams), roles=roles)
+        return replace(design, given_grams=tuple(grams), roles=roles)
 
     def moved(self, inverses: dict[int, Array], sigma2: Array, power: float) -> RowWeights:
         """Every ω and every type by the mean of variance^power of their rows, under w."""

@@ -40,14 +40,22 @@ class JointQuery:
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Roles, terms and Gram matrices of a workload."""
+    """Roles and terms of a workload."""
 
     workload: Workload
     roles: Roles
     terms: Terms
     groups: tuple[IntArray, ...]  # of each role: the group of each value
-    grams: tuple[Array | None, ...]  # of each pair: WᵀW over groups; None on plain roles
     joints: tuple[JointQuery, ...]
+    given_grams: tuple[Array | None, ...] | None = None  # instead of those of the workload
+
+    @cached_property
+    def grams(self) -> tuple[Array | None, ...]:
+        """Of each pair: WᵀW over groups; None on plain roles."""
+        if self.given_grams is not None:
+            return self.given_grams
+        pairs = range(len(self.roles.pair_role))
+        return tuple(_grouped_gram(self.roles, pair, self.groups) for pair in pairs)
 
     @cached_property
     def free(self) -> list[int]:
@@ -219,9 +227,8 @@ def prepare(
         for told in [_value_groups(roles, r, joints, kinds)]
     )
     measurable = np.array([int(g.max()) for g in groups], dtype=np.int64)
-    grams = tuple(_grouped_gram(roles, int(p), groups) for p in range(len(roles.pair_role)))
     reduced = tuple(_reduced(joint, groups) for joint in joints)
-    return Design(workload, roles, build_terms(roles, measurable), groups, grams, reduced)
+    return Design(workload, roles, build_terms(roles, measurable), groups, reduced)
 
 
 def _joint_tensor(workload: Workload, roles: Roles, number: int) -> JointQuery:

@@ -182,11 +182,14 @@ class Release(Derived):
     ) -> None:
         """Write everything to a new folder; `noiseplan.load` reads it back, without the data.
 
-        It holds the answers to `tables` (the workload's queries unless given) as CSV and Parquet,
-        the noisy measurements, the plan, a certificate as JSON and as text, and hashes of all
-        files. The folder appears whole or not at all, and an existing one is never overwritten.
+        It holds the answers to `tables` (the workload's queries unless given, without all ranges
+        of very many values) as CSV and Parquet, the noisy measurements, the plan, a certificate as
+        JSON and as text, and hashes of all files. The folder appears whole or not at all, and an
+        existing one is never overwritten.
         """
-        chosen = self.plan.workload if tables is None else [self.plan.query(q) for q in tables]
+        plan = self.plan
+        every = plan.mechanism.listed(plan.workload)
+        chosen = every if tables is None else [plan.query(q) for q in tables]
         through("release.save")(self, folder, list(chosen))
 
     def __repr__(self) -> str:

@@ -27,14 +27,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.domain.gram import Reduction
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
 from noiseplan.optimize.array_namespace import AnyArray, like, namespace_of, to_numpy
+from noiseplan.optimize.coarse_weights import forecast
 from noiseplan.optimize.low_rank import is_low, low_rank_root
 from noiseplan.optimize.mirror_symmetry import Halves
 from noiseplan.optimize.tolerances import EIGENVALUE_ERROR, RANK_FLOOR, SAFE_PIVOT
@@ -46,6 +49,8 @@ MEMORY = 6
 FARTHEST, SMALLEST_WEIGHT = 6.0, -60.0
 # Of the ascent: how many, and that number times the rank where it is low.
 STEPS, CHEAP_STEPS = 300, 100_000
+# To which problems with fewer cells are solved, before.
+COARSE_TOLERANCE = 1e-7
 # A diagonal entry is filled up if it lacks more than this.
 WORTH_FILLING = 1e-6
 # A cell that lacks more than this of what others pay is given it at the end.
@@ -108,12 +113,23 @@ def dense_optimum(
         gram = gram[kept][:, kept]
     halves = Halves.of(gram)
     climb = _Climb(halves, tolerance)
+    if not climb.low_rank and isinstance(gram, np.ndarray):
+        climb.begin(forecast(len(gram), partial(_prices, gram)))
     rank = max(1, *(len(root) for root in climb.roots))
     taken = climb.run(steps or max(STEPS, CHEAP_STEPS // rank), watch)
     weights = np.zeros(len(reduction.groups))
     weights[reduction.first] = halves.spread(climb.weights)
     strategy = reduction.widened(_without_room(halves.rows(climb.best)))
     return Optimum(strategy, climb.value, climb.bound, weights, taken)
+
+
+def _prices(gram: Array, kept: IntArray, start: Array | None) -> Array:
+    """y of the best strategy over some cells."""
+    halves = Halves.of(gram[np.ix_(kept, kept)])
+    climb = _Climb(halves, COARSE_TOLERANCE)
+    climb.begin(start)
+    climb.run(STEPS, lambda gap: None)
+    return halves.spread(climb.weights)
 
 
 def checked_gram(gram: AnyArray) -> Array:
@@ -141,6 +157,12 @@ class _Climb:
         self.value, self.bound = float("inf"), 0.0
         self.best: list[AnyArray] = []
         self.near = float("inf")  # the spread when a feasible matrix was last made
+
+    def begin(self, start: Array | None) -> None:
+        """With these log y of all cells; any will do."""
+        if start is not None:
+            weights = np.exp(start - start.max())[: len(self.members)]
+            self.weights = weights / (self.members * weights).sum()
 
     def run(self, steps: int, watch: Watch) -> int:
         """Climb until the gap closes; the steps taken."""

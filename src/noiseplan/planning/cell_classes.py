@@ -35,8 +35,12 @@ def class_gram(design: Design, cells: Classes) -> Array:
     """Σ_q w_q W_qᵀW_q over the classes, w being the priorities."""
     total = np.zeros((cells.inner.size,) * 2)
     for query, weight in zip(design.workload, design.priorities, strict=True):
-        rows = cells.rows(query)
-        total += (weight * rows.T) @ rows
+        if query.rows > cells.values.inner.size:  # WᵀW is smaller, and often known
+            whole = cells.values.query(query).domain_matrix.gram()
+            total += weight * whole[np.ix_(cells.first, cells.first)]
+        else:
+            rows = cells.rows(query)
+            total += (weight * rows.T) @ rows
     return total
 
 

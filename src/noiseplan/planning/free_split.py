@@ -28,6 +28,8 @@ LARGE = 256
 SINGULAR = 1e6
 # The start: how good, for how much work (steps · n³), and how much of what nobody asks about.
 START_TOLERANCE, START_WORK, FAINT = 1e-5, 2e10, 1e-7
+# Where the start is the end.
+SHARP, SHARP_STEPS = 1e-7, 60
 
 
 def total_gradient(design: Design, moments: Moments) -> tuple[float, Array, Array, Array]:
@@ -131,12 +133,23 @@ def optimise_total(design: Design, given: dict[int, Array] | None = None) -> dic
     grams = {r: gram for r, gram in role_grams(design).items() if r not in given}
     if not grams:
         return given
+    if alone(design) and not given:
+        return {r: _oblique_root(gram, SHARP, SHARP_STEPS) for r, gram in grams.items()}
     starts = [{r: _oblique_root(gram) for r, gram in grams.items()}]
     if sum(design.group_count(r) for r in grams) <= BOTH_STARTS_UP_TO:
         upright = {r: best_upright(gram, 1e-4) for r, gram in grams.items()}
         starts.append({r: u + _ripple(u) for r, u in upright.items()})
     ends = (_follow(design, start, given) for start in starts)
     return min(ends, key=lambda found: found[0])[1]
+
+
+def alone(design: Design) -> bool:
+    """Whether queries are about one long attribute alone: then every strategy is an oblique split,
+    and the best one for the Gram matrix is the best there is."""
+    roles = design.roles
+    if len(roles.roles) > 1 or len(roles.roles[0].members) > 1 or design.joints:
+        return False
+    return len(roles.pair_role) == len(design.type_weight) and design.group_count(0) >= LARGE
 
 
 def _follow(
@@ -200,11 +213,13 @@ def _weighted_gram(design: Design, role: int, by_residual: Array) -> Array:
     return gram
 
 
-def _oblique_root(gram: Array) -> Array:
+def _oblique_root(
+    gram: Array, tolerance: float = START_TOLERANCE, steps: int | None = None
+) -> Array:
     """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1), X the best cost matrix for the Gram matrix alone."""
     ones = np.ones(len(gram))
-    steps = int(np.clip(START_WORK / len(gram) ** 3, 2, 200))
-    strategy = dense_optimum(gram, START_TOLERANCE, steps).strategy
+    steps = steps or int(np.clip(START_WORK / len(gram) ** 3, 2, 200))
+    strategy = dense_optimum(gram, tolerance, steps).strategy
     cost = strategy.T @ strategy + FAINT * np.eye(len(gram))
     values, vectors = np.linalg.eigh(cost - 1.0 / (ones @ np.linalg.solve(cost, ones)))
     kept = np.maximum(values[1:], 1e-9 * values[-1])

@@ -14,9 +14,11 @@ ResidualPlanner+ (arXiv 2305.08175), Algorithm 3, extended here to any U.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from typing import Final
 
 import numpy as np
+import scipy.sparse as sp
 
 from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
@@ -42,6 +44,8 @@ ALLOWED_LOSS, MOST_LOSS = 3e-4, 9e-4
 ROOMY: Final = 2**32
 # The loss by other directions is about n/4^bits; far above what is allowed, bits are not tried.
 HOPELESS: Final = 20
+# A loss falls with 4^bits. From so many values on, what it cannot have fallen to is not tried.
+LONG: Final = 256
 # Directions that nothing is asked of may be all but absent in U; so much of them is kept.
 FAINTEST: Final = 2.0**-8
 
@@ -66,8 +70,12 @@ class IntegerPlan:
     records: float  # the largest table whose residuals fit 64 bits; beyond, releases are slower
 
     @property
+    def allowed(self) -> float:
+        return ALLOWED_LOSS if self.records >= ROOMY else MOST_LOSS
+
+    @property
     def good(self) -> bool:
-        return self.loss <= (ALLOWED_LOSS if self.records >= ROOMY else MOST_LOSS)
+        return self.loss <= self.allowed
 
     @property
     def drawable(self) -> bool:
@@ -83,9 +91,12 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
     best: IntegerPlan | None = None
     widest = max((u.shape[1] for u in solution.rows.values()), default=0)
     hopeful = [bits for bits in choices if 4**bits >= HOPELESS * widest] or choices[-1:]
+    rounding, least = _Rounding(aim, solution), 0.0
     for bits in hopeful if solution.rows else choices[:1]:
+        if bits < least:
+            continue
         try:
-            plan = _rounded(aim, solution, bits)
+            plan = rounding.to(bits)
         except np.linalg.LinAlgError:  # too coarse: some rows of U fell together
             continue
         if not plan.drawable:
@@ -94,6 +105,8 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
             best = plan
         if plan.good:
             break
+        if widest >= LONG and plan.loss > plan.allowed:
+            least = bits + log(plan.loss / plan.allowed, 4)
     if best is None:
         raise PlanError(
             "the noise of this plan is too large to be drawn in integers: plan tables of fewer "
@@ -104,35 +117,47 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
     return best
 
 
-def _rounded(aim: Aim, solution: Solution, bits: int) -> IntegerPlan:
-    design, budget = aim.design, aim.budget
-    rows = {r: to_lattice(_full(u), 2.0**bits) for r, u in solution.rows.items()}
-    bases = role_bases(design, rows)
-    privacy = privacy_rows(design, bases, aim.neighbours)
-    terms, variances = design.terms, design.type_weight @ type_matrix(design, bases)
-    planned = design.type_weight @ type_matrix(design, solution.bases)
-    # U was multiplied by some number, so its noise must be too; then all of it to the budget.
-    growth = [np.log(_ratio(bases[r], solution.bases[r])) for r in range(terms.roles)]
-    scaled = solution.sigma2 * np.exp(terms.privacy_powers @ np.array(growth))
-    undone = np.exp(-(terms.privacy_powers @ np.array(growth)))  # T shrank as U grew
-    scaled = _all_needed(scaled, planned * undone, variances, privacy, budget)
-    factor = spend(privacy, scaled) / budget * (1 + margin(len(scaled)))
-    scaled = np.where(np.isfinite(scaled), factor * _finite(scaled), np.inf)
-    # nI − 11ᵀ is n times an orthogonal basis: variance n² each.
-    sizes = np.array([r.size if r.plain else 1 for r in design.roles.roles], dtype=float)
-    unit = np.exp(terms.privacy_powers @ (2 * np.log(sizes)))
-    measured = sizes_above(scaled * unit * (1 + 1e-14))
-    equivalent = discrete_gaussian_variance(measured) / unit
-    # Variance times cost does not depend on the budget, so it can be compared; 0 if all is exact.
-    before = _value(aim, solution.bases, solution.sigma2) * solution.cost
-    after = _value(aim, bases, equivalent) * budget
-    loss = after / before - 1.0 if before > 0 else 0.0
-    records = _records(design, bases, measured)
-    accounted = measured / unit
-    return IntegerPlan(rows, bases, privacy, measured, equivalent, accounted, loss, bits, records)
+class _Rounding:
+    """One solution on its way to integers."""
+
+    def __init__(self, aim: Aim, solution: Solution) -> None:
+        self.aim, self.solution = aim, solution
+        self.rows = {r: _full(u) for r, u in solution.rows.items()}
+        self.planned = type_matrix(aim.design, solution.bases)
+        # Variance times cost does not depend on the budget, so it can be compared.
+        value = _value(aim, solution.bases, self.planned, solution.sigma2)
+        self.before = value * solution.cost
+
+    def to(self, bits: int) -> IntegerPlan:
+        """Rows of so many bits, and noise for the budget."""
+        aim, solution = self.aim, self.solution
+        design, budget = aim.design, aim.budget
+        rows = {r: to_lattice(u, 2.0**bits) for r, u in self.rows.items()}
+        bases = role_bases(design, rows)
+        privacy = privacy_rows(design, bases, aim.neighbours)
+        terms, found = design.terms, type_matrix(design, bases)
+        # U was multiplied by some number, so its noise must be too; then all of it to the budget.
+        growth = [np.log(_ratio(bases[r], solution.bases[r])) for r in range(terms.roles)]
+        grown = np.exp(terms.privacy_powers @ np.array(growth))
+        planned = design.type_weight @ self.planned / grown  # T shrank as U grew
+        variances = design.type_weight @ found
+        scaled = _all_needed(solution.sigma2 * grown, planned, variances, privacy, budget)
+        factor = spend(privacy, scaled) / budget * (1 + margin(len(scaled)))
+        scaled = np.where(np.isfinite(scaled), factor * _finite(scaled), np.inf)
+        # nI − 11ᵀ is n times an orthogonal basis: variance n² each.
+        sizes = np.array([r.size if r.plain else 1 for r in design.roles.roles], dtype=float)
+        unit = np.exp(terms.privacy_powers @ (2 * np.log(sizes)))
+        measured = sizes_above(scaled * unit * (1 + 1e-14))
+        equivalent, accounted = discrete_gaussian_variance(measured) / unit, measured / unit
+        after = _value(aim, bases, found, equivalent) * budget
+        loss = after / self.before - 1.0 if self.before > 0 else 0.0  # 0 if all is exact
+        records = _records(design, bases, measured)
+        return IntegerPlan(
+            rows, bases, privacy, measured, equivalent, accounted, loss, bits, records
+        )
 
 
-def _value(aim: Aim, bases: dict[int, Basis], sigma2: Array) -> float:
+def _value(aim: Aim, bases: dict[int, Basis], matrix: sp.csr_array, sigma2: Array) -> float:
     """What rounding is judged by: the objective, and the total for losses that are not scaled."""
     design, objective, sigma2 = aim.design, aim.objective, _finite(sigma2)
     if isinstance(objective, WorstVariance):
@@ -144,11 +169,14 @@ def _value(aim: Aim, bases: dict[int, Basis], sigma2: Array) -> float:
         largest = float(each.max()) or 1.0
         total = float(often @ (each / largest) ** objective.p)
         return float(largest * total ** (1 / objective.p))
-    return float(design.type_weight @ (type_matrix(design, bases) @ sigma2))
+    return float(design.type_weight @ (matrix @ sigma2))
 
 
 def _full(rows: Array) -> Array:
     """U with no singular value below a share of the largest, so that rounding leaves its rank."""
+    squares = np.linalg.eigvalsh(rows @ rows.T)  # right to 10⁻¹², far finer than what is faint
+    if squares[0] >= 4 * FAINTEST**2 * squares[-1]:
+        return rows
     left, values, right = np.linalg.svd(rows, full_matrices=False)
     if values.min() >= FAINTEST * values.max():
         return rows

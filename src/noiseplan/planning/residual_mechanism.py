@@ -42,7 +42,7 @@ def make_residual(
     privacy = Guarantee(cost, "gaussian", aim.neighbours)
     return Candidate(
         aim.planner,
-        assemble(aim.design, solution.rows, sigma2),
+        assemble(aim.design, solution.rows, sigma2, known=solution.bases),
         privacy,
         ResidualFigures(aim.design, solution.bases, sigma2),
         _known(aim, solution, solution.share, privacy),
@@ -63,7 +63,7 @@ def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) 
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
     privacy = Guarantee(cost, "zcdp", aim.neighbours)
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
-    mechanism = assemble(aim.design, plan.rows, plan.sigma2, integer=True)
+    mechanism = assemble(aim.design, plan.rows, plan.sigma2, integer=True, known=plan.bases)
     known = _known(aim, solution, share, privacy)
     return Candidate(aim.planner, mechanism, privacy, figures, known, plan.loss)
 
@@ -101,11 +101,15 @@ def _require_noise(privacy: Array, sigma2: Array) -> None:
 
 
 def assemble(
-    design: Design, rows: dict[int, Array], sigma2: Array, integer: bool = False
+    design: Design,
+    rows: dict[int, Array],
+    sigma2: Array,
+    integer: bool = False,
+    known: dict[int, Basis] | None = None,
 ) -> ResidualMechanism:
     """The mechanism with these bases and this σ² for every subset of each type."""
     schema = design.workload.schema
-    bases, basis_of = numbered(role_bases(design, rows, integer))
+    bases, basis_of = numbered(role_bases(design, rows, integer, known))
     sets, noise = _expand(design, sigma2)
     of_attribute = basis_of[design.roles.of_attribute]
     return ResidualMechanism(schema, group_blocks(sets, noise, bases, of_attribute, integer))

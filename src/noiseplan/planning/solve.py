@@ -72,13 +72,21 @@ class Solution:
         return spend(self.privacy, self.sigma2)
 
 
-def role_bases(design: Design, rows: dict[int, Array], integer: bool = False) -> dict[int, Basis]:
-    """The basis of each role: as planned where it is free, orthogonal where only values count."""
+def role_bases(
+    design: Design,
+    rows: dict[int, Array],
+    integer: bool = False,
+    known: dict[int, Basis] | None = None,
+) -> dict[int, Basis]:
+    """The basis of each role: as planned where it is free, orthogonal where only values count.
+
+    `known` are bases of the same rows, which need not be made again.
+    """
     shared: dict[int, Basis] = {}
     result = {}
     for r, role in enumerate(design.roles.roles):
         if r in rows:
-            result[r] = Basis.from_rows(rows[r], design.groups[r])
+            result[r] = known[r] if known else Basis.from_rows(rows[r], design.groups[r])
         elif role.plain:
             make = Basis.integer if integer else Basis.orthogonal
             result[r] = shared.setdefault(role.size, make(role.size))

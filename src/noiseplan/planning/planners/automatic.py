@@ -24,6 +24,7 @@ from noiseplan.errors import UnanswerableError
 from noiseplan.planning.candidate import Candidate, Considered, Planner, reached
 from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
+from noiseplan.planning.free_split import alone
 from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
 from noiseplan.planning.noise_within import noise_within
 from noiseplan.planning.objectives import (
@@ -233,6 +234,8 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
         return None
     if problem.neighbours == "replace":
         return replaced_optimum.unasked(problem)
+    if isinstance(problem.goal, TotalVariance) and alone(problem.design):
+        return "not tried for one attribute"  # since what was planned is its optimum
     reason = row_space_plans.untried(problem)
     if reason is not None:
         return reason

@@ -326,3 +326,36 @@ def test_the_ends_of_clipped_and_endless_bins_are_open() -> None:
     with pytest.raises(nz.NoiseplanError, match=r"\[20, inf\] has no middle"):
         release.mean("a")
     assert "also for numbers beyond the edges" in release.mean("b").method
+
+
+def test_missing_values_are_left_out() -> None:
+    """Of means, quantiles and what they are divided by; they are no largest value."""
+    schema = nz.Schema(
+        {
+            "sex": nz.Categorical(["F", "M", "X", "Y"]),
+            "age": nz.Ordinal(range(20, 24), missing="not stated"),
+            "income": nz.Binned([0, 10, 20], missing="not stated"),
+        }
+    )
+    counts = np.random.default_rng(8).integers(1, 30, schema.shape)
+    counts[:, -1, :] *= 20  # most ages are missing
+    counts[:, :, -1] *= 20
+    release = released(counts=counts, schema=schema)
+    ages = counts.sum(axis=2)[:, :4]
+    mean = release.mean("age", by="sex")
+    np.testing.assert_allclose(mean.estimate, ages @ np.arange(20, 24) / ages.sum(axis=1))
+    assert "whose 'age' is not 'not stated'" in mean.method
+    found = release.median("age", by="sex")
+    for group, median in zip(ages, found.estimate, strict=True):
+        listed = np.repeat(np.arange(20, 24), group)
+        assert median == listed[int(np.ceil(len(listed) / 2)) - 1]
+    low, high = counts.sum(axis=(0, 1))[:2]
+    half = (low + high) / 2
+    expected = np.interp(half, [0, low, low + high], [0, 10, 20])
+    incomes = release.median("income")
+    np.testing.assert_allclose(incomes.estimate, [expected])
+    assert "whose 'income' is not 'not stated'" in incomes.method
+    np.testing.assert_allclose(
+        release.mean("income").estimate, [(5 * low + 15 * high) / (low + high)]
+    )
+    np.testing.assert_allclose(release.share("age").estimate.sum(), 1)

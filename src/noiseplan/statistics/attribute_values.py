@@ -20,9 +20,17 @@ Values: TypeAlias = Mapping[Label, float] | Sequence[float] | Array
 def ordered_codes(attribute: Attribute) -> IntArray:
     """The codes of the values that have a place in the order, from the first to the last.
 
-    Means and quantiles are of the records with these values, and of no others.
+    Means and quantiles are of the records with these values, and of no others: a declared cell for
+    missing values is left out.
     """
-    return np.arange(attribute.size)
+    return np.arange(attribute.stated)
+
+
+def about_missing(name: str, attribute: Attribute) -> str:
+    """Which records are left out, in words; nothing where none are."""
+    if attribute.missing is None:
+        return ""
+    return f"of the records whose {name!r} is not {attribute.missing!r}"
 
 
 def counted(attribute: Attribute) -> Array:
@@ -57,10 +65,12 @@ def _is_number(label: object) -> bool:
 def _midpoints(name: str, attribute: Binned) -> Array:
     edges = np.array(attribute.edges)
     if not np.isfinite(edges).all():
-        ends = [str(attribute.labels[i]) for i in (0, -1) if not isfinite(attribute.edges[i])]
+        last = attribute.stated - 1
+        open_bins = [(0, attribute.edges[0]), (last, attribute.edges[-1])]
+        ends = [str(attribute.labels[i]) for i, edge in open_bins if not isfinite(edge)]
         raise QueryError(
             f"the mean of {name!r} needs a number for each bin, and {' and '.join(ends)} has no "
-            f"middle: give one for each of the {attribute.size} bins, mean({name!r}, "
+            f"middle: give one for each of the {attribute.stated} bins, mean({name!r}, "
             f"values=[…]), or ask for the median"
         )
     return np.asarray((edges[:-1] + edges[1:]) / 2)

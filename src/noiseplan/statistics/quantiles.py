@@ -32,7 +32,7 @@ from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Binned
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
-from noiseplan.statistics.attribute_values import counted, ordered_codes
+from noiseplan.statistics.attribute_values import about_missing, counted, ordered_codes
 from noiseplan.statistics.groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.statistic import Figures, Intervals, Mask, Statistic, too_small
 
@@ -116,7 +116,7 @@ def quantile(
         figures[0],
         figures[1],
         figures[2],
-        f"{_METHOD}, {_EVENLY}" if isinstance(kind, Binned) else _METHOD,
+        _method(attribute, kind),
         None,
         how.level,
         how.simultaneous,
@@ -124,6 +124,11 @@ def quantile(
         release.provenance.warning,
         (*too_small(small, z), *_in_open_bins(figures[0], small)),
     )
+
+
+def _method(name: str, attribute: Attribute) -> str:
+    how = f"{_METHOD}, {_EVENLY}" if isinstance(attribute, Binned) else _METHOD
+    return "; ".join(filter(None, [how, about_missing(name, attribute)]))
 
 
 def _check_ordered(name: str, attribute: Attribute) -> None:

@@ -26,7 +26,7 @@ from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.queries.questions import read_question
-from noiseplan.statistics.attribute_values import Values, counted, numbers_of
+from noiseplan.statistics.attribute_values import Values, about_missing, counted, numbers_of
 from noiseplan.statistics.groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.statistic import Intervals, Statistic, too_small
 
@@ -69,7 +69,7 @@ def mean(
         together({attribute: Custom([weights], labels=["sum"])}, groups, schema),
         together({attribute: Custom([ones], labels=["all"])}, groups, schema),
         (float(numbers.min()), float(numbers.max())),
-        about=about,
+        about="; ".join(filter(None, [about, about_missing(attribute, schema[attribute])])),
     )
     return _divided(release, fraction, how, hidden=attribute)
 

@@ -87,8 +87,8 @@ def test_rows_for_sharing_noise_are_those_of_pairs(seed: int) -> None:
 def test_wide_attributes_and_limits() -> None:
     wide = WideBasis(300, 1 / 300)
     assert len(far_values(wide, 8)) == 2
-    assert affordable([wide] * 18, np.ones(18)) == LENGTHS[0]
+    assert affordable([wide] * 18, np.ones(18, np.int64)) == LENGTHS[0]
     rng = np.random.default_rng(0)
     long = Basis.from_rows(rng.standard_normal((39, 40)) * rng.uniform(0.3, 1, 40))
-    assert affordable([long] * 17, np.ones(17)) < LENGTHS[0]
+    assert affordable([long] * 17, np.ones(17, np.int64)) < LENGTHS[0]
     assert pair_costs(np.eye(40, dtype=np.int64), np.ones(40, np.int64), [long] * 40) is None

@@ -9,6 +9,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.domain.gram import workload_gram
+from noiseplan.queries.containment import _no_eigenvalue_below
 
 SCHEMA = nz.Schema.from_sizes({"a": 3, "b": 2, "c": 4, "one": 1})
 FACTORS: dict[str, list[nz.queries.Factor]] = {
@@ -119,6 +120,28 @@ def test_large_domains_of_ranges() -> None:
     assert not boxes.contains(_weighted(cells, 1e9))
     long = nz.Workload.all_ranges(nz.Schema.from_sizes({"x": 10**9}))
     assert long.equivalent(long) and (long + long).contains(long)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_factorisations_find_negative_eigenvalues(seed: int) -> None:
+    """Of matrices with eigenvalues just above and just below what counts as none."""
+    random = np.random.default_rng(seed)
+    turn = np.linalg.qr(random.standard_normal((12, 12)))[0]
+    values = np.append(random.uniform(0, 5, 10), [5.0, 0.0])
+    for least, expected in ((0.0, True), (-4e-9, True), (-6.5e-9, False), (-1.0, False)):
+        values[-1] = least
+        assert _no_eigenvalue_below((turn * values) @ turn.T, -1e-9) == expected
+    assert _no_eigenvalue_below(np.zeros((3, 3)), -1e-9)
+
+
+def test_factors_that_do_not_commute_over_thousands_of_cells() -> None:
+    """⊗G − f ⊗11ᵀ has no negative eigenvalue up to f = ∏ 1/(1ᵀG⁻¹1), which is 1 for prefix sums."""
+    schema = nz.Schema.from_sizes({"a": 14, "b": 14, "c": 13})
+    sums = nz.Workload.prefix(schema)
+    w = np.tril(np.ones((14, 14)))
+    assert np.ones(14) @ np.linalg.solve(w.T @ w, np.ones(14)) == pytest.approx(1)
+    assert sums.contains(nz.Workload([nz.Query(schema, [], weight=0.999)]))
+    assert not sums.contains(nz.Workload([nz.Query(schema, [], weight=1.001)]))
 
 
 def test_refusals_say_where_schemas_differ() -> None:

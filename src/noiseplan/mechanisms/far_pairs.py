@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
+from math import comb, log2
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,7 @@ from noiseplan.mechanisms.pair_distances import EPS
 # Pairs of records that are all looked at: those of 18 attributes that agree or do not.
 MOST_PAIRS: Final = 1 << 18
 # The same of attributes that may be exchanged, where noise is shared for all of them at once.
-MOST_ROWS: Final = 1 << 14
+MOST_ROWS: Final = 1 << 17
 # Into how many kinds of length the values of an attribute are put, the finest first. Each halves
 # the one before, so that a coarser price is never the lower.
 LENGTHS: Final = (1024, 256, 64, 32, 16, 8, 4, 2, 1)
@@ -86,7 +87,7 @@ def farthest_pair(precision: Array, bases: Sequence[Basis]) -> float:
 
     `precision` has 1/σ² of all 2^d sets of attributes; bit i: the attribute measured by bases[i].
     """
-    lengths = affordable(bases, np.ones(len(bases)))
+    lengths = affordable(bases, np.ones(len(bases), dtype=np.int64))
     far = [far_values(basis, lengths) for basis in reversed(bases)]
     cost, largest = np.zeros(1), 0.0
     for part, sign in ((0, 1.0), (1, 1.0), (2, -2.0)):
@@ -126,13 +127,16 @@ def _sums_of_products(far: Array, members: int, most: int) -> Array:
     return sums
 
 
-def affordable(bases: Sequence[Basis], members: Array | IntArray, most: int = MOST_PAIRS) -> int:
+def affordable(bases: Sequence[Basis], members: IntArray, rows: float = np.inf) -> int:
     """The most kinds of length by which pairs of records are few enough; 1 where none are.
 
-    `members` is how many attributes have each basis.
+    `members` is how many attributes have each basis; there are at most so many rows, one for each
+    choice with repetition of pairs of values for them.
     """
     for lengths in LENGTHS:
-        often = np.array([len(far_values(basis, lengths)) for basis in bases], dtype=np.float64)
-        if float(members @ np.log2(often)) <= np.log2(most) + 1e-9:
+        often = [len(far_values(basis, lengths)) for basis in bases]
+        each = list(zip(often, members.tolist(), strict=True))
+        chosen = sum(log2(comb(many + n - 1, n)) for many, n in each)
+        if sum(n * log2(many) for many, n in each) <= log2(MOST_PAIRS) and chosen <= log2(rows):
             return lengths
     return 1

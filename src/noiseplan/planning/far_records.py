@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -20,29 +21,28 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.kronecker import kronecker_apply
-from noiseplan.mechanisms.far_pairs import least_before
+from noiseplan.mechanisms.far_pairs import MOST_PAIRS, least_before
 from noiseplan.optimize.split_coordinates import Chart, Point
 from noiseplan.planning.neighbours import subset_counts
 from noiseplan.planning.replaced_products import Descent, p_norm
 from noiseplan.planning.workload_types import Design
 
 # Rising powers of the norm, pairs of records looked for anew before each, and steps of each.
-POWERS: Final = (16.0, 50.0, 150.0, 500.0, 1500.0)
+POWERS: Final = (16.0, 16.0, 50.0, 50.0, 150.0, 150.0, 500.0, 500.0, 1500.0, 1500.0)
 # Pairs of records whose cost is within this share of the largest, divided by the power, are looked
 # at, and how many; and of how many pairs of values, in bits, they are made.
-SLACK, MOST_KEPT, MOST_LISTED = 6.0, 8000, 21
+SLACK, MOST_KEPT, MOST_LISTED = 6.0, 20000, 21
 MARGINS: Final = (np.inf, 0.5, 0.2, 0.1, 0.05, 0.02, 0.0)
 STEPS: Final = 60
-# Attributes, sets of them, and values of one up to which it is tried.
-MOST_ATTRIBUTES, MOST_SETS, LONGEST = 8, 64, 128
 
 
 def worth_lengthening(design: Design) -> bool:
-    """Whether a step takes no more than a moment."""
-    if sum(len(role.members) for role in design.roles.roles) > MOST_ATTRIBUTES:
-        return False
-    few = len(_Records(design).sets) <= MOST_SETS
-    return few and max(map(design.group_count, design.free)) <= LONGEST
+    """Whether pairs of records are few enough to be priced: half of all pairs of values may stand
+    for others."""
+    roles = design.roles.roles
+    pairs = [design.group_count(r) ** 2 / 2 if r in design.free else 2.0 for r in range(len(roles))]
+    often = zip(roles, pairs, strict=True)
+    return prod(many ** len(role.members) for role, many in often) <= MOST_PAIRS
 
 
 def lengthened(design: Design, rows: dict[int, Array], sigma2: Array) -> dict[int, Array]:

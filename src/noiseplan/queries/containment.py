@@ -28,8 +28,11 @@ from noiseplan.matrices import DenseMatrix, IdentityMatrix, Matrix, kronecker_de
 from noiseplan.matrices.base import AT_ONCE, Array
 from noiseplan.queries.gram_difference import Axis, GramDifference, compact
 
-# Cells of a matrix whose eigenvalues are computed.
-MOST_CELLS: Final = 2048
+# Values of an attribute whose matrices are diagonalised, and cells of a product of such matrices
+# that is factorised: half a minute or so.
+MOST_VALUES, MOST_CELLS = 2048, 8192
+# Steps to the size of the largest eigenvalue, of which a tenth more or less makes no difference.
+POWER_STEPS: Final = 20
 # Terms of projections, and numbers of matrices kept at a time.
 MOST_NUMBERS: Final = 2**26
 # Eigenvalues are equal, and matrices commute, up to this.
@@ -87,7 +90,7 @@ def _over_classes(axis: Axis) -> Array:
     """
     kinds = joined_kinds([piece.column_kinds() for piece in axis.pieces])
     first, lengths = first_of(kinds), np.sqrt(np.bincount(kinds))
-    _check_size(len(first), len(axis.pieces) * len(first) ** 2)
+    _check_size(len(first), len(axis.pieces) * len(first) ** 2, MOST_VALUES)
     grams = [_gram(piece, first) for piece in axis.pieces]
     scale = np.multiply.outer(lengths, lengths) / axis.cells
     return np.array([*grams, np.ones((len(first), len(first)))]) * scale
@@ -100,11 +103,11 @@ def _gram(piece: Matrix, columns: IntArray) -> Array:
     return piece.gram()[np.ix_(columns, columns)]
 
 
-def _check_size(cells: int, numbers: int) -> None:
-    if cells > MOST_CELLS or numbers > MOST_NUMBERS:
+def _check_size(cells: int, numbers: int, most: int = MOST_CELLS) -> None:
+    if cells > most or numbers > MOST_NUMBERS:
         raise QueryError(
             f"whether one workload contains the other takes the eigenvalues of a matrix over "
-            f"{cells:,} cells that they tell apart, above the limit of {MOST_CELLS:,} cells and "
+            f"{cells:,} cells that they tell apart, above the limit of {most:,} cells and "
             f"{MOST_NUMBERS:,} numbers in all: compare their parts, or declare fewer values"
         )
 
@@ -154,9 +157,40 @@ class _Parts:
         _check_size(cells, cells**2)
         total = np.zeros((cells, cells))
         for c, *factors in zip(coefficients, *stacks, strict=True):
-            total += c * kronecker_dense([np.ones((1, 1)), *factors])
-        values = np.linalg.eigvalsh(total)
-        return bool(values[0] >= -ALIKE * np.abs(values).max())
+            total += kronecker_dense([np.full((1, 1), c), *factors])
+        return _no_eigenvalue_below(total, -ALIKE)
+
+
+def _no_eigenvalue_below(matrix: Array, share: float) -> bool:
+    """Whether no eigenvalue is below a negative share of the largest: by a factorisation, which
+    exists for D + tI if and only if no eigenvalue of D is −t or less.
+
+    Examples
+    --------
+    >>> _no_eigenvalue_below(np.diag([1.0, 0.0]), -1e-9), _no_eigenvalue_below(-np.eye(2), -1e-9)
+    (True, False)
+    """
+    largest = _largest(matrix)
+    if largest > 0:
+        matrix.flat[:: len(matrix) + 1] -= share * largest
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return largest == 0
+    return True
+
+
+def _largest(matrix: Array) -> float:
+    """About the largest size of an eigenvalue, by powers of the matrix."""
+    vector = np.random.default_rng(0).standard_normal(len(matrix))
+    size = 0.0
+    for _ in range(POWER_STEPS):
+        length = float(np.linalg.norm(vector))
+        if length == 0:
+            return 0.0
+        vector = matrix @ (vector / length)
+        size = max(size, float(np.linalg.norm(vector)))
+    return size
 
 
 def _expanded(difference: GramDifference, axes: tuple[_Resolved, ...]) -> tuple[IntArray, Array]:

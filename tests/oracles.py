@@ -193,6 +193,14 @@ def optimal_worst_sdp(workload: nz.Workload) -> float:
     return _solved(cp.Problem(cp.Minimize(worst), [cp.diag(x) <= 1]), tolerance=1e-7)
 
 
+def optimal_norm_sdp(workload: nz.Workload, power: float) -> float:
+    """The least possible p-norm of all weighted row variances at pcost 1, over all mechanisms."""
+    w = weighted_rows(workload)
+    x = cp.Variable((len(w.T), len(w.T)), PSD=True)
+    each = cp.hstack([cp.matrix_frac(row, x) for row in w])
+    return _solved(cp.Problem(cp.Minimize(cp.pnorm(each, power)), [cp.diag(x) <= 1]), 1e-7)
+
+
 def least_replaced_sdp(workload: nz.Workload, worst: bool = False) -> float:
     """Over all mechanisms that know the total: min tr(WO K⁻¹ OᵀWᵀ), cost OKOᵀ, O a basis of 1^⊥.
 

@@ -271,6 +271,23 @@ def test_a_sum_nobody_asks_for_is_not_paid_for(seed: int, noise: str) -> None:
     assert split.total_variance > 1.02 * best
 
 
+def test_queries_that_only_their_factors_tell_apart_keep_their_places() -> None:
+    """Those without names are called by their factors, which are called alike."""
+    schema = nz.Schema.from_sizes({"a": 4, "b": 3})
+    some = [nz.Custom(np.eye(3)[rows]) for rows in ([0, 1], [1, 2])]
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"a": nz.Prefix(), "b": some[0]}),
+            nz.Query(schema, {"a": nz.Prefix(), "b": some[1]}, weight=3.0),
+            nz.Query(schema, {"b": nz.Prefix()}, weight=2.0),
+            nz.Query(schema, {"a": nz.Prefix()}, weight=2.0),
+        ]
+    )
+    plan = residual(workload, budget=ONE)
+    best = optimal_total(workload)[0]
+    assert best * (1 - 1e-6) <= plan.total_variance <= 1.02 * best
+
+
 def test_an_attribute_is_split_where_every_table_has_its_sum() -> None:
     for seed in range(4):
         assert isinstance(residual(mixed(seed), budget=ONE).mechanism, ResidualMechanism)

@@ -95,6 +95,19 @@ def least_loss(
     return LossOptimum(search.reduction.widened(search.rows), search.value, search.bound, step)
 
 
+def steepness(loss: Loss, at: Array) -> float:
+    """By how much slopes change, relative, when variances do: p − 1 for a p-norm."""
+    rng, fastest = np.random.default_rng(0), 0.0
+    slope = loss(at)[1]
+    for _ in range(3):
+        signs = rng.choice([-1.0, 1.0], size=len(at))
+        moved = loss(at * np.exp(NUDGE * signs))[1]
+        seen = (slope > 0) & (moved > 0)
+        change = np.abs(np.log(moved[seen] / slope[seen])).max(initial=0.0)
+        fastest = max(fastest, float(change) / NUDGE)
+    return min(fastest, STEEPEST)
+
+
 class _TangentSearch:
     """Where tangents are taken (u), the prices of cells (y), and the best of both sides so far."""
 
@@ -108,25 +121,13 @@ class _TangentSearch:
         first = np.maximum(self._variances(np.eye(cells)), np.finfo(float).tiny)
         self.count, self.scale = count, abs(loss(first)[0]) or 1.0
         self.point = np.concatenate([np.log(first), np.full(cells, -np.log(cells))])
-        self.damping = 1.0 / (1.0 + 0.5 * self._steepness(first))
+        self.damping = 1.0 / (1.0 + 0.5 * steepness(loss, first))
 
     def _variances(self, sigma: Array) -> Array:
         """Merged cells stand in one of their members."""
         wide = np.zeros((len(self.reduction.groups),) * 2)
         wide[np.ix_(self.reduction.first, self.reduction.first)] = sigma
         return self.terms.variances(wide)
-
-    def _steepness(self, at: Array) -> float:
-        """By how much slopes change, relative, when variances do: p − 1 for a p-norm."""
-        rng, fastest = np.random.default_rng(0), 0.0
-        slope = self.loss(at)[1]
-        for _ in range(3):
-            signs = rng.choice([-1.0, 1.0], size=len(at))
-            moved = self.loss(at * np.exp(NUDGE * signs))[1]
-            seen = (slope > 0) & (moved > 0)
-            change = np.abs(np.log(moved[seen] / slope[seen])).max(initial=0.0)
-            fastest = max(fastest, float(change) / NUDGE)
-        return min(fastest, STEEPEST)
 
     def visit(self) -> float:
         """Both sides of the gap at this point; the gap, relative."""

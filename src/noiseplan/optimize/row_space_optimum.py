@@ -11,6 +11,10 @@ total variance K₂ is the identity and stays: no total is below N², and Σ rea
 N is concave with gradient (h, g)/2: weights are multiplied by powers of h/N and g/N, mixed with
 their past (`anderson`).
 
+For the p-norm of the variances μ has ‖μ‖_q = 1, 1/p + 1/q = 1: then ‖h‖_p ≥ Σ μ_j h_j ≥ N² at cost
+one, by Hölder, and Σ reaches ‖h‖_p · max g. At the optimum h_j = N μ_j^{q−1}, so μ_j is multiplied
+by a power of h_j/(N μ_j^{q−1}); p = ∞ is the worst variance.
+
 References
 ----------
 `optimum` and `priced_covariance` have the same programs over all cells.
@@ -122,7 +126,18 @@ class RowBasis:
         hopeless: float = np.inf,
     ) -> RowSpaceOptimum:
         """The same for the largest variance of rows l_j, which are AB of those asked for."""
-        return _Climb(self, rows, tolerance).run(watch, hopeless)
+        return self.least_norm(rows, np.inf, tolerance, watch, hopeless)
+
+    def least_norm(
+        self,
+        rows: PricedRows,
+        power: float,
+        tolerance: float,
+        watch: Watch = lambda gap: None,
+        hopeless: float = np.inf,
+    ) -> RowSpaceOptimum:
+        """The same for the p-norm of these variances, p > 1."""
+        return _Climb(self, rows, tolerance, power).run(watch, hopeless)
 
 
 def usual_seconds(question: float, rank: int) -> float:
@@ -138,8 +153,11 @@ class _Climb:
     some of those that pay too much join them. A value is told after a look at all cells only.
     """
 
-    def __init__(self, asked: RowBasis, rows: PricedRows | None, tolerance: float) -> None:
+    def __init__(
+        self, asked: RowBasis, rows: PricedRows | None, tolerance: float, power: float = np.inf
+    ) -> None:
         self.asked, self.rows, self.tolerance = asked, rows, tolerance
+        self.power, self.dual = power, 1.0 if power == np.inf else power / (power - 1.0)
         self.xp, self.columns = namespace_of(asked.basis), asked.columns
         self.kept: AnyArray = None  # the numbers of the cells looked at; None: all
         # Which were left out once: if they come back it is for good, or there is no end of it.
@@ -166,7 +184,7 @@ class _Climb:
             if self.value <= self.bound * (1.0 + self.tolerance) or self.bound >= hopeless:
                 break
             if self.kept is not None and everywhere is not None:
-                self._join(everywhere * (found.worst / self.bound))
+                self._join(everywhere * (self._reached(found) / self.bound))
             else:
                 self._move(found, costs, shares)
                 self._leave_out()
@@ -191,43 +209,64 @@ class _Climb:
         cells, rows = weights[:many], weights[many:]
         if self.rows is None:
             return cells / cells.sum()
-        rows = rows.clip(min=float(rows.max()) * LEAST_PRICE)
-        return self.xp.concatenate([cells / cells.sum(), rows / rows.sum()])
+        rows = (rows / float(rows.max())).clip(min=LEAST_PRICE)
+        rows = rows / float((rows**self.dual).sum()) ** (1.0 / self.dual)
+        return self.xp.concatenate([cells / cells.sum(), rows])
 
-    def _visit(self, shares: AnyArray) -> tuple[_Priced, AnyArray]:
+    def _reached(self, found: Priced) -> float:
+        """What is to be small, at a largest cost of one."""
+        if found.variances is None:
+            return found.total
+        largest = float(found.variances.max())
+        if self.power == np.inf:
+            return largest
+        shares = (found.variances / largest) ** self.power
+        return float(largest * float(shares.sum()) ** (1.0 / self.power))
+
+    def _visit(self, shares: AnyArray) -> tuple[Priced, AnyArray]:
         """The best covariance for these weights, and what it costs the cells looked at."""
         basis, many = self.asked.basis, self.columns.cells
         inner = basis @ self.columns.moments(shares[:many]) @ basis.T
-        found = _Priced.of(inner, self.rows, shares[many:])
+        found = Priced.of(inner, self.rows, shares[many:])
         if found.bound > self.bound:
             self.bound, self.certified = found.bound, (shares, self.kept)
         return found, self._costs(self.columns, found)
 
-    def _costs(self, columns: Columns, found: _Priced) -> AnyArray:
+    def _costs(self, columns: Columns, found: Priced) -> AnyArray:
         rows = found.inverse @ self.asked.basis
         return columns.squares(rows.T @ rows).clip(min=TINY)
 
-    def _everywhere(self, found: _Priced, costs: AnyArray, last: bool) -> AnyArray | None:
+    def _everywhere(self, found: Priced, costs: AnyArray, last: bool) -> AnyArray | None:
         """What it costs all cells; nothing while those looked at pay too much already."""
         if self.kept is None:
             return costs
-        too_much = found.worst * float(costs.max()) > self.bound * (1.0 + self.level)
+        too_much = self._reached(found) * float(costs.max()) > self.bound * (1.0 + self.level)
         if too_much and not last:
             return None
         return self._costs(self.asked.columns, found)
 
-    def _keep(self, found: _Priced, largest: float) -> None:
+    def _keep(self, found: Priced, largest: float) -> None:
         """Keep the plan if it is the best so far."""
-        if found.worst * largest < self.value:
-            self.value, self.best = found.worst * largest, found.inverse / largest**0.5
+        reached = self._reached(found) * largest
+        if reached < self.value:
+            self.value, self.best = reached, found.inverse / largest**0.5
 
-    def _move(self, found: _Priced, costs: AnyArray, shares: AnyArray) -> None:
+    def _move(self, found: Priced, costs: AnyArray, shares: AnyArray) -> None:
         """One step of the ascent."""
-        both = costs if self.rows is None else self.xp.concatenate([costs, found.variances])
-        # A row of zeros has no variance, and no price.
-        residual = FULL_STEP * self.xp.log((both / found.total).clip(min=TINY))
+        residual = FULL_STEP * self._log(costs / found.total)
+        if self.rows is not None:
+            prices, dual = shares[len(costs) :], self.dual
+            # Where prices bring themselves back, steps are shorter: h falls as their root at most.
+            step = FULL_STEP / (1.0 + FULL_STEP * (dual - 1.0))
+            rows = self._log(found.variances / found.total) - (dual - 1.0) * self._log(prices)
+            residual = self.xp.concatenate([residual, step * rows])
+            shares = self.xp.concatenate([shares[: len(costs)], prices**dual])
         point = self.ascent.next(self.point, found.bound, residual, shares)
         self.point = (point - point.max()).clip(min=SMALLEST_WEIGHT)
+
+    def _log(self, values: AnyArray) -> AnyArray:
+        """A row of zeros has no variance, and no price."""
+        return self.xp.log(values.clip(min=TINY))
 
     def _leave_out(self) -> None:
         """Go on with the cells that weigh, if not all are looked at and these are few."""
@@ -263,7 +302,7 @@ class _Climb:
 
 
 @dataclass(frozen=True, eq=False)
-class _Priced:
+class Priced:
     """F⁻¹ of the best covariance for some weights, N, h where μ moves, and the bound."""
 
     inverse: AnyArray
@@ -271,13 +310,8 @@ class _Priced:
     variances: AnyArray
     bound: float
 
-    @property
-    def worst(self) -> float:
-        """What is to be small, at a largest cost of one."""
-        return self.total if self.variances is None else float(self.variances.max())
-
     @staticmethod
-    def of(inner: AnyArray, rows: PricedRows | None, prices: AnyArray) -> _Priced:
+    def of(inner: AnyArray, rows: PricedRows | None, prices: AnyArray) -> Priced:
         """From K₁, l_j and μ: K₂ = CCᵀ, CᵀK₁C = U diag(s²) Uᵀ, F⁻¹ = diag(s)^{−1/2} UᵀCᵀ."""
         xp = namespace_of(inner)
         lower: AnyArray = None if rows is None else _lower(rows.moments(prices))
@@ -287,9 +321,21 @@ class _Priced:
         if rows is not None:
             factor = xp.linalg.solve(lower.T, vectors * xp.sqrt(singular))
             inverse, variances = inverse @ lower.T, rows.variances(factor)
-        off = EIGENVALUE_ERROR * len(values) * float(values[-1])
-        bound = float(xp.sqrt((values - off).clip(min=0.0)).sum()) ** 2
-        return _Priced(inverse, float(singular.sum()), variances, bound)
+        return Priced(inverse, float(singular.sum()), variances, _surely(values))
+
+
+def bound_at(inner: AnyArray, moments: AnyArray) -> float:
+    """N² of K₁ and K₂, rounded down, whatever their ranks."""
+    xp = namespace_of(inner)
+    values, vectors = xp.linalg.eigh(inner)
+    root = vectors * xp.sqrt(values.clip(min=0.0))
+    return _surely(xp.linalg.eigvalsh(root.T @ moments @ root))
+
+
+def _surely(values: AnyArray) -> float:
+    """(Σ √v)² of eigenvalues v ascending, rounded down."""
+    off = EIGENVALUE_ERROR * len(values) * float(values[-1])
+    return float(namespace_of(values).sqrt((values - off).clip(min=0.0)).sum()) ** 2
 
 
 def _lower(matrix: AnyArray) -> AnyArray:

@@ -290,6 +290,12 @@ class BaseTables:
             found[span, span] = root_of(own)
         return found
 
+    @property
+    def owners(self) -> IntArray:
+        """The query of each of `rows`."""
+        numbers = list(self.homes)
+        return np.repeat(numbers, self.design.workload.sizes[numbers])
+
     def rows(self, back: Array) -> PricedRows:
         """A B of all rows asked for, over the roots of their targets, or times those of weights."""
         parts = tuple(

@@ -31,10 +31,9 @@ from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.smaller_domain import SmallerDomain
+from noiseplan.planning.smaller_domain import SmallerDomain, carried
 from noiseplan.planning.solve import Aim, Solution
 from noiseplan.planning.workload_types import Design, prepare
-from noiseplan.queries import Workload
 
 # What is left of 1ᵀ beside the rows of a factor, as a share of it: more than rounding makes.
 OUTSIDE: Final = 1e-6
@@ -89,11 +88,9 @@ class _Unsplit:
     @classmethod
     def of(cls, design: Design, mechanism: ResidualMechanism, attribute: int) -> _Unsplit:
         """τ of all other attributes is that of the mechanism."""
-        cells = SpareValues(design.workload.schema, np.array([attribute]))
-        workload = Workload(map(cells.query, design.workload))
-        wider = prepare(workload)
+        domain = carried(design, SpareValues(design.workload.schema, np.array([attribute])))
+        wider = prepare(domain.workload)
         held = int(wider.roles.of_attribute[attribute])
-        domain = SmallerDomain(design, cells, workload, design.priorities)
         return cls(domain, BlockTypes(wider), held, _centres(wider, mechanism, held))
 
     @property

@@ -67,20 +67,25 @@ def reached(problem: Problem, candidate: Candidate) -> float:
     if isinstance(goal, TotalVariance):
         return figures.total_variance
     if isinstance(goal, PNormVariance):
-        return _p_norm(goal.p, problem, candidate.mechanism)
+        return p_norm_of(goal.p, problem, candidate.mechanism)
     if isinstance(goal, RelativeError):
         asked, mechanism = Asked(figures.design), candidate.mechanism
         assert isinstance(mechanism, DenseMechanism)  # nothing else plans them
         gram = asked.gram(asked.relative_weights(goal))
         return float((gram * mechanism.cell_covariance()).sum())
     if isinstance(goal, ConvexLoss):
-        roles, rows = figures.design.roles, figures.design.type_rows
-        means = roles.type_priority * figures.type_variances / rows
-        return goal.value(means[roles.type_of_query])
+        return loss_of(goal, figures)
     return figures.worst_variance
 
 
-def _p_norm(p: float, problem: Problem, mechanism: Mechanism) -> float:
+def loss_of(goal: ConvexLoss, figures: Figures) -> float:
+    """A loss of one's own, of weight · mean variance of every query."""
+    roles, rows = figures.design.roles, figures.design.type_rows
+    means = roles.type_priority * figures.type_variances / rows
+    return goal.value(means[roles.type_of_query])
+
+
+def p_norm_of(p: float, problem: Problem, mechanism: Mechanism) -> float:
     """(Σ (weight · variance)^p)^(1/p) over all rows."""
     weights = problem.workload.columns.weights
     batches = variance_batches(mechanism, problem.workload)

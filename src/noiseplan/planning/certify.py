@@ -177,7 +177,7 @@ def _bound(plan: Plan) -> float:
         if isinstance(goal, WorstVariance):
             return _in_row_space(plan) / cost or norm_bound(design, inf, cost, neighbours)
         if isinstance(goal, PNormVariance) and goal.p > 1:
-            return norm_bound(design, goal.p, cost, neighbours)
+            return _in_row_space(plan) / cost or norm_bound(design, goal.p, cost, neighbours)
         if isinstance(goal, TotalVariance | PNormVariance):
             if found := _in_row_space(plan):
                 return found / cost
@@ -188,7 +188,7 @@ def _bound(plan: Plan) -> float:
 
 def _in_row_space(plan: Plan) -> float:
     """The bound at cost one of the optimum in the row space, where that takes seconds; else 0."""
-    if plan.privacy.neighbours == "replace" or isinstance(plan.objective, PNormVariance):
+    if plan.privacy.neighbours == "replace":
         return 0.0
     goal = None if plan.targets is not None else plan.objective
     problem = Problem(plan.workload, targets=plan.targets, objective=goal, noise="gaussian")

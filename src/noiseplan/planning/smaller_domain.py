@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.domain.cells import Cells, Classes, MergedValues
+from noiseplan.domain.cells import Cells, Classes
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
@@ -98,7 +98,7 @@ def _stacked(design: Design, cells: Classes, apart: bool) -> SmallerDomain:
     return SmallerDomain(design, cells, Workload(queries), pairs[:, 1])
 
 
-def carried(design: Design, cells: MergedValues) -> SmallerDomain:
+def carried(design: Design, cells: Cells) -> SmallerDomain:
     """Every query on its own, with the structure of its factors."""
     queries = [
         Query(q.schema, q.factors, matrix=q.joint, weight=q.weight, name=f"kind {number}")

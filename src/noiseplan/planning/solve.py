@@ -238,10 +238,11 @@ def p_norm(p: float, often: Array) -> Smooth:
     return loss
 
 
-def own_loss(objective: ConvexLoss) -> Smooth:
-    """A loss given by the user with its gradient."""
+def own_loss(objective: ConvexLoss, cost: float = 1.0) -> Smooth:
+    """A loss given by the user with its gradient, of variances at cost one: at this cost."""
 
     def loss(variances: Array) -> tuple[float, Array]:
-        return objective.value(variances), objective.slope(variances)
+        means = variances / cost
+        return objective.value(means), objective.slope(means) / cost
 
     return loss

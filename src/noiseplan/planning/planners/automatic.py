@@ -239,7 +239,11 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     reason = row_space_plans.untried(problem)
     if reason is not None:
         return reason
-    value = _at_cost_one(problem, reached(problem, best)) / (problem.allowed or 1.0)
+    value = reached(problem, best)
+    if (
+        problem.targets is not None and problem.allowed is not None
+    ):  # which are compared at cost one
+        value /= problem.allowed
     return row_space_plans.clearly_better(problem, value) or NOT_BETTER
 
 

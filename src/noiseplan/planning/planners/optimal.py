@@ -224,13 +224,7 @@ class _Search:
         if isinstance(self.goal, PNormVariance):
             return p_norm(self.goal.p, np.ones(count))
         assert isinstance(self.goal, ConvexLoss)
-        own, cost = own_loss(self.goal), self.budget or 1.0
-
-        def loss(variances: Array) -> tuple[float, Array]:
-            value, slope = own(variances / cost)
-            return value, slope / cost
-
-        return loss
+        return own_loss(self.goal, self.budget or 1.0)
 
     def reached(self, mechanism: DenseMechanism) -> float:
         """The objective's value for what is really measured."""

@@ -13,13 +13,14 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError, UnanswerableError, remedy, setting
+from noiseplan.errors import PlanError, UnanswerableError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
 from noiseplan.noise.sizes import size_above
 from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.optimize.cell_columns import dense_seconds
 from noiseplan.optimize.low_rank import LARGE, is_low
+from noiseplan.optimize.row_space_losses import Means, least_mean_loss
 from noiseplan.optimize.row_space_optimum import (
     DIFFER_TOO_MUCH,
     RowBasis,
@@ -27,13 +28,21 @@ from noiseplan.optimize.row_space_optimum import (
     usual_seconds,
 )
 from noiseplan.planning.base_tables import BaseTables
-from noiseplan.planning.candidate import Candidate, Planner
+from noiseplan.planning.candidate import Candidate, Planner, loss_of, p_norm_of
 from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
-from noiseplan.planning.objectives import RelativeError, TotalVariance, WorstVariance
+from noiseplan.planning.objectives import (
+    ConvexLoss,
+    Objective,
+    PNormVariance,
+    RelativeError,
+    TotalVariance,
+    WorstVariance,
+)
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.solve import own_loss
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy.rounding import margin
@@ -46,8 +55,10 @@ MOST_CELLS: Final = 10_000_000
 MOST_SINGLE: Final = 4_000_000
 # The relative gap asked for, and what rounding of sizes and prices may take of the budget.
 TOLERANCE, ROOM = 5e-4, 1e-11
-# Tried unasked where it takes no longer than so many seconds, to this gap.
+# Tried unasked where it takes no longer than so many seconds, to this gap; for single variances
+# longer, since the families weight queries and not their rows, and are percents away.
 PATIENCE, ROUGH = 5.0, 1e-3
+SINGLE_PATIENCE, ROUGHER = 20.0, 5e-3
 # The longest column of C in whole numbers: rounding then moves a variance by some 2^−bits.
 MIX_BITS, SHARP_BITS = 20, 26
 
@@ -63,16 +74,11 @@ def _outside(problem: Problem) -> str | None:
     goal = problem.goal
     if problem.neighbours != "add-remove":
         return "plans for neighbours that add or remove a record; use " + setting("planner", "auto")
-    if not isinstance(goal, TotalVariance | WorstVariance | RelativeError):
+    if _power(goal) > 1 and problem.workload.rows > MOST_SINGLE:
         return (
-            f"plans the total or the worst variance, relative errors and targets over so many "
-            f"cells, found {goal}: "
-            "use " + setting("planner", "auto") + ", or " + remedy("total", "TotalVariance()")
-        )
-    if isinstance(goal, WorstVariance) and problem.workload.rows > MOST_SINGLE:
-        return (
-            f"looks at every row for targets and the worst variance, at most {MOST_SINGLE:,}, and "
-            f"the workload has {problem.workload.rows:,}; use " + setting("planner", "auto")
+            f"looks at every row for anything but sums of variances, at most "
+            f"{MOST_SINGLE:,}, and the workload has {problem.workload.rows:,}; use "
+            + setting("planner", "auto")
         )
     numbers = int(max(at_least(problem.design), _most_numbers(problem)))
     if numbers > MOST_ROWS:
@@ -84,6 +90,16 @@ def _outside(problem: Problem) -> str | None:
             f"up to {cells:,}; use " + setting("planner", "auto")
         )
     return None
+
+
+def _power(goal: Objective) -> float:
+    """p of the norm of single variances that is to be small; 1 for sums.
+
+    A loss of one's own looks at queries, whose rows have prices too.
+    """
+    if isinstance(goal, PNormVariance):
+        return goal.p
+    return np.inf if isinstance(goal, WorstVariance | ConvexLoss) else 1.0
 
 
 def _most_numbers(problem: Problem) -> int:
@@ -149,7 +165,7 @@ def untried(problem: Problem) -> str | None:
     search = _Search(problem)
     if _too_large(search.tables, problem):
         return f"not tried, {search.tables.size:,} numbers of tables"
-    if search.seconds > PATIENCE:
+    if not search.affordable:
         return f"not tried, about {search.seconds:,.0f} seconds"
     return None
 
@@ -157,13 +173,14 @@ def untried(problem: Problem) -> str | None:
 def clearly_better(problem: Problem, value: float) -> Candidate | None:
     """The plan if it is clearly better than one of this value at the budget, or at cost one.
 
-    `value` is the total or worst variance of the other plan within `problem.allowed`; for targets
-    without a budget, its cost times the largest ratio of a variance to its target. Call it where
+    `value` is the objective of the other plan within `problem.allowed`; for targets without a
+    budget, its cost times the largest ratio of a variance to its target. Call it where
     `untried(problem)` is None. The search ends as soon as nothing clearly better is left.
     """
-    search, hopeless = _Search(problem), WORTH_IT * value * (problem.allowed or 1.0)
+    unit = 1.0 if isinstance(problem.goal, ConvexLoss) else problem.allowed or 1.0
+    search, hopeless = _Search(problem), unit * (value - (1.0 - WORTH_IT) * abs(value))
     try:
-        found = search.found(ROUGH, hopeless)
+        found = search.found(ROUGH if search.seconds <= PATIENCE else ROUGHER, hopeless)
         return search.made(found) if found.value < hopeless else None
     except PlanError:  # weights that differ too much, noise that is too large to be drawn
         return None
@@ -231,16 +248,28 @@ class _Search:
     def seconds(self) -> float:
         """About how long it takes on one core."""
         question = self.tables.seconds(told_apart(self.problem))
-        if isinstance(self.problem.goal, WorstVariance):
+        if _power(self.problem.goal) > 1:
             question += dense_seconds(self.problem.workload.rows, self.tables.size)
         return usual_seconds(question, self.tables.size)
+
+    @property
+    def affordable(self) -> bool:
+        """Whether that is not too long to wait for unasked."""
+        single = _power(self.problem.goal) > 1
+        return self.seconds <= (SINGLE_PATIENCE if single else PATIENCE)
 
     def found(self, tolerance: float, hopeless: float = np.inf) -> RowSpaceOptimum:
         """C for real numbers, at a largest cost of one."""
         with closing_gap("searching for the optimum", tolerance) as watch:
-            if isinstance(self.problem.goal, WorstVariance):
+            goal, power = self.problem.goal, _power(self.problem.goal)
+            if power > 1:
                 rows = self.tables.rows(self.basis.back)
-                return self.basis.least_worst(rows, tolerance, watch, hopeless)
+                if isinstance(goal, ConvexLoss):
+                    means, cost = Means(rows, self.tables.owners), self.problem.allowed or 1.0
+                    goal.check_convex(means.of(rows.variances(np.eye(self.basis.rank))) / cost)
+                    loss = own_loss(goal, cost)
+                    return least_mean_loss(self.basis, means, loss, tolerance, watch, hopeless)
+                return self.basis.least_norm(rows, power, tolerance, watch, hopeless)
             return self.basis.least_total(tolerance, watch, hopeless)
 
     def mechanism(self, mix: Array) -> WorkloadRowsMechanism:
@@ -262,11 +291,12 @@ class _Search:
         problem, mechanism = self.problem, self.mechanism(np.asarray(found.rows))
         privacy = mechanism.cost("add-remove")
         figures = RowFigures(problem.design, mechanism)
-        planned, bound = found.value / privacy.pcost, found.bound / privacy.pcost
-        value = self.reached(figures)
+        unit = 1.0 if isinstance(problem.goal, ConvexLoss) else privacy.pcost
+        planned, bound, value = found.value / unit, found.bound / unit, self.reached(figures)
         total = found.bound if isinstance(problem.goal, TotalVariance) else None
-        known = Certified(problem.workload, privacy, max((value - bound) / value, 0.0), total)
-        loss = (value - planned) / planned
+        gap = max((value - bound) / abs(value or 1.0), 0.0)
+        known = Certified(problem.workload, privacy, gap, total)
+        loss = (value - planned) / abs(planned or 1.0)
         return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
     def reached(self, figures: RowFigures) -> float:
@@ -281,6 +311,10 @@ class _Search:
             return figures.target_scale(np.asarray(self.problem.targets))
         if isinstance(self.problem.goal, WorstVariance):
             return figures.worst_variance
+        if isinstance(self.problem.goal, PNormVariance):
+            return p_norm_of(self.problem.goal.p, self.problem, figures.mechanism)
+        if isinstance(self.problem.goal, ConvexLoss):
+            return loss_of(self.problem.goal, figures)
         if isinstance(self.problem.goal, RelativeError):
             asked = zip(self.problem.workload, self.problem.design.priorities, strict=True)
             of = figures.mechanism.variance

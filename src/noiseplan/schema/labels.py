@@ -25,6 +25,7 @@ _LARGEST: Final = 10**_DIGITS
 IN_ORDER = remedy("declare ordinal", "Ordinal([...])")
 IN_BINS = remedy("declare binned", "Binned([...])")
 CLIPPED = remedy("declare clip", "Binned([...], clip=True)")
+ANY_OTHER_LEAF = remedy("declare other leaf", "Hierarchical(..., other='other')")
 ANYTHING_ELSE = remedy("declare other", "Categorical([...], other='other')", '"other"')
 
 

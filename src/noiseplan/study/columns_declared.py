@@ -9,15 +9,22 @@ from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
 from noiseplan.schema.labels import number_text
 from noiseplan.study.code_lists import read_code_list
 from noiseplan.study.errors import suggestion
+from noiseplan.study.hierarchies_declared import read_hierarchy
 from noiseplan.study.nodes import Node
 
-KINDS = ("categorical", "ordinal", "binned")
-EXTRAS = {"categorical": ("other",), "ordinal": (), "binned": ("clip",)}
+KINDS = ("categorical", "ordinal", "binned", "hierarchical")
+EXTRAS = {
+    "categorical": ("other",),
+    "ordinal": (),
+    "binned": ("clip",),
+    "hierarchical": ("other",),
+}
 MOST_VALUES = 10_000_000
 _EXAMPLES = {
     "categorical": 'sex = { categorical = ["F", "M"] }',
     "ordinal": "age = { ordinal = { from = 0, to = 99 } }",
     "binned": "income = { binned = [0, 10000, 50000] }",
+    "hierarchical": 'geo = { hierarchical = { file = "a.csv", levels = ["tract", "county"] } }',
 }
 
 
@@ -45,18 +52,20 @@ def _attribute(node: Node) -> Attribute:
     for key in set(keys) - {kind, *EXTRAS[kind]}:
         keys[key].fail(
             f"{key} does not go with {kind}; it belongs to "
-            + ("categorical" if key == "other" else "binned")
+            + ("categorical and hierarchical" if key == "other" else "binned")
         )
     if kind == "binned":
         clip = keys["clip"].boolean() if "clip" in keys else False
         edges = _edges(values)
         with values.blamed():
             return Binned(edges, clip=clip)
+    other = keys["other"].label() if "other" in keys else None
+    if kind == "hierarchical":
+        return read_hierarchy(values, other)
     labels = _labels(values)
     if kind == "ordinal":
         with values.blamed():
             return Ordinal(labels)
-    other = keys["other"].label() if "other" in keys else None
     with (keys.get("other") or values).blamed():
         return Categorical(labels, other=other)
 

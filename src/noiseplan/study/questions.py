@@ -2,7 +2,9 @@
 
     question   part, part, …          attributes that are not named are summed over
     part       attribute              one row per value
+               level                  one row per group of it: county, or geo.county
                attribute=prefix       also ranges, total, identity, levels(5, 10)
+               attribute=levels(a, b) one row per group of these levels, by their names
                attribute=rows         one row for each of: rows separated by |
     row        values joined by +     their sum
     values     a value, first..last, first.. or ..last (for bins: edges)
@@ -16,9 +18,21 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from noiseplan.errors import QueryError
-from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, Ranges, Total
-from noiseplan.schema import Attribute, Binned, Schema
+from noiseplan.queries import (
+    Custom,
+    Factor,
+    Identity,
+    Level,
+    Levels,
+    Prefix,
+    Query,
+    Ranges,
+    Total,
+)
+from noiseplan.schema import Attribute, Binned, Hierarchical, Schema
 from noiseplan.schema.labels import number_text
 from noiseplan.study.errors import listed, suggestion, unknown_attribute
 
@@ -59,11 +73,13 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
             )
         if not equals and name == "total" and name not in schema:
             continue
+        name, level = schema.find_level(name) or (name, "")
         if name in factors:
             raise QueryError(f"{name!r} is named twice in {text!r}")
         if name not in schema:
             raise QueryError(unknown_attribute(name, schema))
-        factors[name] = read_factor(ask, name, schema[name]) if equals else Identity()
+        plain = Level(level) if level else Identity()
+        factors[name] = read_factor(ask, name, schema[name], level) if equals else plain
         chosen = chosen or isinstance(factors[name], Custom)
     return Query(schema, factors, name=" ".join(text.split()) if chosen else None)
 
@@ -76,21 +92,42 @@ def _named(text: str, workload: Workload) -> Query | None:
         return None
 
 
-def read_factor(text: str, name: str, attribute: Attribute) -> Factor:
-    """What is asked of one attribute: a word, levels(…), or rows of values."""
+def read_factor(text: str, name: str, attribute: Attribute, level: str = "") -> Factor:
+    """What is asked of one attribute, or of a level of it: a word, levels(…), or rows of values."""
     text = text.strip()
+    if level and isinstance(attribute, Hierarchical):
+        return _of_groups(text, level, attribute)
     if text in WORDS:
         return WORDS[text]
     levels = _LEVELS.fullmatch(text)
+    if levels and isinstance(attribute, Hierarchical):
+        return Level(*(_unquoted(word.strip()) for word in levels[1].split(",")))
     if levels:
         return Levels(*(_width(word, text) for word in levels[1].split(",")))
+    if isinstance(attribute, Hierarchical) and text in attribute.levels:
+        return Level(text)
     if not text:
         raise QueryError(f"{name}=: nothing is asked; write {name} alone, or {name}=prefix")
     rows = [row.strip() for row in _alternatives(text, attribute)]
-    chosen = [codes_of(row, name, attribute) for row in rows]
-    matrix = [[code in codes for code in range(attribute.size)] for codes in map(set, chosen)]
+    matrix = np.zeros((len(rows), attribute.size))
+    for chosen, row in zip(matrix, rows, strict=True):
+        chosen[codes_of(row, name, attribute)] = 1
     labels: list[Hashable] = [_unquoted(row) for row in rows]
     return Custom(matrix, name=text, labels=labels)
+
+
+def _of_groups(text: str, level: str, attribute: Hierarchical) -> Factor:
+    """What is asked of the groups of a level, over the leaves: county=06037 | 06059."""
+    groups = attribute.at(level)
+    asked = read_factor(text, level, groups)
+    asked.check(level, groups)
+    if isinstance(asked, Identity):
+        return Level(level)
+    if isinstance(asked, Total):
+        return asked
+    rows = asked.matrix(groups).dense()[:, attribute.group_of(level)]
+    labels = [f"{level} {label}" for label in asked.row_labels(groups)]
+    return Custom(rows, name=f"{level}={text}", labels=labels)
 
 
 def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
@@ -125,7 +162,8 @@ def _span(first: str, last: str, name: str, attribute: Attribute) -> list[int]:
     if not attribute.ordered:
         raise QueryError(
             f"{name}={first}..{last}: a span needs an ordered attribute, and {name!r} is "
-            f"categorical; name the values, joined by +: {name}={_some(attribute)}"
+            f"{attribute.describe().partition(':')[0]}; name the values, joined by +: "
+            f"{name}={_some(attribute)}"
         )
     low = 0 if not first else _end(first, name, attribute, 0)
     high = attribute.size if not last else _end(last, name, attribute, 1)

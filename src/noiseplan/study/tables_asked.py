@@ -83,7 +83,7 @@ def read_query(node: Node, schema: Schema) -> Query:
     if isinstance(node.value, list):
         names = [item.text("age") for item in node.items('["age", "sex"]')]
         for name, item in zip(names, node.items(""), strict=True):
-            if name not in schema:
+            if name not in schema and schema.find_level(name) is None:
                 item.fail(unknown_attribute(name, schema))
         with node.blamed():
             return Query(schema, names)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
+from typing import Final
 
+# Names among which one that was mistyped is looked for.
+MOST_COMPARED: Final = 5000
 # Significant digits of the smallest standard error that a file of numbers shows.
 DIGITS = 6
 
@@ -35,14 +39,18 @@ def percent_up(share: float) -> str:
 
 def suggestion(found: object, known: Iterable[object]) -> str:
     """The end of a message, ". Did you mean 'age'?", where something known looks like it."""
-    close = get_close_matches(str(found), [str(name) for name in known], n=1)
+    texts = [str(name) for name in islice(known, MOST_COMPARED + 1)]
+    # Among a million codes the search would take minutes, and many are near.
+    close = [] if len(texts) > MOST_COMPARED else get_close_matches(str(found), texts, n=1)
     return f". Did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_attribute(name: str, schema: Iterable[str]) -> str:
-    """What to say of a name that the schema does not have."""
-    names = list(schema)
-    return f"no attribute {name!r}; the schema has {listed(names)}{suggestion(name, names)}"
+def unknown_attribute(name: str, attributes: Iterable[str], levels: Iterable[str] = ()) -> str:
+    """What to say of a name that a schema does not have, as an attribute or as a level."""
+    names, groups = list(attributes), list(levels)
+    known = f", and levels {listed(groups)}" if groups else ""
+    meant = suggestion(name, [*names, *groups])
+    return f"no attribute {name!r}; the schema has {listed(names)}{known}{meant}"
 
 
 def listed(names: Iterable[object], most: int = 12) -> str:

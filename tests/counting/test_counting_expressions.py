@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from noiseplan.counting import expressions
 from noiseplan.counting.expressions import Column
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal
 
@@ -26,6 +27,15 @@ ZONED = [
     datetime(2020, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))),
     datetime(2020, 1, 1, 2, tzinfo=UTC),
 ]
+
+
+@pytest.fixture(autouse=True, scope="module", params=[expressions.MANY, 0], ids=["few", "many"])
+def _labels_are_few_or_many(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything twice: by expressions, and as labels are looked up where there are very many."""
+    before = expressions.MANY
+    expressions.MANY = request.param  # type: ignore[misc]
+    yield
+    expressions.MANY = before  # type: ignore[misc]
 
 
 def codes_in_sql(attribute: Attribute, values: Any, *, spelled: bool = False) -> list[int]:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noiseplan.study.questions import read_question
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, QueryError
 from noiseplan.queries.predicates import predicate_query
+from noiseplan.queries.questions import read_question
 
 GONE = "not stated"
 AGE = nz.Ordinal(range(4), missing=GONE)

@@ -30,6 +30,7 @@ WORDS: Final = {
     "allow outside": "--allow-outside",
     "declare other": "{{ categorical = [...], other = {0} }}",
     "declare missing": "missing = {0}",
+    "declare other leaf": '{{ hierarchical = {{ ... }}, other = "other" }}',
     "declare clip": "{{ binned = [...], clip = true }}",
     "declare paths": "paths = true",
     "declare hierarchical": '{{ hierarchical = {{ file = "places.csv", levels = [...] }} }}',

@@ -15,9 +15,9 @@ from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.telling import UNDECLARED, UNREADABLE, details_are_shown, refused
 from noiseplan.errors import DataError
-from noiseplan.schema import Attribute, Binned, Categorical, Schema
+from noiseplan.schema import Attribute, Binned, Categorical, Hierarchical, Schema
 from noiseplan.schema.encoding import is_missing
-from noiseplan.schema.labels import ANYTHING_ELSE, CLIPPED, IN_ORDER, MISSING
+from noiseplan.schema.labels import ANY_OTHER_LEAF, ANYTHING_ELSE, CLIPPED, IN_ORDER, MISSING
 
 _SHOWN: Final = 5
 SEARCHED: Final = 1000  # rows without a code that are looked at for values to show
@@ -171,12 +171,9 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
     spelled = {str(label) for label in attribute.labels if not isinstance(label, str)}
     if any(text.strip() in spelled for text in texts):
         return "Text is never taken for the number or date it spells: convert the column first."
-    if isinstance(attribute, Categorical):
-        return (
-            "Declare them, or let one more category catch everything unknown: "
-            + ANYTHING_ELSE
-            + "."
-        )
+    if isinstance(attribute, Categorical | Hierarchical):
+        caught = ANYTHING_ELSE if isinstance(attribute, Categorical) else ANY_OTHER_LEAF
+        return "Declare them, or let one more category catch everything unknown: " + caught + "."
     if "null" in written:
         return "Some are missing: declare a cell for those, outside the order: " + MISSING + "."
     if isinstance(attribute, Binned):

@@ -25,6 +25,11 @@ _TEXT: Final = re.compile(r"VARCHAR|ENUM\(.*\)", re.DOTALL)
 _MOMENT: Final = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
 _EPOCH: Final = datetime(1970, 1, 1)
+# More labels than this are looked up in a table: as an enumeration, or as cases, a million of them
+# take minutes and gigabytes.
+MANY: Final = 5_000
+_LABEL: Final = '"noiseplan: declared label"'
+_CODE: Final = '"noiseplan: code"'
 
 
 @final
@@ -160,12 +165,31 @@ def _from_text(text: str, codes: Mapping[str, int], otherwise: str) -> str:
         return otherwise
     # The members in the order of their codes, so that most often the number is the code.
     members = sorted(codes.items(), key=lambda item: item[1])
+    if len(members) > MANY:
+        return _looked_up(f"CAST({text} AS VARCHAR)", dict(members), _LABEL, otherwise)
     kind = f"ENUM({', '.join(literal(label) for label, _ in members)})"
     number = f"enum_code(TRY_CAST(CAST({text} AS VARCHAR) AS {kind}))"
     listed = [code for _, code in members]
     if listed != list(range(len(listed))):
         number = f"[{', '.join(map(str, listed))}][{number}::UINTEGER + 1]"
     return f"coalesce({number}, {otherwise})"
+
+
+def _looked_up(value: str, codes: Mapping[str, int], label: str, otherwise: str) -> str:
+    """Join the column to a table of labels, which travels as one text: the engine hashes it once.
+
+    `label` is how the labels of the table, texts, are compared with the value. Columns of the data
+    are not called as those of the table are.
+    """
+    mark = next(mark for mark in map(chr, range(1, 0x10000)) if not any(mark in c for c in codes))
+    listed, last = list(codes.values()), len(codes)
+    numbers = f"range({last})"
+    if listed != list(range(last)):
+        numbers = f"CAST(string_split({literal(','.join(map(str, listed)))}, ',') AS UINTEGER[])"
+    labels = f"string_split({literal(mark.join(codes))}, chr({ord(mark)}))"
+    table = f"(SELECT unnest({labels}) AS {_LABEL}, unnest({numbers}) AS {_CODE})"
+    found = f"(SELECT {_CODE} FROM {table} WHERE {label} = {value})"
+    return f"coalesce({found}, {otherwise})"
 
 
 def _from_integer(number: str, codes: Mapping[int | float, int], otherwise: str) -> str:
@@ -191,6 +215,9 @@ def _from_double(number: str, codes: Mapping[int | float, int], otherwise: str) 
         inside = f"{number} BETWEEN {_double(low)} AND {_double(high)}"
         whole, code = f"{number} = floor({number})", f"({number} - {_double(low)})::UINTEGER"
         return f"CASE WHEN {inside} AND {whole} THEN {code} ELSE {otherwise} END"
+    if len(values) > MANY:
+        spelled = {repr(value): exact[value] for value in values}
+        return _looked_up(number, spelled, f"CAST({_LABEL} AS DOUBLE)", otherwise)
     leaves = [f"CASE WHEN {number} = {_double(v)} THEN {exact[v]} END" for v in values]
     return f"coalesce({_search(number, values[1:], leaves)}, {otherwise})"
 

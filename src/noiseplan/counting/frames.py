@@ -48,9 +48,9 @@ def source_from_frame(data: object, schema: Schema, people: PersonCap | None) ->
             native: Any = chosen.to_native()
             if hasattr(native, "collect_batches"):  # Polars since 1.34
                 read = partial(native.collect_batches, chunk_size=_BATCH)
-                return _source(schema, people, read, origin)
+                return source_of_batches(schema, people, read, origin)
             chosen = chosen.collect()
-        return _source(schema, people, lambda: [chosen.to_native()], origin, whole=True)
+        return source_of_batches(schema, people, lambda: [chosen.to_native()], origin, whole=True)
     except NarwhalsError as error:  # two columns of one name, say
         raise unreadable("cannot read the frame", error) from cause(error)
 
@@ -61,10 +61,12 @@ def source_from_batches(data: object, schema: Schema, people: PersonCap | None) 
     dataset: Any = sys.modules.get("pyarrow.dataset")
     if dataset is not None and isinstance(data, dataset.Dataset):
         columns = check_columns(schema, data.schema.names, people)
-        return _source(schema, people, lambda: data.to_batches(columns=columns), "pyarrow")
+        return source_of_batches(
+            schema, people, lambda: data.to_batches(columns=columns), "pyarrow"
+        )
     if arrow is not None and isinstance(data, arrow.RecordBatchReader):
         check_columns(schema, data.schema.names, people)
-        return _source(schema, people, _once(data), "pyarrow", once=True)
+        return source_of_batches(schema, people, _once(data), "pyarrow", once=True)
     return None
 
 
@@ -92,7 +94,7 @@ def _once(reader: Iterable[Any]) -> Callable[[], Iterator[Any]]:
     return read
 
 
-def _source(
+def source_of_batches(
     schema: Schema,
     people: PersonCap | None,
     batches: Callable[[], Iterable[object]],

@@ -4,7 +4,8 @@ DuckDB and Spark are spoken to directly, by :mod:`.database` and :mod:`.spark`. 
 gets a single statement: the codes of every record, then a GROUP BY for each table over them. One
 statement sees one state of the data, however long it takes. Where records are bounded, the codes
 and persons of all records come here instead, and are chosen among as those of a frame are: no two
-databases spell, compare and draw alike.
+databases spell, compare and draw alike. So do the values of an attribute with very many of them,
+which no statement can list.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from numpy.typing import NDArray
 from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.database import chosen_among, stream_from_relation
 from noiseplan.counting.encode import SEARCHED, Refusals, check_columns
-from noiseplan.counting.expressions import is_double, is_whole
-from noiseplan.counting.frames import persons_of
+from noiseplan.counting.expressions import MANY, is_double, is_whole
+from noiseplan.counting.frames import persons_of, source_of_batches
 from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.persons import joined_persons
@@ -33,7 +34,7 @@ from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import reading
-from noiseplan.schema import Binned, Label, Schema
+from noiseplan.schema import Attribute, Binned, Label, Schema
 
 _PERSON: Final = "person"
 
@@ -56,8 +57,17 @@ def source_from_ibis(table: Any, schema: Schema, people: PersonCap | None = None
         if database.name == "duckdb":
             return stream_from_relation(database.con.sql(query), schema, people)
         return SparkSource(database.raw_sql(query), schema, people)
+    if any(_is_long(attribute) for attribute in schema.attributes):
+        wanted = table.select(*check_columns(schema, table.columns, people))
+        return source_of_batches(schema, people, wanted.to_pyarrow_batches, "")
     source = IbisSource(table, schema)
     return source if people is None else source.bounded(people)
+
+
+def _is_long(attribute: Attribute) -> bool:
+    """Whether an attribute has more labels than a statement can list; a range is no list."""
+    values = getattr(attribute, "values", ())
+    return len(values) > MANY and not isinstance(values, range)
 
 
 @final

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from difflib import get_close_matches
 from itertools import pairwise
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.queries.parsing import Comparison, Literal, Value, error_at, written_name
-from noiseplan.schema import Attribute, Binned, Ordinal
+from noiseplan.schema import Attribute, Binned, Hierarchical, Ordinal
 from noiseplan.schema.labels import IN_ORDER, MISSING, Label, number_text
 
 Mask = NDArray[np.bool_]
@@ -46,6 +47,10 @@ def values_where(comparison: Comparison, attribute: Attribute, text: str) -> Mas
     >>> values_where(parse("income >= 10000"), income, "income >= 10000").tolist()
     [False, True, True]
     """
+    if comparison.level and isinstance(attribute, Hierarchical):
+        groups = replace(comparison, name=comparison.level, level="")
+        chosen = values_where(groups, attribute.at(comparison.level), text)
+        return np.asarray(chosen[attribute.group_of(comparison.level)], dtype=bool)
     try:
         chosen = np.zeros(attribute.size, dtype=bool)
         if comparison.sign in _ORDERS:
@@ -297,6 +302,8 @@ def mask_label(attribute: Attribute, mask: Mask) -> str:
     >>> mask_label(Categorical(["north", "south", "east"]), np.array([True, False, True]))
     'north + east'
     """
+    if isinstance(attribute, Hierarchical):
+        return _whole_groups(attribute, mask)
     codes = np.flatnonzero(mask[: attribute.stated])
     if attribute.ordered:
         runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
@@ -305,6 +312,22 @@ def mask_label(attribute: Attribute, mask: Mask) -> str:
         parts = [str(attribute.labels[code]) for code in codes]
     if attribute.missing is not None and mask[-1]:
         parts.append(attribute.missing)
+    return _joined(parts)
+
+
+def _whole_groups(attribute: Hierarchical, mask: Mask) -> str:
+    """Some leaves as groups of the coarsest level of which they are all the members."""
+    for level in reversed(attribute.levels[1:]):
+        group = attribute.group_of(level)
+        chosen = np.zeros(int(group.max()) + 1, dtype=bool)
+        chosen[group[mask]] = True
+        if (chosen[group] == mask).all():
+            labels = attribute.level_labels(level)
+            return _joined([f"{level} {labels[code]}" for code in np.flatnonzero(chosen)])
+    return _joined([str(attribute.labels[code]) for code in np.flatnonzero(mask)])
+
+
+def _joined(parts: list[str]) -> str:
     if len(parts) > _SHOWN:
         return " + ".join(parts[: _SHOWN - 1]) + f" + {len(parts) - _SHOWN + 1} more"
     return " + ".join(parts)

@@ -1,6 +1,7 @@
 """What is asked of one attribute, as text: `prefix`, `levels(5, 10)` or `25..34 | 35..44`.
 
     factor     prefix                 also ranges, total, identity, levels(5, 10)
+               levels(a, b)           one row per group of these levels, by their names
                rows                   one row for each of: rows separated by |
     row        values joined by +     their sum
     values     a value, first..last, first.. or ..last (for bins: edges)
@@ -13,10 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
+import numpy as np
+
 from noiseplan.errors import QueryError
 from noiseplan.queries.factors import Custom, Factor, Identity, Prefix, Ranges, Total
 from noiseplan.queries.levels import Levels
-from noiseplan.schema import Attribute, Binned
+from noiseplan.queries.named_levels import Level
+from noiseplan.schema import Attribute, Binned, Hierarchical
 from noiseplan.schema.labels import number_text
 from noiseplan.texts import suggestion
 
@@ -29,21 +33,42 @@ WORDS: dict[str, Factor] = {
 _LEVELS = re.compile(r"levels\(([^)]*)\)")
 
 
-def read_factor(text: str, name: str, attribute: Attribute) -> Factor:
-    """What is asked of one attribute: a word, levels(…), or rows of values."""
+def read_factor(text: str, name: str, attribute: Attribute, level: str = "") -> Factor:
+    """What is asked of one attribute, or of a level of it: a word, levels(…), or rows of values."""
     text = text.strip()
+    if level and isinstance(attribute, Hierarchical):
+        return _of_groups(text, level, attribute)
     if text in WORDS:
         return WORDS[text]
     levels = _LEVELS.fullmatch(text)
+    if levels and isinstance(attribute, Hierarchical):
+        return Level(*(unquoted(word.strip()) for word in levels[1].split(",")))
     if levels:
         return Levels(*(_width(word, text) for word in levels[1].split(",")))
+    if isinstance(attribute, Hierarchical) and text in attribute.levels:
+        return Level(text)
     if not text:
         raise QueryError(f"{name}=: nothing is asked; write {name} alone, or {name}=prefix")
     rows = [row.strip() for row in _alternatives(text, attribute)]
-    chosen = [codes_of(row, name, attribute) for row in rows]
-    matrix = [[code in codes for code in range(attribute.size)] for codes in map(set, chosen)]
+    matrix = np.zeros((len(rows), attribute.size))
+    for chosen, row in zip(matrix, rows, strict=True):
+        chosen[codes_of(row, name, attribute)] = 1
     labels: list[Hashable] = [unquoted(row) for row in rows]
     return Custom(matrix, name=text, labels=labels)
+
+
+def _of_groups(text: str, level: str, attribute: Hierarchical) -> Factor:
+    """What is asked of the groups of a level, over the leaves: county=06037 | 06059."""
+    groups = attribute.at(level)
+    asked = read_factor(text, level, groups)
+    asked.check(level, groups)
+    if isinstance(asked, Identity):
+        return Level(level)
+    if isinstance(asked, Total):
+        return asked
+    rows = asked.matrix(groups).dense()[:, attribute.group_of(level)]
+    labels = [f"{level} {label}" for label in asked.row_labels(groups)]
+    return Custom(rows, name=f"{level}={text}", labels=labels)
 
 
 def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
@@ -78,7 +103,8 @@ def _span(first: str, last: str, name: str, attribute: Attribute) -> list[int]:
     if not attribute.ordered:
         raise QueryError(
             f"{name}={first}..{last}: a span needs an ordered attribute, and {name!r} is "
-            f"categorical; name the values, joined by +: {name}={_some(attribute)}"
+            f"{attribute.describe().partition(':')[0]}; name the values, joined by +: "
+            f"{name}={_some(attribute)}"
         )
     low = 0 if not first else _end(first, name, attribute, 0)
     high = attribute.stated if not last else _end(last, name, attribute, 1)

@@ -9,16 +9,17 @@
                  attribute [not] between value and value       both ends included
                  attribute is [not] null           missing, where a cell was declared for that
 
-Attributes are words, or anything in double quotes or backticks. Values are numbers, true, false, or
-text in single or double quotes; a quote inside is written twice. Words such as `and` may be written
-in capitals.
+Attributes are words, or anything in double quotes or backticks; levels of a hierarchical attribute
+are named as attributes are, `county`, or by both names, `geo.county`. Values are numbers, true,
+false, or text in single or double quotes; a quote inside is written twice. Words such as `and` may
+be written in capitals.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn, TypeAlias, final
 
 from noiseplan.errors import QueryError
@@ -32,7 +33,7 @@ _TOKEN: Final = re.compile(
     | (?P<text>'(?:[^']|'')*')
     | (?P<quoted>"(?:[^"]|"")*")
     | (?P<name>`(?:[^`]|``)*`)
-    | (?P<word>[^\W\d]\w*)
+    | (?P<word>[^\W\d]\w*(?:\.[^\W\d]\w*)?)
     | (?P<sign><=|>=|<>|!=|==|[=<>(),])
     )""",
     re.VERBOSE,
@@ -77,6 +78,7 @@ class Comparison:
     sign: str
     values: tuple[Literal, ...]
     at: int
+    level: str = field(default="", repr=False)  # of a hierarchical attribute; leaves unless named
 
 
 @final

@@ -13,6 +13,7 @@ C. Li, dissertation, 2013, section 2.1: predicate counting queries over cells.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from math import prod
 from typing import Final, TypeAlias
@@ -28,6 +29,7 @@ from noiseplan.queries.parsing import (
     And,
     Comparison,
     Condition,
+    Not,
     Or,
     comparisons,
     error_at,
@@ -59,7 +61,7 @@ def predicate_query(
     >>> predicate_query(schema, "age < 18 or sex = 1")
     Query(age < 18 or sex = 1: 1 row)
     """
-    tree = positive(parse(text))
+    tree = _by_attribute(positive(parse(text)), schema)
     masks = _masks(tree, schema, text)
     name = text.strip() if name is None else name
     parts = [_simplest(part, masks) for part in _separate(_conjuncts(tree))]
@@ -164,6 +166,16 @@ class _Conjunction:
         if not self.groups:
             return self.grid.astype(np.float64)
         return self.grid[np.ix_(*self.groups.values())].astype(np.float64)
+
+
+def _by_attribute(tree: Condition, schema: Schema) -> Condition:
+    """The tree with levels as comparisons of the attribute they are levels of."""
+    if isinstance(tree, Comparison):
+        found = schema.find_level(tree.name)
+        return tree if found is None else replace(tree, name=found[0], level=found[1])
+    if isinstance(tree, Not):
+        return Not(_by_attribute(tree.inner, schema))
+    return type(tree)(tuple(_by_attribute(part, schema) for part in tree.parts))
 
 
 def _masks(tree: Condition, schema: Schema, text: str) -> dict[Comparison, Mask]:

@@ -2,6 +2,7 @@
 
     question   part, part, …          attributes that are not named are summed over
     part       attribute              one row per value
+               level                  one row per group of it: county, or geo.county
                attribute=factor       what is asked of it: see `factor_text`
                statistic(…)           at most one: mean(age), share(sex); see `read_statistic`
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from noiseplan.errors import NoiseplanError, QueryError, remedy
 from noiseplan.queries.factor_text import WORDS, read_factor, split, unquoted
 from noiseplan.queries.factors import Custom, Factor, Identity
+from noiseplan.queries.named_levels import Level
 from noiseplan.queries.parsing import parse
 from noiseplan.queries.query import Query
 from noiseplan.schema import Schema
@@ -62,11 +64,13 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
             )
         if not equals and name == "total" and name not in schema:
             continue
+        name, level = schema.find_level(name) or (name, "")
         if name in factors:
             raise QueryError(f"{name!r} is named twice in {text!r}")
         if name not in schema:
-            raise QueryError(unknown_attribute(name, schema))
-        factors[name] = read_factor(ask, name, schema[name]) if equals else Identity()
+            raise QueryError(unknown_attribute(name, schema, schema.level_names))
+        plain = Level(level) if level else Identity()
+        factors[name] = read_factor(ask, name, schema[name], level) if equals else plain
         chosen = chosen or isinstance(factors[name], Custom)
     return Query(schema, factors, name=" ".join(text.split()) if chosen else None)
 

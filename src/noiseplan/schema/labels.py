@@ -26,6 +26,7 @@ IN_ORDER = remedy("declare ordinal", "Ordinal([...])")
 IN_BINS = remedy("declare binned", "Binned([...])")
 CLIPPED = remedy("declare clip", "Binned([...], clip=True)")
 MISSING = remedy("declare missing", "missing='not stated'", '"not stated"')
+ANY_OTHER_LEAF = remedy("declare other leaf", "Hierarchical(..., other='other')")
 ANYTHING_ELSE = remedy("declare other", "Categorical([...], other='other')", '"other"')
 
 

@@ -118,6 +118,12 @@ class Schema:
         """The attribute and the level that a name tells, "county" or "geo.county", if any."""
         return None if name in self else self._levels.get(name)
 
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """The shortest name of every level of a hierarchical attribute."""
+        pairs = dict.fromkeys(self._levels.values())
+        return tuple(self.level_name(attribute, level) for attribute, level in pairs)
+
     def level_name(self, attribute: str, level: str) -> str:
         """The shortest name that :meth:`find_level` finds a level by.
 

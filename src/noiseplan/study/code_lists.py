@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from noiseplan.schema.code_files import csv_rows
 from noiseplan.study.nodes import Node
 from noiseplan.texts import listed, suggestion
 
@@ -55,27 +56,28 @@ def _require(node: Node, keys: dict[str, Node], needed: str, example: str) -> No
 def _columns(keys: dict[str, Node], wanted: list[Node]) -> Iterator[tuple[int, list[str]]]:
     """The wanted columns, row by row, each with its line in the file."""
     node = keys["file"]
-    path = node.path_inside("regions.csv", "the code list")
-    if path not in node.document.files:
-        node.document.files.append(path)
+    path = public_file(node)
     separator = keys["separator"].text(";") if "separator" in keys else ","
     if len(separator) != 1:
         keys["separator"].fail(f'expected one character, as in ";", found {separator!r}')
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=separator)
-            header = [name.strip() for name in next(reader, [])]
-            positions = [_position(column, header, node) for column in wanted]
-            for row in reader:
-                if row:
-                    yield (
-                        reader.line_num,
-                        [_cell(row, at, node, reader.line_num) for at in positions],
-                    )
+        rows = csv_rows(path, separator)
+        header = [name.strip() for name in next(rows, (0, []))[1]]
+        positions = [_position(column, header, node) for column in wanted]
+        for line, row in rows:
+            yield line, [_cell(row, at, node, line) for at in positions]
     except OSError as error:
         node.fail(f"the code list {node.value!r} cannot be read: {error.strerror}: {_shown(path)}")
     except (UnicodeDecodeError, csv.Error) as error:
         node.fail(f"the code list {node.value!r} is no CSV file in UTF-8: {error}")
+
+
+def public_file(node: Node) -> Path:
+    """The file of a code list, within the folder of the study; it is remembered as read."""
+    path = node.path_inside("regions.csv", "the code list")
+    if path not in node.document.files:
+        node.document.files.append(path)
+    return path
 
 
 def _shown(path: Path) -> str:

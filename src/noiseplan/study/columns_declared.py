@@ -8,17 +8,23 @@ from math import isnan
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
 from noiseplan.schema.labels import number_text
 from noiseplan.study.code_lists import read_code_list
+from noiseplan.study.hierarchies_declared import read_hierarchy
 from noiseplan.study.nodes import Node
 from noiseplan.texts import suggestion
 
-KINDS = ("categorical", "ordinal", "binned")
-# What goes with some kinds only; `missing` goes with all.
-EXTRAS = {"other": ("categorical",), "clip": ("binned",), "missing": KINDS}
+KINDS = ("categorical", "ordinal", "binned", "hierarchical")
+# What goes with some kinds only.
+EXTRAS = {
+    "other": ("categorical", "hierarchical"),
+    "clip": ("binned",),
+    "missing": ("categorical", "ordinal", "binned"),
+}
 MOST_VALUES = 10_000_000
 _EXAMPLES = {
     "categorical": 'sex = { categorical = ["F", "M"] }',
     "ordinal": "age = { ordinal = { from = 0, to = 99 } }",
     "binned": "income = { binned = [0, 10000, 50000] }",
+    "hierarchical": 'geo = { hierarchical = { file = "a.csv", levels = ["tract", "county"] } }',
 }
 
 
@@ -55,11 +61,13 @@ def _attribute(node: Node) -> Attribute:
             Binned(edges, clip=clip)
         with blamed.blamed():
             return Binned(edges, clip=clip, missing=missing)
+    other = keys["other"].label() if "other" in keys else None
+    if kind == "hierarchical":
+        return read_hierarchy(values, other)
     labels = _labels(values)
     if kind == "ordinal":
         with blamed.blamed():
             return Ordinal(labels, missing=missing)
-    other = keys["other"].label() if "other" in keys else None
     with blamed.blamed():
         return Categorical(labels, other=other, missing=missing)
 

@@ -22,7 +22,7 @@ def read_factors(node: Node, schema: Schema) -> dict[str, Factor]:
     found = {}
     for name, child in node.keys('factors = { age = "prefix" }').items():
         if name not in schema:
-            child.fail(unknown_attribute(name, schema))
+            child.fail(unknown_attribute(name, schema, schema.level_names))
         found[name] = _factor(child, name, schema[name])
         with child.blamed():
             check_factor(schema, name, found[name])

@@ -303,7 +303,12 @@ def _output(node: Node | None, workload: Workload) -> tuple[Path | None, tuple[Q
             try:
                 queries.append(find_query(workload, name))
             except NoiseplanError:
-                if "=" not in name and "," not in name and name not in workload.schema:
+                if not _is_question(name, workload.schema):
                     raise
                 queries.append(read_query(item, workload.schema))
     return folder, tuple(queries)
+
+
+def _is_question(name: str, schema: Schema) -> bool:
+    """Whether a text that is no name of a table can be a question."""
+    return "=" in name or "," in name or name in schema or schema.find_level(name) is not None

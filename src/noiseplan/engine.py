@@ -68,11 +68,27 @@ def engine() -> Iterator[DuckDBPyConnection]:
     Nothing is downloaded, extensions are not loaded by themselves, and no setting can be changed
     afterwards. Temporary files lie in a private folder of :func:`private_folder`.
     """
+    with _opened(":memory:") as connection:
+        yield connection
+
+
+@contextmanager
+def database_file(path: Path) -> Iterator[DuckDBPyConnection]:
+    """The same on a database in a file, which is only read, and from which no other file is."""
+    with _opened(str(path), read_only=True, enable_external_access=False) as connection:
+        yield connection
+
+
+@contextmanager
+def _opened(
+    database: str, read_only: bool = False, **settings: Any
+) -> Iterator[DuckDBPyConnection]:
     import duckdb
 
     with ExitStack() as stack:
-        settings = {**_SETTINGS, "temp_directory": str(stack.enter_context(private_folder()))}
-        connection = stack.enter_context(duckdb.connect(config=settings))
+        folder = str(stack.enter_context(private_folder()))
+        config = {**_SETTINGS, **settings, "temp_directory": folder}
+        connection = stack.enter_context(duckdb.connect(database, read_only, config))
         for name, value in _WHERE_KNOWN.items():
             with suppress(duckdb.CatalogException):  # an older DuckDB without the setting
                 connection.execute(f"SET {name} = {value}")

@@ -41,6 +41,7 @@ WORDS: Final = {
     "total": '[plan] objective = "total"',
     "least budget": "at least [budget] zcdp = {0}",
     # data and releases
+    "name database": "a database is named by env:VARIABLE --table NAME",
     "show details": "ask: --details",
     "choose tables": "[output] tables = […] in the study, or none: tables = []",
     "other files": "Convert other files to one of these.",

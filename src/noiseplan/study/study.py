@@ -109,10 +109,20 @@ class Study:
         return made
 
     def release(
-        self, plan: Plan, data: object, seed: int | None = None, *, details: bool = False
+        self,
+        plan: Plan,
+        data: object,
+        seed: int | None = None,
+        *,
+        details: bool = False,
+        given: Release | None = None,
     ) -> Release:
-        """Spend the budget once, on record where the study names a ledger."""
+        """Spend the budget once, on record where the study names a ledger.
+
+        After an earlier release of the same data, `given`, only what that lacks is measured.
+        """
         # Not needed to plan.
+        from noiseplan.choosing.continuation import Continuation
         from noiseplan.release.open_data import Admission, ReleaseOptions
 
         how: ReleaseOptions = {"seed": seed, "details": details}
@@ -121,9 +131,12 @@ class Study:
         if self.ledger is not None:
             named = self.ledger
             how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
-        Admission.of(plan, how)  # before the data are compared
+        more = plan if given is None else plan.given(given)
+        left = more.rest if isinstance(more, Continuation) else more
+        if left is not None:
+            Admission.of(left, how)  # before the data are compared
         self._require_public_lists(data)
-        return plan.release(self.as_declared(data), **how)
+        return more.release(self.as_declared(data), **how)
 
     def as_declared(self, data: object) -> object:
         """Data to be opened: a path of text together with what `[data]` says of such files."""

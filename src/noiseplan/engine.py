@@ -60,39 +60,28 @@ else:
 
 
 @contextmanager
-def engine() -> Iterator[DuckDBPyConnection]:
-    """A connection of its own to a database in memory, closed at the end.
+def engine(file: Path | None = None) -> Iterator[DuckDBPyConnection]:
+    """A connection of its own to a database in memory, or in a file, closed at the end.
+
+    A file is only read, and queries of it read no other.
 
     Privacy
     -------
     Nothing is downloaded, extensions are not loaded by themselves, and no setting can be changed
     afterwards. Temporary files lie in a private folder of :func:`private_folder`.
     """
-    with _opened(":memory:") as connection:
-        yield connection
-
-
-@contextmanager
-def database_file(path: Path) -> Iterator[DuckDBPyConnection]:
-    """The same on a database in a file, which is only read, and from which no other file is."""
-    with _opened(str(path), read_only=True, enable_external_access=False) as connection:
-        yield connection
-
-
-@contextmanager
-def _opened(
-    database: str, read_only: bool = False, **settings: Any
-) -> Iterator[DuckDBPyConnection]:
     import duckdb
 
     with ExitStack() as stack:
-        folder = str(stack.enter_context(private_folder()))
-        config = {**_SETTINGS, **settings, "temp_directory": folder}
-        connection = stack.enter_context(duckdb.connect(database, read_only, config))
+        settings = {**_SETTINGS, "temp_directory": str(stack.enter_context(private_folder()))}
+        opened = duckdb.connect(str(file or ":memory:"), file is not None, settings)
+        connection = stack.enter_context(opened)
         for name, value in _WHERE_KNOWN.items():
             with suppress(duckdb.CatalogException):  # an older DuckDB without the setting
                 connection.execute(f"SET {name} = {value}")
         connection.execute("SET enable_progress_bar = false")  # on standard output
+        if file is not None:
+            connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from noiseplan.counting.expressions import quoted
-from noiseplan.engine import database_file
+from noiseplan.engine import engine
 from noiseplan.errors import DataError
 from noiseplan.paths import checked_path
 
@@ -63,8 +63,8 @@ def named_table(source: str, table: str | None, query: str | None) -> Iterator[o
         finally:
             connection.disconnect()
     elif start[8:12] == _DUCKDB:
-        with _duckdb_fault(path), database_file(path) as engine:
-            yield engine.sql(f"FROM {_written(table)}" if table else f"FROM ({query}) AS asked")
+        with _duckdb_fault(path), engine(path) as opened:
+            yield opened.sql(f"FROM {_written(table)}" if table else f"FROM ({query}) AS asked")
     else:
         raise DataError(
             f"{str(path)!r} is no DuckDB or SQLite database; files of text and Parquet are counted "

@@ -19,6 +19,7 @@ DOORS = {
     "plan.plot": "noiseplan.draw.error_dots:plan_chart",
     "plan.describe": "noiseplan.words.plan:describe",
     "plan.fairness": "noiseplan.words.plan:fairness_rows",
+    "plan.tables": "noiseplan.words.plan:table_rows",
     "plan.hash": "noiseplan.storage.folder:plan_hash",
     "release.describe": "noiseplan.words.release:describe",
     "release.valid": "noiseplan.valid.solve_tables:valid_tables",

@@ -60,8 +60,10 @@ else:
 
 
 @contextmanager
-def engine() -> Iterator[DuckDBPyConnection]:
-    """A connection of its own to a database in memory, closed at the end.
+def engine(file: Path | None = None) -> Iterator[DuckDBPyConnection]:
+    """A connection of its own to a database in memory, or in a file, closed at the end.
+
+    A file is only read, and queries of it read no other.
 
     Privacy
     -------
@@ -72,11 +74,14 @@ def engine() -> Iterator[DuckDBPyConnection]:
 
     with ExitStack() as stack:
         settings = {**_SETTINGS, "temp_directory": str(stack.enter_context(private_folder()))}
-        connection = stack.enter_context(duckdb.connect(config=settings))
+        opened = duckdb.connect(str(file or ":memory:"), file is not None, settings)
+        connection = stack.enter_context(opened)
         for name, value in _WHERE_KNOWN.items():
             with suppress(duckdb.CatalogException):  # an older DuckDB without the setting
                 connection.execute(f"SET {name} = {value}")
         connection.execute("SET enable_progress_bar = false")  # on standard output
+        if file is not None:
+            connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection
 

@@ -45,6 +45,7 @@ WORDS: Final = {
     "total": '[plan] objective = "total"',
     "least budget": "at least [budget] zcdp = {0}",
     # data and releases
+    "name database": "a database is named by env:VARIABLE --table NAME",
     "show details": "ask: --details",
     "ask condition": "--where {quoted}",
     "add table": '[[tables]] query = "{0}" in the study',

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=CONTEXT)
 @study_argument
+@click.option("--all", "every", is_flag=True, help="List every table, not kinds of them.")
 @outside_option
 @json_option
-def command(study: Path, allow_outside: bool, as_json: bool) -> None:
+def command(study: Path, every: bool, allow_outside: bool, as_json: bool) -> None:
     """Print and draw the errors that STUDY will have. Spends nothing.
 
     Reads no data: only STUDY, and the code lists that it names.
@@ -41,7 +42,8 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
         if as_json:
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}
-            print_json({**about, **plan_figures(plan)})
+            each = {"tables": plan.tables()} if every and not plan.data_aware else {}
+            print_json({**about, **plan_figures(plan), **each})
             return
         facts = stated(plan, bool(read.code_lists))
     for doubt in doubts(plan.budget or plan.privacy):
@@ -66,7 +68,11 @@ def command(study: Path, allow_outside: bool, as_json: bool) -> None:
         say(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
         return
     say()
-    draw_errors(Console(highlight=False), plan.fairness(), plan.rmse)
+    console = Console(highlight=False)
+    if every:
+        draw_errors(console, plan.tables(), plan.rmse, most=len(plan.workload))
+    else:
+        draw_errors(console, plan.fairness(), plan.rmse)
 
 
 def stated(plan: Plan, lists: bool) -> str:

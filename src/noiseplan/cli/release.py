@@ -19,6 +19,7 @@ from noiseplan.cli._common import (
     CONTEXT,
     calm_threads,
     json_option,
+    open_release,
     outside_option,
     study_argument,
     warned,
@@ -47,6 +48,14 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
     type=click.Path(path_type=Path),
     help="A new folder for the release. By default the study's own: [output] folder.",
 )
+@click.option("--table", help="DATA is a database: count this table or view of it.")
+@click.option("--query", help="DATA is a database: count what this SELECT returns.")
+@click.option(
+    "--given",
+    metavar="RELEASE",
+    type=click.Path(path_type=Path),
+    help="An earlier release of the same data: only what it lacks is measured, and paid for.",
+)
 @click.option("--seed", type=int, help="The same noise every time: for tests, and not private.")
 @outside_option
 @click.option(
@@ -57,12 +66,15 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 @json_option
 def command(
     study: Path, data: str, output: Path | None, allow_outside: bool, as_json: bool, **how: Any
-) -> None:
+) -> None:  # how: table, query, given, seed and details
     """Count DATA, add noise, and write the tables of STUDY. Spends the budget once.
 
-    DATA is a CSV or Parquet file, or a pattern of several, as in 'year=*/*.parquet'. Where the
-    study names a ledger, it is asked before a record is read, and the cost is recorded there
-    before any noise is drawn; a release that does not fit is refused, and nothing is spent.
+    DATA is a CSV or Parquet file, or a pattern of several, as in 'year=*/*.parquet'; with --table
+    or --query, a DuckDB or SQLite file, or env:NAME, an environment variable that holds the address
+    of another database, which Ibis opens. No address is taken here: it may hold a password.
+
+    Where the study names a ledger, it is asked before a record is read, and the cost is recorded
+    there before any noise is drawn; a release that does not fit is refused, and nothing is spent.
     """
     read = read_study(study, allow_outside=allow_outside)
     folder = output or read.new_folder()
@@ -76,7 +88,7 @@ def command(
     with stopped_by_signals(), warnings_aloud():
         made: Release | None = None
         try:
-            made = read.release(plan, data, tell=warned, **how)  # seed and details
+            made = counted(read, plan, data, tell=warned, **how)
             made.save(folder, tables=tables)
         except KeyboardInterrupt:
             say(interrupted(read, made, folder), err=True)
@@ -104,6 +116,26 @@ def warnings_aloud() -> Iterator[None]:
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = lambda message, *_, **__: warned(str(message))
         yield
+
+
+def counted(
+    study: Study,
+    plan: Plan,
+    data: str,
+    table: str | None,
+    query: str | None,
+    given: Path | None,
+    **how: Any,
+) -> Release:
+    """The release of a file, or of a table of a database; `how` is the rest of how."""
+    if given is not None:
+        how["given"] = open_release(given)
+    if table is None and query is None:
+        return study.release(plan, data, **how)
+    from noiseplan.counting.named_tables import named_table
+
+    with named_table(data, table, query) as records:
+        return study.release(plan, records, **how)
 
 
 def require_new(folder: Path) -> None:

@@ -47,9 +47,11 @@ def stream_from_file(
     spelling = path.spelling if isinstance(path, TextFile) else AS_USUAL
     name = path.path if isinstance(path, TextFile) else os.fspath(path)
     if "://" in name:
+        shown = f"{name.partition('://')[0]}://…"  # the rest may hold a password
         raise DataError(
-            f"{name!r} is an address, and only files here are read: download it first, or open it "
-            f"with another library and pass the frame"
+            f"{shown!r} is an address, and only files here are read: download it first, or open it "
+            f"with another library and pass the frame; "
+            + remedy("name database", "a database is passed as an Ibis table")
         )
     if checked_path(name, DataError).is_file():
         name = glob.escape(name)

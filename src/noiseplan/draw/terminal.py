@@ -21,12 +21,14 @@ NARROWEST: Final = 8  # columns of a bar
 EIGHTHS: Final = "▏▎▍▌▋▊▉"
 
 
-def draw_errors(console: Console, rows: Sequence[TableKind], rmse: float) -> None:
+def draw_errors(
+    console: Console, rows: Sequence[TableKind], rmse: float, most: int = MOST_BARS
+) -> None:
     """One bar per kind of table, the largest standard error first.
 
     The middle is left out where there are many; tables worse than the average are told apart.
     """
-    half, hidden = MOST_BARS // 2, len(rows) - MOST_BARS
+    half, hidden = most // 2, len(rows) - most
     shown = list(rows) if hidden <= 1 else [*rows[:half], *rows[-half:]]
     names = [visible_name(kind_name(row)) for row in shown]
     cells = [(f"{row['rows']:,}", f"{row['std_error']:.4g}") for row in shown]

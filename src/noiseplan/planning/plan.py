@@ -224,6 +224,11 @@ class Plan:
         kinds: list[TableKind] = through("plan.fairness")(self)
         return kinds
 
+    def tables(self) -> list[TableKind]:
+        """The same for every table by itself, in the order of the workload."""
+        rows: list[TableKind] = through("plan.tables")(self)
+        return rows
+
     @property
     def measured_numbers(self) -> int:
         """Noisy numbers that a release will hold."""

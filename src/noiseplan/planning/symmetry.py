@@ -105,7 +105,7 @@ def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:
     """Equal keys mean equal matrices."""
     kind, own = workload.columns.distinct[factor], workload.schema.attributes[attribute]
     if isinstance(kind, Identity | Prefix | Ranges | Total | Custom | Permuted):
-        return factor, own.size, own.stated
+        return factor, own.size, own.missing is None
     # Others may look at labels (as Levels does), so their numbers decide.
     return factor, _content(workload.matrix(attribute, factor))
 

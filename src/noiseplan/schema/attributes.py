@@ -100,25 +100,17 @@ class Attribute(ABC):
     def _encode(self, values: NDArray[Any]) -> Codes:
         """Codes of a flat array without a mask; missing values have the code of unknown ones."""
 
-    def _with_missing(self, labels: tuple[Label, ...]) -> tuple[Label, ...]:
-        return labels if self.missing is None else (*labels, self.missing)
-
     def _declare_missing(self, missing: object) -> None:
         """Keep the name of the cell, which is none of the labels there are already."""
-        if missing is not None:
-            name = checked_missing(missing, self.labels, type(self).__name__)
-            self.__dict__.pop("labels", None)  # found anew, with the cell
-            object.__setattr__(self, "missing", name)
+        name = checked_missing(missing, self.labels, type(self).__name__)
+        self.__dict__.pop("labels", None)  # found anew, with the cell
+        object.__setattr__(self, "missing", name)
 
     def _said_of_missing(self) -> str:
         return "" if self.missing is None else f", missing values are {self.missing!r}"
 
     def _missing_argument(self) -> str:
         return "" if self.missing is None else f", missing={self.missing!r}"
-
-    def _saved_missing(self) -> dict[str, object]:
-        """A key only where a cell was declared: what was saved before reads, and is written, so."""
-        return {} if self.missing is None else {"missing": self.missing}
 
     def span_label(self, first: int, last: int) -> Label:
         """What a range of codes is called: "20 … 29"; the value itself where there is only one."""
@@ -135,7 +127,10 @@ class Attribute(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, object]:
-        """Return a form that JSON can hold; :meth:`from_dict` undoes it."""
+        """Return a form that JSON can hold; :meth:`from_dict` undoes it.
+
+        It has `missing` only where a cell was declared, as what was saved before there were any.
+        """
 
     @staticmethod
     def from_dict(saved: Mapping[str, object]) -> Attribute:
@@ -212,12 +207,13 @@ class Categorical(Attribute):
             (other,) = checked_labels([other], "Categorical")
         object.__setattr__(self, "values", labels)
         object.__setattr__(self, "other", other)
-        self._declare_missing(missing)
+        if missing is not None:
+            self._declare_missing(missing)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
         known = self.values if self.other is None else (*self.values, self.other)
-        return self._with_missing(known)
+        return known if self.missing is None else (*known, self.missing)
 
     @property
     def unknown_code(self) -> int:
@@ -236,12 +232,9 @@ class Categorical(Attribute):
 
     def to_dict(self) -> dict[str, object]:
         other = None if self.other is None else label_to_json(self.other)
-        return {
-            "kind": "categorical",
-            "values": [label_to_json(value) for value in self.values],
-            "other": other,
-            **self._saved_missing(),
-        }
+        values = [label_to_json(value) for value in self.values]
+        saved = {"kind": "categorical", "values": values, "other": other}
+        return saved if self.missing is None else {**saved, "missing": self.missing}
 
     def __repr__(self) -> str:
         other = "" if self.other is None else f", other={self.other!r}"
@@ -279,11 +272,13 @@ class Ordinal(Attribute):
         else:
             values = as_range(checked_labels(values, "Ordinal"))
         object.__setattr__(self, "values", values)
-        self._declare_missing(missing)
+        if missing is not None:
+            self._declare_missing(missing)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        return self._with_missing(tuple(self.values))
+        known = tuple(self.values)
+        return known if self.missing is None else (*known, self.missing)
 
     @property
     def size(self) -> int:
@@ -302,11 +297,12 @@ class Ordinal(Attribute):
         return f"ordinal: {shortened(self.values)}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
+        saved: dict[str, object] = {"kind": "ordinal"}
         if isinstance(self.values, range):
-            held: dict[str, object] = {"range": [self.values.start, self.values.stop]}
+            saved["range"] = [self.values.start, self.values.stop]
         else:
-            held = {"values": [label_to_json(value) for value in self.values]}
-        return {"kind": "ordinal", **held, **self._saved_missing()}
+            saved["values"] = [label_to_json(value) for value in self.values]
+        return saved if self.missing is None else {**saved, "missing": self.missing}
 
     def __repr__(self) -> str:
         shown = f"[{shortened(self.values)}]"
@@ -351,13 +347,15 @@ class Binned(Attribute):
     ) -> None:
         object.__setattr__(self, "edges", checked_edges(edges))
         object.__setattr__(self, "clip", bool(clip))
-        self._declare_missing(missing)
+        if missing is not None:
+            self._declare_missing(missing)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
         written = [number_text(edge) for edge in self.edges]
         inner = [f"[{low}, {high})" for low, high in pairwise(written[:-1])]
-        return self._with_missing((*inner, f"[{written[-2]}, {written[-1]}]"))
+        known = (*inner, f"[{written[-2]}, {written[-1]}]")
+        return known if self.missing is None else (*known, self.missing)
 
     def span_label(self, first: int, last: int) -> Label:
         if last == self.stated:
@@ -391,7 +389,8 @@ class Binned(Attribute):
     def to_dict(self) -> dict[str, object]:
         # JSON has no infinity, so it is written "inf".
         edges = [edge if math.isfinite(edge) else str(edge) for edge in self.edges]
-        return {"kind": "binned", "edges": edges, "clip": self.clip, **self._saved_missing()}
+        saved = {"kind": "binned", "edges": edges, "clip": self.clip}
+        return saved if self.missing is None else {**saved, "missing": self.missing}
 
     def __repr__(self) -> str:
         edges = ", ".join(map(number_text, self.edges))

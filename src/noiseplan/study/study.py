@@ -118,13 +118,16 @@ class Study:
         *,
         details: bool = False,
         tell: Callable[[str], None] = lambda _: None,
+        given: Release | None = None,
     ) -> Release:
         """Spend the budget once, on record where the study names a ledger.
 
         `tell` is called, before the data are read, with what speaks against it and does not stop
-        it: a budget that promises little, an earlier release that will disagree.
+        it: a budget that promises little, an earlier release that will disagree. After an earlier
+        release of the same data, `given`, only what that lacks is measured.
         """
         # Not needed to plan.
+        from noiseplan.choosing.continuation import Continuation
         from noiseplan.release.open_data import Admission, ReleaseOptions
 
         how: ReleaseOptions = {"seed": seed, "details": details}
@@ -133,11 +136,16 @@ class Study:
         if self.ledger is not None:
             named = self.ledger
             how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
-        admission = Admission.of(plan, how)  # before the data are compared
-        for each in [*doubts(plan.budget or plan.privacy), *admission.account.disagreeing(plan)]:
+        more = plan if given is None else plan.given(given)
+        left = more.rest if isinstance(more, Continuation) else more
+        for each in doubts(plan.budget or plan.privacy):
             tell(each)
+        if left is not None:
+            admission = Admission.of(left, how)  # before the data are compared
+            for each in admission.account.disagreeing(left) if given is None else ():
+                tell(each)
         self._require_public_lists(data)
-        return plan.release(self.as_declared(data), **how)
+        return more.release(self.as_declared(data), **how)
 
     def as_declared(self, data: object) -> object:
         """Data to be opened: a path of text together with what `[data]` says of such files."""

@@ -55,6 +55,16 @@ def fairness_rows(plan: Plan) -> list[TableKind]:
     return _kinds(plan, np.argsort(-_mean_variances(plan), kind="stable"))
 
 
+def table_rows(plan: Plan) -> list[TableKind]:
+    """One row per table, in the order of the workload."""
+    kinds = _kinds(plan, np.arange(len(plan.type_variances)))
+    types = plan.design.roles.type_of_query.tolist()
+    rows = [kinds[kind].copy() for kind in types]
+    for row, query in zip(rows, plan.workload, strict=True):
+        row["table"], row["tables"] = query.name, 1
+    return rows
+
+
 def _shown_rows(plan: Plan) -> list[TableKind]:
     """The same by the digits that are shown: equal ones in the workload's order, on any machine."""
     first = np.unique(plan.design.roles.type_of_query, return_index=True)[1]

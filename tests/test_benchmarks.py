@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -154,6 +155,30 @@ def test_a_table_as_markdown() -> None:
     assert "- **NOT met**: as: 1 of 2 rows" in lines
 
 
+# What developers install beside the package: the extra `dev` and all that it brings.
+DEVELOPERS = [
+    "pandas",
+    "polars",
+    "pyarrow",
+    "numba",
+    "pyspark",
+    "ibis",
+    "mbi",
+    "jax",
+    "torch",
+    "pytest",
+    "hypothesis",
+    "cvxpy",
+    "clarabel",
+    "dp_accounting",
+    "mpmath",
+    "opendp",
+    "cryptography",
+    "playwright",
+    "altair",
+]
+
+
 def test_the_command_prints_and_writes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +212,32 @@ def test_the_command_fails_when_a_figure_is_missed(monkeypatch: pytest.MonkeyPat
         GROUPS, "marginals", type(group)(group.title, lambda quick: iter([_table(False)]))
     )
     assert main(["--only", "marginals"]) == 1
+
+
+def test_published_tables_are_made_with_what_the_package_needs_alone() -> None:
+    """A package that is only for developing is an error there, and so is a group not asked for."""
+    code = (
+        "import sys\n"
+        "class Blocked:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name.partition('.')[0] in {DEVELOPERS!r}: raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Blocked())\n"
+        "from benchmarks.__main__ import GROUPS, main\n"
+        "assert not [name for name in sys.modules if name == 'benchmarks.marginals']\n"
+        "from importlib import import_module\n"
+        "for name in ('marginals', 'default', 'worst', 'ordered', 'predicates', 'pure'):\n"
+        "    import_module(f'benchmarks.{GROUPS[name].tables.module}')\n"
+        "sys.exit(main(['--only', 'reproduced', '--quick']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).resolve().parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 tables met" in done.stdout
 
 
 def test_work_in_a_process_of_its_own_reports_its_own_peak() -> None:

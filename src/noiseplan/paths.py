@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
 from noiseplan.errors import NoiseplanError
@@ -39,3 +40,15 @@ def to_disk(path: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def near_files(path: Path) -> str:
+    """The end of a message about a file that is not there: what was probably meant, if anything."""
+    if any(sign in str(path) for sign in "*?["):  # a pattern of several
+        return ""
+    try:
+        known = {each.name.casefold(): each.name for each in path.parent.iterdir()}
+    except OSError:
+        return f", and no folder {str(path.parent)!r}" if not path.parent.exists() else ""
+    near = get_close_matches(path.name.casefold(), known, n=1)
+    return f". Did you mean {str(path.with_name(known[near[0]]))!r}?" if near else ""

@@ -121,7 +121,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
         csv((HEADER + "23,F\xe9,1\n").encode("latin-1")),
         r"is not UTF-8 text .*iconv -f LATIN1 -t UTF-8",
     ),
-    "two bytes a letter": (csv(GOOD.encode("utf-16")), "is not UTF-8 text .*iconv"),
+    "two bytes a letter": (csv(GOOD.encode("utf-16")), "is UTF-16 text.*iconv"),
     "not compressed": (csv(GOOD, "people.csv.gz"), r"cannot read .*Not a gzipped file"),
     "compressed, then cut": (
         csv(gzip.compress(GOOD.encode())[:-9], "people.csv.gz"),

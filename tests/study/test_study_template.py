@@ -38,6 +38,10 @@ def test_a_study_is_read_back_as_it_was_declared(tmp_path: Path) -> None:
         }
     )
     assert len(study.workload) == 16
+    # As the page for custodians advises: every table counts the same.
+    assert study.settings.weighting == "tables"
+    weights = [query.weight * query.rows for query in study.workload]
+    assert weights == pytest.approx([weights[0]] * len(weights))
     assert study.plan().privacy.rho <= 0.1
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.arrow import code_batches
-from noiseplan.counting.encode import SEARCHED, Refusals, check_columns
+from noiseplan.counting.encode import SEARCHED, Refusals, check_columns, folded
 from noiseplan.counting.expressions import Column, literal, quoted
 from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.person_cap import PersonCap, Sieve
@@ -24,7 +24,7 @@ from noiseplan.counting.telling import UNREADABLE, cause, refused
 from noiseplan.counting.text_files import AS_USUAL, Spelling, TextFile
 from noiseplan.engine import engine
 from noiseplan.errors import DataError, remedy
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, near_files
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ def _refusals(source: str) -> Iterator[None]:
         # DuckDB's advice is about its own options, and its quotations are records.
         reason = str(error).split("Possible ")[0].strip()
         if isinstance(error, duckdb.IOException) and "No files found" in reason:
-            raise DataError(f"cannot read {source}: no such file is there") from None
+            meant = near_files(Path(source))
+            raise DataError(f"cannot read {source}: no such file is there{meant}") from None
         raise refused(
             UNREADABLE,
             f"cannot read {source}: a line or the file is not as its header says; look for lines "
@@ -192,7 +193,7 @@ def _read_text(
 def _check_columns(
     relation: DuckDBPyRelation, schema: Schema, people: PersonCap | None, spelled: bool
 ) -> None:
-    if spelled and not set(schema.names) & set(relation.columns):
+    if spelled and not set(map(folded, schema.names)) & set(map(folded, relation.columns)):
         named, found = (", ".join(map(repr, some)) for some in (schema.names, relation.columns))
         said = f"the first line of the file names none of the columns {named}; it must be a header."
         raise refused(UNREADABLE, said, f"{said} It reads {found}.")

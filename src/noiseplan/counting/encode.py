@@ -132,14 +132,15 @@ def check_columns(
     listed = list(found)
     missing = [name for name in schema.names if name not in listed]
     if missing:
-        known = list(map(str, listed))
-        close = {name: get_close_matches(name.lower(), known, n=1, cutoff=0.6) for name in missing}
+        close = {name: nearest(name, listed) for name in missing}
         guesses = [f"{guess[0]!r} for {name!r}" for name, guess in close.items() if guess]
         meant = f"Is it {', '.join(guesses)}? " if guesses else ""
         near = [guess[0] for guess in close.values() if guess]
         hidden = [name for name in listed if name not in schema.names and name not in near]
         lack = f"the data lack the column(s) {', '.join(map(repr, missing))}; they have"
-        remedy = f"{meant}Rename columns, or leave the attributes out of the schema."
+        alike = any(guess and folded(guess[0]) == folded(name) for name, guess in close.items())
+        told = "Capitals and blanks count. " if alike else ""
+        remedy = f"{meant}{told}Rename columns, or leave the attributes out of the schema."
         whole = f"{lack} {', '.join(map(repr, listed)) or 'none'}. {remedy}"
         if not (maybe_records and hidden):
             raise DataError(whole)
@@ -149,11 +150,25 @@ def check_columns(
     if people is None:
         return list(schema.names)
     if people.column not in listed:
+        near = nearest(people.column, listed)
+        meant = f" Is it {near[0]!r}? Capitals and blanks count." if near else ""
         raise DataError(
             f"the data lack the person column {people.column!r}; they have "
-            f"{', '.join(repr(str(name)) for name in listed) or 'none'}."
+            f"{', '.join(repr(str(name)) for name in listed) or 'none'}.{meant}"
         )
     return list(dict.fromkeys([*schema.names, people.column]))
+
+
+def nearest(name: str, found: Iterable[object]) -> list[str]:
+    """The name that was probably meant, if any: capitals and blanks at the ends are not seen."""
+    known = {folded(other): str(other) for other in found}
+    near = get_close_matches(folded(name), known, n=1, cutoff=0.6)
+    return [known[each] for each in near]
+
+
+def folded(name: object) -> str:
+    """A name without its capitals, and without blanks at its ends."""
+    return str(name).strip().casefold()
 
 
 def shown(value: object) -> str:

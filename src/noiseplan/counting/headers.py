@@ -6,6 +6,7 @@ guessed from the records, which may be broken.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import gzip
@@ -109,8 +110,13 @@ def _start(file: str) -> str:
         if file.lower().endswith(".zst"):
             return _start_by_engine(file)
         with _opened(file) as lines:
-            return lines.read(_LONGEST)
+            start = lines.read(_LONGEST)
+        if "\0" in start.partition("\n")[0]:
+            raise _sixteen_bits(file)
+        return start
     except UnicodeDecodeError as error:
+        if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise _sixteen_bits(file) from None
         raise refused(
             UNREADABLE,
             f"cannot read {file}: it is not UTF-8 text; convert it first: "
@@ -126,6 +132,15 @@ def _start(file: str) -> str:
         ) from cause(error)
     except OSError as error:
         raise DataError(f"cannot read {file}: {error}") from error
+
+
+def _sixteen_bits(file: str) -> DataError:
+    """What to do with text as some spreadsheets save it."""
+    return refused(
+        UNREADABLE,
+        f"cannot read {file}: it is UTF-16 text, which some programs call Unicode; save it as CSV "
+        f"in UTF-8, or convert it: iconv -f UTF-16 -t UTF-8 old.csv > new.csv.",
+    )
 
 
 def _start_by_engine(file: str) -> str:

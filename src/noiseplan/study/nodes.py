@@ -14,7 +14,7 @@ from re import search
 from typing import NoReturn
 
 from noiseplan.errors import NoiseplanError, remedy
-from noiseplan.paths import checked_path
+from noiseplan.paths import checked_path, near_files
 from noiseplan.study.errors import StudyError
 from noiseplan.study.lines import Place, lines_of
 from noiseplan.texts import listed, suggestion
@@ -233,9 +233,11 @@ def read_document(path: Path, allow_outside: bool = False) -> Node:
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         found = "is a folder" if path.is_dir() else "is not there"
+        meant = "" if path.is_dir() else near_files(path)
         raise StudyError(
             f"the study {str(path)!r} {found}; name a TOML file, or write a first one with: "
             f"noiseplan init {path.name if not path.is_dir() else 'study.toml'} --column age=0..99"
+            f"{meant}"
         ) from None
     except UnicodeDecodeError as error:
         raise StudyError(

@@ -1,0 +1,84 @@
+"""Hints at what was meant: capitals in headers, other encodings, files that are not there."""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import Path
+
+import pytest
+
+from noiseplan.counting import open_source
+from noiseplan.errors import DataError, DataRefused
+from noiseplan.schema import Categorical, Ordinal, Schema
+from noiseplan.study import StudyError, read_study
+
+SCHEMA = Schema({"age": Ordinal(range(3)), "sex": Categorical(["F", "M"])})
+
+
+def said(data: object, **how: object) -> str:
+    with pytest.raises(DataError) as caught:
+        open_source(data, SCHEMA, **how)  # type: ignore[arg-type]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("header", ["AGE,SEX", "Age,Sex", "AGE,sex", " age,sex"])
+def test_capitals_and_blanks_in_headers(header: str, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    path.write_text(f"{header}\n1,F\n")
+    text = said(path)
+    first, second = header.split(",")
+    assert f"Is it {first!r} for 'age'" in text
+    assert (f"{second!r} for 'sex'?" in text) == (second != "sex")
+    assert "Capitals and blanks count." in text
+    frame = {name: ["F"] for name in header.split(",")}
+    assert f"Is it {first!r} for 'age'" in said(frame)
+
+
+def test_capitals_of_the_person_column() -> None:
+    text = said({"age": [1], "sex": ["F"], "Id": [3]}, person="id")
+    assert "Is it 'Id'? Capitals and blanks count." in text
+
+
+def test_a_file_without_header_still_shows_no_record(tmp_path: Path) -> None:
+    """A value that is near a declared name is a value all the same."""
+    path = tmp_path / "people.csv"
+    path.write_text("ages,secret\n1,F\n")
+    text = said(path)
+    assert "it must be a header" in text
+    assert "ages" not in text and "secret" not in text
+
+
+@pytest.mark.parametrize(
+    "start", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b""], ids=["little", "big", "no mark"]
+)
+def test_sixteen_bits(start: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    coding = "utf-16-be" if start == codecs.BOM_UTF16_BE else "utf-16-le"
+    path.write_bytes(start + "age,sex\n1,F\n".encode(coding))
+    with pytest.raises(DataRefused, match="it is UTF-16 text") as caught:
+        open_source(path, SCHEMA)
+    assert "iconv -f UTF-16" in str(caught.value)
+    assert caught.value.__cause__ is None
+    path.write_bytes(b"age,sex\n1,\xe9\n")
+    with pytest.raises(DataRefused, match="not UTF-8 text"):
+        open_source(path, SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["poeple.csv", "People.CSV", "people2.csv", "peple.parquet"])
+def test_a_file_that_is_not_there(name: str, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("age,sex\n1,F\n")
+    (tmp_path / "peoples.parquet").write_bytes(b"")
+    meant = "peoples.parquet" if name.endswith("parquet") else "people.csv"
+    assert f"Did you mean {str(tmp_path / meant)!r}?" in said(tmp_path / name)
+
+
+def test_nothing_near(tmp_path: Path) -> None:
+    assert said(tmp_path / "x.csv").endswith("no such file is there")
+    assert "no folder" in said(tmp_path / "nowhere" / "x.csv")
+    assert said(str(tmp_path / "*.csv")).endswith("no such file is there")
+
+
+def test_a_study_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "wages.toml").write_text("")
+    with pytest.raises(StudyError, match=r"Did you mean '.*wages\.toml'"):
+        read_study(tmp_path / "wage.toml")

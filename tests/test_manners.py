@@ -57,7 +57,12 @@ def one_by_one() -> Iterator[tuple[str, object]]:
     yield from {
         "Schema": SCHEMA,
         **dict(zip(SCHEMA.names, SCHEMA.attributes, strict=True)),
+        "Hierarchical": nz.Hierarchical(
+            {"tract": [f"t{i}" for i in range(500)], "county": [f"c{i // 5}" for i in range(500)]}
+        ),
+        "TextFile": nz.TextFile("people.csv"),
         "Identity": nz.Identity(),
+        "Level": nz.Level("county"),
         "Prefix": nz.Prefix(),
         "Ranges": nz.Ranges(),
         "Total": nz.Total(),

@@ -254,16 +254,14 @@ class Recorded(Objective):
 WORDS = {"total": TotalVariance(), "rmse": RMSE(), "worst": WorstVariance()}
 
 
-def as_objective(objective: Objective | str | None) -> Objective | None:
-    """An objective as it is, or by its word; whatever else it is, for others to refuse.
+def as_objective(objective: str) -> Objective:
+    """An objective by its word.
 
     Examples
     --------
     >>> as_objective("worst")
     WorstVariance(at_most=None)
     """
-    if not isinstance(objective, str):
-        return objective
     if objective not in WORDS:
         raise PlanError(
             f"an objective is one of the words {', '.join(map(repr, WORDS))}, or an object, such "

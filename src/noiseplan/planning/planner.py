@@ -130,7 +130,8 @@ def plan(
     (1.2493, True)
     """
     noise = "discrete" if noise is None else noise
-    workload, objective = as_workload(workload), as_objective(objective)
+    workload = workload if isinstance(workload, Workload) else as_workload(workload)
+    objective = as_objective(objective) if isinstance(objective, str) else objective
     problem = Problem(
         workload, budget, targets, objective, planner, neighbours, noise, max_rows, strategies
     )

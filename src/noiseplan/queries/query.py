@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite, prod
 from numbers import Real
 from types import MappingProxyType
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -264,17 +264,14 @@ def checked_weight(weight: object) -> float:
 
 
 def as_factor(schema: Schema, attribute: str, factor: object) -> Factor:
-    """A factor as it is, as a word such as "prefix", or as a matrix; checked."""
+    """A factor as it is, as a word such as "prefix", or as a matrix.
+
+    Refuses what is no factor, and a factor that makes no sense on the attribute.
+    """
     if isinstance(factor, str):
         factor = read_factor(factor, attribute, schema[attribute])
     elif isinstance(factor, list | tuple | np.ndarray) or hasattr(factor, "toarray"):
         factor = Custom(factor)
-    check_factor(schema, attribute, factor)
-    return cast("Factor", factor)
-
-
-def check_factor(schema: Schema, attribute: str, factor: object) -> None:
-    """Refuse what is no factor, and a factor that makes no sense on the attribute."""
     if not isinstance(factor, Factor):
         called = f"; did you mean {factor.__name__}()?" if isinstance(factor, type) else ""
         raise QueryError(
@@ -283,6 +280,7 @@ def check_factor(schema: Schema, attribute: str, factor: object) -> None:
             f"'prefix'{called}"
         )
     factor.check(attribute, schema[attribute])
+    return factor
 
 
 def _checked_name(name: str | None) -> str | None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from noiseplan.queries import Custom, Factor, Levels
 from noiseplan.queries.factor_text import codes_of, read_factor
-from noiseplan.queries.query import check_factor
+from noiseplan.queries.query import as_factor
 from noiseplan.schema import Attribute, Schema
 from noiseplan.study.code_lists import read_grouping
 from noiseplan.study.nodes import Node
@@ -25,7 +25,7 @@ def read_factors(node: Node, schema: Schema) -> dict[str, Factor]:
             child.fail(unknown_attribute(name, schema, schema.level_names))
         found[name] = _factor(child, name, schema[name])
         with child.blamed():
-            check_factor(schema, name, found[name])
+            as_factor(schema, name, found[name])
     return found
 
 

@@ -319,18 +319,28 @@ def test_what_buckets_hide_and_how_far_a_record_moves_it() -> None:
                 assert abs(norm((*x[:cell], x[cell] + 1, *x[cell + 1 :])) - norm(x)) <= 1
 
 
-def test_the_stated_error_holds_what_buckets_hide() -> None:
-    """Towers in long buckets: 22.6 was stated for a true 100.2; on average it is now near."""
-    schema = nz.Schema({"v": nz.Ordinal(range(1024))})
+@pytest.mark.parametrize(
+    ("size", "seed", "settings"),
+    [
+        (1024, 0, Dawa(lengths="halves", longest=64, compare_share=0.0)),
+        (512, 5, Dawa(longest=64)),
+    ],
+    ids=["buckets always", "as it comes"],
+)
+def test_the_stated_error_holds_what_buckets_hide(size: int, seed: int, settings: Dawa) -> None:
+    """Towers in long buckets: 22.6 was stated for a true 100.2; on average it is now near.
+
+    Over these 512 cells the true error is about a hundred again, and so is what is stated.
+    """
+    schema = nz.Schema({"v": nz.Ordinal(range(size))})
     cells = nz.Workload([nz.Query(schema, ["v"])])
-    rng = np.random.default_rng(0)
-    towers = np.zeros(1024, dtype=np.int64)
-    towers[rng.choice(1024, 40, replace=False)] = rng.integers(100, 1000, 40)
-    settings = Dawa(lengths="halves", longest=64, compare_share=0.0)
+    rng = np.random.default_rng(seed)
+    towers = np.zeros(size, dtype=np.int64)
+    towers[rng.choice(size, size // 25, replace=False)] = rng.integers(100, 1000, size // 25)
     plan = nz.plan(cells, budget=nz.PureDP(0.1), planner=settings)
     true, stated = [], []
-    for seed in range(12):
-        answer = plan.release(towers, seed=seed).answer(cells.query(0))
+    for draw in range(12):
+        answer = plan.release(towers, seed=draw).answer(cells.query(0))
         true.append(np.mean((answer.estimate - towers) ** 2))
         stated.append(answer.typical_error**2)
     assert 0.8 < math.sqrt(np.mean(stated) / np.mean(true)) < 1.5

@@ -39,6 +39,8 @@ from noiseplan.planning.workload_types import Design, prepare
 OUTSIDE: Final = 1e-6
 # Cells up to which such plans are compared with others and continued by matrices.
 MOST_CELLS: Final = 1024
+# Kinds of queries, all of which are prepared anew for each attribute.
+MOST_KINDS: Final = 100
 
 
 def make_unsplit(problem: Problem, aim: Aim, today: Solution, best: Candidate) -> Candidate | None:
@@ -62,8 +64,8 @@ def make_unsplit(problem: Problem, aim: Aim, today: Solution, best: Candidate) -
 
 def _possible(problem: Problem, aim: Aim) -> bool:
     total = isinstance(aim.objective, TotalVariance) and problem.allowed is not None
-    few = problem.size <= MOST_CELLS and not aim.design.joints
-    return total and few and aim.neighbours == "add-remove"
+    few = problem.size <= MOST_CELLS and aim.design.terms.queries <= MOST_KINDS
+    return total and few and aim.neighbours == "add-remove" and not aim.design.joints
 
 
 def _without_sum(design: Design) -> Iterator[int]:

@@ -33,6 +33,7 @@ from benchmarks import (
     pure,
     reproduced,
     selection,
+    series,
     small_domains,
     trees,
     valid,
@@ -61,6 +62,7 @@ GROUPS: Final = {
     "small": Group("The exact optimum, and exact errors", small_domains.tables),
     "near_optimum": Group("Several factors on one attribute", near_optimum.tables),
     "trees": Group("Levels of long attributes", trees.tables),
+    "series": Group("Prefix sums and ranges over very many values", series.tables),
     "explicit": Group("Explicit matrices", explicit_group.tables),
     "explicit_figures": Group(
         "Explicit matrices: figures, low rank, many rows", explicit_figures.tables

@@ -46,6 +46,7 @@ GROUPS: Final = {
     "small": Group("The exact optimum, and exact errors", Tables("small_domains")),
     "near_optimum": Group("Several factors on one attribute", Tables("near_optimum")),
     "trees": Group("Levels of long attributes", Tables("trees")),
+    "series": Group("Prefix sums and ranges over very many values", Tables("series")),
     "explicit": Group("Explicit matrices", Tables("explicit_group")),
     "explicit_figures": Group(
         "Explicit matrices: figures, low rank, many rows", Tables("explicit_figures")

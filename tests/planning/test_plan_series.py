@@ -237,6 +237,21 @@ def test_targets_are_met_for_not_much(noise: str) -> None:
     assert best.privacy.pcost * (1 - 1e-6) <= plan.privacy.pcost <= 1.35 * best.privacy.pcost
 
 
+def test_targets_of_totals_are_met_by_totals() -> None:
+    """Not by making the whole series as precise."""
+    schema = nz.Schema.from_sizes({"time": 3000, "region": 4})
+    workload = nz.Workload(
+        [
+            nz.Query(schema, {"time": nz.Prefix(), "region": VALUE}, name="up to"),
+            nz.Query(schema, ["region"], name="regions"),
+        ]
+    )
+    plan = nz.plan(workload, targets={"up to": 900.0, "regions": 9.0})
+    totals = nz.plan(nz.Workload([workload["regions"]]), targets=9.0)
+    along = nz.plan(nz.Workload([workload["up to"]]), targets=900.0)
+    assert plan.privacy.pcost <= 1.05 * (totals.privacy.pcost + along.privacy.pcost)
+
+
 def test_budgets_are_used_and_kept() -> None:
     for noise in ("gaussian", "discrete"):
         plan = planned(sums(3), noise=noise)

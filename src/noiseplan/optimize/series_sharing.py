@@ -86,7 +86,7 @@ class SeriesSharing:
             return float(result) / scale, gradient / scale
 
         scale = 1.0
-        least = 1e-12 * start.series * self.series_price / self.total_price
+        least = 0.01 * start.series * self.series_price / self.total_price
         x = np.log(np.concatenate([start.series, np.maximum(start.total, least)[self.totals]]))
         scale = abs(value(x)[0]) or 1.0
         return self._scaled(self._at(minimise(value, x, steps=STEPS, gain=GAIN)[1]))

@@ -65,7 +65,7 @@ BITS: Final = 10
 # Beyond so many sizes of noise they keep few bits: every one that is drawn has its own table.
 FEW_SIZES, SIZE_BITS = 500, 8
 LEAST_STEPS, LEAST_GAP = 12, 1e-4
-# Sizes are rounded so many times, each time with what the last left of the budget.
+# The scale of all sizes is mended so many times at most, against rounding.
 ROUNDS: Final = 6
 
 
@@ -263,33 +263,36 @@ class _TreePlan:
     def _mechanism(self, cost: float) -> TreeMechanism:
         """What is measured for this cost; sizes of exact noise are rounded, and the rest is used.
 
-        Rounding up leaves some of the budget: smaller noise, rounded again, comes nearer to it.
+        Rounding up leaves some of the budget. All sizes times one number, so that the dearest
+        record costs the budget, are as many different sizes as before.
         """
-        scale, best = 1.0 / cost, None
+        whole, exact = self.whole, self.problem.integer
+        sizes = [
+            [unit / cost / each for each in whole.alike.spread(omega)]
+            for unit, omega in zip(self._units, self.precisions, strict=True)
+        ]
+        if exact:
+            sizes = [[round_up(size, self._bits) for size in levels] for levels in sizes]
+        found, scale = self._of_sizes(sizes), 1.0
         for _ in range(ROUNDS):
-            found = self._of_scale(scale)
-            spent = found.record_cost("add-remove")
-            if spent <= cost:
-                best = found
-            scale *= spent / cost * (1 + margin(1))
-        if best is None:
-            raise PlanError("no noise was found that keeps the budget: this is a bug")
-        return best
+            scale *= found.record_cost("add-remove") / cost * (1 + margin(1))
+            found = self._of_sizes([[scale * size for size in levels] for levels in sizes])
+            if found.record_cost("add-remove") <= cost:
+                return found
+        raise PlanError("no noise was found that keeps the budget: this is a bug")
 
-    def _of_scale(self, scale: float) -> TreeMechanism:
+    def _of_sizes(self, sizes: list[list[Array]]) -> TreeMechanism:
         problem, whole, exact = self.problem, self.whole, self.problem.integer
-        blocks = []
-        for b, omega in enumerate(self.precisions):
-            unit = scale * self._units[b]
-            sizes = [unit / each for each in whole.alike.spread(omega)]
-            if exact:
-                sizes = [round_up(size, self._bits) for size in sizes]
-            noise = tuple(Noise("gaussian", size, exact) for size in sizes)
-            blocks.append(TreeBlock(whole.tree, self._others(b), noise))
+        blocks = tuple(
+            TreeBlock(
+                whole.tree, self._others(b), tuple(Noise("gaussian", s, exact) for s in levels)
+            )
+            for b, levels in enumerate(sizes)
+        )
         bases, basis_of = self.measured
         of_attribute = basis_of[whole.design.roles.of_attribute]
         schema = problem.workload.schema
-        return TreeMechanism(schema, whole.place, bases, of_attribute, tuple(blocks), exact)
+        return TreeMechanism(schema, whole.place, bases, of_attribute, blocks, exact)
 
     @property
     def _bits(self) -> int:

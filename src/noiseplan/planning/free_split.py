@@ -20,6 +20,7 @@ from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.split_coordinates import Chart, Point
 from noiseplan.planning.even_split import best_upright
 from noiseplan.planning.workload_types import Design, JointQuery, Moments, joint_coefficients
+from noiseplan.progress import closing_gap
 
 # Both starting points are followed to the end only where that takes no more than about a second.
 BOTH_STARTS_UP_TO = 150
@@ -219,7 +220,8 @@ def _oblique_root(
     """U with UᵀU = X − 11ᵀ/(1ᵀX⁻¹1), X the best cost matrix for the Gram matrix alone."""
     ones = np.ones(len(gram))
     steps = steps or int(np.clip(START_WORK / len(gram) ** 3, 2, 200))
-    strategy = dense_optimum(gram, tolerance, steps).strategy
+    with closing_gap("searching for the optimum", tolerance) as watch:
+        strategy = dense_optimum(gram, tolerance, steps, watch).strategy
     cost = strategy.T @ strategy + FAINT * np.eye(len(gram))
     values, vectors = np.linalg.eigh(cost - 1.0 / (ones @ np.linalg.solve(cost, ones)))
     kept = np.maximum(values[1:], 1e-9 * values[-1])

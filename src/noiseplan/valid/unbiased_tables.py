@@ -191,6 +191,17 @@ class Unbiased:
         except UnanswerableError as error:
             raise UnanswerableError(
                 f"the table of {list(query.attributes)} cell by cell is not determined by what was "
-                f"measured ({error}). Name tables that are: valid(tables=[…]); or make the "
+                f"measured ({error}). Name tables that are: {self._determined()}; or make the "
                 f"workload's own answers valid: noiseplan.valid.valid_answers(release)"
             ) from None
+
+    def _determined(self) -> str:
+        """The call for those of the workload's tables that are determined, or how it looks."""
+        names = []
+        for one in sorted(set(self.queries), key=lambda s: (len(s), s)):
+            try:
+                self.plan.mechanism.require_completed(self.query(one))  # type: ignore[union-attr]
+            except UnanswerableError:
+                continue
+            names.append([self.schema.names[i] for i in one])
+        return f"valid(tables={names})" if names else "valid(tables=[…])"

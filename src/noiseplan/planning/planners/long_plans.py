@@ -37,6 +37,8 @@ BITS: Final = 10
 LEAST_STEPS, LEAST_GAP = 12, 1e-4
 # Sizes are rounded so many times, each time with what the last left of the budget.
 ROUNDS: Final = 6
+# No more than this share of the budget is left, where that can be reached.
+SPENT: Final = 1e-9
 
 
 def untried(problem: Problem) -> str | None:
@@ -183,6 +185,8 @@ class LongPlan(ABC):
             spent = found.record_cost("add-remove")
             if spent <= cost:
                 best = found
+            if (1 - SPENT) * cost <= spent <= cost:
+                break
             scale *= spent / cost * (1 + margin(1))
         if best is None:
             raise PlanError("no noise was found that keeps the budget: this is a bug")

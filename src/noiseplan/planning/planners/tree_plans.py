@@ -127,16 +127,31 @@ class _TreePlan(LongPlan):
 
     def of_scale(self, scale: float) -> TreeMechanism:
         problem, whole, exact = self.problem, self.whole, self.problem.integer
-        blocks = []
-        for b, omega in enumerate(self.precisions):
-            unit = scale * self.units[b]
-            sizes = [unit / each for each in whole.alike.spread(omega)]
-            if exact:
-                sizes = [round_up(size, self._bits) for size in sizes]
-            noise = tuple(Noise("gaussian", size, exact) for size in sizes)
-            blocks.append(TreeBlock(whole.tree, self.others(b), noise))
+        blocks = tuple(
+            TreeBlock(
+                whole.tree,
+                self.others(b),
+                tuple(Noise("gaussian", scale * size, exact) for size in levels),
+            )
+            for b, levels in enumerate(self._sizes)
+        )
         schema = problem.workload.schema
-        return TreeMechanism(schema, whole.place, *self.parts(), tuple(blocks), exact)
+        return TreeMechanism(schema, whole.place, *self.parts(), blocks, exact)
+
+    @cached_property
+    def _sizes(self) -> list[list[Array]]:
+        """σ² of every set and level for records that cost one; few different ones, if exact.
+
+        All of them times one number are as many different sizes, so that none of the budget is
+        left by rounding.
+        """
+        sizes = [
+            [unit / each for each in self.whole.alike.spread(omega)]
+            for unit, omega in zip(self.units, self.precisions, strict=True)
+        ]
+        if self.problem.integer:
+            sizes = [[round_up(size, self._bits) for size in levels] for levels in sizes]
+        return sizes
 
     @property
     def _bits(self) -> int:

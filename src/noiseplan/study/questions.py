@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from noiseplan.errors import QueryError
 from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, Ranges, Total
 from noiseplan.schema import Attribute, Binned, Schema
-from noiseplan.schema.labels import number_text
+from noiseplan.schema.labels import edge_text
 from noiseplan.study.errors import listed, suggestion, unknown_attribute
 
 if TYPE_CHECKING:
@@ -145,13 +145,11 @@ def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
     if code is not None:
         return code + last
     if isinstance(attribute, Binned):
-        try:
-            return attribute.edges.index(float(text))
-        except ValueError:
-            edges = ", ".join(map(number_text, attribute.edges))
-            raise QueryError(
-                f"{name}: {text!r} is no edge of a bin; the edges are {edges}"
-            ) from None
+        place = attribute.place_of(_unquoted(text))
+        if place not in attribute.places:
+            edges = ", ".join(edge_text(edge) for edge in attribute.edges)
+            raise QueryError(f"{name}: {text!r} is no edge of a bin; the edges are {edges}")
+        return attribute.places.index(place)
     raise _unknown(text, name, attribute)
 
 

@@ -18,7 +18,7 @@ from noiseplan.schema import Attribute, Binned, Categorical, Ordinal
 DAYS = [date(2020, 1, 1), date(2020, 1, 2)]
 
 labels = st.one_of(
-    st.text(max_size=4),
+    st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=4),
     st.integers(-(2**70), 2**70),
     st.integers(-5, 5),
     st.floats(allow_nan=False),
@@ -38,7 +38,20 @@ attributes: st.SearchStrategy[Attribute] = st.one_of(
     st.builds(Categorical, label_lists, other=st.sampled_from([None, "other"]), missing=gone),
     st.builds(Ordinal, label_lists, missing=gone),
     st.builds(Binned, edge_lists, clip=st.booleans(), missing=gone),
-    st.builds(lambda low, size: Ordinal(range(low, low + size)), st.integers(), st.integers(1, 50)),
+    st.builds(
+        lambda low, size, clip, missing: Ordinal(range(low, low + size), missing, clip),
+        st.integers(),
+        st.integers(1, 50),
+        st.booleans(),
+        gone,
+    ),
+    st.builds(
+        Binned,
+        st.lists(st.dates() | st.dates(), min_size=2, max_size=5, unique=True).map(sorted)
+        | st.lists(st.datetimes(), min_size=2, max_size=5, unique=True).map(sorted),
+        clip=st.booleans(),
+        missing=gone,
+    ),
 )
 
 

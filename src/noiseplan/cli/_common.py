@@ -68,7 +68,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "rows": plan.workload.rows,
         "planner": plan.planner,
         "noise": plan.noise,
-        "privacy": privacy_json(plan.privacy, plan.max_rows),
+        "privacy": privacy_json(plan.privacy, plan.max_rows, unit=plan.unit),
     }
     if plan.data_aware:
         return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}

@@ -63,7 +63,7 @@ def command(study: Path, every: bool, allow_outside: bool, as_json: bool) -> Non
     if read.people is not None:
         rows = read.people.max_rows
         counted = "one record counts" if rows == 1 else f"at most {rows} records count"
-        say(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a person")
+        say(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a {plan.unit}")
     if plan.data_aware:
         say(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
         return

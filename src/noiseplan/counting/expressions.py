@@ -17,7 +17,7 @@ import numpy as np
 
 from noiseplan.counting.text_files import AS_USUAL, Spelling
 from noiseplan.escaping import cell
-from noiseplan.schema import Attribute, Binned, Label
+from noiseplan.schema import Attribute, Binned, Label, Ordinal
 
 _INTEGER: Final = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BOOLEAN")
 _FRACTION: Final = re.compile(r"FLOAT|DOUBLE|DECIMAL\(.*\)")
@@ -98,19 +98,46 @@ class Column:
         # The labels may end in one that only catches what is unknown, and is no value itself.
         values = getattr(self.attribute, "values", self.attribute.labels)
         codes = {label: code for code, label in enumerate(values)}
+        return self._above(self._value(codes, otherwise))
+
+    def _above(self, code: str) -> str:
+        """The code; that of the last value for numbers above it, where these are counted there."""
+        own, number = self.attribute, self._number()
+        if not (isinstance(own, Ordinal) and own.clip) or number is None:
+            return code
+        above = f"{number} > {own.values[-1]}"
+        if self.spelled or self.type in ("FLOAT", "DOUBLE"):
+            above += f" AND NOT isnan({number})"  # which is larger than any here
+        return f"CASE WHEN {above} THEN {len(own.values) - 1} ELSE {code} END"
+
+    def _number(self) -> str | None:
+        """The column as numbers, null where a text spells none; None if it holds no numbers."""
         if self.spelled:
-            return _from_spelling(self.quoted, codes, otherwise, self.spelling)
+            return _spelled_number(self.quoted, self.spelling)
         if _INTEGER.fullmatch(self.type):
             # A truth value is a number too, as in Python.
-            number = f"{self.quoted}::UTINYINT" if self.type == "BOOLEAN" else self.quoted
-            return _from_integer(number, _numbers(codes), otherwise)
-        if _FRACTION.fullmatch(self.type):
-            return _from_double(f"{self.quoted}::DOUBLE", _numbers(codes), otherwise)
+            return f"{self.quoted}::UTINYINT" if self.type == "BOOLEAN" else self.quoted
+        return f"{self.quoted}::DOUBLE" if _FRACTION.fullmatch(self.type) else None
+
+    def _moment(self) -> str | None:
+        """The column as microseconds since 1970, likewise; times with a zone are none."""
+        if self.spelled:
+            return f"epoch_us(TRY_CAST(trim({self.quoted}) AS TIMESTAMP))"
+        if _MOMENT.fullmatch(self.type):
+            return f"epoch_us({self.quoted}::TIMESTAMP)"
+        return None
+
+    def _value(self, codes: Mapping[Label, int], otherwise: str) -> str:
+        number, moment = self._number(), self._moment()
+        if self.spelled:
+            return _from_spelling(self.quoted, codes, otherwise, self.spelling)
+        if number is not None:
+            read = _from_integer if _INTEGER.fullmatch(self.type) else _from_double
+            return read(number, _numbers(codes), otherwise)
         if _TEXT.fullmatch(self.type):
             texts = {label: code for label, code in codes.items() if isinstance(label, str)}
             return _from_text(self.quoted, texts, otherwise)
-        if _MOMENT.fullmatch(self.type):
-            moment = f"epoch_us({self.quoted}::TIMESTAMP)"
+        if moment is not None:
             return _from_integer(moment, _moments(codes, zoned=False), otherwise)
         if self.type == _ZONED:
             moment = f"epoch_us({self.quoted})"
@@ -118,15 +145,15 @@ class Column:
         return otherwise
 
     def _bin(self, bins: Binned, otherwise: str) -> str:
-        if not (self.spelled or _INTEGER.fullmatch(self.type) or _FRACTION.fullmatch(self.type)):
+        number = self._moment() if bins.dated else self._number()
+        if number is None:
             return otherwise
-        number = f"{self.quoted}::DOUBLE"
-        if self.spelled:
-            number = _spelled_number(self.quoted, self.spelling)
+        number = number if bins.dated else f"({number})::DOUBLE"
         codes = [str(code) for code in range(bins.stated)]
-        inside = f"{number} BETWEEN {_double(bins.edges[0])} AND {_double(bins.edges[-1])}"
-        valid = f"NOT isnan({number})" if bins.clip else inside
-        found = _search(number, bins.edges[1:-1], codes)
+        valid = f"{number} BETWEEN {_limit(bins.places[0])} AND {_limit(bins.places[-1])}"
+        if bins.clip:
+            valid = f"{number} IS NOT NULL" if bins.dated else f"NOT isnan({number})"
+        found = _search(number, bins.places[1:-1], codes)
         return f"CASE WHEN {valid} THEN {found} ELSE {otherwise} END"
 
 
@@ -268,7 +295,7 @@ def _search(number: str, bounds: Sequence[float], results: Sequence[str]) -> str
     middle = len(bounds) // 2
     below = _search(number, bounds[:middle], results[: middle + 1])
     above = _search(number, bounds[middle + 1 :], results[middle + 1 :])
-    return f"CASE WHEN {number} < {_double(bounds[middle])} THEN {below} ELSE {above} END"
+    return f"CASE WHEN {number} < {_limit(bounds[middle])} THEN {below} ELSE {above} END"
 
 
 def is_whole(value: float, limit: int) -> bool:
@@ -282,6 +309,10 @@ def is_double(value: float) -> bool:
         return float(value) == value
     except OverflowError:
         return False
+
+
+def _limit(value: float) -> str:
+    return str(value) if isinstance(value, int) else _double(value)
 
 
 def _double(value: float) -> str:

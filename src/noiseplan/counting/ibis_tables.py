@@ -34,7 +34,7 @@ from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import reading
-from noiseplan.schema import Attribute, Binned, Label, Schema
+from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema
 
 _PERSON: Final = "person"
 
@@ -204,6 +204,8 @@ class _IbisColumn:
     def _known(self, values: Any) -> Any:
         attribute, kind = self.schema[self.name], values.type()
         if isinstance(attribute, Binned):
+            if attribute.dated:
+                return _dated_bin(values, attribute)
             numbers = values.cast("int8") if kind.is_boolean() else values
             return _bin(numbers, attribute) if numbers.type().is_numeric() else None
         listed = getattr(attribute, "values", attribute.labels)
@@ -212,7 +214,10 @@ class _IbisColumn:
             truths = {bool(k): c for k, c in codes.items() if k in (0, 1) and not _is_text(k)}
             return _equal(values, truths)
         if kind.is_numeric():
-            return _number(values, {k: c for k, c in codes.items() if isinstance(k, int | float)})
+            known = {k: c for k, c in codes.items() if isinstance(k, int | float)}
+            found = _number(values, known)
+            clipped = isinstance(attribute, Ordinal) and attribute.clip
+            return _above(values, max(known), found, len(known) - 1) if clipped else found
         if kind.is_string():
             return _equal(values, {k: c for k, c in codes.items() if _is_text(k)})
         if kind.is_date() or kind.is_timestamp():
@@ -261,6 +266,29 @@ def _number(values: Any, codes: Mapping[Any, int]) -> Any:
     else:
         inside &= values == values.floor()
     return inside.ifelse((values - low).cast("int32"), None)
+
+
+def _above(values: Any, last: float, found: Any, code: int) -> Any:
+    """What was found, and the code of the last value for numbers above it."""
+    ibis: Any = sys.modules["ibis"]
+    above = values > last
+    if values.type().is_floating():
+        above &= ~_isnan(values)  # which is larger than any number to some databases
+    return above.ifelse(ibis.literal(code, "int32"), None if found is None else found)
+
+
+def _dated_bin(values: Any, bins: Binned) -> Any:
+    """The bin of a day or of a time without a zone; null for anything else."""
+    ibis: Any = sys.modules["ibis"]
+    kind = values.type()
+    if not (kind.is_date() or (kind.is_timestamp() and kind.timezone is None)):
+        return None
+    moments = values.cast("timestamp")
+    first, *inner, last = (ibis.literal(datetime.fromisoformat(str(e))) for e in bins.edges)
+    upper = [(moments < edge, code) for code, edge in enumerate(inner)]
+    found = ibis.cases(*upper, else_=bins.stated - 1) if upper else ibis.literal(0)
+    valid = moments.notnull() if bins.clip else moments.between(first, last)
+    return valid.ifelse(found, None)
 
 
 def _bin(values: Any, bins: Binned) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -20,6 +20,7 @@ from noiseplan.planning.pure_bounds import SharedTables
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.planning.workload_types import Design
 from noiseplan.privacy import Budget, Guarantee
+from noiseplan.privacy.people import PERSON, checked_unit
 from noiseplan.privacy.rounding import text_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
@@ -68,6 +69,7 @@ class Plan:
     budget: Budget | None = None  # what was asked for, in its own currency; not saved
     loaded: bool = False  # read from a folder, so that its noise and cost are hearsay
     considered: Considered = ()  # planners and why each was taken or not; not saved
+    unit: str = PERSON  # whose records they are, in words: a person, a household
 
     # ------------------------------------------------------------------ errors over the workload
 
@@ -223,6 +225,14 @@ class Plan:
         """One row per kind of table: how many, their size, standard errors; the neglected first."""
         kinds: list[TableKind] = through("plan.fairness")(self)
         return kinds
+
+    def with_unit(self, unit: str) -> Plan:
+        """The same plan for other units than persons, in words: `with_unit("household")`.
+
+        Release it with `person=` naming the column of these. All that is promised to a person is
+        promised to each of them instead.
+        """
+        return replace(self, unit=checked_unit(unit))
 
     def tables(self) -> list[TableKind]:
         """The same for every table by itself, in the order of the workload."""

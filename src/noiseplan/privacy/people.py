@@ -43,12 +43,17 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from fractions import Fraction
-from typing import SupportsIndex
+from typing import Final, SupportsIndex
 
 from noiseplan.errors import BudgetError
 from noiseplan.privacy.guarantee import Guarantee
 from noiseplan.privacy.rounding import fraction_down, fraction_up, quotient_up
+
+# Who has the records, unless it is said otherwise.
+PERSON: Final = "person"
+_UNIT: Final = re.compile(r"[^\W\d_]+([ -][^\W\d_]+)*")
 
 
 def person_cost(cost: float, max_rows: SupportsIndex, *, pure: bool = False) -> float:
@@ -104,6 +109,15 @@ def record_price(person: Guarantee, max_rows: int) -> Guarantee:
         return Guarantee.pure(quotient_up(person.pure_epsilon, max_rows), person.neighbours)
     cost = quotient_up(person.pcost, max_rows**2)
     return Guarantee(cost, person.law, person.neighbours)
+
+
+def checked_unit(unit: object) -> str:
+    """What has the records, as sentences call one of it, or what is wrong with that."""
+    if not isinstance(unit, str) or len(unit) > 40 or not _UNIT.fullmatch(unit):
+        raise BudgetError(
+            f"a unit is a word or two for who has the records, as in 'household'; found {unit!r}"
+        )
+    return unit
 
 
 def unit_text(max_rows: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta
 from difflib import get_close_matches
 from itertools import pairwise
 from math import inf
@@ -94,6 +94,7 @@ def _code(name: str, attribute: Attribute, literal: Literal) -> int:
     """The code of the value that was written."""
     consecutive = _consecutive(attribute)
     if consecutive is not None and _is_number(literal.value) and literal.value in consecutive:
+        _refuse_cut("=", literal, name, attribute)
         return int(literal.value) - consecutive.start
     value = literal.value
     if isinstance(attribute, Binned) and isinstance(value, str):
@@ -184,6 +185,7 @@ def _ordered(comparison: Comparison, attribute: Attribute) -> Mask:
     order = _ORDERS[comparison.sign]
     consecutive = _consecutive(attribute)
     if consecutive is not None and _is_number(literal.value):
+        _refuse_cut(comparison.sign, literal, name, attribute)
         codes = np.arange(consecutive.start, consecutive.stop)
         return np.asarray(order(codes, literal.value), dtype=bool)
     labels = attribute.labels[: attribute.stated]
@@ -218,6 +220,22 @@ def _consecutive(attribute: Attribute) -> range | None:
     return values if isinstance(values, range) else None
 
 
+def _refuse_cut(sign: str, literal: Literal, name: str, attribute: Attribute) -> None:
+    """Refuse what holds of some numbers only that are counted as the last value: age = 99."""
+    if not (isinstance(attribute, Ordinal) and attribute.clip):
+        return
+    compare: Callable[[Any, Any], bool] = _ORDERS.get(sign, operator.eq)
+    last, end = attribute.values[-1], literal.value
+    if compare(last, end) != compare(inf, end):
+        name, label = written_name(name), attribute.labels[attribute.stated - 1]
+        raise _At(
+            literal.at,
+            f"{name} {sign} {_written(end)} cuts through {_written(label)}, which also holds the "
+            f"numbers above {last} (clip=True): write {name} < {last} or {name} >= {last}, or "
+            f"declare further values",
+        )
+
+
 def _is_number(label: Label) -> bool:
     return isinstance(label, int | float) and not isinstance(label, bool)
 
@@ -227,9 +245,13 @@ def _is_number(label: Label) -> bool:
 
 def _bins_where(sign: str, literal: Literal, name: str, attribute: Binned) -> Mask:
     """A bin is in or out as a whole; a comparison that would cut through one is refused."""
-    end = literal.value
-    if isinstance(end, str | bool):
-        raise _At(literal.at, f"{name!r} is {attribute.describe()}: compare it with a number")
+    written = literal.value
+    if isinstance(written, bool) or isinstance(written, str) != attribute.dated:
+        wanted = "a date, as in '2020-01-31'" if attribute.dated else "a number"
+        raise _At(literal.at, f"{name!r} is {attribute.describe()}: compare it with {wanted}")
+    end = attribute.place_of(written) if isinstance(written, str) else written
+    if end is None:
+        raise _At(literal.at, f"{_written(written)} is no date or time, as in '2020-01-31'")
     all_of, none_of = zip(
         *(_decided(sign, end, low, high, closed) for low, high, closed in _bins(attribute)),
         strict=True,
@@ -242,7 +264,7 @@ def _bins_where(sign: str, literal: Literal, name: str, attribute: Binned) -> Ma
 
 def _bins(attribute: Binned) -> list[tuple[float, float, bool]]:
     """Least and largest number of each bin, and whether the largest belongs to it."""
-    edges = list(attribute.edges)
+    edges = list(attribute.places)
     if attribute.clip:  # the end bins take whatever lies beyond
         edges[0], edges[-1] = -inf, inf
     last = len(edges) - 2
@@ -263,34 +285,41 @@ def _decided(sign: str, end: float, low: float, high: float, closed: bool) -> tu
 def _cut(sign: str, end: float, name: str, attribute: Binned, bin_: int) -> str:
     """What would do instead: the other sign at this edge, or the edges next to it."""
     name = written_name(name)
-    cuts = f"{name} {sign} {_number(end)} cuts through the bin {attribute.labels[bin_]}"
-    if end in attribute.edges[1:-1]:
+    at, places = _place(end, attribute), attribute.places
+    cuts = f"{name} {sign} {at} cuts through the bin {attribute.labels[bin_]}"
+    if end in places[1:-1]:
         other = {"<=": "<", ">": ">="}[sign]
-        return f"{cuts}, which begins with {_number(end)}: write {name} {other} {_number(end)}"
+        return f"{cuts}, which begins with {at}: write {name} {other} {at}"
     outer = _outer(end, attribute, bin_)
     if outer:
         return f"{cuts}, {outer}"
     kept = "<" if sign in ("<", "<=") else ">="
-    inner = [edge for edge in attribute.edges[bin_ : bin_ + 2] if edge in attribute.edges[1:-1]]
-    near = " or ".join(f"{name} {kept} {_number(edge)}" for edge in inner)
+    inner = [edge for edge in places[bin_ : bin_ + 2] if edge in places[1:-1]]
+    near = " or ".join(f"{name} {kept} {_place(edge, attribute)}" for edge in inner)
     instead = f"write {near}, or declare" if near else "declare"
-    return f"{cuts}: {instead} {_number(end)} as an edge"
+    return f"{cuts}: {instead} {at} as an edge"
 
 
 def _outer(end: float, attribute: Binned, bin_: int) -> str:
     """Why an outer edge tells nothing apart: numbers beyond it, or on it, are in the end bin."""
-    if end not in (attribute.edges[0], attribute.edges[-1]):
+    at, places = _place(end, attribute), attribute.places
+    if end not in (places[0], places[-1]):
         return ""
     further = "declare a further edge to tell them apart"
     if attribute.clip:
-        side = "below" if bin_ == 0 and end == attribute.edges[0] else "beyond"
-        return f"which also holds the numbers {side} {_number(end)} (clip=True): {further}"
-    last = "is the last one and " if end == attribute.edges[-1] else ""
-    return f"which {last}also holds {_number(end)} itself: {further}"
+        side = "below" if bin_ == 0 and end == places[0] else "beyond"
+        held = "dates" if attribute.dated else "numbers"
+        return f"which also holds the {held} {side} {at} (clip=True): {further}"
+    last = "is the last one and " if end == places[-1] else ""
+    return f"which {last}also holds {at} itself: {further}"
 
 
-def _number(value: float) -> str:
-    return number_text(float(value))
+def _place(value: float, attribute: Binned) -> str:
+    """A number, or a date in quotes, as a predicate has it."""
+    if not attribute.dated:
+        return number_text(float(value))
+    moment = datetime(1970, 1, 1) + timedelta(microseconds=value)
+    return _written(moment.date() if moment.time() == time() else moment)
 
 
 def mask_label(attribute: Attribute, mask: Mask) -> str:

@@ -21,7 +21,7 @@ from noiseplan.queries.factors import Custom, Factor, Identity, Prefix, Ranges, 
 from noiseplan.queries.levels import Levels
 from noiseplan.queries.named_levels import Level
 from noiseplan.schema import Attribute, Binned, Hierarchical
-from noiseplan.schema.labels import number_text
+from noiseplan.schema.labels import edge_text
 from noiseplan.texts import suggestion
 
 WORDS: dict[str, Factor] = {
@@ -124,13 +124,11 @@ def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
     if code is not None:
         return code + last
     if isinstance(attribute, Binned):
-        try:
-            return attribute.edges.index(float(text))
-        except ValueError:
-            edges = ", ".join(map(number_text, attribute.edges))
-            raise QueryError(
-                f"{name}: {text!r} is no edge of a bin; the edges are {edges}"
-            ) from None
+        place = attribute.place_of(unquoted(text))
+        if place not in attribute.places:
+            edges = ", ".join(edge_text(edge) for edge in attribute.edges)
+            raise QueryError(f"{name}: {text!r} is no edge of a bin; the edges are {edges}")
+        return attribute.places.index(place)
     raise _unknown(text, name, attribute)
 
 

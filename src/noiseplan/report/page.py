@@ -108,7 +108,7 @@ def _warning(release: Release) -> Markup | str:
 
 def _privacy(release: Release, protected: str) -> Markup:
     guarantee = release.plan.privacy
-    unit = "person" if "person" in protected else "record"
+    unit = "record" if protected == "one record" else release.plan.unit
     words = [
         element("p", sentence, class_="lead" if i == 0 else None)
         for i, sentence in enumerate(promise(guarantee, unit))

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, final
@@ -17,19 +18,23 @@ from noiseplan.errors import SchemaError, remedy
 from noiseplan.schema.encoding import (
     Codes,
     LabelTable,
+    as_known_numbers,
+    as_moments,
     as_numbers,
     encode_consecutive,
+    microseconds,
     stand_for_missing,
 )
 from noiseplan.schema.labels import (
+    CLIPPED,
     Label,
     checked_edges,
     checked_labels,
     checked_missing,
     checked_range,
+    edge_text,
     label_from_json,
     label_to_json,
-    number_text,
     shortened,
 )
 
@@ -149,12 +154,12 @@ class Attribute(ABC):
                 label: Any = None if other is None else label_from_json(other)
                 return Categorical(map(label_from_json, values), other=label, missing=missing)
             case {"kind": "ordinal", "range": [int(start), int(stop)]}:
-                return Ordinal(range(start, stop), missing=missing)
+                return Ordinal(range(start, stop), missing=missing, clip=saved.get("clip") is True)
             case {"kind": "ordinal", "values": list(values)}:
                 return Ordinal(map(label_from_json, values), missing=missing)
             case {"kind": "binned", "edges": list(edges), "clip": bool(clip)}:
-                numbers = [float(edge) if edge in ("inf", "-inf") else edge for edge in edges]
-                return Binned(numbers, clip=clip, missing=missing)
+                ends = [float(e) if e in ("inf", "-inf") else label_from_json(e) for e in edges]
+                return Binned(ends, clip=clip, missing=missing)  # type: ignore[arg-type]
         raise SchemaError(
             f"{saved!r} is no saved attribute; one looks like {Ordinal(range(3)).to_dict()!r}."
         )
@@ -252,6 +257,9 @@ class Ordinal(Attribute):
         The values, as in :class:`Categorical`.
     missing
         The name of a cell for missing values: the last, and outside the order.
+    clip
+        Count numbers above the last of consecutive whole numbers with it; it is then called
+        ``"99+"``. Numbers below the first are refused as ever: they often stand for something else.
 
     Examples
     --------
@@ -261,23 +269,37 @@ class Ordinal(Attribute):
     [2]
     >>> Ordinal(range(3), missing="not stated").encode([2, None, float("nan")]).tolist()
     [2, 3, 3]
+    >>> Ordinal(range(3), clip=True).labels
+    (0, 1, '2+')
     """
 
     values: tuple[Label, ...] | range  # consecutive integers are always kept as a range
+    clip: bool
     ordered: ClassVar[bool] = True
 
-    def __init__(self, values: Iterable[object], missing: str | None = None) -> None:
+    def __init__(
+        self, values: Iterable[object], missing: str | None = None, clip: bool = False
+    ) -> None:
         if isinstance(values, range) and values and values.step == 1:
             values = checked_range(values)
         else:
             values = as_range(checked_labels(values, "Ordinal"))
+        if clip and not isinstance(values, range):
+            raise SchemaError(
+                "Ordinal: clip=True counts numbers above the last value with it, which takes "
+                "consecutive whole numbers, as in Ordinal(range(100), clip=True); other numbers "
+                "are put into bins, " + CLIPPED + "."
+            )
         object.__setattr__(self, "values", values)
+        object.__setattr__(self, "clip", bool(clip))
         if missing is not None:
             self._declare_missing(missing)
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
         known = tuple(self.values)
+        if self.clip:
+            known = (*known[:-1], f"{known[-1]}+")
         return known if self.missing is None else (*known, self.missing)
 
     @property
@@ -290,11 +312,16 @@ class Ordinal(Attribute):
 
     def _encode(self, values: NDArray[Any]) -> Codes:
         if isinstance(self.values, range) and values.dtype.kind in "iuf":
-            return encode_consecutive(values, self.values)
-        return self._table.encode(values)
+            codes = encode_consecutive(values, self.values)
+        else:
+            codes = self._table.encode(values)
+        if self.clip:
+            codes[as_numbers(values) > self.values[-1]] = len(self.values) - 1  # type: ignore[operator]
+        return codes
 
     def describe(self) -> str:
-        return f"ordinal: {shortened(self.values)}{self._said_of_missing()}"
+        above = " and above" * self.clip
+        return f"ordinal: {shortened(self.values)}{above}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
         saved: dict[str, object] = {"kind": "ordinal"}
@@ -302,19 +329,21 @@ class Ordinal(Attribute):
             saved["range"] = [self.values.start, self.values.stop]
         else:
             saved["values"] = [label_to_json(value) for value in self.values]
+        if self.clip:
+            saved["clip"] = True
         return saved if self.missing is None else {**saved, "missing": self.missing}
 
     def __repr__(self) -> str:
         shown = f"[{shortened(self.values)}]"
         if isinstance(self.values, range):
             shown = f"range({self.values.start}, {self.values.stop})"
-        return f"Ordinal({shown}{self._missing_argument()})"
+        return f"Ordinal({shown}{self._missing_argument()}{', clip=True' * self.clip})"
 
 
 @final
 @dataclass(frozen=True, init=False, repr=False)
 class Binned(Attribute):
-    """Numbers put into bins whose edges are public.
+    """Numbers, or dates and times, put into bins whose edges are public.
 
     Bins are closed on the left and open on the right, the last one closed on both sides, as in
     :func:`numpy.histogram`.
@@ -323,7 +352,7 @@ class Binned(Attribute):
     ----------
     edges
         Strictly increasing numbers, one more than there are bins. The first may be ``-inf`` and
-        the last ``inf``.
+        the last ``inf``. Or dates, or dates and times without a zone; a day is its midnight.
     clip
         Put numbers beyond the edges into the first and last bin instead of refusing them.
     missing
@@ -338,12 +367,12 @@ class Binned(Attribute):
     [0, 0, 1, 1, -1]
     """
 
-    edges: tuple[float, ...]
+    edges: tuple[float, ...] | tuple[date, ...]
     clip: bool
     ordered: ClassVar[bool] = True
 
     def __init__(
-        self, edges: Iterable[float], clip: bool = False, missing: str | None = None
+        self, edges: Iterable[float | date], clip: bool = False, missing: str | None = None
     ) -> None:
         object.__setattr__(self, "edges", checked_edges(edges))
         object.__setattr__(self, "clip", bool(clip))
@@ -352,7 +381,7 @@ class Binned(Attribute):
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
-        written = [number_text(edge) for edge in self.edges]
+        written = list(map(edge_text, self.edges))
         inner = [f"[{low}, {high})" for low, high in pairwise(written[:-1])]
         known = (*inner, f"[{written[-2]}, {written[-1]}]")
         return known if self.missing is None else (*known, self.missing)
@@ -361,39 +390,60 @@ class Binned(Attribute):
         if last == self.stated:
             return super().span_label(first, last)
         closed = "]" if last == self.stated - 1 else ")"
-        return f"[{number_text(self.edges[first])}, {number_text(self.edges[last + 1])}{closed}"
+        return f"[{edge_text(self.edges[first])}, {edge_text(self.edges[last + 1])}{closed}"
 
     def up_to_label(self, last: int) -> Label:
         sign = "≤" if last == self.stated - 1 else "<"
-        return f"{sign} {number_text(self.edges[last + 1])}"
+        return f"{sign} {edge_text(self.edges[last + 1])}"
+
+    @property
+    def dated(self) -> bool:
+        """Whether the edges are dates or times."""
+        return isinstance(self.edges[0], date)
+
+    @cached_property
+    def places(self) -> tuple[float, ...]:
+        """The edges as numbers to search among: of dates and times, microseconds since 1970."""
+        return tuple(microseconds(e) if isinstance(e, date) else e for e in self.edges)
+
+    def place_of(self, text: str) -> float | None:
+        """The number, or the moment as microseconds, that a text writes; None if it does not."""
+        try:
+            return microseconds(datetime.fromisoformat(text)) if self.dated else float(text)
+        except (ValueError, TypeError):  # the latter for a time with a zone
+            return None
 
     @property
     def size(self) -> int:
         return len(self.edges) - 1 + (self.missing is not None)
 
     def _encode(self, values: NDArray[Any]) -> Codes:
-        numbers = as_numbers(values)
-        bins = np.searchsorted(np.array(self.edges), numbers, side="right") - 1
-        bins[numbers == self.edges[-1]] = self.stated - 1
+        numbers, known = as_moments(values) if self.dated else as_known_numbers(values)
+        bins = np.searchsorted(np.array(self.places), numbers, side="right") - 1
+        bins[numbers == self.places[-1]] = self.stated - 1
         if self.clip:
             bins = np.clip(bins, 0, self.stated - 1)
-        inside = (bins >= 0) & (bins < self.stated) & ~np.isnan(numbers)
+        inside = (bins >= 0) & (bins < self.stated) & known
         return np.where(inside, bins, -1).astype(np.int64)
 
     def describe(self) -> str:
         bins = "1 bin" if self.stated == 1 else f"{self.stated} bins"
-        first, last = number_text(self.edges[0]), number_text(self.edges[-1])
-        clipped = ", numbers beyond go to the end bins" if self.clip else ""
+        first, last = edge_text(self.edges[0]), edge_text(self.edges[-1])
+        held = "dates" if self.dated else "numbers"
+        clipped = f", {held} beyond go to the end bins" if self.clip else ""
         return f"binned: {bins} from {first} to {last}{clipped}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
         # JSON has no infinity, so it is written "inf".
-        edges = [edge if math.isfinite(edge) else str(edge) for edge in self.edges]
+        edges = [
+            label_to_json(e) if isinstance(e, date) or math.isfinite(e) else str(e)
+            for e in self.edges
+        ]
         saved = {"kind": "binned", "edges": edges, "clip": self.clip}
         return saved if self.missing is None else {**saved, "missing": self.missing}
 
     def __repr__(self) -> str:
-        edges = ", ".join(map(number_text, self.edges))
+        edges = ", ".join(repr(e) if isinstance(e, date) else edge_text(e) for e in self.edges)
         return f"Binned([{edges}]{', clip=True' * self.clip}{self._missing_argument()})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from numbers import Real
 from typing import Any, Final, TypeAlias, final
@@ -18,6 +18,7 @@ Codes: TypeAlias = NDArray[np.int64]
 
 # float64 tells apart all integers below this magnitude; beyond it only Python's numbers do.
 _EXACT: Final = 2**53
+_EPOCH: Final = datetime(1970, 1, 1)
 
 
 @final
@@ -104,6 +105,39 @@ def as_numbers(values: NDArray[Any]) -> NDArray[np.float64]:
     if values.dtype.kind != "O":
         return np.full(values.shape, np.nan)
     return np.fromiter(map(_as_number, values.tolist()), dtype=np.float64, count=len(values))
+
+
+def as_known_numbers(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """The same, and which of them are numbers."""
+    numbers = as_numbers(values)
+    return numbers, ~np.isnan(numbers)
+
+
+def as_moments(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """A flat array of dates and times as microseconds since 1970, and which of them are such.
+
+    Times with a zone are none: the same moment has another date elsewhere.
+    """
+    if values.dtype.kind == "M":
+        return values.astype("M8[us]").astype(np.int64), ~np.isnat(values)
+    if values.dtype.kind != "O":
+        return np.zeros(values.shape, np.int64), np.zeros(values.shape, bool)
+    found = [_as_moment(value) for value in values.tolist()]
+    numbers = np.array([moment or 0 for moment in found], dtype=np.int64)
+    return numbers, np.array([moment is not None for moment in found], dtype=bool)
+
+
+def _as_moment(value: object) -> int | None:
+    plain = isinstance(value, date) and not is_missing(value)
+    zoned = isinstance(value, datetime) and value.tzinfo is not None
+    return microseconds(value) if plain and not zoned else None  # type: ignore[arg-type]
+
+
+def microseconds(moment: date) -> int:
+    """Microseconds from 1970 to a day's midnight, or to a time without a zone."""
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _as_number(value: object) -> float:

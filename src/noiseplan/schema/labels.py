@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from itertools import pairwise
 from numbers import Real
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -130,25 +130,59 @@ def _refuse_duplicates(labels: Sequence[Label], call: str) -> None:
         first[label] = code
 
 
-def checked_edges(edges: Iterable[float]) -> tuple[float, ...]:
-    """Return the edges of bins as floats, or say what is wrong with them."""
+def checked_edges(edges: Iterable[float | date]) -> tuple[float, ...] | tuple[date, ...]:
+    """Return the edges of bins as floats, or as dates, or say what is wrong with them."""
     example = "Binned([0, 10, 20])"
     if isinstance(edges, str | bytes) or not isinstance(edges, Iterable):
         raise SchemaError(f"Binned: edges must be a list of numbers, got {edges!r}; try {example}.")
     listed = list(edges)
+    moments = [checked_label(e, "Binned") for e in listed if isinstance(e, date | np.datetime64)]
+    if moments and len(moments) == len(listed):
+        return _rising(_of_one_kind(moments))
     for edge in listed:
-        if not isinstance(edge, Real) or math.isnan(edge):
+        if moments and not isinstance(edge, date | np.datetime64):
+            raise SchemaError(f"Binned: edge {edge!r} is not a date, as other edges are.")
+        if not moments and (not isinstance(edge, Real) or math.isnan(edge)):
             raise SchemaError(f"Binned: edge {edge!r} is not a number; try {example}.")
-    found = tuple(map(float, listed))
+    return _rising(tuple(float(edge) for edge in listed if not isinstance(edge, date)))
+
+
+def _of_one_kind(moments: Sequence[Label]) -> tuple[date, ...]:
+    """Dates as they are; times where any is one, a day being its midnight."""
+    for moment in moments:
+        if isinstance(moment, datetime) and moment.tzinfo is not None:
+            raise SchemaError(
+                f"Binned: the edge {moment} has a time zone, and the same moment has another date "
+                f"elsewhere; write it without one, and turn the data into that zone's time."
+            )
+    if not any(isinstance(moment, datetime) for moment in moments):
+        return tuple(m for m in moments if isinstance(m, date))
+    return tuple(
+        m if isinstance(m, datetime) else datetime(m.year, m.month, m.day)
+        for m in moments
+        if isinstance(m, date)
+    )
+
+
+Edge = TypeVar("Edge", float, date)
+
+
+def _rising(found: tuple[Edge, ...]) -> tuple[Edge, ...]:
+    example = "Binned([0, 10, 20])"
     if len(found) < 2:
         raise SchemaError(f"Binned: got {len(found)} edge(s), a bin needs two, as in {example}.")
     for low, high in pairwise(found):
         if not low < high:
             raise SchemaError(
-                f"Binned: edges must increase strictly, but {number_text(low)} is followed by "
-                f"{number_text(high)}; try Binned(sorted(set(edges)))."
+                f"Binned: edges must increase strictly, but {edge_text(low)} is followed by "
+                f"{edge_text(high)}; try Binned(sorted(set(edges)))."
             )
     return found
+
+
+def edge_text(edge: float | date) -> str:
+    """Write an edge: dates as ISO text."""
+    return str(edge) if isinstance(edge, date) else number_text(edge)
 
 
 def number_text(value: float) -> str:

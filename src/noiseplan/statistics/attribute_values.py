@@ -62,11 +62,21 @@ def _is_number(label: object) -> bool:
     return isfinite(label)
 
 
+def edge_numbers(attribute: Binned) -> Array:
+    """The edges of bins of numbers; those of dates and times are refused."""
+    if attribute.dated:
+        raise QueryError(
+            f"means and quantiles are of numbers, and this is {attribute.describe()}: ask for the "
+            f"table, or for how many come before each date, Prefix()"
+        )
+    return np.array(attribute.places)
+
+
 def _midpoints(name: str, attribute: Binned) -> Array:
-    edges = np.array(attribute.edges)
+    edges = edge_numbers(attribute)
     if not np.isfinite(edges).all():
         last = attribute.stated - 1
-        open_bins = [(0, attribute.edges[0]), (last, attribute.edges[-1])]
+        open_bins = [(0, edges[0]), (last, edges[-1])]
         ends = [str(attribute.labels[i]) for i, edge in open_bins if not isfinite(edge)]
         raise QueryError(
             f"the mean of {name!r} needs a number for each bin, and {' and '.join(ends)} has no "

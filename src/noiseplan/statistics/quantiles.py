@@ -32,7 +32,12 @@ from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Binned
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
-from noiseplan.statistics.attribute_values import about_missing, counted, ordered_codes
+from noiseplan.statistics.attribute_values import (
+    about_missing,
+    counted,
+    edge_numbers,
+    ordered_codes,
+)
 from noiseplan.statistics.groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.statistic import Figures, Intervals, Mask, Statistic, too_small
 
@@ -238,7 +243,7 @@ def _binned(attribute: Attribute, curve: Curve, z: float) -> Places:
 def _bins(attribute: Attribute) -> tuple[Array, Array, Mask]:
     """Where every bin begins and ends, infinite at an open end, and which bins are open."""
     assert isinstance(attribute, Binned)
-    edges = np.array(attribute.edges)
+    edges = edge_numbers(attribute)
     left, right = edges[:-1].copy(), edges[1:].copy()
     if attribute.clip:
         left[0], right[-1] = -np.inf, np.inf

@@ -14,6 +14,7 @@ from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
+from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.provenance import Drawn, Provenance
 from noiseplan.release.release import Release
@@ -21,9 +22,9 @@ from noiseplan.storage.plans import schema_hash, stated_by
 
 FORMAT = 1
 UNIT = "one record"
-OF_A_PERSON: dict[Neighbours, str] = {
-    "add-remove": "all records of one person",
-    "replace": "what the records of one person say, not by how many there are",
+OF_A_UNIT: dict[Neighbours, str] = {
+    "add-remove": "all records of {}",
+    "replace": "what the records of {} say, not by how many there are",
 }
 KIND = "noiseplan release"
 DATA_AWARE = "noiseplan data-aware release"
@@ -53,7 +54,7 @@ def facts(release: Release, kind: str) -> Json:
             "numpy": np.__version__,
             "python": platform.python_version(),
         },
-        "privacy": privacy_json(plan.privacy, plan.max_rows, release.choice is not None),
+        "privacy": privacy_json(plan.privacy, plan.max_rows, release.choice is not None, plan.unit),
         "noise": release.brand,
         "simulation": not release.provenance.private,
         "ledger": release.recorded,
@@ -84,14 +85,16 @@ def _text(content: Mapping[str, Any], name: str) -> str:
     return text
 
 
-def privacy_json(guarantee: Guarantee, max_rows: int = 1, chosen: bool = False) -> Json:
+def privacy_json(
+    guarantee: Guarantee, max_rows: int = 1, chosen: bool = False, unit: str = PERSON
+) -> Json:
     """Unit, neighbours and cost in every currency, for programs.
 
-    `chosen`: whether at most `max_rows` records of each person were counted.
+    `chosen`: whether at most `max_rows` records of each person, or other `unit`, were counted.
     """
     known = math.isfinite(guarantee.pcost)
     result: Json = {
-        "unit": _unit(max_rows, chosen),
+        "unit": _unit(max_rows, chosen, unit),
         "neighbours": guarantee.neighbours,
         "known": known,
         "accounting": CONVERSION[guarantee.law],
@@ -107,10 +110,10 @@ def privacy_json(guarantee: Guarantee, max_rows: int = 1, chosen: bool = False) 
     return result
 
 
-def _unit(max_rows: int, chosen: bool) -> str:
+def _unit(max_rows: int, chosen: bool, unit: str) -> str:
     if max_rows > 1:
-        return f"one person, with at most {max_rows} records"
-    return "one person, of whom one record is counted" if chosen else UNIT
+        return f"one {unit}, with at most {max_rows} records"
+    return f"one {unit}, of whom one record is counted" if chosen else UNIT
 
 
 def in_words(content: Json, release: Release) -> str:
@@ -137,7 +140,8 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
         unit = content["privacy"]["unit"]
         promise = [f"What is protected: {unit}.", *guarantee.describe().splitlines()]
         if unit != UNIT:
-            promise[-1] = f"Neighbouring data sets differ by {OF_A_PERSON[guarantee.neighbours]}."
+            differ = OF_A_UNIT[guarantee.neighbours].format(f"one {release.plan.unit}")
+            promise[-1] = f"Neighbouring data sets differ by {differ}."
     else:
         title = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]

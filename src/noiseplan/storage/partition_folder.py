@@ -20,6 +20,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import plan as make_plan
 from noiseplan.planning.planners.dawa import MOST_CELLS
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
+from noiseplan.privacy.people import PERSON
 from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance
@@ -50,7 +51,7 @@ def read_release(
         neighbours=saved.get("neighbours", "add-remove"),
         noise=str(saved["noise"]),
         max_rows=int(saved["max_rows"]),
-    )
+    ).with_unit(saved.get("unit", PERSON))
     if plan.hash() != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
     measurements = _read_measurements(_drawn(plan), saved["buckets"], measured)
@@ -83,6 +84,8 @@ def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
         "max_rows": plan.max_rows,
         "pcost": repr(plan.privacy.pcost),
     }
+    if plan.unit != PERSON:
+        content["unit"] = plan.unit
     if plan.privacy.neighbours != "add-remove":
         content["neighbours"] = plan.privacy.neighbours
     return content, arrays

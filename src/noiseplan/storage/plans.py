@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from noiseplan.arrays import Arrays, Json
-from noiseplan.errors import StorageError
+from noiseplan.errors import BudgetError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import floats, saved_kind
 from noiseplan.mechanisms.price import require_price
@@ -27,7 +27,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import LoadedFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.people import record_price
+from noiseplan.privacy.people import PERSON, checked_unit, record_price
 from noiseplan.queries import Workload
 from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
 from noiseplan.storage.files import hash_of
@@ -68,6 +68,8 @@ def write_plan(plan: Plan) -> tuple[Json, Arrays]:
         content["privacy"]["epsilon"] = repr(guarantee.pure_epsilon)
     if plan.max_rows > 1:
         content["max_rows"] = plan.max_rows
+    if plan.unit != PERSON:
+        content["unit"] = plan.unit
     return content, arrays
 
 
@@ -116,7 +118,15 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, known: Known = NOTHING
         max_rows=max_rows,
         loaded=True,
         seconds=0.0,
+        unit=_read_unit(content["unit"]) if "unit" in content else PERSON,
     )
+
+
+def _read_unit(unit: object) -> str:
+    try:
+        return checked_unit(unit)
+    except BudgetError as error:
+        raise StorageError(error.message) from None
 
 
 def _one_for_each(arrays: Arrays, name: str, workload: Workload) -> Array | None:

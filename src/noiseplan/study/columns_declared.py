@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from math import isnan
 
@@ -16,7 +17,7 @@ KINDS = ("categorical", "ordinal", "binned", "hierarchical")
 # What goes with some kinds only.
 EXTRAS = {
     "other": ("categorical", "hierarchical"),
-    "clip": ("binned",),
+    "clip": ("ordinal", "binned"),
     "missing": ("categorical", "ordinal", "binned"),
 }
 MOST_VALUES = 10_000_000
@@ -54,8 +55,8 @@ def _attribute(node: Node) -> Attribute:
             child.fail(f"{key} does not go with {kind}; it belongs to {' or '.join(EXTRAS[key])}")
     missing = keys["missing"].text("not stated") if "missing" in keys else None
     blamed = keys.get("missing") or keys.get("other") or values
+    clip = keys["clip"].boolean() if "clip" in keys else False
     if kind == "binned":
-        clip = keys["clip"].boolean() if "clip" in keys else False
         edges = _edges(values)
         with values.blamed():
             Binned(edges, clip=clip)
@@ -67,15 +68,15 @@ def _attribute(node: Node) -> Attribute:
     labels = _labels(values)
     if kind == "ordinal":
         with blamed.blamed():
-            return Ordinal(labels, missing=missing)
+            return Ordinal(labels, missing=missing, clip=clip)
     with blamed.blamed():
         return Categorical(labels, other=other, missing=missing)
 
 
 def _labels(node: Node) -> list[object] | range:
-    """Values as a list, as whole numbers from … to …, or from a code list."""
+    """Values as a list, as whole numbers or days from … to …, or from a code list."""
     if isinstance(node.value, dict) and ("from" in node.value or "to" in node.value):
-        return _whole_numbers(node)
+        return _days(node) if isinstance(node.value.get("from"), date) else _whole_numbers(node)
     if isinstance(node.value, dict):
         return list(read_code_list(node))
     items = node.items(
@@ -108,22 +109,37 @@ def _whole_numbers(node: Node) -> range:
     return range(first, last + 1)
 
 
+def _days(node: Node) -> list[object]:
+    ends = ("from", "to")
+    keys = node.table(ends, "{ from = 2020-01-01, to = 2020-12-31 }", needed=ends)
+    first, last = (_day(keys[key]) for key in ends)
+    if first > last:
+        keys["to"].fail(f"to = {last} is before from = {first}; both ends are values")
+    return [first + timedelta(days=n) for n in range((last - first).days + 1)]
+
+
+def _day(node: Node) -> date:
+    if not isinstance(node.value, date) or isinstance(node.value, datetime):
+        node.expected("a day, as in 2020-01-31; for times use binned")
+    return node.value
+
+
 def _integer(node: Node) -> int:
     if isinstance(node.value, bool) or not isinstance(node.value, int):
         node.expected("a whole number; for other numbers use binned")
     return node.value
 
 
-def _edges(node: Node) -> list[float]:
+def _edges(node: Node) -> list[float | date]:
     """Edges as a list, or from … to … by steps."""
     if isinstance(node.value, dict) and {"from", "to", "step"} & set(node.value):
-        return _steps(node)
+        return list(_steps(node))
     if isinstance(node.value, dict):
         edges = read_code_list(node)
         return [edge if isinstance(edge, int | float) else _number(edge, node) for edge in edges]
     items = node.items("[0, 10000, 50000] or { from = 0, to = 80, step = 5 }")
     for item in items:
-        if isinstance(item.value, bool) or not isinstance(item.value, int | float):
+        if isinstance(item.value, bool) or not isinstance(item.value, int | float | date):
             item.expected("a number, the edge of a bin")
     return [item.value for item in items]  # type: ignore[misc]
 

@@ -16,6 +16,7 @@ from noiseplan.planning.objectives import (
     TotalVariance,
 )
 from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
+from noiseplan.privacy.people import PERSON, checked_unit
 from noiseplan.queries import Workload
 from noiseplan.study.nodes import Node
 from noiseplan.study.tables_asked import find_query
@@ -44,6 +45,7 @@ class People:
 
     person: str
     max_rows: int = 1
+    unit: str = PERSON
 
 
 @dataclass(frozen=True)
@@ -184,11 +186,13 @@ def _named_objective(node: Node) -> Objective:
 def read_people(node: Node) -> People:
     """Whose records they are, and the most of one person that are counted."""
     example = '[people] with person = "patient_id" and max_rows = 3'
-    keys = node.table(("person", "max_rows"), example)
+    keys = node.table(("person", "max_rows", "unit"), example)
     if "person" not in keys:
         node.fail(f"person is missing: the column that says whose record it is, as in {example}")
     rows = keys["max_rows"].integer("the most rows of one person", 1) if "max_rows" in keys else 1
-    return People(keys["person"].text("patient_id"), rows)
+    unit = keys["unit"].text("household") if "unit" in keys else PERSON
+    with keys.get("unit", node).blamed():
+        return People(keys["person"].text("patient_id"), rows, checked_unit(unit))
 
 
 def read_spelling(node: Node) -> Spelling:

@@ -16,6 +16,7 @@ from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
 from noiseplan.privacy import Budget, Neighbours
 from noiseplan.privacy.doubts import doubts
+from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.study.columns_declared import read_schema
@@ -108,7 +109,7 @@ class Study:
         for query in self.tables or ():
             with self.root.child("output").child("tables").blamed():
                 made.mechanism.require(query)
-        return made
+        return made if self.people is None else made.with_unit(self.people.unit)
 
     def release(
         self,
@@ -135,7 +136,9 @@ class Study:
             how["person"] = self.people.person
         if self.ledger is not None:
             named = self.ledger
-            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
+            said = plan.unit != PERSON and f" (the unit is a {plan.unit})"
+            purpose = f"{named.purpose}{said or ''}".strip()
+            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": purpose}
         more = plan if given is None else plan.given(given)
         left = more.rest if isinstance(more, Continuation) else more
         for each in doubts(plan.budget or plan.privacy):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import date
 
 from noiseplan.queries.questions import question_of
 from noiseplan.study.errors import StudyError
@@ -89,11 +91,11 @@ def _written(label: str) -> str:
 
 
 def _edge(text: str, column: str) -> str:
-    try:
-        float(text)
-    except ValueError:
-        raise StudyError(f"{column}: {text!r} is no edge of a bin; write {_FORMS}") from None
-    return text
+    for read in (float, date.fromisoformat):
+        with suppress(ValueError):
+            read(text)
+            return text
+    raise StudyError(f"{column}: {text!r} is no edge of a bin; write {_FORMS}")
 
 
 def study_text(columns: list[Column], title: str = "A first study") -> str:

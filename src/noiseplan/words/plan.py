@@ -121,7 +121,7 @@ def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
     facts = [
         ("objective", _objective(plan, read)),
         ("privacy", _privacy(plan) + _no_protection(plan)),
-        ("neighbours", neighbours_words(plan.privacy, plan.max_rows, exact)),
+        ("neighbours", neighbours_words(plan.privacy, plan.max_rows, exact, plan.unit)),
         ("error", _error(plan)),
         ("optimality", _optimality(plan)),
         *([("considered", _considered(plan.considered))] if plan.considered else []),

@@ -9,6 +9,7 @@ import numpy as np
 
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS
+from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
 
 FALSE_ALARMS = 0.05
@@ -31,15 +32,17 @@ def cost_words(guarantee: Guarantee) -> str:
     return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = {text_up(SHOWN_DELTA)}"
 
 
-def neighbours_words(guarantee: Guarantee, max_rows: int, exact: bool = False) -> str:
+def neighbours_words(
+    guarantee: Guarantee, max_rows: int, exact: bool = False, unit: str = PERSON
+) -> str:
     """What one may change without much being seen of it; `exact`: the total is told as it is."""
     if guarantee.neighbours == "replace":
         one = "replacing one record"
         if max_rows > 1:
-            one = f"other values in the records of one person, at most {max_rows}"
+            one = f"other values in the records of one {unit}, at most {max_rows}"
         return f"differ by {one}; the total is public" + (" and exact" if exact else "")
     if max_rows > 1:
-        return f"differ by all records of one person, at most {max_rows}"
+        return f"differ by all records of one {unit}, at most {max_rows}"
     return "differ by adding or removing one record"
 
 

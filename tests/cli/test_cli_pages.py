@@ -13,7 +13,7 @@ import pytest
 from consoles import refreshed, run_page, words
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "docs" / name for name in ("command-line.md", "story.md")]
+PAGES = [ROOT / "docs" / name for name in ("command-line.md", "story.md", "census.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

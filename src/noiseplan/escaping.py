@@ -106,5 +106,9 @@ def from_cell(text: str) -> str:
 
 def write_csv_rows(file: TextIO, rows: Iterable[Iterable[object]], line_end: str = "\r\n") -> None:
     """Write CSV, the only way in which this package does: no cell of it is a formula."""
-    writer = csv.writer(file, lineterminator=line_end)
-    writer.writerows([cell(value) for value in row] for row in rows)
+    write_safe_rows(file, ([cell(value) for value in row] for row in rows), line_end)
+
+
+def write_safe_rows(file: TextIO, rows: Iterable[Iterable[object]], line_end: str = "\r\n") -> None:
+    """The same for long tables, whose labels went through :func:`cell` once, not in every row."""
+    csv.writer(file, lineterminator=line_end).writerows(rows)

@@ -13,7 +13,9 @@ import pytest
 from consoles import refreshed, run_page, words
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "docs" / name for name in ("command-line.md", "story.md", "custodian.md")]
+PAGES = [
+    ROOT / "docs" / name for name in ("command-line.md", "story.md", "custodian.md", "census.md")
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

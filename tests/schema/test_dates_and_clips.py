@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from noiseplan.study.questions import read_question
 
 import noiseplan as nz
 from noiseplan.counting import open_source
 from noiseplan.errors import QueryError, SchemaError
 from noiseplan.queries.predicates import predicate_query
+from noiseplan.queries.questions import read_question
 from noiseplan.study import read_study
 
 EDGES = [date(2020, 1, 1), date(2020, 2, 1), date(2020, 3, 1), date(2021, 1, 1)]

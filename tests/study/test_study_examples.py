@@ -34,7 +34,7 @@ def test_examples_can_be_planned(path: Path) -> None:
 
 def test_examples_are_found() -> None:
     assert {path.name for path in STUDIES} >= {"hospital.toml", "worst_case.toml"}
-    with pytest.raises(nz.NoiseplanError, match="wages, population"):
+    with pytest.raises(nz.NoiseplanError, match="wages, population, census"):
         example_study("none")
     assert all(example_study(name).is_file() for name in EXAMPLES)
 

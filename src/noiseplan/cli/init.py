@@ -120,6 +120,10 @@ def write_example(name: str) -> None:
             raise StudyError(f"{str(path)!r} is there already and was left alone")
     if name == "wages":
         shutil.copyfile(cpssw8_path(), data)
+    elif name == "census":
+        from noiseplan.data.census import write_census
+
+        write_census(data, Path("places.csv"))
     else:
         from noiseplan.data.population import write_population
 

@@ -24,11 +24,12 @@ _EDUCATION_YEARS = (6, 8, 9, 10, 11, 12, 13, 14, 16, 18, 19, 20)
 EXAMPLES: Final = {
     "wages": "the survey of 61,395 workers",
     "population": "a made-up population with places, households and ages",
+    "census": "a made-up census of 60,000 people, in blocks up to the nation",
 }
 
 
 def example_study(name: str) -> Path:
-    """Path of a study file that is shipped: ``"wages"`` or ``"population"``.
+    """Path of a study file that is shipped: ``"wages"``, ``"population"`` or ``"census"``.
 
     Examples
     --------

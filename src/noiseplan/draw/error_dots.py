@@ -18,6 +18,7 @@ from noiseplan.draw.figure import (
     figure,
     shown,
 )
+from noiseplan.words.level_errors import LevelError, level_errors
 from noiseplan.words.plan import kind_name
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def forest_spec(
     *,
     title: str = "Expected standard error of each table",
     unit: str = "records",
+    ordered: bool = False,
 ) -> Spec:
     """The expected error of every table of a plan, the least accurate first, for Vega-Lite.
 
@@ -58,20 +60,25 @@ def forest_spec(
         What the plan is, in words.
     unit
         What is counted.
+    ordered
+        Whether the rows stay in the order given.
 
     Raises
     ------
     ChartError
         If there is no row, or a standard error is not a finite number of at least 0.
     """
-    tables = sorted((_forest_record(row) for row in rows), key=lambda record: -record["std_error"])
+    tables = [_forest_record(row) for row in rows]
+    if not ordered:
+        tables.sort(key=lambda record: -record["std_error"])
     if not tables:
         raise ChartError("no table to draw: give at least one row of (name, standard error)")
     lines = ["from the plan alone: no data was read"]
     if any(table["largest"] > table["smallest"] for table in tables):
         lines.append("dot: root mean square over the cells; line: most to least accurate cell")
     if len(tables) > MOST_ROWS:
-        lines.append(f"the {MOST_ROWS} least accurate of {len(tables)} tables")
+        which = "first" if ordered else "least accurate"
+        lines.append(f"the {MOST_ROWS} {which} of {len(tables)} tables")
         tables = tables[:MOST_ROWS]
     low = min(table["smallest"] for table in tables)
     high = max(table["largest"] for table in tables)
@@ -85,9 +92,18 @@ def forest_spec(
 
 
 def plan_chart(plan: Plan, path: str | PathLike[str] | None = None) -> Any:
-    """The expected standard error of every kind of table, for notebooks or to a file."""
+    """The expected standard error of every kind of table, or of every level; also to a file."""
+    by_level = level_errors(plan)
+    if by_level:
+        return shown(level_spec(by_level), path)
     rows = [ForestRow(kind_name(kind), kind["std_error"]) for kind in plan.fairness()]
     return shown(forest_spec(rows), path)
+
+
+def level_spec(errors: Sequence[LevelError]) -> Spec:
+    """The expected error of every table, level by level from the coarsest, for Vega-Lite."""
+    rows = [ForestRow(f"{e.level}: {e.table}", *e[2:]) for e in errors]
+    return forest_spec(rows, title="Expected standard error by level", ordered=True)
 
 
 def _forest_record(row: ForestRow | tuple[str, float]) -> Spec:

@@ -7,7 +7,7 @@ have a title and a description. Colours come from the page's style.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from noiseplan.draw.html import Markup, element, joined
@@ -16,6 +16,7 @@ from noiseplan.privacy.rounding import text_up
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 76, 12, 14, 40  # room around the plot
 SERIES = 6  # colours
+BAR, NAMES, NUMBERS, MOST_LETTERS = 22, 250, 60, 28  # of bars down the page, beside their names
 
 
 def share_bar(share: float, over: bool) -> Markup:
@@ -67,9 +68,9 @@ class Scale:
         return self.start + share * (self.stop - self.start)
 
 
-def chart(title: str, description: str, content: str) -> Markup:
+def chart(title: str, description: str, content: str, height: float = HEIGHT) -> Markup:
     """A picture with a name and a description for those who do not see it."""
-    box = f"0 0 {WIDTH} {HEIGHT}"
+    box = f"0 0 {WIDTH} {height:g}"
     return element(
         "svg",
         Markup(content),
@@ -97,6 +98,30 @@ def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> 
     parts.append(_text(WIDTH - RIGHT, TOP + 12, "average error against budget ρ", "end"))
     words = ", ".join(f"{e:.3g} at ρ = {text_up(c, 3)}" for c, e in zip(costs, errors, strict=True))
     return chart("Root mean squared error against the privacy budget ρ", words, "".join(parts))
+
+
+def level_bars(groups: Mapping[str, Sequence[tuple[str, float]]]) -> Markup:
+    """Bars down the page, one per table, under the level they are of; longer is less precise."""
+    largest = max(error for bars in groups.values() for _, error in bars) or 1.0
+    parts, y = [], 0.0
+    room = WIDTH - NAMES - NUMBERS
+    for group, bars in groups.items():
+        y += BAR
+        parts.append(_text(0, y + BAR - 6, group, "start"))
+        for name, error in bars:
+            long = room * error / largest
+            parts.append(_text(NAMES - 8, y + BAR - 6, name[:MOST_LETTERS], "end"))
+            parts.append(
+                f'<rect class="s0" x="{NAMES}" y="{y + 4:.1f}" width="{long:.1f}" '
+                f'height="{BAR - 8}"/>'
+            )
+            parts.append(_text(NAMES + long + 6, y + BAR - 6, f"{error:.3g}", "start"))
+            y += BAR
+    words = "; ".join(
+        f"{group}: " + ", ".join(f"{name} {error:.3g}" for name, error in bars)
+        for group, bars in groups.items()
+    )
+    return chart("Standard error by level", words, "".join(parts), y + BAR / 2)
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,14 @@ class Levels(Factor):
             blocks.append(TotalMatrix(attribute.stated))
         return padded(StackMatrix(tuple(blocks)), attribute.size)
 
+    def single(self) -> list[Levels]:
+        """Each level of groups on its own."""
+        made = [Levels(leaves=False, total=True) for _ in self.groups]
+        for one, level in zip(made, self.groups, strict=True):
+            object.__setattr__(one, "groups", (level,))
+            object.__setattr__(one, "total", False)
+        return made
+
     def row_labels(self, attribute: Attribute) -> Sequence[Hashable]:
         labels: list[Hashable] = list(_stated(attribute)) if self.leaves else []
         for names, _ in self._groupings(attribute):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries import Query
+from noiseplan.queries.level_parts import LevelPart, level_parts
 from noiseplan.texts import counted
 
+T = TypeVar("T")
 FRAMES = ("pandas", "polars", "pyarrow")
 # Columns of numbers beside the cells, which no attribute is called like.
 NUMBERS = ("estimate", "std_error", "lower", "upper")
@@ -118,19 +120,54 @@ class Answer:
         given. An attribute called like one of the four is shown as "estimate (attribute)" and so
         on.
         """
-        numbers = {
-            "estimate": self.estimate,
-            "std_error" if self.bias_error is None else "estimated_error": self.error,
-            "lower": self.lower,
-            "upper": self.upper,
-        }
         cells, places = self.query.row_labels(), np.arange(self.query.rows)
         if order is not None:
             axes = [self.query.axis(name) for name in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
             headings = [self.query.headings[axis] for axis in axes]
             cells = {name: [cells[name][place] for place in places] for name in headings}
-        return {**renamed(cells), **{name: values[places] for name, values in numbers.items()}}
+        numbers = self.numbers().items()
+        return {**renamed(cells), **{name: values[places] for name, values in numbers}}
+
+    def numbers(self) -> dict[str, Array]:
+        """The columns of numbers."""
+        return {
+            "estimate": self.estimate,
+            "std_error" if self.bias_error is None else "estimated_error": self.error,
+            "lower": self.lower,
+            "upper": self.upper,
+        }
+
+    def axes(self) -> dict[str, Sequence[Hashable]]:
+        """The columns of cells, each by its labels along an attribute, not by row."""
+        if self.query.joint is not None:
+            return dict(self.query.row_labels())
+        named = zip(self.query.headings, self.query.axis_labels(), strict=True)
+        return renamed(dict(named))
+
+    def by_level(self) -> list[Answer]:
+        """One answer for each level of a query on several, with the same numbers."""
+        parts = level_parts(self.query)
+        if len(parts) == 1:
+            return [self]
+        shape = self.query.shape
+        limits = (self._reach, self._reach) if self.simultaneous else self.limits
+
+        def rows(numbers: Array, part: LevelPart) -> Array:
+            return numbers.reshape(shape)[part.rows].reshape(-1)
+
+        return [
+            replace(
+                self,
+                query=part.query,
+                estimate=rows(self.estimate, part),
+                noise_error=rows(self.noise_error, part),
+                bias_error=None if self.bias_error is None else rows(self.bias_error, part),
+                # Those that hold for all rows at once are of the whole.
+                limits=None if limits is None else (rows(limits[0], part), rows(limits[1], part)),
+            )
+            for part in parts
+        ]
 
     def frame(self, library: str | None = None, order: Sequence[str] | None = None) -> Any:
         """The tidy table as a data frame of "pandas", "polars" or "pyarrow".
@@ -172,7 +209,7 @@ def reading(level: float, simultaneous: bool) -> str:
     return f"{100 * level:g}% {kind} intervals, covering noise only"
 
 
-def renamed(cells: Mapping[str, list[Hashable]]) -> dict[str, list[Hashable]]:
+def renamed(cells: Mapping[str, T]) -> dict[str, T]:
     """Columns of cells, those called like a column of numbers by another name."""
     return {f"{n} (attribute)" if n in NUMBERS else n: values for n, values in cells.items()}
 

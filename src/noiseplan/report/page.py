@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noiseplan.draw.html import Column, Markup, element, escaped, joined, table
-from noiseplan.draw.svg import budget_chart, share_bar
+from noiseplan.draw.svg import budget_chart, level_bars, share_bar
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.report.released_tables import released_tables
 from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
+from noiseplan.words.level_errors import level_errors
 from noiseplan.words.plan import aim, kind_name, largest_text, proved_sentence
 from noiseplan.words.privacy import currencies, promise
 
@@ -165,7 +166,18 @@ def _errors(plan: Plan) -> Markup:
     more: Markup | str = ""
     if len(shown) < len(rows):
         more = element("p", f"… and {len(rows) - len(shown):,} kinds with smaller errors.")
-    return joined([*_aims(plan, rows), table(caption, columns, body), more])
+    return joined([*_aims(plan, rows), _by_level(plan), table(caption, columns, body), more])
+
+
+def _by_level(plan: Plan) -> Markup | str:
+    """A picture of the errors of each level, where the levels of an attribute are asked."""
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for each in level_errors(plan):
+        groups.setdefault(each.level, []).append((each.table, each.std_error))
+    if not groups:
+        return ""
+    words = "Standard error of every table, by level from the coarsest to the finest."
+    return joined([element("p", words, class_="muted"), level_bars(groups)])
 
 
 def _estimated() -> Markup:

@@ -9,6 +9,7 @@ import numpy as np
 
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import SERIES, Line, error_bars, interval_bar
+from noiseplan.queries.level_parts import level_parts
 from noiseplan.texts import counted
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ def _tools(count: int) -> Markup:
 
 def _blocks(release: Release, count: int, level: float) -> Iterator[Markup]:
     left, opened = MOST_ROWS_IN_ALL, False
-    for position in range(count):
-        query = release.plan.workload.query(position)
+    asked = (release.plan.workload.query(position) for position in range(count))
+    for whole, query in ((q, part.query) for q in asked for part in level_parts(q)):
         rows = counted(query.rows, "row")
         if query.rows > LARGEST or left <= 0:
-            yield _closed(query, rows, _elsewhere(query, "too large for this page"))
+            yield _closed(query, rows, _elsewhere(whole, "too large for this page"))
             continue
         answer = release.answer(query, level=level)
         shown = min(query.rows, MOST_ROWS, left)
@@ -66,7 +67,7 @@ def _blocks(release: Release, count: int, level: float) -> Iterator[Markup]:
         picture = _picture(answer)
         content = [picture, _rows(answer, shown)]
         if shown < query.rows:
-            content.append(_elsewhere(query, f"the first {shown:,} rows are shown"))
+            content.append(_elsewhere(whole, f"the first {shown:,} rows are shown"))
         first = bool(picture) and query.rows <= FIRST_ROWS and not opened
         opened = opened or first  # one small table stands open, to show what there is
         yield _closed(
@@ -83,7 +84,8 @@ def _closed(query: Query, facts: str, *content: object, opened: bool = False) ->
 
 def _elsewhere(query: Query, why: str) -> Markup:
     command = element("code", f'noiseplan answer RELEASE "{query.name}" --csv')
-    return element("p", f"{query.rows:,} rows: {why}. All of them: ", command, class_="muted")
+    said = f"{query.rows:,} rows: {why}. All of them: the files in tables/, or "
+    return element("p", said, command, class_="muted")
 
 
 def _rows(answer: Answer, shown: int) -> Markup:
@@ -127,7 +129,7 @@ def _picture(answer: Answer) -> Markup | str:
     length, series = query.shape[axis], query.rows // query.shape[axis]
     if length not in CHART_LABELS or series > SERIES:
         return ""
-    name = query.attributes[axis]
+    name = query.headings[axis]
     per_axis = [list(dict.fromkeys(values)) for values in query.row_labels().values()]
     if len(per_axis[axis]) != length:  # two rows of one label
         return ""

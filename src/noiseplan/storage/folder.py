@@ -47,7 +47,7 @@ from noiseplan.storage.plans import (
     read_plan,
     write_plan,
 )
-from noiseplan.storage.table_files import require_few, table_stems, write_tables
+from noiseplan.storage.table_files import require_few, table_stems, table_titles, write_tables
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
@@ -69,7 +69,7 @@ def rehearse_saving(folder: str | os.PathLike[str], tables: Sequence[Query]) -> 
     target = checked_path(folder, StorageError)
     _require_new(target)
     require_few(tables)
-    longest = max(table_stems([query.name for query in tables]), key=len, default="")
+    longest = max(table_stems(table_titles(tables)), key=len, default="")
     names = [f"tables/{longest}.parquet", "tables/index.csv"] if tables else []
     rehearse(target, [*NEEDED, SUMS, "certificate.txt", *names])
 

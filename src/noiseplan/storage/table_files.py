@@ -5,46 +5,89 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.arrays import plain_columns
 from noiseplan.engine import copy_to_parquet, engine
 from noiseplan.errors import StorageError, remedy
-from noiseplan.escaping import write_csv_rows
+from noiseplan.escaping import cell, write_csv_rows, write_safe_rows
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Query
+from noiseplan.queries.level_parts import level_parts
+from noiseplan.release.answer import Answer
 from noiseplan.release.release import Release
 from noiseplan.texts import fitting_places
 
 # More files than this in one folder help nobody; a saved release answers any query later.
 MOST_TABLES = 1000
 ERRORS = ("std_error", "estimated_error")
+BATCH = 1 << 16  # rows that are written at a time
 
 if TYPE_CHECKING:
     import duckdb
 
 Columns = Mapping[str, Sequence[Hashable] | Array]
+Column = TypeVar("Column", Array, Sequence[Hashable] | Array)
 
 
 def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> None:
-    """One CSV and one Parquet file per query, and an index of them."""
+    """One CSV and one Parquet file per query and level, and an index of them."""
     require_few(queries)
     folder.mkdir()
     index: list[tuple[str, str, int]] = []
+    stems = iter(table_stems(table_titles(queries)))
     with progress("writing tables", len(queries)) as advance, engine() as connection:
-        stems = table_stems([query.name for query in queries])
-        for stem, query in zip(stems, queries, strict=True):
-            columns = release.answer(query).columns()
-            write_csv(folder / f"{stem}.csv", with_fitting_digits(columns))
-            write_parquet(folder / f"{stem}.parquet", columns, connection)
-            index.append((stem, query.name, query.rows))
+        for query in queries:
+            for answer in release.answer(query).by_level():
+                stem = next(stems)
+                write_answer(folder / stem, answer, connection)
+                index.append((stem, answer.query.name, answer.query.rows))
             advance(1)
     files, names, rows = zip(*index, strict=True) if index else ((), (), ())
     write_csv(folder / "index.csv", {"file": files, "query": names, "rows": rows})
+
+
+def write_answer(stem: Path, answer: Answer, connection: duckdb.DuckDBPyConnection) -> None:
+    """A table as CSV and as Parquet; labels are kept once, and written out a batch at a time."""
+    axes, numbers, rows = answer.axes(), answer.numbers(), answer.query.rows
+    shape, shown = [len(labels) for labels in axes.values()], with_fitting_digits(numbers)
+    # As the table has them: with_suffix would take the end of a name for one.
+    with Path(f"{stem}.csv").open("w", encoding="utf-8", newline="") as file:
+        write_csv_rows(file, [[*axes, *numbers]])
+        cells = [_objects([cell(label) for label in labels]) for labels in axes.values()]
+        for start in range(0, rows, BATCH):
+            stop = min(start + BATCH, rows)
+            columns = [_along(one, i, shape, start, stop) for i, one in enumerate(cells)]
+            columns += [values[start:stop] for values in shown.values()]
+            write_safe_rows(file, zip(*(column.tolist() for column in columns), strict=True))
+    named = enumerate(axes.items())
+    whole = {name: _along(_array(labels), i, shape, 0, rows) for i, (name, labels) in named}
+    write_parquet(Path(f"{stem}.parquet"), whole | numbers, connection)
+
+
+def _objects(labels: Sequence[object]) -> NDArray[Any]:
+    found = np.empty(len(labels), dtype=object)
+    found[:] = labels
+    return found
+
+
+def _along(
+    labels: NDArray[Any], axis: int, shape: Sequence[int], start: int, stop: int
+) -> NDArray[Any]:
+    """The labels of an attribute in some rows of the table, the last attribute fastest."""
+    inner = prod(shape[axis + 1 :])
+    return labels[np.arange(start, stop) // inner % shape[axis]]
+
+
+def table_titles(queries: Sequence[Query]) -> list[str]:
+    """What the tables of some queries are called: one for each level."""
+    return [part.query.name for query in queries for part in level_parts(query)]
 
 
 def require_few(queries: Sequence[Query]) -> None:
@@ -64,7 +107,7 @@ def table_stems(titles: Sequence[str]) -> list[str]:
     return [f"{n:0{digits}d}-{file_name(title)}" for n, title in enumerate(titles, 1)]
 
 
-def with_fitting_digits(columns: Columns) -> Columns:
+def with_fitting_digits(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Released numbers as CSV has them: to the place of the sixth digit of the smallest error.
 
     Parquet files have every digit that was computed.
@@ -72,7 +115,7 @@ def with_fitting_digits(columns: Columns) -> Columns:
     errors = next((columns[name] for name in ERRORS if name in columns), ())
     places = fitting_places(np.asarray(errors, dtype=float).tolist())
     if places is None:
-        return columns
+        return dict(columns)
     return {
         name: np.round(values, places) + 0.0 if isinstance(values, np.ndarray) else values
         for name, values in columns.items()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from inspect import isabstract
 from math import prod
 from typing import Any
 from unittest import mock
@@ -369,6 +370,6 @@ def measuring_classes() -> set[type]:
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             for each in vars(importlib.import_module(module.name)).values():
                 own = isinstance(each, type) and each.__module__ == module.name
-                if own and callable(getattr(each, "measure", None)) and each is not Mechanism:
+                if own and callable(getattr(each, "measure", None)) and not isabstract(each):
                     found.add(each)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
@@ -164,10 +164,8 @@ class Mechanism(ABC):
         """Why rows of a query are too many to be written down one by one; None if they are not."""
         return None
 
-    def listed(self, workload: Workload) -> Iterable[Query]:
+    def listed(self, workload: Workload) -> Iterator[Query]:
         """The queries whose rows are written down."""
-        if self.lists_all:
-            return workload
         return (query for query in workload if self.unlisted(query) is None)
 
     @abstractmethod

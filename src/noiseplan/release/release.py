@@ -187,8 +187,8 @@ class Release(Derived):
         JSON and as text, and hashes of all files. The folder appears whole or not at all, and an
         existing one is never overwritten.
         """
-        plan = self.plan
-        every = plan.mechanism.listed(plan.workload)
+        plan, mechanism = self.plan, self.plan.mechanism
+        every = plan.workload if mechanism.lists_all else mechanism.listed(plan.workload)
         chosen = every if tables is None else [plan.query(q) for q in tables]
         through("release.save")(self, folder, list(chosen))
 

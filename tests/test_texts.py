@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.texts import DIGITS, duration, fitting_places, percent_up
+from noiseplan.storage.table_files import with_fitting_digits
+from noiseplan.texts import duration, percent, percent_up
 
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
@@ -38,14 +39,29 @@ def test_a_percentage_never_claims_too_much(share: float) -> None:
     assert float(text) <= 100 * share + 0.1 + 1e-9
 
 
-@given(st.lists(st.floats(1e-6, 1e9), min_size=1, max_size=5))
-def test_digits_fit_the_smallest_error(errors: list[float]) -> None:
-    """Rounding moves a number by less than a hundred-thousandth of any error; with one place less
-    it could move it by more than a millionth of the smallest."""
-    places = fitting_places(errors)
-    assert places is not None
-    assert 0.5 * 10.0**-places <= 1e-5 * min(errors) or places == 0
-    assert places == 0 or 0.5 * 10.0 ** (1 - places) > 10.0**-DIGITS * min(errors)
+@given(st.floats(0, 1e4), st.sampled_from([1, 2]))
+def test_a_share_is_near_and_without_powers_of_ten(share: float, digits: int) -> None:
+    text = percent(share, digits)
+    assert "e-" not in text and "e+" not in text
+    value = float(text.removeprefix("less than ").removesuffix("%"))
+    if text.startswith("less"):
+        assert 0 < 100 * share < value
+    else:
+        assert value == pytest.approx(100 * share, rel=0.5 / 10 ** (digits - 1), abs=0.5e-4)
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(1e-6, 1e9)), min_size=1, max_size=5))
+def test_digits_fit_the_smallest_error(cells: list[tuple[float, float]]) -> None:
+    """Rounding moves no number by more than a hundred-thousandth of any error, and the last place
+    that is shown is worth more than a millionth of the smallest, but for units."""
+    estimate, error = (np.array(column) for column in zip(*cells, strict=True))
+    shown = with_fitting_digits({"estimate": estimate, "std_error": error})["estimate"]
+    unit = 10.0 ** np.floor(np.log10(1e-5 * error.min()))  # the place of the sixth digit
+    exact = 1e-9 * max(1.0, np.abs(estimate).max())  # of floating point
+    assert np.abs(shown - estimate).max() <= max(0.5, 0.5 * unit) + exact
+    assert np.abs(shown - estimate).max() <= 1e-5 * error.min() + exact
+    if unit <= 1:
+        assert np.abs(shown / unit - np.round(shown / unit)).max() * unit <= exact
 
 
 def test_csv_files_have_fitting_digits_and_parquet_files_all(tmp_path: Path) -> None:
@@ -60,8 +76,7 @@ def test_csv_files_have_fitting_digits_and_parquet_files_all(tmp_path: Path) -> 
         written += 1
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        places = fitting_places(answer.std_error.tolist())
-        assert places is not None
+        places = max(5 - int(np.floor(np.log10(answer.std_error.min()))), 0)
         for name, exact in answer.columns().items():
             if isinstance(exact, np.ndarray):
                 found = [float(row[name]) for row in rows]

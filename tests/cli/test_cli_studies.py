@@ -465,6 +465,13 @@ def test_init_from_a_header(tmp_path: Path) -> None:
     assert written.index("age ") < written.index("sex ") < written.index("region")
 
 
+def test_init_from_a_header_of_sixteen_bits(tmp_path: Path) -> None:
+    data = tmp_path / "people.csv"
+    for start in ("\ufeff", ""):
+        data.write_bytes((start + "age,sex\n1,F\n").encode("utf-16-le"))
+        assert "UTF-16" in said("init", tmp_path / "s.toml", "--header", data, code=1)
+
+
 def test_init_speaks_of_bins(tmp_path: Path) -> None:
     text = said("init", tmp_path / "s.toml", "--column", "pay", "--column", "age=0..99")
     assert "fill in what these may hold: pay" in text

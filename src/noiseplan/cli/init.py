@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import shutil
 from pathlib import Path
@@ -93,6 +94,8 @@ def header_of(path: Path) -> list[str]:
             line += letter
             if len(line) > 1 << 20:
                 raise StudyError(f"{path}: the first line is too long to be a header of CSV")
+    if bytes(line[:2]) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in line:
+        raise StudyError(f"{path}: it is UTF-16 text; save it as CSV in UTF-8")
     try:
         names = next(csv.reader([line.decode("utf-8-sig").rstrip("\r")]), [])
     except (UnicodeDecodeError, csv.Error):

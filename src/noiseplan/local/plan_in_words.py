@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from noiseplan.escaping import visible
 from noiseplan.privacy.rounding import text_up
-from noiseplan.texts import duration, percent_up
+from noiseplan.texts import duration, percent
 
 if TYPE_CHECKING:
     from noiseplan.local.localplan import LocalPlan
@@ -88,7 +88,7 @@ def _optimality(plan: LocalPlan) -> str:
     if plan.gap > 1:
         return f"{kind} variance at most {1 + plan.gap:.2g} times the lower bound"
     return (
-        f"{kind} variance at most {percent_up(plan.gap)}% above the lower bound "
+        f"{kind} variance at most {percent(plan.gap, 2)} above the lower bound "
         f"{plan.lower_bound / plan.types.rows:.4g}"
     )
 

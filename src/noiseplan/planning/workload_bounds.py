@@ -44,7 +44,7 @@ from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.queries import Identity, Query, Workload
 from noiseplan.strategies.column_norms import total_error
 from noiseplan.strategies.spectral import singular_value_strategy
-from noiseplan.texts import percent_up
+from noiseplan.texts import percent, percent_up
 
 # The exact optimum is worked out unasked up to so many cells, on the way to so small a gap.
 EXACT_CELLS: Final = 1024
@@ -149,7 +149,7 @@ class WorkloadBounds:
             yield "structured bound", _number(self.structured), ""
         if self.optimum is not None:
             low, high = self.optimum
-            proof = f"proved to {percent_up(high / low - 1)}%" if high > low else "in closed form"
+            proof = f"proved to {percent(high / low - 1)}" if high > low else "in closed form"
             yield "exact optimum", _number(high), proof
         if self.closed_form is not None:
             over = self.closed_form / self.lower - 1

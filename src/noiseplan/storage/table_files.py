@@ -22,11 +22,12 @@ from noiseplan.queries import Query
 from noiseplan.queries.level_parts import level_parts
 from noiseplan.release.answer import Answer
 from noiseplan.release.release import Release
-from noiseplan.texts import fitting_places
 
 # More files than this in one folder help nobody; a saved release answers any query later.
 MOST_TABLES = 1000
 ERRORS = ("std_error", "estimated_error")
+# Of the smallest standard error of a table, that its CSV file shows.
+DIGITS = 6
 BATCH = 1 << 16  # rows that are written at a time
 
 if TYPE_CHECKING:
@@ -110,12 +111,20 @@ def table_stems(titles: Sequence[str]) -> list[str]:
 def with_fitting_digits(columns: Mapping[str, Column]) -> dict[str, Column]:
     """Released numbers as CSV has them: to the place of the sixth digit of the smallest error.
 
-    Parquet files have every digit that was computed.
+    More digits of a noisy number tell nothing; fewer would let tables add up less well. Parquet
+    files have every digit that was computed.
+
+    Examples
+    --------
+    >>> shown = with_fitting_digits({"estimate": np.array([1 / 3]), "std_error": np.array([25.4])})
+    >>> shown["estimate"].tolist()
+    [0.3333]
     """
-    errors = next((columns[name] for name in ERRORS if name in columns), ())
-    places = fitting_places(np.asarray(errors, dtype=float).tolist())
-    if places is None:
+    errors = np.asarray(next((columns[n] for n in ERRORS if n in columns), ()), dtype=float)
+    told = errors[(errors > 0) & np.isfinite(errors)]
+    if not told.size:
         return dict(columns)
+    places = max(DIGITS - 1 - int(np.floor(np.log10(told.min()))), 0)
     return {
         name: np.round(values, places) + 0.0 if isinstance(values, np.ndarray) else values
         for name, values in columns.items()

@@ -15,7 +15,7 @@ from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
-from noiseplan.texts import counted, duration, percent_up
+from noiseplan.texts import counted, duration, percent, percent_up
 from noiseplan.words import partition_plan
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
@@ -177,7 +177,7 @@ def _noise(plan: Plan) -> str:
         return FLOATING[plan.noise]
     if plan.noise == "combined":
         return "that of several measurements, put together"
-    loss = f"{percent_up(max(plan.rounding_loss, 0.0))}%"
+    loss = percent(max(plan.rounding_loss, 0.0))
     if plan.noise == "discrete Laplace":
         return f"exact discrete Laplace on integers; costs {loss} of variance"
     return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss} of variance"
@@ -203,7 +203,7 @@ def _optimality(plan: Plan) -> str:
     if plan.gap is not None:
         what = "cost for these targets" if plan.targets is not None else str(plan.objective)
         return (
-            f"optimal to {percent_up(plan.gap)}%, certified: no linear Gaussian mechanism has a "
+            f"optimal to {percent(plan.gap, 2)}, certified: no linear Gaussian mechanism has a "
             f"{what} lower by more than that"
         )
     return _standing(plan, usual_certificate(plan)) + _among_tables(plan)

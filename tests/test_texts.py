@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.texts import DIGITS, duration, fitting_places, percent_up
+from noiseplan.storage.table_files import DIGITS, fitting_places
+from noiseplan.texts import duration, percent_up
 
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 

@@ -10,8 +10,6 @@ from typing import Final
 
 # Names among which one that was mistyped is looked for.
 MOST_COMPARED: Final = 5000
-# Significant digits of the smallest standard error that a file of numbers shows.
-DIGITS = 6
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -78,19 +76,3 @@ def duration(seconds: float) -> str:
         return f"{seconds / 60:.0f} min"
     hours = seconds / 3600
     return f"{hours:.1f} h" if hours < 10 else f"{hours:,.0f} h"
-
-
-def fitting_places(errors: Iterable[float]) -> int | None:
-    """Decimal places that show six digits of the smallest error; None if none is above 0.
-
-    More digits of a noisy number tell nothing, and fewer would let tables add up less well.
-
-    Examples
-    --------
-    >>> fitting_places([25.426, 9.7]), fitting_places([0.02]), fitting_places([1.5e7])
-    (5, 7, 0)
-    >>> fitting_places([0.0]) is None
-    True
-    """
-    least = min((error for error in errors if 0 < error < math.inf), default=None)
-    return None if least is None else max(DIGITS - 1 - math.floor(math.log10(least)), 0)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,11 @@ from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.release.release import Release
-from noiseplan.texts import fitting_places
 
 # More files than this in one folder help nobody; a saved release answers any query later.
 MOST_TABLES = 1000
+# Significant digits of the smallest standard error that a file of numbers shows.
+DIGITS = 6
 ERRORS = ("std_error", "estimated_error")
 
 if TYPE_CHECKING:
@@ -77,6 +79,22 @@ def with_fitting_digits(columns: Columns) -> Columns:
         name: np.round(values, places) + 0.0 if isinstance(values, np.ndarray) else values
         for name, values in columns.items()
     }
+
+
+def fitting_places(errors: Iterable[float]) -> int | None:
+    """Decimal places that show six digits of the smallest error; None if none is above 0.
+
+    More digits of a noisy number tell nothing, and fewer would let tables add up less well.
+
+    Examples
+    --------
+    >>> fitting_places([25.426, 9.7]), fitting_places([0.02]), fitting_places([1.5e7])
+    (5, 7, 0)
+    >>> fitting_places([0.0]) is None
+    True
+    """
+    least = min((error for error in errors if 0 < error < math.inf), default=None)
+    return None if least is None else max(DIGITS - 1 - math.floor(math.log10(least)), 0)
 
 
 def write_csv(path: Path, columns: Columns) -> None:

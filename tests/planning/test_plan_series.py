@@ -140,7 +140,7 @@ def test_the_cost_covers_every_pair_of_records(seed: int, noise: str) -> None:
     assert columns.record_cost("add-remove") <= added * 1.05
     replaced = np.add.outer(np.diag(gram), np.diag(gram)) - 2 * gram
     assert replaced.max() <= columns.record_cost("replace")
-    with mock.patch("noiseplan.mechanisms.measured_series.CELL_BY_CELL", 0):
+    with mock.patch("noiseplan.mechanisms.long_attribute.CELL_BY_CELL", 0):
         assert replaced.max() <= columns.record_cost("replace") <= 4.1 * added
 
 

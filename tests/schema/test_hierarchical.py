@@ -312,9 +312,9 @@ def test_saved_hierarchies_that_are_none(change: dict[str, Any]) -> None:
 def test_levels_are_found_by_name() -> None:
     geo = Hierarchical(PLACES)
     schema = nz.Schema({"geo": geo, "sex": nz.Categorical(["F", "M"])})
-    assert schema.find_level("county") == ("geo", "county")
-    assert schema.find_level("geo.county") == ("geo", "county")
-    assert schema.find_level("sex") is None
+    assert schema.levels.get("county") == ("geo", "county")
+    assert schema.levels.get("geo.county") == ("geo", "county")
+    assert schema.levels.get("sex") is None
     assert schema.level_name("geo", "county") == "county"
     with pytest.raises(SchemaError, match=r"'county' is a level of 'geo'.*Level\('county'\)"):
         schema["county"]
@@ -323,9 +323,9 @@ def test_levels_are_found_by_name() -> None:
 def test_levels_of_two_attributes_are_told_by_both_names() -> None:
     geo = Hierarchical(PLACES)
     schema = nz.Schema({"home": geo, "work": geo, "tract": nz.Categorical(["F", "M"])})
-    assert schema.find_level("county") is None
-    assert schema.find_level("tract") is None
-    assert schema.find_level("work.tract") == ("work", "tract")
+    assert schema.levels.get("county") is None
+    assert schema.levels.get("tract") is None
+    assert schema.levels.get("work.tract") == ("work", "tract")
     assert schema.level_name("work", "county") == "work.county"
     with pytest.raises(SchemaError, match=r"'geo\.tract' is an attribute, and the level 'tract'"):
         nz.Schema({"geo": geo, "geo.tract": nz.Categorical(["F", "M"])})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Final, final
 
@@ -35,7 +35,8 @@ def count(
     """
     records, start = columns.shape[1], 0
     room = _Buffers(min(records, max(_BLOCK, 4 * max(cells(table, shape) for table in tables))))
-    for run in _runs(tables, shape):
+    for _, alike in groupby(tables, lambda table: (table[:-1], shape[table[-1]])):
+        run = list(alike)
         size = cells(run[0], shape)
         counters = counts[start : start + size * len(run)].reshape(len(run), size)
         # Several records per counter, or clearing the counters would cost the most.
@@ -53,11 +54,6 @@ class _Buffers:
         self.short = np.empty(records, dtype=np.uint32)
         self.shared = np.empty(records, dtype=np.intp)
         self.keys = np.empty(max(records, _BLOCK), dtype=np.intp)
-
-
-def _runs(tables: Sequence[Members], shape: Sequence[int]) -> Iterator[list[Members]]:
-    for _, run in groupby(tables, lambda table: (table[:-1], shape[table[-1]])):
-        yield list(run)
 
 
 def _count_run(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, ClassVar, Literal
 
@@ -18,13 +18,16 @@ import scipy.sparse as sp
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
-from noiseplan.matrices import Matrix
+from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import require_whole
 from noiseplan.mechanisms.long_answers import Asked, asked_of
 from noiseplan.mechanisms.long_block import AnyBlock, LongRows
+from noiseplan.privacy import Neighbours
+from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
@@ -60,6 +63,46 @@ class LongMechanism(Mechanism):
         """How many numbers of each other attribute are measured."""
         return tuple(self.basis(i).rows for i in block.others)
 
+    def floating(self) -> Mechanism:
+        return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
+
+    # ------------------------------------------------------------------ privacy
+
+    @abstractmethod
+    def _dearest(self) -> tuple[float, int]:
+        """2ρ of the record that pays most, and how many numbers it was added up from."""
+
+    def record_cost(self, neighbours: Neighbours) -> float:
+        if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
+            return cell_by_cell([self], neighbours)
+        self.require_noise(neighbours)
+        largest, terms = self._dearest()
+        record = product_up(largest, 1 + margin(terms))
+        # ‖a − b‖² ≤ 2‖a‖² + 2‖b‖² for the columns of any two records.
+        return record if neighbours == "add-remove" else 4 * record
+
+    def cost_matrix(self) -> Array:
+        cost = np.zeros((self.schema.size, self.schema.size))
+        for block in self.blocks:
+            pieces = [
+                block.cost_along()
+                if i == self.place
+                else (self.basis(i).gram if i in block.others else np.ones((n, n)))
+                for i, n in enumerate(self.schema.shape)
+            ]
+            cost += kronecker_dense(pieces)
+        return cost
+
+    # ------------------------------------------------------------------ measuring
+
+    @property
+    def numbers(self) -> int:
+        return sum(sum(block.counts) * prod(self.other_rows(block)) for block in self.blocks)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        return [(*self.other_rows(block), n) for block in self.blocks for n in block.counts]
+
     @property
     def steps(self) -> int:
         return len(self.blocks)
@@ -90,7 +133,7 @@ class LongMechanism(Mechanism):
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
         known: dict[int, list[Array]] = {}
-        begin = np.cumsum([0, *(block.arrays for block in self.blocks)])
+        begin = np.cumsum([0, *(len(block.counts) for block in self.blocks)])
 
         def estimates(number: int) -> list[Array]:
             if number not in known:

@@ -37,8 +37,16 @@ class LongBlock(ABC, Generic[Rows]):
 
     @property
     @abstractmethod
-    def arrays(self) -> int:
-        """How many arrays are measured."""
+    def counts(self) -> tuple[int, ...]:
+        """Numbers of each measured array along the attribute."""
+
+    @abstractmethod
+    def cost_along(self) -> Array:
+        """BᵀΣ⁻¹B along the attribute, values × values, for few values."""
+
+    @abstractmethod
+    def floating(self) -> LongBlock[Rows]:
+        """With continuous noise of the same sizes."""
 
     @abstractmethod
     def estimates(self, measured: Sequence[NDArray[np.number]]) -> list[Array]:

@@ -14,7 +14,7 @@ x_A the counts by A and value, T lower triangular of whole coefficients c, D who
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any, ClassVar
@@ -27,12 +27,11 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.convolutions import Toeplitz, whole_levels, whole_products
 from noiseplan.domain.series import Series
 from noiseplan.errors import StorageError
-from noiseplan.matrices import Matrix, kronecker_apply, kronecker_dense
+from noiseplan.matrices import Matrix, kronecker_apply
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress
+from noiseplan.mechanisms.base import Marginals, Measurements, Progress
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
-from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import (
     batch_last,
     integer_residuals,
@@ -52,8 +51,6 @@ from noiseplan.mechanisms.series_rows import (
 )
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.wide_integers import joined
-from noiseplan.privacy import Neighbours
-from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
@@ -77,15 +74,9 @@ class SeriesMechanism(LongMechanism):
         noises = [n for b in self.blocks for n in (b.noise, b.total) if n is not None]
         return Noise("gaussian", np.concatenate([n.size for n in noises]), self.exact)
 
-    def floating(self) -> Mechanism:
-        return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
-
     # ------------------------------------------------------------------ privacy
 
-    def record_cost(self, neighbours: Neighbours) -> float:
-        if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
-            return cell_by_cell([self], neighbours)
-        self.require_noise(neighbours)
+    def _dearest(self) -> tuple[float, int]:
         cost = np.zeros(self.values)
         for block in self.blocks:
             each = block.series.column_norms() / block.noise.one
@@ -93,35 +84,9 @@ class SeriesMechanism(LongMechanism):
                 each += 1.0 / block.total.one
             cost += np.repeat(each * self.price(block), np.diff(block.bounds))
         terms = sum(4 + len(block.others) for block in self.blocks)
-        record = product_up(float(cost.max()), 1 + margin(terms))
-        # ‖a − b‖² ≤ 2‖a‖² + 2‖b‖² for the columns of any two records.
-        return record if neighbours == "add-remove" else 4 * record
-
-    def cost_matrix(self) -> Array:
-        cost = np.zeros((self.schema.size, self.schema.size))
-        for block in self.blocks:
-            rows = np.repeat(block.series.rows(), np.diff(block.bounds), axis=1)
-            along = rows.T @ rows / block.noise.one
-            if block.total is not None:
-                along += 1.0 / block.total.one
-            pieces = [
-                along
-                if i == self.place
-                else (self.basis(i).gram if i in block.others else np.ones((n, n)))
-                for i, n in enumerate(self.schema.shape)
-            ]
-            cost += kronecker_dense(pieces)
-        return cost
+        return float(cost.max()), terms
 
     # ------------------------------------------------------------------ measuring
-
-    @property
-    def numbers(self) -> int:
-        return sum(sum(b.counts) * prod(self.other_rows(b)) for b in self.blocks)
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        return [(*self.other_rows(block), n) for block in self.blocks for n in block.counts]
 
     def describe(self) -> str:
         sets = "1 set" if len(self.blocks) == 1 else f"{len(self.blocks):,} sets"

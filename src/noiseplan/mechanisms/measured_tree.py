@@ -14,9 +14,8 @@ cost of a record is what lies on its path,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,19 +25,16 @@ from numpy.typing import NDArray
 from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.tree import Tree
 from noiseplan.errors import StorageError
-from noiseplan.matrices import Matrix, kronecker_dense
+from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.base import Marginals, Measurements, Progress, floats
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
-from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import residuals, with_noise
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
 from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
 from noiseplan.mechanisms.tree_rows import by_node, node_rows
 from noiseplan.noise.law import Noise, Sampler
-from noiseplan.privacy import Neighbours
-from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.schema import Schema
 
 
@@ -59,50 +55,18 @@ class TreeMechanism(LongMechanism):
         sizes = [noise.size for block in self.blocks for noise in block.noise]
         return Noise("gaussian", np.concatenate(sizes), self.exact)
 
-    def floating(self) -> Mechanism:
-        return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
-
     # ------------------------------------------------------------------ privacy
 
-    def record_cost(self, neighbours: Neighbours) -> float:
-        if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
-            return cell_by_cell([self], neighbours)
-        self.require_noise(neighbours)
+    def _dearest(self) -> tuple[float, int]:
         last = max(block.depth for block in self.blocks)
         total = np.zeros(self.tree.sizes[last])
         for block in self.blocks:
             path = block.price() * self.price(block)
             total += path[_above(self.tree, last, block.depth)]
         terms = sum(len(block.noise) + len(block.others) for block in self.blocks)
-        record = product_up(float(total.max()), 1 + margin(terms))
-        # ‖a − b‖² ≤ 2‖a‖² + 2‖b‖² for the columns of any two records.
-        return record if neighbours == "add-remove" else 4 * record
-
-    def cost_matrix(self) -> Array:
-        cost = np.zeros((self.schema.size, self.schema.size))
-        for block in self.blocks:
-            along = np.zeros((self.schema.shape[self.place],) * 2)
-            for level, noise in enumerate(block.noise):
-                node = self.tree.node_of_value(level)
-                along += (node[:, None] == node) / noise.size[node]
-            pieces = [
-                along
-                if i == self.place
-                else (self.basis(i).gram if i in block.others else np.ones((n, n)))
-                for i, n in enumerate(self.schema.shape)
-            ]
-            cost += kronecker_dense(pieces)
-        return cost
+        return float(total.max()), terms
 
     # ------------------------------------------------------------------ measuring
-
-    @property
-    def numbers(self) -> int:
-        return sum(sum(block.nodes) * prod(self.other_rows(block)) for block in self.blocks)
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        return [(*self.other_rows(block), n) for block in self.blocks for n in block.nodes]
 
     def describe(self) -> str:
         sets = "1 set" if len(self.blocks) == 1 else f"{len(self.blocks):,} sets"

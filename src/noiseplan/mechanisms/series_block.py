@@ -53,16 +53,15 @@ class SeriesBlock(LongBlock[SeriesRows]):
         return self.series.size
 
     @property
-    def arrays(self) -> int:
-        return 1 if self.total is None else 2
-
-    @property
     def counts(self) -> tuple[int, ...]:
-        """Numbers of each measured array along the attribute."""
         return (self.size,) if self.total is None else (self.size, 1)
 
+    def cost_along(self) -> Array:
+        rows = np.repeat(self.series.rows(), np.diff(self.bounds), axis=1)
+        cost = rows.T @ rows / self.noise.one
+        return cost if self.total is None else cost + 1.0 / self.total.one
+
     def floating(self) -> SeriesBlock:
-        """With continuous noise of the same sizes."""
         total = None if self.total is None else self.total.floating()
         return replace(self, noise=self.noise.floating(), total=total)
 

@@ -35,7 +35,13 @@ def require(mechanism: ResidualMechanism, query: Query) -> None:
     """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
     if query.schema != mechanism.schema:
         raise UnanswerableError("the query is about another schema than the plan")
-    _require_attributes(mechanism, query)
+    measured = mechanism.attributes
+    missing = [n for n in query.attributes if n not in measured]
+    if missing:
+        raise UnanswerableError(
+            f"{query.name!r} needs {missing}, which the plan does not measure; it measures "
+            f"{list(measured)}. Add a query on {missing} to the workload"
+        )
     span = _Span(mechanism, query)
     for pattern in subset_patterns(len(query.attributes)):
         names = [query.attributes[i] for i in pattern]
@@ -61,16 +67,6 @@ def _refusal(query: Query, names: Sequence[str], untold: Sequence[str] | None) -
         f"{' × '.join(names)}, that no query of the plan's workload tells apart there: add a query "
         f"with this factor on {names} to the workload"
     )
-
-
-def _require_attributes(mechanism: ResidualMechanism, query: Query) -> None:
-    measured = mechanism.attributes
-    missing = [n for n in query.attributes if n not in measured]
-    if missing:
-        raise UnanswerableError(
-            f"{query.name!r} needs {missing}, which the plan does not measure; it measures "
-            f"{list(measured)}. Add a query on {missing} to the workload"
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,16 +104,18 @@ class TreeBlock(LongBlock[NodeRows]):
         return len(self.noise) - 1
 
     @property
-    def arrays(self) -> int:
-        return len(self.noise)
-
-    @property
-    def nodes(self) -> tuple[int, ...]:
+    def counts(self) -> tuple[int, ...]:
         """Nodes of each measured level."""
         return self.tree.sizes[: len(self.noise)]
 
+    def cost_along(self) -> Array:
+        cost = np.zeros((len(self.tree.of_value),) * 2)
+        for level, noise in enumerate(self.noise):
+            node = self.tree.node_of_value(level)
+            cost += (node[:, None] == node) / noise.size[node]
+        return cost
+
     def floating(self) -> TreeBlock:
-        """With continuous noise of the same sizes."""
         return replace(self, noise=tuple(noise.floating() for noise in self.noise))
 
     @cached_property
@@ -140,7 +142,7 @@ class TreeBlock(LongBlock[NodeRows]):
         """x of every level, from the noisy numbers (…, nodes) of every level."""
         flat = [each.reshape(-1, each.shape[-1]) for each in measured]
         result = [np.empty(each.shape) for each in flat]
-        for some in batches(len(flat[0]), self.nodes[-1], BATCH_CELLS):
+        for some in batches(len(flat[0]), self.counts[-1], BATCH_CELLS):
             found = self._passes([each[some].astype(np.float64) for each in flat])
             for whole, part in zip(result, found, strict=True):
                 whole[some] = part
@@ -197,7 +199,7 @@ class TreeBlock(LongBlock[NodeRows]):
         if rows.nodes is not None:
             return self.variances.final[rows.level][rows.nodes]
         found, total = self.variances, np.zeros(rows.count)
-        weights = rows.sparse(self.nodes[rows.level])
+        weights = rows.sparse(self.counts[rows.level])
         for level in range(rows.level, 0, -1):
             spread, inside, weights = self._step(weights, level)
             total += weights_squared(spread, found.upward[level])
@@ -206,7 +208,7 @@ class TreeBlock(LongBlock[NodeRows]):
 
     def covariance(self, rows: NodeRows, others: NodeRows) -> Array:
         found, total = self.variances, np.zeros((rows.count, others.count))
-        sizes, pair = self.nodes, (rows, others)
+        sizes, pair = self.counts, (rows, others)
         weights = [sp.csr_array((each.count, sizes[self.depth])) for each in pair]
         for level in range(self.depth, -1, -1):
             for i, each in enumerate(pair):
@@ -226,7 +228,7 @@ class TreeBlock(LongBlock[NodeRows]):
         found, parent = self.variances, self.tree.parents[level - 1]
         size = len(parent)
         entries = np.ones(size), (np.arange(size), parent)
-        to_parents = sp.csr_array(entries, shape=(size, self.nodes[level - 1]))
+        to_parents = sp.csr_array(entries, shape=(size, self.counts[level - 1]))
         own = found.upward[level]
         inside = sp.csr_array((weights * own) @ to_parents)
         above = sp.csr_array((weights * (own / found.below[level - 1][parent])) @ to_parents)

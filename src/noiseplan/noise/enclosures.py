@@ -8,6 +8,7 @@ more bits only make it narrower. Nothing here uses floating point.
 from __future__ import annotations
 
 from fractions import Fraction
+from math import floor
 from typing import Final
 
 Interval = tuple[int, int]
@@ -46,10 +47,10 @@ def exp_minus(t: Fraction, bits: int) -> Interval:
     """
     if t >= bits:  # exp(−t) ≤ e^−bits < 2^−bits
         return 0, 1
-    squarings = _bit_length(t) + _HALVINGS
+    squarings = floor(t).bit_length() + _HALVINGS
     work = bits + squarings + _GUARD
     scale = 1 << (work - squarings)
-    value = _series((_floor(t * scale), -_floor(-t * scale)), work)
+    value = _series((floor(t * scale), -floor(-t * scale)), work)
     for _ in range(squarings):
         value = product(value, value, work)
     drop = work - bits
@@ -69,11 +70,3 @@ def _series(y: Interval, bits: int) -> Interval:
         term = product(term, y, bits)
         term = term[0] // n, -(-term[1] // n)
     return max(low - term[1], 0), high + term[1]
-
-
-def _bit_length(t: Fraction) -> int:
-    return (t.numerator // t.denominator).bit_length()
-
-
-def _floor(t: Fraction) -> int:
-    return t.numerator // t.denominator

@@ -74,10 +74,6 @@ class IntegerPlan:
         return ALLOWED_LOSS if self.records >= ROOMY else MOST_LOSS
 
     @property
-    def good(self) -> bool:
-        return self.loss <= self.allowed
-
-    @property
     def drawable(self) -> bool:
         """Whether such noise can be drawn."""
         return Noise("gaussian", self.sigma2[np.isfinite(self.sigma2)], exact=True).drawable
@@ -103,9 +99,9 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
             break  # more bits only make numbers larger
         if np.isfinite(plan.loss) and (best is None or plan.loss < best.loss):
             best = plan
-        if plan.good:
+        if plan.loss <= plan.allowed:
             break
-        if widest >= LONG and plan.loss > plan.allowed:
+        if widest >= LONG:
             least = bits + log(plan.loss / plan.allowed, 4)
     if best is None:
         raise PlanError(

@@ -26,7 +26,7 @@ from noiseplan.strategies.catalogue import (
     PURE_STRATEGIES,
     STRATEGIES,
     StrategyName,
-    named_strategy,
+    asked_by,
     product_factors,
 )
 from noiseplan.strategies.column_norms import Norm
@@ -109,7 +109,9 @@ class Problem:
     @cached_property
     def strategy(self) -> StrategyName | Strategy | None:
         """The known strategy that is asked for, or the user's own."""
-        return named_strategy(self.planner, PURE_STRATEGIES if self.laplace else STRATEGIES)
+        if isinstance(self.planner, Strategy):
+            return self.planner
+        return asked_by(self.planner, PURE_STRATEGIES if self.laplace else STRATEGIES)
 
     @cached_property
     def factors(self) -> tuple[Factor, ...] | None:
@@ -206,7 +208,11 @@ class Problem:
                 + setting("noise", "gaussian")
                 + " to simulate"
             )
-        check_people(self.max_rows)
+        rows: object = self.max_rows
+        if isinstance(rows, bool) or not isinstance(rows, int | np.integer) or rows < 1:
+            raise PlanError(
+                f"max_rows is how many records one person may have, as in 3; found {rows!r}"
+            )
         if self.strategies is not None:
             self._check_strategies()
 
@@ -234,14 +240,6 @@ class Problem:
                 f"the budget, or at_most="
             )
         self.goal.check_reach(len(self.workload))
-
-
-def check_people(max_rows: object) -> None:
-    """Refuse what is no number of records."""
-    if isinstance(max_rows, bool) or not isinstance(max_rows, int | np.integer) or max_rows < 1:
-        raise PlanError(
-            f"max_rows is how many records one person may have, as in 3; found {max_rows!r}"
-        )
 
 
 def allowed_cost(budget: Budget, noise: str) -> float:

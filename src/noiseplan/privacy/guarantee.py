@@ -139,20 +139,15 @@ class Guarantee:
         """
         if self.pcost == 0:
             return True
-        if self._pure_within(budget):
-            return True
+        pure = self.pure_epsilon
+        if pure is not None and isinstance(budget, PureDP | ApproxDP) and pure <= budget.epsilon:
+            return True  # δ = 0 is within any δ
         try:
             if self.law == "gaussian":
                 return self.pcost <= budget.gaussian_pcost()
             return self.rho <= budget.zcdp_rho()
         except BudgetError:
             return False
-
-    def _pure_within(self, budget: Budget) -> bool:
-        """Pure DP with the budget's ε: δ = 0 is within any δ."""
-        if self.pure_epsilon is None or not isinstance(budget, PureDP | ApproxDP):
-            return False
-        return self.pure_epsilon <= budget.epsilon
 
     @classmethod
     def of_budget(cls, budget: Budget, neighbours: Neighbours = "add-remove") -> Guarantee:

@@ -171,7 +171,7 @@ class _Conjunction:
 def _by_attribute(tree: Condition, schema: Schema) -> Condition:
     """The tree with levels as comparisons of the attribute they are levels of."""
     if isinstance(tree, Comparison):
-        found = schema.find_level(tree.name)
+        found = schema.levels.get(tree.name)
         return tree if found is None else replace(tree, name=found[0], level=found[1])
     if isinstance(tree, Not):
         return Not(_by_attribute(tree.inner, schema))

@@ -119,7 +119,10 @@ class Query:
     @property
     def headings(self) -> tuple[str, ...]:
         """What the columns of its table are called: attributes, or the levels asked for."""
-        return tuple(_heading(self.schema, n, f) for n, f in self.factors.items())
+        return tuple(
+            factor_name(self.schema, n, f) if isinstance(f, Level) and len(f.levels) == 1 else n
+            for n, f in self.factors.items()
+        )
 
     @property
     def key(self) -> object:
@@ -182,15 +185,6 @@ class Query:
         # As it lies in memory: a copy in another order would add up to other last digits.
         return kronecker_apply(self.matrices(), table[..., None]).reshape(-1)
 
-    def axis(self, name: str) -> int:
-        """The place among the attributes of one that is named by itself or by the level asked."""
-        found = self.schema.find_level(name)
-        return self.attributes.index(name if found is None else found[0])
-
-    def axis_labels(self) -> list[Sequence[Hashable]]:
-        """Of each attribute, the label of every row along it."""
-        return [f.row_labels(self.schema[n]) for n, f in self.factors.items()]
-
     def row_labels(self) -> dict[str, list[Hashable]]:
         """Of each column, the label of every row (in row order)."""
         if self.joint is not None:
@@ -199,7 +193,8 @@ class Query:
             return {"row": [self.named] if self.named and len(rows) == 1 else rows}
         found: dict[str, list[Hashable]] = {}
         outer, inner = 1, self.rows
-        for heading, labels in zip(self.headings, self.axis_labels(), strict=True):
+        for heading, (name, factor) in zip(self.headings, self.factors.items(), strict=True):
+            labels = factor.row_labels(self.schema[name])
             inner //= len(labels)
             found[heading] = [label for label in labels for _ in range(inner)] * outer
             outer *= len(labels)
@@ -241,11 +236,6 @@ def factor_name(schema: Schema, attribute: str, factor: Factor) -> str:
     if isinstance(factor, Level):
         return factor.called(schema, attribute)
     return f"{factor.label}({attribute})" if factor.label else attribute
-
-
-def _heading(schema: Schema, attribute: str, factor: Factor) -> str:
-    level = isinstance(factor, Level) and len(factor.levels) == 1
-    return factor_name(schema, attribute, factor) if level else attribute
 
 
 def checked_weight(weight: object) -> float:
@@ -310,24 +300,17 @@ def _as_mapping(factors: object, schema: Schema) -> dict[str, object]:
     twice = list(dict.fromkeys(str(n) for n in names if names.count(n) > 1))
     if twice:
         raise QueryError(f"attributes named twice in one query: {', '.join(map(repr, twice))}")
+    chosen: dict[str, object] = {}
     for name in names:
         if not isinstance(name, str):
             raise QueryError(f"an attribute is named by a text, found {name!r}")
-    return _of_names(names, schema)
-
-
-def _of_names(names: list[str], schema: Schema) -> dict[str, object]:
-    """Attributes by value, and levels of hierarchical ones."""
-    chosen: dict[str, object] = {}
-    for name in names:
-        found = schema.find_level(name)
-        attribute, factor = (name, Identity()) if found is None else (found[0], Level(found[1]))
+        attribute, *level = schema.levels.get(name, (name,))
         if attribute in chosen:
             raise QueryError(
                 f"{name!r} asks for {attribute!r} a second time: a table has one level of it; ask "
                 f"for several tables, or for both levels in one: {{{attribute!r}: Level(…, …)}}"
             )
-        chosen[attribute] = factor
+        chosen[attribute] = Level(*level) if level else Identity()
     return chosen
 
 

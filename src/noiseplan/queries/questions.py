@@ -64,7 +64,7 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
             )
         if not equals and name == "total" and name not in schema:
             continue
-        name, level = schema.find_level(name) or (name, "")
+        name, level = schema.levels.get(name, (name, ""))
         if name in factors:
             raise QueryError(f"{name!r} is named twice in {text!r}")
         if name not in schema:

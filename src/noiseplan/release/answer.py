@@ -122,7 +122,8 @@ class Answer:
         """
         cells, places = self.query.row_labels(), np.arange(self.query.rows)
         if order is not None:
-            axes = [self.query.axis(name) for name in order]
+            levels = self.query.schema.levels
+            axes = [self.query.attributes.index(levels.get(n, (n,))[0]) for n in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
             headings = [self.query.headings[axis] for axis in axes]
             cells = {name: [cells[name][place] for place in places] for name in headings}

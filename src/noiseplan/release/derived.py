@@ -10,8 +10,8 @@ from noiseplan.release.answer import Answer
 from noiseplan.release.answers import Answers
 
 if TYPE_CHECKING:
+    from noiseplan.statistics.asked_groups import Asked
     from noiseplan.statistics.attribute_values import Values
-    from noiseplan.statistics.groups import Asked
     from noiseplan.statistics.statistic import Statistic
 
 

@@ -137,7 +137,12 @@ def opened(
         )
     cap = plan.max_rows if person is not None else 1
     source = open_source(data, plan.workload.schema, person=person, cap=cap, key=key)
-    refuse_unpriced(plan, source)
+    held, priced = getattr(source, "max_rows", 1), plan.max_rows
+    if held > priced:
+        raise PlanError(
+            f"the data hold up to {held} records of one person, and the plan is priced for "
+            f"{priced}; open the data with cap={priced}, or plan for {held}"
+        )
     return source
 
 
@@ -149,16 +154,6 @@ def _bounded(data: object) -> bool:
     if isinstance(data, Countable):
         return data.choice is not None
     return isinstance(data, Projectable)
-
-
-def refuse_unpriced(plan: Plan, source: Projectable) -> None:
-    """Refuse data with more records of a person than the plan is priced for."""
-    held, priced = getattr(source, "max_rows", 1), getattr(plan, "max_rows", 1)
-    if held > priced:
-        raise PlanError(
-            f"the data hold up to {held} records of one person, and the plan is priced for "
-            f"{priced}; open the data with cap={priced}, or plan for {held}"
-        )
 
 
 def refuse_too_many(plan: Plan, source: Projectable) -> bool:

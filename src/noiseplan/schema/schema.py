@@ -59,7 +59,7 @@ class Schema:
             _check_attribute(name, attribute)
         object.__setattr__(self, "names", tuple(attributes))
         object.__setattr__(self, "attributes", tuple(attributes.values()))
-        _check_levels(self)
+        _ = self.levels  # refused here, not when somebody asks for one
 
     @staticmethod
     def from_sizes(sizes: Mapping[str, SupportsIndex]) -> Schema:
@@ -99,10 +99,11 @@ class Schema:
         return position
 
     @cached_property
-    def _levels(self) -> dict[str, tuple[str, str]]:
+    def levels(self) -> dict[str, tuple[str, str]]:
         """Attribute and level by the name of the level, and by both: "county", "geo.county".
 
-        A name that is an attribute, or a level of two of them, is told by both only.
+        A name that is an attribute, or a level of two of them, is told by both only. Refuses an
+        attribute that is called as a level of another is.
         """
         pairs = [
             (name, level)
@@ -110,22 +111,24 @@ class Schema:
             if isinstance(kind, Hierarchical)
             for level in kind.levels
         ]
+        for name, level in pairs:
+            if f"{name}.{level}" in self:
+                raise SchemaError(
+                    f"Schema: {f'{name}.{level}'!r} is an attribute, and the level {level!r} of "
+                    f"{name!r} is called so too; rename one of them."
+                )
         levels = [level for _, level in pairs]
         alone = {p[1]: p for p in pairs if levels.count(p[1]) == 1 and p[1] not in self}
         return alone | {f"{name}.{level}": (name, level) for name, level in pairs}
 
-    def find_level(self, name: str) -> tuple[str, str] | None:
-        """The attribute and the level that a name tells, "county" or "geo.county", if any."""
-        return None if name in self else self._levels.get(name)
-
     @property
     def level_names(self) -> tuple[str, ...]:
         """The shortest name of every level of a hierarchical attribute."""
-        pairs = dict.fromkeys(self._levels.values())
+        pairs = dict.fromkeys(self.levels.values())
         return tuple(self.level_name(attribute, level) for attribute, level in pairs)
 
     def level_name(self, attribute: str, level: str) -> str:
-        """The shortest name that :meth:`find_level` finds a level by.
+        """The shortest name that :attr:`levels` has a level by.
 
         Examples
         --------
@@ -135,11 +138,11 @@ class Schema:
         >>> Schema({"home": geo, "work": geo}).level_name("home", "county")
         'home.county'
         """
-        return level if self._levels.get(level) == (attribute, level) else f"{attribute}.{level}"
+        return level if self.levels.get(level) == (attribute, level) else f"{attribute}.{level}"
 
     def _alternatives(self, name: object) -> str:
-        if isinstance(name, str) and (found := self.find_level(name)) is not None:
-            attribute, level = found
+        if isinstance(name, str) and name in self.levels:
+            attribute, level = self.levels[name]
             return (
                 f"{level!r} is a level of {attribute!r}: write {{{attribute!r}: Level({level!r})}}."
             )
@@ -178,7 +181,10 @@ class Schema:
         True
         """
         match saved:
-            case {"attributes": list(entries)} if all(map(_is_entry, entries)):
+            case {"attributes": list(entries)} if all(
+                isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
+                for entry in entries
+            ):
                 attributes = {entry["name"]: Attribute.from_dict(entry) for entry in entries}
                 if len(attributes) == len(entries):
                     return Schema(attributes)
@@ -200,10 +206,6 @@ class Schema:
             for name, kind in zip(names, self.attributes, strict=True)
         ]
         return "\n".join([f"{count}, {counted(self.size, 'cell')}", *lines])
-
-
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, Mapping) and isinstance(entry.get("name"), str)
 
 
 def _check_name(name: object) -> None:
@@ -230,16 +232,6 @@ def _check_attribute(name: str, attribute: object) -> None:
         f"Schema: attribute {name!r} is {attribute!r} ({type(attribute).__name__}); it must be a "
         f"Categorical, Ordinal, Binned or Hierarchical; try {remedy}."
     )
-
-
-def _check_levels(schema: Schema) -> None:
-    """Refuse an attribute that is called as a level of another is."""
-    for name, level in schema._levels.values():
-        if f"{name}.{level}" in schema:
-            raise SchemaError(
-                f"Schema: {f'{name}.{level}'!r} is an attribute, and the level {level!r} of "
-                f"{name!r} is called so too; rename one of them."
-            )
 
 
 def _size(name: object, size: object) -> int:

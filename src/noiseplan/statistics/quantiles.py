@@ -32,13 +32,13 @@ from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Binned
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
+from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.attribute_values import (
     about_missing,
     counted,
     edge_numbers,
     ordered_codes,
 )
-from noiseplan.statistics.groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.statistic import Figures, Intervals, Mask, Statistic, too_small
 
 if TYPE_CHECKING:

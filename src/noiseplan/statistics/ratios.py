@@ -26,8 +26,8 @@ from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.queries.questions import read_question
+from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.attribute_values import Values, about_missing, counted, numbers_of
-from noiseplan.statistics.groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.statistic import Intervals, Statistic, too_small
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.provenance import Drawn, Provenance
 from noiseplan.release.release import Release
-from noiseplan.storage.plans import schema_hash, stated_by
+from noiseplan.storage.files import hash_of
+from noiseplan.storage.plans import stated_by
 
 FORMAT = 1
 UNIT = "one record"
@@ -59,7 +60,7 @@ def facts(release: Release, kind: str) -> Json:
         "simulation": not release.provenance.private,
         "ledger": release.recorded,
         **({} if release.choice is None else {"records_chosen": True}),
-        "schema_sha256": schema_hash(plan),
+        "schema_sha256": hash_of(plan.workload.schema.to_dict()),
         "plan_sha256": plan.hash(),
         "queries": len(plan.workload),
         "rows": plan.workload.rows,

@@ -155,7 +155,7 @@ def read_arrays(path: Path) -> Arrays:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             _check_members(path, members)
-            return {_array_name(m): _array(archive.read(m)) for m in members}
+            return {m.filename.removesuffix(".npy"): _array(archive.read(m)) for m in members}
     except _BROKEN as error:  # StorageError among them
         raise StorageError(f"{path.name} is damaged: {error}") from None
 
@@ -163,19 +163,15 @@ def read_arrays(path: Path) -> Arrays:
 def _check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
     if len({member.filename for member in members}) < len(members):
         raise StorageError("it holds two arrays of one name")
+    for member in members:
+        if not member.filename.endswith(".npy"):
+            raise StorageError(f"{member.filename!r} is no array")
     if any(member.compress_type != zipfile.ZIP_STORED for member in members):
         raise StorageError("it is compressed, which noiseplan never writes")
     # Members may overlap, so that the same bytes are read again and again.
     told, there = sum(m.file_size for m in members), path.stat().st_size
     if told > there or any(member.file_size != member.compress_size for member in members):
         raise StorageError(f"it promises {told:,} bytes and has {there:,}")
-
-
-def _array_name(member: zipfile.ZipInfo) -> str:
-    name, dot, ending = member.filename.rpartition(".")
-    if not dot or ending != "npy":
-        raise StorageError(f"{member.filename!r} is no array")
-    return name
 
 
 def _array(content: bytes) -> NDArray[Any]:

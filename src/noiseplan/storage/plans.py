@@ -181,11 +181,6 @@ def defining_hash(content: Mapping[str, Any], arrays: Arrays) -> str:
     return hash_of(told, kept)
 
 
-def schema_hash(plan: Plan) -> str:
-    """SHA-256 of the plan's schema."""
-    return hash_of(plan.workload.schema.to_dict())
-
-
 def _write_objective(objective: Objective) -> Json:
     reach = {} if objective.at_most is None else {"at_most": objective.at_most}
     if isinstance(objective, PNormVariance):

@@ -189,13 +189,6 @@ def asked_by(planner: object, names: tuple[str, ...] = STRATEGIES) -> StrategyNa
     return None
 
 
-def named_strategy(
-    planner: object, names: tuple[str, ...] = STRATEGIES
-) -> StrategyName | Strategy | None:
-    """What a planner's name, or a strategy in its place, says is to be measured."""
-    return planner if isinstance(planner, Strategy) else asked_by(planner, names)
-
-
 def strategy_matrix(
     asked: StrategyName | Strategy, schema: Schema, gram: Array, norm: Norm
 ) -> Array:

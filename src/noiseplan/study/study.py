@@ -322,4 +322,4 @@ def _output(node: Node | None, workload: Workload) -> tuple[Path | None, tuple[Q
 
 def _is_question(name: str, schema: Schema) -> bool:
     """Whether a text that is no name of a table can be a question."""
-    return "=" in name or "," in name or name in schema or schema.find_level(name) is not None
+    return "=" in name or "," in name or name in schema or name in schema.levels

@@ -83,7 +83,7 @@ def read_query(node: Node, schema: Schema) -> Query:
     if isinstance(node.value, list):
         names = [item.text("age") for item in node.items('["age", "sex"]')]
         for name, item in zip(names, node.items(""), strict=True):
-            if name not in schema and schema.find_level(name) is None:
+            if name not in schema and name not in schema.levels:
                 item.fail(unknown_attribute(name, schema, schema.level_names))
         with node.blamed():
             return Query(schema, names)

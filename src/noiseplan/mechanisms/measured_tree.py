@@ -32,7 +32,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
-from noiseplan.mechanisms.exact_residuals import require_whole, residuals, with_noise
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
 from noiseplan.mechanisms.tree_answers import asked_of
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise.law import Noise, Sampler
@@ -239,9 +239,10 @@ def _noisy_nodes(
     drawn = sample((*(u.shape[0] for u in rows), len(of_nodes)), noise)
     parts = list(batches(len(of_nodes), of_nodes[0].size, BATCH_CELLS))
     if len(parts) == 1:
-        return with_noise(residuals(rows, of_nodes, noise.exact), drawn)
+        return noisy_residuals(rows, of_nodes, noise, lambda *_: drawn)
     each = [
-        with_noise(residuals(rows, of_nodes[part], noise.exact), drawn[..., part]) for part in parts
+        noisy_residuals(rows, of_nodes[part], noise, lambda *_, own=drawn[..., part]: own)
+        for part in parts
     ]
     return np.concatenate(each, axis=-1)
 

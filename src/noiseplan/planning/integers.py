@@ -70,12 +70,8 @@ class IntegerPlan:
     records: float  # the largest table whose residuals fit 64 bits; beyond, releases are slower
 
     @property
-    def allowed(self) -> float:
-        return ALLOWED_LOSS if self.records >= ROOMY else MOST_LOSS
-
-    @property
     def good(self) -> bool:
-        return self.loss <= self.allowed
+        return self.loss <= (ALLOWED_LOSS if self.records >= ROOMY else MOST_LOSS)
 
     @property
     def drawable(self) -> bool:
@@ -105,8 +101,10 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
             best = plan
         if plan.good:
             break
-        if widest >= LONG and plan.loss > plan.allowed:
-            least = bits + log(plan.loss / plan.allowed, 4)
+        if widest >= LONG and np.isfinite(plan.loss):
+            least = bits + log(
+                plan.loss / (ALLOWED_LOSS if plan.records >= ROOMY else MOST_LOSS), 4
+            )
     if best is None:
         raise PlanError(
             "the noise of this plan is too large to be drawn in integers: plan tables of fewer "

@@ -419,4 +419,6 @@ def test_targets_without_a_budget_do_not_speak_of_one() -> None:
     """Noise far below one count leaves less variance than is allowed."""
     plan = nz.plan(places(0), targets=0.001)
     assert plan.budget is None and plan.target_scale < 0.9
-    assert "of the variance allowed, at the least privacy cost found" in str(plan)
+    assert "of the variance allowed; planned in" in str(plan)
+    kept = nz.plan(places(0), targets=100.0, budget=BUDGET)
+    assert "of the variance allowed, for the budget; planned in" in str(kept)

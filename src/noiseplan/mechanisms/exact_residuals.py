@@ -42,17 +42,9 @@ def noisy_residuals(
     rows: Sequence[Array | Matrix], counts: NDArray[np.number], noise: Noise, sample: Sampler
 ) -> NDArray[np.number]:
     """(⊗U_i) x + z, the batch last: in integers where the noise is exact."""
-    found = residuals(rows, counts, noise.exact)
+    exact = noise.exact
+    found = integer_residuals(rows, counts) if exact else kronecker_apply(rows, batch_last(counts))
     return with_noise(found, sample(found.shape, noise))
-
-
-def residuals(
-    rows: Sequence[Array | Matrix], counts: NDArray[np.number], exact: bool
-) -> Array | NDArray[np.int64] | WideIntegers:
-    """(⊗U_i) x, the batch last."""
-    if exact:
-        return integer_residuals(rows, counts)
-    return kronecker_apply(rows, batch_last(counts))
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:

@@ -30,7 +30,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Progress, floats
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches
-from noiseplan.mechanisms.exact_residuals import residuals, with_noise
+from noiseplan.mechanisms.exact_residuals import noisy_residuals
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
 from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
 from noiseplan.mechanisms.tree_rows import by_node, node_rows
@@ -150,9 +150,10 @@ def _noisy_nodes(
     drawn = sample((*(u.shape[0] for u in rows), len(of_nodes)), noise)
     parts = list(batches(len(of_nodes), of_nodes[0].size, BATCH_CELLS))
     if len(parts) == 1:
-        return with_noise(residuals(rows, of_nodes, noise.exact), drawn)
+        return noisy_residuals(rows, of_nodes, noise, lambda *_: drawn)
     each = [
-        with_noise(residuals(rows, of_nodes[part], noise.exact), drawn[..., part]) for part in parts
+        noisy_residuals(rows, of_nodes[part], noise, lambda *_, own=drawn[..., part]: own)
+        for part in parts
     ]
     return np.concatenate(each, axis=-1)
 

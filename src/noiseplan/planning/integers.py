@@ -101,7 +101,7 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
             best = plan
         if plan.loss <= plan.allowed:
             break
-        if widest >= LONG:
+        if widest >= LONG and np.isfinite(plan.loss):
             least = bits + log(plan.loss / plan.allowed, 4)
     if best is None:
         raise PlanError(

@@ -143,8 +143,9 @@ class Answer:
         """The columns of cells, each by its labels along an attribute, not by row."""
         if self.query.joint is not None:
             return dict(self.query.row_labels())
-        named = zip(self.query.headings, self.query.axis_labels(), strict=True)
-        return renamed(dict(named))
+        schema, factors = self.query.schema, self.query.factors.items()
+        labels = [factor.row_labels(schema[name]) for name, factor in factors]
+        return renamed(dict(zip(self.query.headings, labels, strict=True)))
 
     def by_level(self) -> list[Answer]:
         """One answer for each level of a query on several, with the same numbers."""

@@ -150,8 +150,8 @@ def aim(plan: Plan) -> str:
     if scale is None:
         return f"least {plan.objective}"
     if scale < 1 - 1e-4:
-        cost = "at the least privacy cost found" if plan.budget is None else "for the budget"
-        return f"variance targets, all met with {scale:.2g} of the variance allowed, {cost}"
+        budget = "" if plan.budget is None else ", for the budget"  # none, or not saved
+        return f"variance targets, all met with {scale:.2g} of the variance allowed{budget}"
     if scale <= 1 + 1e-6:
         return "variance targets at the least privacy cost, met"
     return f"variance targets, all relaxed {scale:.4g}-fold to stay within the budget"

@@ -5,7 +5,7 @@ from noiseplan.counting.projectable import Countable, Counts, Projectable
 from noiseplan.counting.records import Records
 from noiseplan.counting.source import open_source
 from noiseplan.counting.tensor import CountTensor
-from noiseplan.counting.text_files import Spelling, TextFile
+from noiseplan.counting.text_files import TextFile
 
 __all__ = [
     "CountTensor",
@@ -13,7 +13,6 @@ __all__ = [
     "Counts",
     "Projectable",
     "Records",
-    "Spelling",
     "TextFile",
     "count_tables",
     "open_source",

@@ -21,11 +21,12 @@ from noiseplan.counting.person_cap import PersonCap, Sieve
 from noiseplan.counting.persons import check_kind, with_person
 from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.telling import UNREADABLE, cause, refused
-from noiseplan.counting.text_files import AS_USUAL, Spelling, TextFile
+from noiseplan.counting.text_files import TextFile
 from noiseplan.engine import engine
 from noiseplan.errors import DataError, remedy
 from noiseplan.paths import checked_path, near_files
 from noiseplan.schema import Schema
+from noiseplan.schema.spelling import AS_USUAL, Spelling
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation

@@ -15,9 +15,9 @@ from typing import Final, final
 
 import numpy as np
 
-from noiseplan.counting.text_files import AS_USUAL, Spelling
 from noiseplan.escaping import cell
 from noiseplan.schema import Attribute, Binned, Label, Ordinal
+from noiseplan.schema.spelling import AS_USUAL, Spelling
 
 _INTEGER: Final = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|BOOLEAN")
 _FRACTION: Final = re.compile(r"FLOAT|DOUBLE|DECIMAL\(.*\)")

@@ -1,99 +1,14 @@
-"""Text files whose numbers, or missing values, are written in ways of their own.
-
-What a file means by `NA` or `1.234,5` is declared, once for all its columns, and never guessed: a
-number that is not written as declared is none, and a text that is both a declared value and a
-spelling of missing is refused before a record is read.
-"""
+"""Text files together with how they write numbers and missing values."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 from noiseplan.errors import DataError
-from noiseplan.schema import Attribute, Schema
-
-DECIMALS: Final = (".", ",")
-THOUSANDS: Final = ("", ",", ".", " ", "'", "_")
-_SPACES: Final = " \u00a0\u202f"  # a space between digits is often one that does not break
-
-
-@final
-@dataclass(frozen=True)
-class Spelling:
-    """How text writes missing values and numbers; by default as most programs do."""
-
-    missing: tuple[str, ...] = ()
-    decimal: str = "."
-    thousands: str = ""
-
-    def __post_init__(self) -> None:
-        if self.decimal not in DECIMALS:
-            raise DataError(f"decimal= is one of {_listed(DECIMALS)}; found {self.decimal!r}.")
-        if self.thousands not in THOUSANDS or self.thousands == self.decimal:
-            raise DataError(
-                f"thousands= is one of {_listed(THOUSANDS)}, and not what decimal= is; found "
-                f"{self.thousands!r}."
-            )
-
-    @property
-    def plain(self) -> bool:
-        """Whether numbers are written as everywhere."""
-        return self.decimal == "." and not self.thousands
-
-    @property
-    def between(self) -> str:
-        """What may stand between groups of three digits, as a class of a regular expression."""
-        marks = _SPACES if self.thousands == " " else self.thousands
-        return f"[{marks}]" if marks else ""
-
-    @property
-    def number(self) -> str:
-        """The regular expression of a number: groups are of three digits, or there are none."""
-        grouped = f"|[0-9]{{1,3}}({self.between}[0-9]{{3}})+" if self.between else ""
-        whole, part = f"([0-9]+{grouped})", f"[{self.decimal}][0-9]"
-        return f"[+-]?({whole}({part}*)?|{part}+)([eE][+-]?[0-9]+)?"
-
-    def as_number(self, text: str) -> float | None:
-        """The number that a text writes.
-
-        Examples
-        --------
-        >>> german = Spelling(decimal=",", thousands=".")
-        >>> german.as_number("1.234,5"), german.as_number("1.5")
-        (1234.5, None)
-        """
-        if not re.fullmatch(self.number, text.strip()):
-            return None
-        plain = re.sub(self.between, "", text.strip()) if self.between else text.strip()
-        return float(plain.replace(self.decimal, "."))
-
-    def require_unambiguous(self, schema: Schema) -> None:
-        """Refuse spellings of missing that some column declares as a value."""
-        for name in schema.names:
-            for text in self.missing:
-                if self._is_value(text, schema[name]):
-                    raise DataError(
-                        f"{text!r} stands for a missing value in this file, and is a value of "
-                        f"{name!r} ({schema[name].describe()}); a text means one thing: take it "
-                        f"out of missing=[…], or out of the values."
-                    )
-
-    def _is_value(self, text: str, attribute: Attribute) -> bool:
-        values = getattr(attribute, "values", ())
-        if text in values or (not isinstance(values, range) and text in map(str, values)):
-            return True
-        number = self.as_number(text)
-        if number is None:
-            return False
-        (code,) = attribute.encode([number]).tolist()
-        return code not in (attribute.unknown_code, attribute.null_code)
-
-
-AS_USUAL: Final = Spelling()
+from noiseplan.schema.spelling import Spelling
 
 
 @final
@@ -142,7 +57,3 @@ class TextFile:
         said += f", missing={list(own.missing)!r}" if own.missing else ""
         said += f", decimal={own.decimal!r}" if own.decimal != "." else ""
         return said + (f", thousands={own.thousands!r})" if own.thousands else ")")
-
-
-def _listed(marks: Iterable[str]) -> str:
-    return ", ".join(map(repr, marks))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from noiseplan.counting.text_files import DECIMALS, THOUSANDS, Spelling
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.planning.objectives import (
     WORDS,
@@ -18,6 +17,7 @@ from noiseplan.planning.objectives import (
 from noiseplan.privacy import GDP, ApproxDP, Budget, Neighbours, PureDP, zCDP
 from noiseplan.privacy.people import PERSON, checked_unit
 from noiseplan.queries import Workload
+from noiseplan.schema.spelling import DECIMALS, THOUSANDS, Spelling
 from noiseplan.study.nodes import Node
 from noiseplan.study.tables_asked import find_query
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from noiseplan.counting.text_files import AS_USUAL, Spelling, TextFile
 from noiseplan.errors import BudgetError, NoiseplanError, PlanError
 from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
@@ -19,6 +18,7 @@ from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+from noiseplan.schema.spelling import AS_USUAL, Spelling
 from noiseplan.study.columns_declared import read_schema
 from noiseplan.study.errors import StudyError
 from noiseplan.study.nodes import Node, read_document
@@ -155,6 +155,7 @@ class Study:
         if not isinstance(data, str | os.PathLike) or self.spelling == AS_USUAL:
             return data
         from noiseplan.counting.database import is_text_file
+        from noiseplan.counting.text_files import TextFile
 
         if not is_text_file(os.fspath(data)):
             return data

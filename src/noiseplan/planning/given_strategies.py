@@ -11,7 +11,7 @@ from noiseplan.errors import PlanError, QueryError
 from noiseplan.matrices import DenseMatrix, Matrix
 from noiseplan.queries import Factor, Prefix, Ranges, Workload
 from noiseplan.queries.factors import checked_matrix
-from noiseplan.queries.query import check_factor
+from noiseplan.queries.query import checked_factor
 from noiseplan.schema import Schema
 from noiseplan.strategies.catalogue import asked_by, product_factors
 
@@ -46,7 +46,7 @@ def read_strategy(schema: Schema, name: str, strategy: object) -> Matrix:
     if isinstance(strategy, str):
         return _named(schema, name, strategy)
     if isinstance(strategy, Factor):
-        check_factor(schema, name, strategy)
+        checked_factor(schema, name, strategy)
         return strategy.matrix(schema[name])
     try:
         rows = checked_matrix(strategy, f"the strategy of {name!r}")

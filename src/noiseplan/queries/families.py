@@ -31,7 +31,7 @@ from noiseplan.queries.factors import (
     checked_matrix,
 )
 from noiseplan.queries.predicates import predicate_queries
-from noiseplan.queries.query import Query, check_factor, checked_weight
+from noiseplan.queries.query import Query, checked_factor, checked_weight
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -323,8 +323,7 @@ def _factor_of_each(schema: Schema, factors: object) -> list[Factor]:
             raise QueryError(f"factors= maps attributes to factors, found {factors!r}")
         for name, factor in factors.items():
             schema.index(name)
-            check_factor(schema, name, factor)
-            chosen[name] = factor
+            chosen[name] = checked_factor(schema, name, factor)
     return list(chosen.values())
 
 

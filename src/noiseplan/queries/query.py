@@ -24,7 +24,7 @@ from noiseplan.matrices import (
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
 from noiseplan.queries.named_levels import Level
-from noiseplan.schema import Schema
+from noiseplan.schema import Hierarchical, Schema
 from noiseplan.texts import counted
 
 
@@ -88,9 +88,9 @@ class Query:
             joint = _joint(schema, list(chosen), matrix)
             if len(chosen) == 1:  # a matrix over one attribute is a factor
                 chosen, joint = {attribute: Custom(joint) for attribute in chosen}, None
-        ordered = {n: chosen[n] for n in sorted(chosen, key=schema.index)}
-        for attribute, factor in ordered.items():
-            check_factor(schema, attribute, factor)
+        ordered = {
+            n: checked_factor(schema, n, chosen[n]) for n in sorted(chosen, key=schema.index)
+        }
         kept = {n: f for n, f in ordered.items() if not isinstance(f, Total)}
         object.__setattr__(self, "schema", schema)
         object.__setattr__(self, "factors", MappingProxyType(kept))
@@ -236,13 +236,16 @@ def _rebuilt(
 
 def factor_name(schema: Schema, attribute: str, factor: Factor) -> str:
     """ "prefix(age)", just "age" for the identity, and "county" for a level of places."""
+    kind = schema[attribute]
     if isinstance(factor, Level):
         return factor.called(schema, attribute)
+    if isinstance(factor, Identity) and isinstance(kind, Hierarchical):
+        return schema.level_name(attribute, kind.levels[0])
     return f"{factor.label}({attribute})" if factor.label else attribute
 
 
 def _heading(schema: Schema, attribute: str, factor: Factor) -> str:
-    level = isinstance(factor, Level) and len(factor.levels) == 1
+    level = isinstance(factor, Identity) or (isinstance(factor, Level) and len(factor.levels) == 1)
     return factor_name(schema, attribute, factor) if level else attribute
 
 
@@ -261,15 +264,22 @@ def checked_weight(weight: object) -> float:
     return value
 
 
-def check_factor(schema: Schema, attribute: str, factor: object) -> None:
-    """Refuse what is no factor, and a factor that makes no sense on the attribute."""
+def checked_factor(schema: Schema, attribute: str, factor: object) -> Factor:
+    """Refuse what is no factor, and a factor that makes no sense on the attribute.
+
+    The level of the leaves is the identity, which planners know best.
+    """
     if not isinstance(factor, Factor):
         called = f"; did you mean {factor.__name__}()?" if isinstance(factor, type) else ""
         raise QueryError(
             f"the factor on {attribute!r} is {factor!r}; use Identity(), Prefix(), Ranges(), "
             f"Total(), Level('...'), Levels(...) or Custom([[...]]){called}"
         )
-    factor.check(attribute, schema[attribute])
+    kind = schema[attribute]
+    factor.check(attribute, kind)
+    if isinstance(kind, Hierarchical) and factor == Level(kind.levels[0]):
+        return Identity()
+    return factor
 
 
 def _checked_name(name: str | None) -> str | None:

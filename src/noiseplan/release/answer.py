@@ -116,7 +116,10 @@ class Answer:
             axes = [self.query.axis(name) for name in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
             headings = [self.query.headings[axis] for axis in axes]
-            cells = {name: [cells[name][place] for place in places] for name in headings}
+            cells = {  # called as they were asked for
+                name: [cells[heading][place] for place in places]
+                for name, heading in zip(order, headings, strict=True)
+            }
         labels: dict[str, list[Hashable] | Array] = {
             _apart(name): values for name, values in cells.items()
         }

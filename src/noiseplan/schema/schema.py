@@ -125,7 +125,7 @@ class Schema:
         return tuple(self.level_name(attribute, level) for attribute, level in pairs)
 
     def level_name(self, attribute: str, level: str) -> str:
-        """The shortest name that :meth:`find_level` finds a level by.
+        """The shortest name that a level is found by; an attribute may be called as its leaves are.
 
         Examples
         --------
@@ -135,7 +135,8 @@ class Schema:
         >>> Schema({"home": geo, "work": geo}).level_name("home", "county")
         'home.county'
         """
-        return level if self._levels.get(level) == (attribute, level) else f"{attribute}.{level}"
+        alone = level == attribute or self._levels.get(level) == (attribute, level)
+        return level if alone else f"{attribute}.{level}"
 
     def _alternatives(self, name: object) -> str:
         if isinstance(name, str) and (found := self.find_level(name)) is not None:
@@ -233,8 +234,15 @@ def _check_attribute(name: str, attribute: object) -> None:
 
 
 def _check_levels(schema: Schema) -> None:
-    """Refuse an attribute that is called as a level of another is."""
+    """Refuse an attribute that is called as a level is, other than by its own leaves."""
     for name, level in schema._levels.values():
+        kind = schema[name]
+        assert isinstance(kind, Hierarchical)
+        if name == level and kind.level_index(level) > 0:
+            raise SchemaError(
+                f"Schema: {name!r} is called as its level {level!r}, but data hold its leaves, "
+                f"{kind.levels[0]!r}; rename one of them."
+            )
         if f"{name}.{level}" in schema:
             raise SchemaError(
                 f"Schema: {f'{name}.{level}'!r} is an attribute, and the level {level!r} of "

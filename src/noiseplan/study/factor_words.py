@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TypeAlias
 
 from noiseplan.queries import Custom, Factor, Levels
-from noiseplan.queries.query import check_factor
+from noiseplan.queries.query import checked_factor
 from noiseplan.schema import Attribute, Schema
 from noiseplan.study.code_lists import read_grouping
 from noiseplan.study.errors import suggestion, unknown_attribute
@@ -25,7 +25,7 @@ def read_factors(node: Node, schema: Schema) -> dict[str, Factor]:
             child.fail(unknown_attribute(name, schema))
         found[name] = _factor(child, name, schema[name])
         with child.blamed():
-            check_factor(schema, name, found[name])
+            checked_factor(schema, name, found[name])
     return found
 
 

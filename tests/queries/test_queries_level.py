@@ -83,10 +83,34 @@ def test_names_that_could_be_two_things_are_told_in_full() -> None:
     assert workload["work.state"].rows == 2
 
 
+def test_the_leaves_have_one_name_and_are_found_by_both() -> None:
+    """Planners know the identity: a plain table of very many leaves is planned at once."""
+    query = nz.Query(SCHEMA, {"geo": nz.Level("tract")})
+    assert query.factors["geo"] == nz.Identity()
+    assert query.key == nz.Query(SCHEMA, ["geo"]).key == nz.Query(SCHEMA, ["tract"]).key
+    assert query.name == "tract"
+    assert query.headings == ("tract",)
+    workload = nz.Workload.marginals(SCHEMA, k=2, factors={"geo": nz.Level("tract")})
+    assert workload.columns.distinct == (nz.Identity(),)
+    assert workload["tract × sex"].key == workload["geo × sex"].key
+
+
 def test_an_attribute_called_as_its_leaves() -> None:
     schema = nz.Schema({"tract": GEO})
     assert nz.Query(schema, ["tract"]).factors["tract"] == nz.Identity()
+    assert nz.Query(schema, ["tract"]).name == "tract"
     assert nz.Query(schema, ["county"]).name == "county"
+    with pytest.raises(nz.NoiseplanError, match="'county' is called as its level 'county', but"):
+        nz.Schema({"county": GEO})
+
+
+def test_tables_are_headed_as_they_were_asked() -> None:
+    plan = nz.plan(nz.Workload([nz.Query(SCHEMA, ["geo", "sex"])]), budget=nz.zCDP(0.5))
+    release = plan.release({"geo": TRACTS, "sex": ["F"] * 7}, seed=1)
+    for names in (["sex", "geo"], ["county", "sex"], ["geo.state"], ["tract"]):
+        assert list(release.columns(*names))[: len(names)] == names
+    assert next(iter(release.answer("geo × sex").columns())) == "tract"
+    assert release.columns("county", "sex")["county"] == ["a", "a", "b", "b", "c", "c"]
 
 
 @pytest.mark.parametrize(
@@ -180,3 +204,40 @@ def test_answers_are_sums_over_members(groups: list[int], seed: int) -> None:
     for number, group in enumerate(dict.fromkeys(groups)):
         members = [i for i, own in enumerate(groups) if own == group]
         assert found[number].tolist() == counts[members].sum(axis=0).tolist()
+
+
+# ---------------------------------------------------------------------- one table for each level
+
+
+def test_a_query_on_several_levels_is_taken_apart() -> None:
+    """The parts are the rows of the whole, in order, each with its own labels."""
+    from noiseplan.queries.level_parts import level_parts
+
+    factors = {"geo": nz.Level("state", "tract"), "sex": nz.Identity()}
+    for query in (
+        nz.Query(SCHEMA, factors),
+        nz.Query(SCHEMA, factors, name="both"),
+        nz.Query(SCHEMA, {"sex": nz.Identity(), "geo": nz.Levels(COLUMNS["county"])}),
+    ):
+        whole = query.dense().reshape(*query.shape, -1)
+        parts = level_parts(query)
+        for part in parts:
+            rows = whole[part.rows].reshape(-1, whole.shape[-1])
+            assert np.array_equal(part.query.dense(), rows)
+        assert sum(part.query.rows for part in parts) == query.rows
+        assert len({part.query.name for part in parts}) == len(parts)
+    (alone,) = level_parts(nz.Query(SCHEMA, ["county", "sex"]))
+    assert alone.query.name == "county × sex"
+
+
+def test_answers_by_level_are_those_of_the_whole() -> None:
+    query = nz.Query(SCHEMA, {"geo": nz.Level("state", "county"), "sex": nz.Identity()}, name="q")
+    plan = nz.plan(nz.Workload([query]), budget=nz.zCDP(0.5))
+    release = plan.release({"geo": TRACTS, "sex": ["F"] * 7}, seed=1)
+    for simultaneous in (False, True):
+        whole = release.answer(query, simultaneous=simultaneous)
+        states, counties = whole.by_level()
+        assert (states.query.name, counties.query.name) == ("q: state", "q: county")
+        for name in ("estimate", "std_error", "lower", "upper"):
+            both = np.concatenate([getattr(states, name), getattr(counties, name)])
+            assert np.array_equal(both, getattr(whole, name))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.queries.factors import Factor, Identity
 from noiseplan.queries.query import SEPARATOR, factor_name
+from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
     from noiseplan.queries.workload import Workload
@@ -40,8 +42,9 @@ class NameLookup:
         self._dense = _grouped((workload.query(q).name, q) for q in dense)
         schema = workload.schema
         self._pieces = _grouped(
-            (factor_name(schema, schema.names[a], c.distinct[f]), (a, f))
+            (name, (a, f))
             for a, f in workload.pairs()
+            for name in _names_of(schema, schema.names[a], c.distinct[f])
         )
         plain = np.flatnonzero(unnamed & (c.joint < 0))
         rows = np.column_stack([c.attributes[plain], c.factors[plain]])
@@ -66,6 +69,12 @@ class NameLookup:
         start = bisect_left(places, attributes + factors, key=row)
         end = bisect_right(places, attributes + factors, lo=start, key=row)
         return [int(position) for position in self._positions[start:end]]
+
+
+def _names_of(schema: Schema, attribute: str, factor: Factor) -> set[str]:
+    """What a factor is called; leaves also by their attribute."""
+    names = {factor_name(schema, attribute, factor)}
+    return names | {attribute} if isinstance(factor, Identity) else names
 
 
 def _grouped(pairs: Iterable[tuple[str, T]]) -> dict[str, list[T]]:

@@ -26,7 +26,7 @@ from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factor_text import read_factor, split, unquoted
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
 from noiseplan.queries.named_levels import Level
-from noiseplan.schema import Schema
+from noiseplan.schema import Hierarchical, Schema
 from noiseplan.texts import counted
 
 
@@ -120,7 +120,9 @@ class Query:
     def headings(self) -> tuple[str, ...]:
         """What the columns of its table are called: attributes, or the levels asked for."""
         return tuple(
-            factor_name(self.schema, n, f) if isinstance(f, Level) and len(f.levels) == 1 else n
+            factor_name(self.schema, n, f)
+            if isinstance(f, Identity) or (isinstance(f, Level) and len(f.levels) == 1)
+            else n
             for n, f in self.factors.items()
         )
 
@@ -233,8 +235,11 @@ def _rebuilt(
 
 def factor_name(schema: Schema, attribute: str, factor: Factor) -> str:
     """ "prefix(age)", just "age" for the identity, and "county" for a level of places."""
+    kind = schema[attribute]
     if isinstance(factor, Level):
         return factor.called(schema, attribute)
+    if isinstance(factor, Identity) and isinstance(kind, Hierarchical):
+        return schema.level_name(attribute, kind.levels[0])
     return f"{factor.label}({attribute})" if factor.label else attribute
 
 
@@ -256,7 +261,8 @@ def checked_weight(weight: object) -> float:
 def as_factor(schema: Schema, attribute: str, factor: object) -> Factor:
     """A factor as it is, as a word such as "prefix", or as a matrix.
 
-    Refuses what is no factor, and a factor that makes no sense on the attribute.
+    Refuses what is no factor, and a factor that makes no sense on the attribute. The level of the
+    leaves is the identity, which planners know best.
     """
     if isinstance(factor, str):
         factor = read_factor(factor, attribute, schema[attribute])
@@ -269,7 +275,10 @@ def as_factor(schema: Schema, attribute: str, factor: object) -> Factor:
             f"Total(), Level('...'), Levels(...) or Custom([[...]]), or a word such as "
             f"'prefix'{called}"
         )
-    factor.check(attribute, schema[attribute])
+    kind = schema[attribute]
+    factor.check(attribute, kind)
+    if isinstance(kind, Hierarchical) and factor == Level(kind.levels[0]):
+        return Identity()
     return factor
 
 

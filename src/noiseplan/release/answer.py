@@ -126,7 +126,10 @@ class Answer:
             axes = [self.query.attributes.index(levels.get(n, (n,))[0]) for n in order]
             places = places.reshape(self.query.shape).transpose(axes).ravel()
             headings = [self.query.headings[axis] for axis in axes]
-            cells = {name: [cells[name][place] for place in places] for name in headings}
+            cells = {  # called as they were asked for
+                name: [cells[heading][place] for place in places]
+                for name, heading in zip(order, headings, strict=True)
+            }
         numbers = self.numbers().items()
         return {**renamed(cells), **{name: values[places] for name, values in numbers}}
 

@@ -103,7 +103,7 @@ class Schema:
         """Attribute and level by the name of the level, and by both: "county", "geo.county".
 
         A name that is an attribute, or a level of two of them, is told by both only. Refuses an
-        attribute that is called as a level of another is.
+        attribute that is called as a level is, other than by its own leaves.
         """
         pairs = [
             (name, level)
@@ -112,6 +112,12 @@ class Schema:
             for level in kind.levels
         ]
         for name, level in pairs:
+            kind = self[name]
+            if name == level and isinstance(kind, Hierarchical) and kind.level_index(level) > 0:
+                raise SchemaError(
+                    f"Schema: {name!r} is called as its level {level!r}, but data hold its leaves, "
+                    f"{kind.levels[0]!r}; rename one of them."
+                )
             if f"{name}.{level}" in self:
                 raise SchemaError(
                     f"Schema: {f'{name}.{level}'!r} is an attribute, and the level {level!r} of "
@@ -130,6 +136,8 @@ class Schema:
     def level_name(self, attribute: str, level: str) -> str:
         """The shortest name that :attr:`levels` has a level by.
 
+        An attribute may be called as its leaves are.
+
         Examples
         --------
         >>> geo = Hierarchical({"tract": ["a1", "b1"], "county": ["a", "b"]})
@@ -138,7 +146,8 @@ class Schema:
         >>> Schema({"home": geo, "work": geo}).level_name("home", "county")
         'home.county'
         """
-        return level if self.levels.get(level) == (attribute, level) else f"{attribute}.{level}"
+        alone = level == attribute or self.levels.get(level) == (attribute, level)
+        return level if alone else f"{attribute}.{level}"
 
     def _alternatives(self, name: object) -> str:
         if isinstance(name, str) and name in self.levels:

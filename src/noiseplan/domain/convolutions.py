@@ -22,7 +22,8 @@ from noiseplan.noise.wide_integers import BITS, WideIntegers
 
 UNIT: Final = 2.0**-53
 # ‖error‖₂ ≤ FACTOR · log₂N · u · ‖result‖₂ for a transform of N numbers (Higham, *Accuracy and
-# Stability of Numerical Algorithms*, theorem 24.2, has 6.7 for radix two; larger ones have less).
+# Stability of Numerical Algorithms*, theorem 24.2, has 6.7 for radix two and exact roots of unity
+# rounded once; that mixed radices stay below 8 is taken for granted, and tested, not proved).
 FACTOR: Final = 8.0
 # Whole numbers are told apart where errors are below this; a half would do.
 CLEAR: Final = 0.25

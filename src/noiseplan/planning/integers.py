@@ -70,10 +70,6 @@ class IntegerPlan:
     records: float  # the largest table whose residuals fit 64 bits; beyond, releases are slower
 
     @property
-    def allowed(self) -> float:
-        return ALLOWED_LOSS if self.records >= ROOMY else MOST_LOSS
-
-    @property
     def drawable(self) -> bool:
         """Whether such noise can be drawn."""
         return Noise("gaussian", self.sigma2[np.isfinite(self.sigma2)], exact=True).drawable
@@ -87,7 +83,11 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
     best: IntegerPlan | None = None
     widest = max((u.shape[1] for u in solution.rows.values()), default=0)
     hopeful = [bits for bits in choices if 4**bits >= HOPELESS * widest] or choices[-1:]
-    rounding, least = _Rounding(aim, solution), 0.0
+    planned, least = type_matrix(aim.design, solution.bases), 0.0
+    # Variance times cost does not depend on the budget, so it can be compared.
+    before = _value(aim, solution.bases, planned, solution.sigma2) * solution.cost
+    full = {r: _full(u) for r, u in solution.rows.items()}
+    rounding = _Rounding(aim, solution, full, planned, before)
     for bits in hopeful if solution.rows else choices[:1]:
         if bits < least:
             continue
@@ -99,10 +99,11 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
             break  # more bits only make numbers larger
         if np.isfinite(plan.loss) and (best is None or plan.loss < best.loss):
             best = plan
-        if plan.loss <= plan.allowed:
+        allowed = ALLOWED_LOSS if plan.records >= ROOMY else MOST_LOSS
+        if plan.loss <= allowed:
             break
         if widest >= LONG and np.isfinite(plan.loss):
-            least = bits + log(plan.loss / plan.allowed, 4)
+            least = bits + log(plan.loss / allowed, 4)
     if best is None:
         raise PlanError(
             "the noise of this plan is too large to be drawn in integers: plan tables of fewer "
@@ -113,16 +114,15 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
     return best
 
 
+@dataclass(frozen=True)
 class _Rounding:
-    """One solution on its way to integers."""
+    """One solution on its way to integers: its rows, its variances, and their value at cost one."""
 
-    def __init__(self, aim: Aim, solution: Solution) -> None:
-        self.aim, self.solution = aim, solution
-        self.rows = {r: _full(u) for r, u in solution.rows.items()}
-        self.planned = type_matrix(aim.design, solution.bases)
-        # Variance times cost does not depend on the budget, so it can be compared.
-        value = _value(aim, solution.bases, self.planned, solution.sigma2)
-        self.before = value * solution.cost
+    aim: Aim
+    solution: Solution
+    rows: dict[int, Array]
+    planned: sp.csr_array
+    before: float
 
     def to(self, bits: int) -> IntegerPlan:
         """Rows of so many bits, and noise for the budget."""

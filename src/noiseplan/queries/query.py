@@ -25,6 +25,7 @@ from noiseplan.matrices import (
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries.factor_text import read_factor, split, unquoted
 from noiseplan.queries.factors import Custom, Factor, Identity, Total, checked_matrix
+from noiseplan.queries.levels import Levels
 from noiseplan.queries.named_levels import Level
 from noiseplan.schema import Hierarchical, Schema
 from noiseplan.texts import counted
@@ -125,6 +126,11 @@ class Query:
             else n
             for n, f in self.factors.items()
         )
+
+    @property
+    def levelled(self) -> bool:
+        """Whether it may ask for several levels of an attribute."""
+        return any(isinstance(factor, Level | Levels) for factor in self.factors.values())
 
     @property
     def key(self) -> object:

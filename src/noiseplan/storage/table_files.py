@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import plain_columns
 from noiseplan.engine import copy_to_parquet, engine
 from noiseplan.errors import StorageError, remedy
-from noiseplan.escaping import cell, write_csv_rows, write_safe_rows
+from noiseplan.escaping import cell, write_csv_rows
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Query
@@ -45,7 +45,8 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
     stems = iter(table_stems(table_titles(queries)))
     with progress("writing tables", len(queries)) as advance, engine() as connection:
         for query in queries:
-            for answer in release.answer(query).by_level():
+            whole = release.answer(query)
+            for answer in whole.by_level() if query.levelled else [whole]:
                 stem = next(stems)
                 write_answer(folder / stem, answer, connection)
                 index.append((stem, answer.query.name, answer.query.rows))
@@ -61,21 +62,16 @@ def write_answer(stem: Path, answer: Answer, connection: duckdb.DuckDBPyConnecti
     # As the table has them: with_suffix would take the end of a name for one.
     with Path(f"{stem}.csv").open("w", encoding="utf-8", newline="") as file:
         write_csv_rows(file, [[*axes, *numbers]])
-        cells = [_objects([cell(label) for label in labels]) for labels in axes.values()]
+        cells = [np.fromiter(map(cell, labels), dtype=object) for labels in axes.values()]
         for start in range(0, rows, BATCH):
             stop = min(start + BATCH, rows)
             columns = [_along(one, i, shape, start, stop) for i, one in enumerate(cells)]
             columns += [values[start:stop] for values in shown.values()]
-            write_safe_rows(file, zip(*(column.tolist() for column in columns), strict=True))
+            lines = zip(*(column.tolist() for column in columns), strict=True)
+            write_csv_rows(file, lines, safe=True)
     named = enumerate(axes.items())
     whole = {name: _along(_array(labels), i, shape, 0, rows) for i, (name, labels) in named}
     write_parquet(Path(f"{stem}.parquet"), whole | numbers, connection)
-
-
-def _objects(labels: Sequence[object]) -> NDArray[Any]:
-    found = np.empty(len(labels), dtype=object)
-    found[:] = labels
-    return found
 
 
 def _along(
@@ -84,11 +80,6 @@ def _along(
     """The labels of an attribute in some rows of the table, the last attribute fastest."""
     inner = prod(shape[axis + 1 :])
     return labels[np.arange(start, stop) // inner % shape[axis]]
-
-
-def table_titles(queries: Sequence[Query]) -> list[str]:
-    """What the tables of some queries are called: one for each level."""
-    return [part.query.name for query in queries for part in level_parts(query)]
 
 
 def require_few(queries: Sequence[Query]) -> None:
@@ -100,6 +91,15 @@ def require_few(queries: Sequence[Query]) -> None:
             + remedy("choose tables", "save(folder, tables=[query, …]), or none: tables=[]")
             + "; a saved release answers any of them later"
         )
+
+
+def table_titles(queries: Sequence[Query]) -> list[str]:
+    """What the tables of some queries are called: one for each level."""
+    return [
+        asked.name
+        for query in queries
+        for asked in ([p.query for p in level_parts(query)] if query.levelled else [query])
+    ]
 
 
 def table_stems(titles: Sequence[str]) -> list[str]:

@@ -29,6 +29,7 @@ from noiseplan.noise.moments import discrete_gaussian_variance
 from noiseplan.noise.sizes import sizes_above
 from noiseplan.optimize.allocation import spend
 from noiseplan.optimize.integer_rounding import to_lattice
+from noiseplan.planning.free_split import alone
 from noiseplan.planning.neighbours import privacy_rows
 from noiseplan.planning.objectives import PNormVariance, WorstVariance
 from noiseplan.planning.row_terms import all_rows, worst_rows
@@ -44,6 +45,8 @@ ALLOWED_LOSS, MOST_LOSS = 3e-4, 9e-4
 ROOMY: Final = 2**32
 # The loss by other directions is about n/4^bits; far above what is allowed, bits are not tried.
 HOPELESS: Final = 20
+# U of one long attribute loses 0.4 n/4^bits; each try takes a good part of a second there.
+HOPELESS_ALONE: Final = 1300
 # A loss falls with 4^bits. From so many values on, what it cannot have fallen to is not tried.
 LONG: Final = 256
 # Directions that nothing is asked of may be all but absent in U; so much of them is kept.
@@ -82,7 +85,8 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
     """
     best: IntegerPlan | None = None
     widest = max((u.shape[1] for u in solution.rows.values()), default=0)
-    hopeful = [bits for bits in choices if 4**bits >= HOPELESS * widest] or choices[-1:]
+    hopeless = HOPELESS_ALONE if widest >= LONG and alone(aim.design) else HOPELESS
+    hopeful = [bits for bits in choices if 4**bits >= hopeless * widest] or choices[-1:]
     planned, least = type_matrix(aim.design, solution.bases), 0.0
     # Variance times cost does not depend on the budget, so it can be compared.
     before = _value(aim, solution.bases, planned, solution.sigma2) * solution.cost

@@ -62,6 +62,19 @@ def test_a_check_goes_well_spends_nothing_and_leaves_nothing(folder: Path) -> No
     run("release", "study.toml", "people.csv", "-o", "out")
 
 
+def test_a_check_reads_text_as_a_release_does(folder: Path) -> None:
+    (folder / "study.toml").write_text(
+        STUDY.replace("to = 9 }", 'to = 9 }, missing = "none"') + '[data]\nmissing = ["NA"]\n',
+        encoding="utf-8",
+    )
+    (folder / "people.csv").write_text("age,sex\nNA,F\n4,M\n", encoding="utf-8")
+    assert "A release would go through." in checked("people.csv")
+    run("release", "study.toml", "people.csv", "-o", "out")
+    assert "data checked 1 time, which costs nothing" in str(
+        nz.Ledger("a.ledger").balance("people")
+    )
+
+
 def test_values_are_shown_to_those_who_ask(folder: Path) -> None:
     text = checked("wrong.csv", code=1)
     assert "column 'sex' holds values that the schema does not declare" in text

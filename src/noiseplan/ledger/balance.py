@@ -105,6 +105,8 @@ class Balance:
         said. All costs are then the price of so many.
     refusals
         How often the data were refused for what they hold, which tells something of them.
+    checks
+        How often the data were looked at by a check, which tells whether they fit.
 
     Notes
     -----
@@ -143,6 +145,7 @@ class Balance:
     max_rows: int | None = None
     bound: int | None = None
     refusals: int = 0
+    checks: int = 0
 
     @classmethod
     def opened(cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove") -> Balance:
@@ -242,9 +245,12 @@ class Balance:
             f"  spent  {cost_text(self.spent, self.budget)}, in {releases}",
             f"  left   {left_text(self)}",
         ]
-        if self.refusals:
-            often = f"{self.refusals} time{'s' * (self.refusals != 1)}"
-            lines.append(f"  data refused {often}, which costs nothing and tells something of them")
+        for done, often in (("refused", self.refusals), ("checked", self.checks)):
+            if often:
+                times = f"{often} time{'s' * (often != 1)}"
+                lines.append(
+                    f"  data {done} {times}, which costs nothing and tells something of them"
+                )
         return "\n".join(lines)
 
 

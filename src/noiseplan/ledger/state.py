@@ -397,7 +397,9 @@ class Books:
                 balance = self.balances[dataset]
                 self.balances[dataset] = replace(balance, refusals=balance.refusals + 1)
                 self.refusals.append(Refusal.noted(record, act))
-            case Looked() as act:
+            case Looked(dataset) as act:
+                balance = self.balances[dataset]
+                self.balances[dataset] = replace(balance, checks=balance.checks + 1)
                 self.checks.append(Check.noted(record, act))
 
     def _change(self, record: Record, act: Changed) -> Change:

@@ -136,9 +136,7 @@ class Study:
             how["person"] = self.people.person
         if self.ledger is not None:
             named = self.ledger
-            said = plan.unit != PERSON and f" (the unit is a {plan.unit})"
-            purpose = f"{named.purpose}{said or ''}".strip()
-            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": purpose}
+            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": self._purpose(plan)}
         more = plan if given is None else plan.given(given)
         left = more.rest if isinstance(more, Continuation) else more
         for each in doubts(plan.budget or plan.privacy):
@@ -149,6 +147,12 @@ class Study:
                 tell(each)
         self._require_public_lists(data)
         return more.release(self.as_declared(data), **how)
+
+    def _purpose(self, plan: Plan) -> str:
+        """What the ledger is told a release is for, and the unit where that is no person."""
+        assert self.ledger is not None
+        said = "" if plan.unit == PERSON else f" (the unit is a {plan.unit})"
+        return f"{self.ledger.purpose}{said}".strip()
 
     def as_declared(self, data: object) -> object:
         """Data to be opened: a path of text together with what `[data]` says of such files."""
@@ -166,10 +170,10 @@ class Study:
         """Look for all that would stop `release`; spends nothing."""
         named = self.ledger
         checked = plan.check(
-            data,
+            self.as_declared(data),
             ledger=None if named is None else named.path,
             dataset=None if named is None else named.dataset,
-            purpose="" if named is None else named.purpose,
+            purpose="" if named is None else self._purpose(plan),
             person=None if self.people is None else self.people.person,
             details=details,
         )

@@ -104,11 +104,12 @@ def from_cell(text: str) -> str:
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
-def write_csv_rows(file: TextIO, rows: Iterable[Iterable[object]], line_end: str = "\r\n") -> None:
-    """Write CSV, the only way in which this package does: no cell of it is a formula."""
-    write_safe_rows(file, ([cell(value) for value in row] for row in rows), line_end)
+def write_csv_rows(
+    file: TextIO, rows: Iterable[Iterable[object]], line_end: str = "\r\n", safe: bool = False
+) -> None:
+    """Write CSV, the only way in which this package does: no cell of it is a formula.
 
-
-def write_safe_rows(file: TextIO, rows: Iterable[Iterable[object]], line_end: str = "\r\n") -> None:
-    """The same for long tables, whose labels went through :func:`cell` once, not in every row."""
-    csv.writer(file, lineterminator=line_end).writerows(rows)
+    `safe` rows are of long tables, whose labels went through :func:`cell` once, not in every row.
+    """
+    writer = csv.writer(file, lineterminator=line_end)
+    writer.writerows(rows if safe else ([cell(value) for value in row] for row in rows))

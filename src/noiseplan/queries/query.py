@@ -117,7 +117,7 @@ class Query:
     @property
     def headings(self) -> tuple[str, ...]:
         """What the columns of its table are called: attributes, or the levels asked for."""
-        return tuple(_heading(self.schema, n, f) for n, f in self.factors.items())
+        return tuple(self.axes())
 
     @property
     def key(self) -> object:
@@ -180,28 +180,23 @@ class Query:
         # As it lies in memory: a copy in another order would add up to other last digits.
         return kronecker_apply(self.matrices(), table[..., None]).reshape(-1)
 
-    def axis(self, name: str) -> int:
-        """The place among the attributes of one that is named by itself or by the level asked."""
-        found = self.schema.find_level(name)
-        return self.attributes.index(name if found is None else found[0])
-
-    def axis_labels(self) -> list[Sequence[Hashable]]:
-        """Of each attribute, the label of every row along it."""
-        return [f.row_labels(self.schema[n]) for n, f in self.factors.items()]
+    def axes(self) -> dict[str, Sequence[Hashable]]:
+        """Of each column of its table, the labels along the attribute."""
+        if self.joint is not None:
+            rows: Sequence[Hashable] = range(len(self.joint))
+            # A single row, such as a condition, is called what the query is called.
+            return {"row": [self.named] if self.named and len(rows) == 1 else rows}
+        found: dict[str, Sequence[Hashable]] = {}
+        for name, factor in self.factors.items():
+            level = isinstance(factor, Level) and len(factor.levels) == 1
+            one = level or isinstance(factor, Identity)
+            heading = factor_name(self.schema, name, factor) if one else name
+            found[heading] = factor.row_labels(self.schema[name])
+        return found
 
     def row_labels(self) -> dict[str, list[Hashable]]:
         """Of each column, the label of every row (in row order)."""
-        if self.joint is not None:
-            rows: list[Hashable] = list(range(len(self.joint)))
-            # A single row, such as a condition, is called what the query is called.
-            return {"row": [self.named] if self.named and len(rows) == 1 else rows}
-        found: dict[str, list[Hashable]] = {}
-        outer, inner = 1, self.rows
-        for heading, labels in zip(self.headings, self.axis_labels(), strict=True):
-            inner //= len(labels)
-            found[heading] = [label for label in labels for _ in range(inner)] * outer
-            outer *= len(labels)
-        return found
+        return written_out(self.axes())
 
     def dense(self, limit: int = DENSE_LIMIT) -> Array:
         """The query as numbers, rows × domain (last attribute fastest); for small domains."""
@@ -244,9 +239,15 @@ def factor_name(schema: Schema, attribute: str, factor: Factor) -> str:
     return f"{factor.label}({attribute})" if factor.label else attribute
 
 
-def _heading(schema: Schema, attribute: str, factor: Factor) -> str:
-    level = isinstance(factor, Identity) or (isinstance(factor, Level) and len(factor.levels) == 1)
-    return factor_name(schema, attribute, factor) if level else attribute
+def written_out(axes: Mapping[str, Sequence[Hashable]]) -> dict[str, list[Hashable]]:
+    """Labels along each attribute as the labels of every row, the last attribute fastest."""
+    found: dict[str, list[Hashable]] = {}
+    outer, inner = 1, prod(len(labels) for labels in axes.values())
+    for name, labels in axes.items():
+        inner //= len(labels)
+        found[name] = [label for label in labels for _ in range(inner)] * outer
+        outer *= len(labels)
+    return found
 
 
 def checked_weight(weight: object) -> float:
@@ -291,6 +292,7 @@ def _checked_name(name: str | None) -> str | None:
 
 
 def _as_mapping(factors: object, schema: Schema) -> dict[str, Factor]:
+    """Attribute → factor; names alone are attributes by value, or levels."""
     if isinstance(factors, Mapping):
         return dict(factors)
     if isinstance(factors, str) and any(sign in factors for sign in "<>=( "):
@@ -312,15 +314,10 @@ def _as_mapping(factors: object, schema: Schema) -> dict[str, Factor]:
     for name in names:
         if not isinstance(name, str):
             raise QueryError(f"an attribute is named by a text, found {name!r}")
-    return _of_names(names, schema)
-
-
-def _of_names(names: list[str], schema: Schema) -> dict[str, Factor]:
-    """Attributes by value, and levels of hierarchical ones."""
     chosen: dict[str, Factor] = {}
     for name in names:
-        found = schema.find_level(name)
-        attribute, factor = (name, Identity()) if found is None else (found[0], Level(found[1]))
+        level = None if name in schema.names else schema.find_level(name)
+        attribute, factor = (name, Identity()) if level is None else (level[0], Level(level[1]))
         if attribute in chosen:
             raise QueryError(
                 f"{name!r} asks for {attribute!r} a second time: a table has one level of it; ask "

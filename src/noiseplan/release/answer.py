@@ -13,8 +13,9 @@ from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
-from noiseplan.queries import Query
+from noiseplan.queries import Level, Levels, Query
 from noiseplan.queries.level_parts import LevelPart, level_parts
+from noiseplan.queries.query import written_out
 
 FRAMES = ("pandas", "polars", "pyarrow")
 # Columns of numbers beside the cells, which no attribute is called like.
@@ -111,38 +112,33 @@ class Answer:
         given. An attribute called like one of the four is shown as "estimate (attribute)" and so
         on.
         """
-        cells, places = self.query.row_labels(), np.arange(self.query.rows)
+        axes, numbers = self.parts()
+        places = np.arange(self.query.rows)
         if order is not None:
-            axes = [self.query.axis(name) for name in order]
-            places = places.reshape(self.query.shape).transpose(axes).ravel()
-            headings = [self.query.headings[axis] for axis in axes]
-            cells = {  # called as they were asked for
-                name: [cells[heading][place] for place in places]
-                for name, heading in zip(order, headings, strict=True)
-            }
-        labels: dict[str, list[Hashable] | Array] = {
-            _apart(name): values for name, values in cells.items()
+            schema, own = self.query.schema, self.query.attributes
+            asked = [n if n in schema.names else (schema.find_level(n) or (n,))[0] for n in order]
+            turned = [own.index(name) for name in asked]
+            places = places.reshape(self.query.shape).transpose(turned).ravel()
+            labels = list(axes.values())
+            axes = {name: labels[axis] for name, axis in zip(order, turned, strict=True)}
+        cells: dict[str, list[Hashable] | Array] = {
+            f"{name} (attribute)" if name in NUMBERS else name: values
+            for name, values in written_out(axes).items()
         }
-        return labels | {name: values[places] for name, values in self.numbers().items()}
+        return cells | {name: values[places] for name, values in numbers.items()}
 
-    def numbers(self) -> dict[str, Array]:
-        """The columns of numbers."""
-        return {
-            "estimate": self.estimate,
-            "std_error" if self.bias_error is None else "estimated_error": self.error,
-            "lower": self.lower,
-            "upper": self.upper,
-        }
-
-    def axes(self) -> dict[str, Sequence[Hashable]]:
-        """The columns of cells, each by its labels along an attribute, not by row."""
-        if self.query.joint is not None:
-            return dict(self.query.row_labels())
-        named = zip(self.query.headings, self.query.axis_labels(), strict=True)
-        return {_apart(name): labels for name, labels in named}
+    def parts(self) -> tuple[dict[str, Sequence[Hashable]], dict[str, Array]]:
+        """The labels along each attribute, and the columns of numbers: a table not written out."""
+        reach = (self._reach,) * 2 if self.limits is None else self.limits
+        error = "std_error" if self.bias_error is None else "estimated_error"
+        numbers = {"estimate": self.estimate, error: self.error}
+        ends = {"lower": self.estimate - reach[0], "upper": self.estimate + reach[1]}
+        return self.query.axes(), numbers | ends
 
     def by_level(self) -> list[Answer]:
         """One answer for each level of a query on several, with the same numbers."""
+        if not any(isinstance(f, Level | Levels) for f in self.query.factors.values()):
+            return [self]
         parts = level_parts(self.query)
         if len(parts) == 1:
             return [self]
@@ -194,11 +190,6 @@ class Answer:
             f"where single cells tower over their bucket; limits at {level} for {kind} if the "
             f"estimates hold"
         )
-
-
-def _apart(name: str) -> str:
-    """An attribute's column, told apart from those of numbers."""
-    return f"{name} (attribute)" if name in NUMBERS else name
 
 
 def aligned(

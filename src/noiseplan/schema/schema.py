@@ -59,7 +59,8 @@ class Schema:
             _check_attribute(name, attribute)
         object.__setattr__(self, "names", tuple(attributes))
         object.__setattr__(self, "attributes", tuple(attributes.values()))
-        _check_levels(self)
+        if any(isinstance(kind, Hierarchical) for kind in self.attributes):
+            _check_levels(self)
 
     @staticmethod
     def from_sizes(sizes: Mapping[str, SupportsIndex]) -> Schema:

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noiseplan.arrays import plain_columns
 from noiseplan.engine import copy_to_parquet, engine
 from noiseplan.errors import StorageError, remedy
-from noiseplan.escaping import cell, write_csv_rows, write_safe_rows
+from noiseplan.escaping import cell, write_csv_rows
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
-from noiseplan.queries import Query
+from noiseplan.queries import Level, Levels, Query
 from noiseplan.queries.level_parts import level_parts
-from noiseplan.release.answer import Answer
+from noiseplan.release.answer import NUMBERS, Answer
 from noiseplan.release.release import Release
 
 # More files than this in one folder help nobody; a saved release answers any query later.
@@ -46,45 +45,41 @@ def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> No
                 write_answer(folder / stem, answer, connection)
                 index.append((stem, answer.query.name, answer.query.rows))
             advance(1)
-    files, names, rows = zip(*index, strict=True) if index else ((), (), ())
-    write_csv(folder / "index.csv", {"file": files, "query": names, "rows": rows})
+    with (folder / "index.csv").open("w", encoding="utf-8", newline="") as file:
+        write_csv_rows(file, [("file", "query", "rows"), *index])
 
 
 def write_answer(stem: Path, answer: Answer, connection: duckdb.DuckDBPyConnection) -> None:
     """A table as CSV and as Parquet; labels are kept once, and written out a batch at a time."""
-    axes, numbers, rows = answer.axes(), answer.numbers(), answer.query.rows
-    shape = [len(labels) for labels in axes.values()]
-    # As the table has them: with_suffix would take the end of a name for one.
+    axes, numbers = answer.parts()
+    rows, shape = answer.query.rows, [len(labels) for labels in axes.values()]
+    inner = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    names = [f"{name} (attribute)" if name in NUMBERS else name for name in axes]
+    # Added to the stem: with_suffix would take the end of a name for one.
     with Path(f"{stem}.csv").open("w", encoding="utf-8", newline="") as file:
-        write_csv_rows(file, [[*axes, *numbers]])
-        cells = [_objects([cell(label) for label in labels]) for labels in axes.values()]
+        write_csv_rows(file, [[*names, *numbers]])
+        safe = [np.array([cell(label) for label in one], dtype=object) for one in axes.values()]
         for start in range(0, rows, BATCH):
-            stop = min(start + BATCH, rows)
-            columns = [_along(one, i, shape, start, stop) for i, one in enumerate(cells)]
-            columns += [values[start:stop] for values in numbers.values()]
-            write_safe_rows(file, zip(*(column.tolist() for column in columns), strict=True))
-    named = enumerate(axes.items())
-    whole = {name: _along(_array(labels), i, shape, 0, rows) for i, (name, labels) in named}
-    write_parquet(Path(f"{stem}.parquet"), whole | numbers, connection)
-
-
-def _objects(labels: Sequence[object]) -> NDArray[Any]:
-    found = np.empty(len(labels), dtype=object)
-    found[:] = labels
-    return found
-
-
-def _along(
-    labels: NDArray[Any], axis: int, shape: Sequence[int], start: int, stop: int
-) -> NDArray[Any]:
-    """The labels of an attribute in some rows of the table, the last attribute fastest."""
-    inner = prod(shape[axis + 1 :])
-    return labels[np.arange(start, stop) // inner % shape[axis]]
+            places = np.arange(start, min(start + BATCH, rows))
+            columns = [one[places // n % len(one)] for one, n in zip(safe, inner, strict=True)]
+            columns += [values[places] for values in numbers.values()]
+            written = zip(*(column.tolist() for column in columns), strict=True)
+            write_csv_rows(file, written, safe=True)
+    places = np.arange(rows)
+    labels = map(_array, axes.values())
+    whole = [one[places // n % len(one)] for one, n in zip(labels, inner, strict=True)]
+    table = dict(zip(names, whole, strict=True)) | numbers
+    write_parquet(Path(f"{stem}.parquet"), table, connection)
 
 
 def table_titles(queries: Sequence[Query]) -> list[str]:
     """What the tables of some queries are called: one for each level."""
-    return [part.query.name for query in queries for part in level_parts(query)]
+    titles: list[str] = []
+    for query in queries:
+        levels = any(isinstance(f, Level | Levels) for f in query.factors.values())
+        parts = [part.query for part in level_parts(query)] if levels else [query]
+        titles += [part.name for part in parts]
+    return titles
 
 
 def require_few(queries: Sequence[Query]) -> None:

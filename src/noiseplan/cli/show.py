@@ -68,7 +68,7 @@ def described(release: Release, position: int) -> dict[str, Any]:
     """One table in brief: its size, its error, and its first cell."""
     query = release.plan.workload.query(position)
     answer = release.answer(query)
-    labels = [str(values[0]) for values in query.row_labels().values()]
+    labels = [str(values[0]) for values in query.axes().values()]
     return {
         "table": query.name,
         "rows": query.rows,

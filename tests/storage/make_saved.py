@@ -163,6 +163,24 @@ def minutes(**how: Any) -> nz.Release:
     return planned(workload, data, budget=ZCDP, **how)
 
 
+def levels_by_name(**how: Any) -> nz.Release:
+    """A hierarchical attribute, in no order and with a place for others, asked by its levels."""
+    tract = [f"{i * i % 31:02d}" for i in range(299)]
+    county = [chr(65 + int(t) % 5) for t in tract]
+    geo = nz.Hierarchical({"block": range(299), "tract": tract, "county": county}, other="abroad")
+    schema = nz.Schema({"geo": geo, "sex": nz.Categorical(["F", "M"])})
+    workload = nz.Workload(
+        [
+            nz.Query(schema, ["block"]),
+            nz.Query(schema, ["county", "sex"]),
+            nz.Query(schema, {"geo": nz.Level("tract", "county")}, name="both"),
+        ]
+    )
+    rng = np.random.default_rng(7)
+    data = {"geo": rng.integers(0, 310, 900), "sex": rng.choice(["F", "M"], 900)}
+    return planned(workload, data, budget=ZCDP, **how)
+
+
 def tall(**how: Any) -> nz.Release:
     """Just more cells than a product of strategies is written out for."""
     workload = nz.Workload(
@@ -359,6 +377,7 @@ RELEASES: dict[str, Callable[[], Any]] = {
     "tree-float": lambda: places(noise="gaussian", objective=nz.WorstVariance()),
     "series-discrete": lambda: minutes(noise="discrete"),
     "series-float": lambda: minutes(noise="gaussian", objective=nz.WorstVariance()),
+    "tree-hierarchical": lambda: levels_by_name(noise="discrete"),
     "own-rows-discrete": lambda: planned(
         several(), large_counts(), budget=ZCDP, noise=D, planner="workload"
     ),

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -269,6 +271,32 @@ def test_a_sum_nobody_asks_for_is_not_paid_for(seed: int, noise: str) -> None:
         split = residual(workload, budget=nz.zCDP(0.01), noise=noise)
     assert isinstance(split.mechanism, ResidualMechanism)
     assert split.total_variance > 1.02 * best
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_values_that_no_query_tells_apart_are_merged_first(noise: str, tmp_path: Path) -> None:
+    """The same as where each group is one value, saved and read back too."""
+    small, groups = some_values(0), np.array([0, 0, 1, 2, 2, 2])
+    wide = nz.Schema.from_sizes({"a": 5, "b": 6, "c": 2, "unasked": 7})
+    queries = []
+    for query in small:
+        factors = {
+            n: nz.Custom(f.matrix(small.schema[n]).dense()[:, groups]) if n == "b" else f
+            for n, f in query.factors.items()
+        }
+        queries.append(nz.Query(wide, factors, weight=query.weight, name=query.name))
+    plans = [residual(w, budget=ONE, noise=noise) for w in (nz.Workload(queries), small)]
+    assert plans[0].total_variance == pytest.approx(plans[1].total_variance, rel=1e-6)
+    assert "b without a total of its own" in str(plans[0])
+    b, sigma2 = probe(plans[0])
+    assert add_remove_cost(cost_of(b, sigma2)) <= plans[0].privacy.pcost * (1 + 1e-12) <= 1 + 1e-11
+    counts = np.random.default_rng(0).integers(0, 9, wide.shape)
+    release = plans[0].release(counts, seed=3)
+    release.save(tmp_path / "out")
+    again = nz.load(tmp_path / "out")
+    for query in queries:
+        np.testing.assert_array_equal(again.answer(query).estimate, release.answer(query).estimate)
+        np.testing.assert_allclose(again.plan.variance(query), plans[0].variance(query), rtol=1e-12)
 
 
 def test_queries_that_only_their_factors_tell_apart_keep_their_places() -> None:

@@ -66,7 +66,7 @@ class ReducedMechanism(Mechanism):
 
     @property
     def priced(self) -> Mechanism:
-        return self.small
+        return self.small.priced
 
     def describe(self) -> str:
         return f"{self.small.describe()}; {self.cells.words}"

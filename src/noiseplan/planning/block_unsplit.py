@@ -13,12 +13,14 @@ asked for. A query that sums over the attribute is one with the row (1, …, 1, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Final
 
 import numpy as np
 
+from noiseplan.arrays import IntArray
 from noiseplan.domain.cells import SpareValues
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
@@ -28,6 +30,7 @@ from noiseplan.planning.block_plan import BlockPlan
 from noiseplan.planning.block_search import Search, Together, moved
 from noiseplan.planning.block_types import BlockTypes, Centres
 from noiseplan.planning.candidate import Candidate, reached
+from noiseplan.planning.cell_classes import merged_values
 from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.problem import Problem
@@ -37,7 +40,7 @@ from noiseplan.planning.workload_types import Design, prepare
 
 # What is left of 1ᵀ beside the rows of a factor, as a share of it: more than rounding makes.
 OUTSIDE: Final = 1e-6
-# Cells up to which such plans are compared with others and continued by matrices.
+# Cells that queries tell apart: beyond, records are not looked at one by one in so little time.
 MOST_CELLS: Final = 1024
 # Kinds of queries, all of which are prepared anew for each attribute.
 MOST_KINDS: Final = 100
@@ -51,20 +54,29 @@ def make_unsplit(problem: Problem, aim: Aim, today: Solution, best: Candidate) -
     """
     if not (_possible(problem, aim) and isinstance(best.mechanism, ResidualMechanism)):
         return None
-    every = [_Unsplit.of(aim.design, best.mechanism, a) for a in _without_sum(aim.design)]
+    merged = carried(aim.design, merged_values(aim.design))  # one value of each group
+    design, centres = prepare(merged.workload), _centres(aim.design, best.mechanism)
+    every = [_Unsplit.of(design, centres, a) for a in _without_sum(design)]
     found = min((one for one in every if one.affordable), key=lambda one: one.value, default=None)
     if found is None or found.value >= WORTH_IT * reached(problem, best) * aim.budget:
         return None
     try:
-        made = finished(found.domain.forward(problem), aim, today, found.plan)
+        inner = found.domain.forward(merged.forward(problem))
+        made = finished(inner, aim, today, found.plan)
     except (np.linalg.LinAlgError, PlanError):  # sizes that differ too much for double precision
         return None
-    return None if made is None else found.domain.back(made)
+    if made is None:
+        return None
+    if merged.cells.inner.shape == aim.design.workload.schema.shape:
+        return replace(found.domain, design=aim.design).back(made)
+    return merged.back(found.domain.back(made))
 
 
 def _possible(problem: Problem, aim: Aim) -> bool:
     total = isinstance(aim.objective, TotalVariance) and problem.allowed is not None
-    few = problem.size <= MOST_CELLS and aim.design.terms.queries <= MOST_KINDS
+    roles = aim.design.roles.of_attribute.tolist()
+    told_apart = prod(aim.design.group_count(r) for r in roles if r >= 0)
+    few = told_apart <= MOST_CELLS and aim.design.terms.queries <= MOST_KINDS
     return total and few and aim.neighbours == "add-remove" and not aim.design.joints
 
 
@@ -88,12 +100,15 @@ class _Unsplit:
     start: Centres
 
     @classmethod
-    def of(cls, design: Design, mechanism: ResidualMechanism, attribute: int) -> _Unsplit:
-        """τ of all other attributes is that of the mechanism."""
+    def of(cls, design: Design, centres: dict[str, Array], attribute: int) -> _Unsplit:
+        """τ of the attribute is on the spare value, that of all others as given."""
         domain = carried(design, SpareValues(design.workload.schema, np.array([attribute])))
-        wider = prepare(domain.workload)
+        wider, names = prepare(domain.workload), design.workload.schema.names
+        first = {r: int(wider.roles.roles[r].members[0]) for r in wider.free}
         held = int(wider.roles.of_attribute[attribute])
-        return cls(domain, BlockTypes(wider), held, _centres(wider, mechanism, held))
+        given = centres | {names[attribute]: np.eye(wider.workload.schema.shape[attribute])[-1]}
+        start = {r: _summed(wider.groups[r], given[names[a]]) for r, a in first.items()}
+        return cls(domain, BlockTypes(wider), held, start)
 
     @property
     def affordable(self) -> bool:
@@ -114,14 +129,13 @@ class _Unsplit:
         return searched(self.types, best.search.centres)
 
 
-def _centres(design: Design, mechanism: ResidualMechanism, held: int) -> Centres:
-    """τ of all attributes as they were, and that of the held one on its last value."""
-    centres = {}
-    for r in design.free:
-        name = design.workload.schema.names[design.roles.roles[r].members[0]]
-        groups = design.groups[r]
-        if r == held:
-            centres[r] = np.eye(design.group_count(r))[groups[-1]]
-        else:
-            centres[r] = np.bincount(groups, mechanism.basis(name).centre)
-    return centres
+def _centres(design: Design, mechanism: ResidualMechanism) -> dict[str, Array]:
+    """τ over the groups of values of every attribute that is measured."""
+    roles = zip(design.workload.schema.names, design.roles.of_attribute.tolist(), strict=True)
+    return {
+        name: _summed(design.groups[r], mechanism.basis(name).centre) for name, r in roles if r >= 0
+    }
+
+
+def _summed(groups: IntArray, values: Array) -> Array:
+    return np.bincount(groups, values).astype(np.float64)

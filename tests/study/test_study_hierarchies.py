@@ -153,7 +153,10 @@ def test_questions_by_level(question: str, leaves: list[list[int]]) -> None:
         ("county=01..02", "a span needs an ordered attribute, and 'county' is categorical"),
         ("geo=0101..0201", "a span needs an ordered attribute, and 'geo' is hierarchical"),
         ("county=prefix", "needs an ordered attribute"),
-        ("county, state", "'geo' is named twice"),
+        ("county, state", "'county' and 'state' are of one attribute, 'geo', .* has one of them"),
+        ("county=01, tract", "'county' and 'tract' are of one attribute, 'geo'"),
+        ("county, county", "^'county' is named twice"),
+        ("geo, county", "'geo' and 'county' are of one attribute, 'geo'"),
         ("geo=levels(conty)", "no level 'conty'"),
     ],
 )

@@ -54,6 +54,7 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
     if named is not None:
         return named
     factors: dict[str, Factor] = {}
+    typed: dict[str, str] = {}  # how each attribute was called: by its name or that of a level
     chosen = False  # some values: the question itself is then the best name
     for part in split(text, ",×"):
         name, equals, ask = _partition(part)
@@ -64,15 +65,28 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
             )
         if not equals and name == "total" and name not in schema:
             continue
+        called = name
         name, level = schema.levels.get(name, (name, ""))
         if name in factors:
-            raise QueryError(f"{name!r} is named twice in {text!r}")
+            raise QueryError(_named_twice(name, (typed[name], called), text))
+        typed[name] = called
         if name not in schema:
             raise QueryError(unknown_attribute(name, schema, schema.level_names))
         plain = Level(level) if level else Identity()
         factors[name] = read_factor(ask, name, schema[name], level) if equals else plain
         chosen = chosen or isinstance(factors[name], Custom)
     return Query(schema, factors, name=" ".join(text.split()) if chosen else None)
+
+
+def _named_twice(attribute: str, called: tuple[str, str], text: str) -> str:
+    first, second = called
+    if first == second:
+        return f"{first!r} is named twice in {text!r}"
+    return (
+        f"{text!r}: {first!r} and {second!r} are of one attribute, {attribute!r}, and a question "
+        f"has one of them; name the values of the finer one, as in {second}=…+…, or ask two "
+        f"questions"
+    )
 
 
 def named_query(text: str, workload: Workload) -> Query | None:

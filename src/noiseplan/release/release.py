@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -183,14 +184,26 @@ class Release(Derived):
         """Write everything to a new folder; `noiseplan.load` reads it back, without the data.
 
         It holds the answers to `tables` (the workload's queries unless given, without all ranges
-        of very many values) as CSV and Parquet, the noisy measurements, the plan, a certificate as
-        JSON and as text, and hashes of all files. The folder appears whole or not at all, and an
-        existing one is never overwritten.
+        of very many values, which a warning names) as CSV and Parquet, the noisy measurements, the
+        plan, a certificate as JSON and as text, and hashes of all files. The folder appears whole
+        or not at all, and an existing one is never overwritten.
         """
-        plan, mechanism = self.plan, self.plan.mechanism
-        every = plan.workload if mechanism.lists_all else mechanism.listed(plan.workload)
-        chosen = every if tables is None else [plan.query(q) for q in tables]
-        through("release.save")(self, folder, list(chosen))
+        plan = self.plan
+        chosen = self._listed() if tables is None else [plan.query(q) for q in tables]
+        through("release.save")(self, folder, chosen)
+
+    def _listed(self) -> list[Query]:
+        """The queries that are written as files; says which of the workload's are not."""
+        every, mechanism = list(self.plan.workload), self.plan.mechanism
+        if mechanism.lists_all:
+            return every
+        reasons = [mechanism.unlisted(query) for query in every]
+        left = [reason for reason in reasons if reason is not None]
+        if left:
+            warnings.warn(
+                "left out of the saved tables: " + "; ".join(left), RuntimeWarning, stacklevel=3
+            )
+        return [query for query, why in zip(every, reasons, strict=True) if why is None]
 
     def __repr__(self) -> str:
         queries = counted(len(self.plan.workload), "query", "queries")

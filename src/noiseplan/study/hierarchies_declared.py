@@ -58,7 +58,8 @@ def _by_prefixes(node: Node, keys: Mapping[str, Node], other: Label | None) -> H
         name: length.integer("how many signs of the code the level has", 1)
         for name, length in keys["prefixes"].keys("{ state = 2, county = 5 }").items()
     }
-    leaf = keys["leaf"].text("tract") if "leaf" in keys else "code"
+    named = keys.get("leaf", keys.get("column"))  # leaves are called as their column is
+    leaf = "code" if named is None else named.text("tract")
     ignore = keys["ignore"].text(".") if "ignore" in keys else ""
     with node.blamed():
         return Hierarchical.from_codes(codes, prefixes, leaf=leaf, ignore=ignore, other=other)

@@ -72,7 +72,7 @@ def described(release: Release, position: int) -> dict[str, Any]:
     if release.plan.mechanism.unlisted(query) is not None:
         return _unlisted(release, position)
     answer = release.answer(query)
-    labels = [str(values[0]) for values in query.axes().values()]
+    labels = [str(values[0]) for values in answer.axes().values()]
     return {
         "table": query.name,
         "rows": query.rows,

@@ -64,13 +64,13 @@ def percent(share: float, digits: int = 1) -> str:
     Examples
     --------
     >>> percent(0.0), percent(2e-12), percent(0.000004), percent(0.0002), percent(1.25)
-    ('0%', 'less than 0.0001%', '0.0004%', '0.02%', '125%')
+    ('0%', '< 0.0001%', '0.0004%', '0.02%', '125%')
     >>> percent(0.00036, 2), percent(0.26, 2)
     ('0.036%', '26%')
     """
     value = 100 * share
     if 0 < value < 0.0001:
-        return "less than 0.0001%"
+        return "< 0.0001%"
     return f"{value:.0f}%" if value >= 10 else f"{value:.{digits}g}%"
 
 

@@ -395,7 +395,7 @@ def _with_better_bounds(found: Facts, expected: Facts) -> Facts:
     texts = facts["told"].get("texts", {})
     for name, then in texts.items():
         if isinstance(then, str):
-            then = texts[name] = TINY.sub("costs less than 0.0001% of", then)
+            then = texts[name] = TINY.sub("costs < 0.0001% of", then)
         now = found["told"].get("texts", {}).get(name)
         if isinstance(then, str) and isinstance(now, str) and _tells_no_less(now, then):
             texts[name] = OPTIMALITY.sub(lambda _, now=now: OPTIMALITY.search(now)[0], then)

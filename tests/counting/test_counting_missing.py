@@ -186,6 +186,17 @@ def test_a_cell_catches_missing_values_and_no_others() -> None:
     assert named.marginals(np.array([[0]]))[0].tolist() == [1, 0, 0, 0, 2]
 
 
+@pytest.mark.parametrize("make", [list, pd.Series, np.array, lambda v: np.array(v, dtype="S")])
+def test_the_name_of_the_cell_in_every_kind_of_text(make: Callable[[list[str]], Any]) -> None:
+    values = ["F", "M", "refused", "refused"]
+    for sex, found in (
+        (SCHEMA["sex"], [1, 1, 0, 2]),
+        (nz.Ordinal(["F", "M"], missing="refused"), [1, 1, 2]),
+    ):
+        source = open_source({"sex": make(values)}, nz.Schema({"sex": sex}))
+        assert source.marginals(np.array([[0]])).tolist() == [found]
+
+
 # ---------------------------------------------------------------------- ways of writing in text
 
 NUMBERS = nz.Schema(

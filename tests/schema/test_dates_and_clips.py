@@ -58,6 +58,25 @@ def test_codes_by_hand() -> None:
         assert AGE.encode(np.array([3, 4, 100], dtype=kind)).tolist() == [3, 4, 4]
 
 
+@pytest.mark.parametrize("unit", ["Y", "M", "D", "h", "s", "ms"])
+def test_years_beyond_microseconds_are_on_their_side(unit: str) -> None:
+    far = np.array(["300000-01-01", "-300000-01-01", "2020-02-01", "NaT"], dtype="M8[M]")
+    values = far.astype(f"M8[{unit}]")
+    near = 0 if unit == "Y" else 1
+    clipped = nz.Binned(EDGES, clip=True, missing="never")
+    assert clipped.encode(values).tolist() == [2, 0, near, 3]
+    assert SINCE.encode(values).tolist() == [-1, -1, near, 3]
+
+
+def test_labels_are_no_moments_that_wrap_around() -> None:
+    """2⁶¹ milliseconds are 125 · 2⁶⁴ microseconds, after which NumPy is back at the same day."""
+    day = np.datetime64("2020-01-01", "ms")
+    far = day + np.timedelta64(2**61, "ms")
+    assert far.astype("M8[us]") == day
+    labels = nz.Categorical([date(2020, 1, 1)])
+    assert labels.encode(np.array([day, far])).tolist() == [0, -1]
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [

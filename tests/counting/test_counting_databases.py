@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 
 import noiseplan as nz
 from noiseplan.cli import main
+from noiseplan.counting import open_source
+from noiseplan.errors import DataError
 
 pytestmark = [pytest.mark.filterwarnings("ignore:The 'future.infer_string'")]  # of Ibis on SQLite
 
@@ -142,6 +145,42 @@ def test_what_is_no_table_is_refused(
     said = run("release", folder / "study.toml", data, *how[1:], "-o", folder / "out", code=1)
     assert words in said
     assert not (folder / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "DATETIME", "TIME"])
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        nz.Binned([date(2020, 1, 1), date(2020, 2, 1), date(2020, 3, 1)]),
+        nz.Binned([date(2020, 1, 1), date(2020, 2, 1)], clip=True, missing="never"),
+        nz.Categorical([date(2020, 1, 1), date(2020, 3, 1)], other="other"),
+        nz.Ordinal([date(2020, 1, 1), date(2020, 3, 1)], missing="never"),
+        nz.Categorical(["2020-01-01"], other="other"),
+    ],
+)
+def test_dates_that_are_text_are_not_compared_as_text(
+    ibis: Any, kind: str, attribute: nz.Attribute
+) -> None:
+    connection = ibis.sqlite.connect()
+    connection.con.execute(f"CREATE TABLE people (since {kind}, sex TEXT)")
+    table = connection.table("people")
+    words = "column 'since' is a .* SQLite keeps as text .* table.to_pandas()"
+    for other in ({}, {"person": "sex"}):
+        with pytest.raises(DataError, match=words):
+            open_source(table, nz.Schema({"since": attribute}), **other)
+    assert open_source(table, nz.Schema({"sex": nz.Categorical(["F"])})).schema.names == ("sex",)
+
+
+@pytest.mark.parametrize("written", ["2020-01-31T08:00:00", "2020-01-31 08:00:00"])
+def test_a_frame_of_such_a_table_is_counted(ibis: Any, written: str) -> None:
+    connection = ibis.sqlite.connect()
+    connection.con.execute("CREATE TABLE people (since TIMESTAMP)")
+    connection.con.execute("INSERT INTO people VALUES (?)", (written,))
+    edges = [datetime(2020, 1, 1), datetime(2020, 1, 31, 12), datetime(2020, 3, 1)]
+    source = open_source(
+        connection.table("people").to_pandas(), nz.Schema({"since": nz.Binned(edges)})
+    )
+    assert source.marginals(np.array([[0]])).tolist() == [[1, 0]]
 
 
 def test_after_an_earlier_release_only_the_rest_is_paid(folder: Path) -> None:

@@ -152,6 +152,31 @@ def test_missing_incomes_in_postgres(postgres: Any) -> None:
     check_release(postgres.create_table("gone", pa.table(COLUMNS), overwrite=True))
 
 
+@pytest.mark.parametrize("missing", ["not stated", None])
+@pytest.mark.parametrize("kind", ["INTEGER", "REAL"])
+@pytest.mark.parametrize("stray", [None, "abc"])
+def test_what_is_no_number_is_not_clipped_in_sqlite(
+    ibis: Any, missing: str | None, kind: str, stray: str | None
+) -> None:
+    """SQLite cannot ask whether a number is none, and keeps text in columns of numbers."""
+    connection = ibis.sqlite.connect()
+    connection.con.execute(f"CREATE TABLE people (x {kind})")
+    connection.con.executemany("INSERT INTO people VALUES (?)", [(3,), (15,), (99,), (stray,)])
+    table = connection.table("people")
+    for attribute, found in (
+        (nz.Binned([0, 10, 20], clip=True, missing=missing), [1, 2]),
+        (nz.Binned([0, 10, 200], missing=missing), [1, 2]),
+        (nz.Binned([0, 200], clip=True, missing=missing), [3]),
+        (nz.Ordinal(range(3, 5), clip=True, missing=missing), [1, 2]),
+    ):
+        source = open_source(table, nz.Schema({"x": attribute}))
+        if missing is None or stray is not None:
+            with pytest.raises(DataError, match="column 'x' holds values that the schema does not"):
+                source.marginals(np.array([[0]]))
+        else:
+            assert source.marginals(np.array([[0]])).tolist() == [[*found, 1]]
+
+
 def test_a_cell_catches_missing_values_and_no_others() -> None:
     schema = nz.Schema({"income": SCHEMA["income"]})
     for wrong in ("much", 101.0, -1):
@@ -159,6 +184,17 @@ def test_a_cell_catches_missing_values_and_no_others() -> None:
             open_source({"income": [5.0, wrong]}, schema)
     named = open_source({"income": [5.0, "not stated", np.nan]}, schema)
     assert named.marginals(np.array([[0]]))[0].tolist() == [1, 0, 0, 0, 2]
+
+
+@pytest.mark.parametrize("make", [list, pd.Series, np.array, lambda v: np.array(v, dtype="S")])
+def test_the_name_of_the_cell_in_every_kind_of_text(make: Callable[[list[str]], Any]) -> None:
+    values = ["F", "M", "refused", "refused"]
+    for sex, found in (
+        (SCHEMA["sex"], [1, 1, 0, 2]),
+        (nz.Ordinal(["F", "M"], missing="refused"), [1, 1, 2]),
+    ):
+        source = open_source({"sex": make(values)}, nz.Schema({"sex": sex}))
+        assert source.marginals(np.array([[0]])).tolist() == [found]
 
 
 # ---------------------------------------------------------------------- ways of writing in text

@@ -13,7 +13,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.counting import open_source
-from noiseplan.errors import QueryError, SchemaError
+from noiseplan.errors import DataError, QueryError, SchemaError
 from noiseplan.queries.predicates import predicate_query
 from noiseplan.queries.questions import read_question
 from noiseplan.study import read_study
@@ -56,6 +56,25 @@ def test_codes_by_hand() -> None:
     ]  # fmt: skip
     for kind in (np.int8, np.uint64, np.float32, object):
         assert AGE.encode(np.array([3, 4, 100], dtype=kind)).tolist() == [3, 4, 4]
+
+
+@pytest.mark.parametrize("unit", ["Y", "M", "D", "h", "s", "ms"])
+def test_years_beyond_microseconds_are_on_their_side(unit: str) -> None:
+    far = np.array(["300000-01-01", "-300000-01-01", "2020-02-01", "NaT"], dtype="M8[M]")
+    values = far.astype(f"M8[{unit}]")
+    near = 0 if unit == "Y" else 1
+    clipped = nz.Binned(EDGES, clip=True, missing="never")
+    assert clipped.encode(values).tolist() == [2, 0, near, 3]
+    assert SINCE.encode(values).tolist() == [-1, -1, near, 3]
+
+
+def test_labels_are_no_moments_that_wrap_around() -> None:
+    """2⁶¹ milliseconds are 125 · 2⁶⁴ microseconds, after which NumPy is back at the same day."""
+    day = np.datetime64("2020-01-01", "ms")
+    far = day + np.timedelta64(2**61, "ms")
+    assert far.astype("M8[us]") == day
+    labels = nz.Categorical([date(2020, 1, 1)])
+    assert labels.encode(np.array([day, far])).tolist() == [0, -1]
 
 
 @pytest.mark.parametrize(
@@ -110,6 +129,22 @@ def test_counts_from_every_kind_of_data(kind: str, tmp_path: Path) -> None:
         moments = frame.with_columns(pl.col("since").cast(pl.Datetime("us")))
         data = {"mapping": COLUMNS, "pandas": pd.DataFrame(COLUMNS), "polars": frame}
         check_counts(data.get(kind, moments))
+
+
+@pytest.mark.parametrize("zone", ["-05:00", "+02", "Z", " UTC", " America/New_York", " (BC)"])
+@pytest.mark.parametrize("attribute", [SINCE, nz.Categorical([datetime(2020, 1, 31, 23, 30)])])
+def test_times_with_a_zone_do_not_fit_in_text(
+    zone: str, attribute: nz.Attribute, tmp_path: Path
+) -> None:
+    """Half past eleven in New York is a day of February elsewhere."""
+    schema = nz.Schema({"since": attribute})
+    for written in ("2020-01-31 23:30:00", "2020-01-31T23:30", " 2020-01-31T23:30:00.000 "):
+        path = tmp_path / "a.csv"
+        path.write_text(f"since,n\n{written},1\n", encoding="utf-8")
+        assert open_source(path, schema).marginals(np.array([[0]]))[0, 0] == 1
+        path.write_text(f"since,n\n{written.strip()}{zone},1\n", encoding="utf-8")
+        with pytest.raises(DataError, match="column 'since' holds values"):
+            open_source(path, schema).marginals(np.array([[0]]))
 
 
 def chosen(text: str) -> list[int]:

@@ -24,6 +24,9 @@ _FRACTION: Final = re.compile(r"FLOAT|DOUBLE|DECIMAL\(.*\)")
 _TEXT: Final = re.compile(r"VARCHAR|ENUM\(.*\)", re.DOTALL)
 _MOMENT: Final = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
+_WITHOUT_ZONE: Final = (
+    "[0-9]+[-/][0-9]{1,2}[-/][0-9]{1,2}([ T]+[0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.][0-9]*)?)?)?"
+)
 _EPOCH: Final = datetime(1970, 1, 1)
 # More labels than this are looked up in a table: as an enumeration, or as cases, a million of them
 # take minutes and gigabytes.
@@ -122,7 +125,7 @@ class Column:
     def _moment(self) -> str | None:
         """The column as microseconds since 1970, likewise; times with a zone are none."""
         if self.spelled:
-            return f"epoch_us(TRY_CAST(trim({self.quoted}) AS TIMESTAMP))"
+            return _spelled_moment(self.quoted)
         if _MOMENT.fullmatch(self.type):
             return f"epoch_us({self.quoted}::TIMESTAMP)"
         return None
@@ -267,12 +270,17 @@ def _from_spelling(
         # As CSV that is safe for spreadsheets spells it, ours among them.
         if str(label) in spelled:
             spelled.setdefault(str(cell(str(label))), code)
-    moment = f"epoch_us(TRY_CAST(trim({text}) AS TIMESTAMP))"
-    rest = _from_integer(moment, _moments(codes, zoned=False), otherwise)
+    rest = _from_integer(_spelled_moment(text), _moments(codes, zoned=False), otherwise)
     if any(not isinstance(number, bool) for number in _numbers(codes)):
         rest = _from_double(_spelled_number(text, spelling), _numbers(codes), rest)
     # An empty field is null to the reader.
     return _from_text(f"coalesce({text}, '')" if "" in spelled else text, spelled, rest)
+
+
+def _spelled_moment(text: str) -> str:
+    # The cast drops a zone and counts another day; it also knows eras and words, such as epoch.
+    fits = f"regexp_full_match(trim({text}), {literal(_WITHOUT_ZONE)})"
+    return f"epoch_us(CASE WHEN {fits} THEN TRY_CAST(trim({text}) AS TIMESTAMP) END)"
 
 
 def _spelled_number(text: str, spelling: Spelling) -> str:

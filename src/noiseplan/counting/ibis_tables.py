@@ -34,6 +34,7 @@ from noiseplan.counting.records import Block, Stream
 from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import reading
+from noiseplan.errors import DataError
 from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema
 
 _PERSON: Final = "person"
@@ -57,11 +58,27 @@ def source_from_ibis(table: Any, schema: Schema, people: PersonCap | None = None
         if database.name == "duckdb":
             return stream_from_relation(database.con.sql(query), schema, people)
         return SparkSource(database.raw_sql(query), schema, people)
+    _refuse_dates_as_text(table, schema)
     if any(_is_long(attribute) for attribute in schema.attributes):
         wanted = table.select(*check_columns(schema, table.columns, people))
         return source_of_batches(schema, people, wanted.to_pyarrow_batches, "")
     source = IbisSource(table, schema)
     return source if people is None else source.bounded(people)
+
+
+def _refuse_dates_as_text(table: Any, schema: Schema) -> None:
+    """SQLite compares '2020-01-31T08:00' with '2020-01-31 12:00' as texts, and T is above a blank.
+
+    It has no type of dates, and each record may write its own in another way, or as a number.
+    """
+    for name in schema.names if _holds_anything(table) else ():
+        kind = table[name].type()
+        if kind.is_temporal():
+            raise DataError(
+                f"column {name!r} is a {type(kind).__name__.lower()}, which SQLite keeps as text "
+                f"of any form and compares as text: it is not counted there. Count a frame, "
+                f"table.to_pandas(), or a Parquet file of the table."
+            )
 
 
 def _is_long(attribute: Attribute) -> bool:
@@ -203,6 +220,8 @@ class _IbisColumn:
 
     def _known(self, values: Any) -> Any:
         attribute, kind = self.schema[self.name], values.type()
+        if _holds_anything(values) and (kind.is_numeric() or kind.is_boolean()):
+            values = values.typeof().isin(["integer", "real"]).ifelse(values, None)
         if isinstance(attribute, Binned):
             if attribute.dated:
                 return _dated_bin(values, attribute)
@@ -236,6 +255,14 @@ def _isnan(values: Any) -> Any:
     ibis: Any = sys.modules["ibis"]
     asks = values.get_backend().has_operation(ibis.expr.operations.IsNan)
     return values.isnan() if asks else ibis.literal(False)
+
+
+def _holds_anything(table: Any) -> bool:
+    """Whether a column may hold values of any type, whatever its own.
+
+    In SQLite text may stand among numbers, and is above each of them; dates are text of any form.
+    """
+    return bool(table.get_backend().name == "sqlite")
 
 
 def _is_text(label: object) -> bool:
@@ -296,7 +323,8 @@ def _bin(values: Any, bins: Binned) -> Any:
     numbers = values.cast("float64")
     upper = [(numbers < edge, code) for code, edge in enumerate(bins.edges[1:-1])]
     found = ibis.cases(*upper, else_=bins.stated - 1) if upper else ibis.literal(0)
-    valid = ~_isnan(numbers) if bins.clip else numbers.between(bins.edges[0], bins.edges[-1])
+    there = numbers.notnull() & ~_isnan(numbers)
+    valid = there if bins.clip else numbers.between(bins.edges[0], bins.edges[-1])
     return valid.ifelse(found, None)
 
 

@@ -44,8 +44,9 @@ class LabelTable:
             return self._search(values.astype(np.float64))
         if kind == "M":  # dates: few of them differ, and they are slow to turn into Python's
             moments, inverse = np.unique(values, return_inverse=True)
-            unit = "M8[D]" if values.dtype == np.dtype("M8[D]") else "M8[us]"
-            return self._lookup.encode(moments.astype(unit).tolist())[inverse]
+            if values.dtype != np.dtype("M8[D]"):
+                moments = _in_microseconds(moments)
+            return self._lookup.encode(moments.tolist())[inverse]
         if kind == "S":
             values = np.char.decode(values, "utf-8", "replace")
         return self._lookup.encode(values.tolist())
@@ -119,12 +120,26 @@ def as_moments(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool
     Times with a zone are none: the same moment has another date elsewhere.
     """
     if values.dtype.kind == "M":
-        return values.astype("M8[us]").astype(np.int64), ~np.isnat(values)
+        return _in_microseconds(values).astype(np.int64), ~np.isnat(values)
     if values.dtype.kind != "O":
         return np.zeros(values.shape, np.int64), np.zeros(values.shape, bool)
     found = [_as_moment(value) for value in values.tolist()]
     numbers = np.array([moment or 0 for moment in found], dtype=np.int64)
     return numbers, np.array([moment is not None for moment in found], dtype=bool)
+
+
+def _in_microseconds(values: NDArray[Any]) -> NDArray[Any]:
+    """Moments of any unit; those beyond what microseconds hold, 292 000 years, at their ends.
+
+    NumPy lets such moments wrap around into years that are near.
+    """
+    moments = values.astype("M8[us]")
+    if np.datetime_data(values.dtype)[0] in ("ns", "ps", "fs", "as"):
+        return moments  # which hold fewer years
+    beyond = ~np.isnat(values) & (moments.astype(values.dtype) != values)
+    last = np.iinfo(np.int64).max
+    ends = np.where(values.astype(np.int64) > 0, last, -last).astype("M8[us]")
+    return np.where(beyond, ends, moments)
 
 
 def _as_moment(value: object) -> int | None:
@@ -163,7 +178,7 @@ def stand_for_missing(values: NDArray[Any], name: str) -> NDArray[np.bool_]:
         return np.asarray(np.isnat(values))
     if kind in "OUS":
         spelled = name.encode() if kind == "S" else name
-        found = [is_missing(v) or (type(v) is type(spelled) and v == spelled) for v in values]
+        found = [is_missing(v) or (isinstance(v, type(spelled)) and v == spelled) for v in values]
         return np.array(found, dtype=bool)
     return np.zeros(values.shape, dtype=bool)
 

@@ -136,6 +136,38 @@ class TestErrorBars:
         assert shown == [f"county {i}" for i in range(60, 100)]
         assert "the 40 largest of 100 values of place" in spec["title"]["subtitle"]
 
+    def test_long_axes_are_thinned_to_a_round_step_and_keep_their_ends(self) -> None:
+        spec = spec_of(table(list(range(100_000))))
+        shown = [cell["place"] for cell in spec["data"]["values"]]
+        assert shown == [*range(0, 100_000, 500), 99_999]
+        said = "every 500th, and the last, of 100,000 values of place"
+        assert said in spec["title"]["subtitle"]
+        assert len(json.dumps(spec)) < 100_000
+
+    @pytest.mark.parametrize(("count", "step"), [(400, 1), (401, 2), (525_600, 2000)])
+    def test_numbers_along_an_axis(self, count: int, step: int) -> None:
+        spec = spec_of(table(list(range(count))))
+        shown = [cell["place"] for cell in spec["data"]["values"]]
+        assert shown == sorted({*range(0, count, step), count - 1})
+        thinned = f"every {step:,}{'nd' if step == 2 else 'th'}"
+        said = any(line.startswith(thinned) for line in spec["title"]["subtitle"])
+        assert said == (step > 1)
+
+    def test_long_axes_of_many_groups_have_few_points(self) -> None:
+        columns = table(list(range(2000)), [f"g{i}" for i in range(50)], half=1.0)
+        spec = spec_of(columns, "sex")
+        cells = spec["data"]["values"]
+        assert len(cells) <= 4000
+        assert {cell["group"] for cell in cells} == {f"g{i}" for i in range(10, 50)}
+        assert {cell["place"] for cell in cells} == {*range(0, 2000, 50), 1999}
+        assert "the 40 largest of 50 values of sex" in spec["title"]["subtitle"]
+
+    def test_long_lists_of_names_reach_the_chart_as_few(self) -> None:
+        spec = spec_of(table([f"block {i}" for i in range(100_000)]))
+        assert len(spec["data"]["values"]) == 40
+        assert len(json.dumps(spec)) < 100_000
+        assert "the 40 largest of 100,000 values of place" in spec["title"]["subtitle"]
+
     def test_crowded_groups_have_panels(self) -> None:
         (chart,) = charts_of(spec_of(table(list(range(50)), list("abcd")), "sex"))
         assert chart["facet"]["sort"] == ["sex: a", "sex: b", "sex: c", "sex: d"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 from unittest import mock
 
 import cvxpy as cp
@@ -16,11 +17,12 @@ from noiseplan.domain.tree import Tree
 from noiseplan.domain.tree_variances import Shape, TreeVariances
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.mechanisms.measured_tree import TreeMechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.optimize import tree_bound
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Alike, Sharing
-from noiseplan.planning import limits
+from noiseplan.planning import limits, smaller_domain
 from noiseplan.planning.tree_problem import of_rows, of_sums
 
 BUDGET = nz.zCDP(0.5)
@@ -317,6 +319,62 @@ def test_what_is_too_long_for_its_queries_is_refused() -> None:
     with pytest.raises(PlanError, match="certify"):
         nz.bounds(levels)
     assert limits.GRAM_VALUES < 20_000
+
+
+def coarse_levels(leaves: int) -> nz.Workload:
+    """Counties by sex, and tracts; the blocks themselves are not asked for."""
+    blocks = range(leaves)
+    columns = {
+        "block": [f"b{i}" for i in blocks],
+        "tract": [f"t{i // 40}" for i in blocks],
+        "county": [f"c{i // 400}" for i in blocks],
+    }
+    schema = nz.Schema({"geo": nz.Hierarchical(columns), "sex": nz.Categorical(["f", "m"])})
+    return nz.Workload([nz.Query(schema, ["county", "sex"]), nz.Query(schema, ["tract"])])
+
+
+COARSE: list[tuple[nz.PureDP | nz.zCDP, Literal["add-remove", "replace"]]] = [
+    (nz.PureDP(1.0), "add-remove"),
+    (nz.zCDP(0.5), "replace"),
+    (nz.PureDP(1.0), "replace"),
+]
+
+
+@pytest.mark.parametrize(("budget", "neighbours"), COARSE)
+def test_coarse_levels_of_a_long_attribute_are_planned_over_their_groups(
+    budget: nz.PureDP | nz.zCDP, neighbours: Literal["add-remove", "replace"]
+) -> None:
+    leaves = 20_000
+    workload = coarse_levels(leaves)
+    plan = nz.plan(workload, budget=budget, neighbours=neighbours)
+    assert plan.mechanism.schema.shape == (leaves, 2)
+    # One record on each block: 200 a county by sex, 40 a tract.
+    data = {"geo": [f"b{i}" for i in range(leaves)], "sex": ["f", "m"] * (leaves // 2)}
+    release = plan.release(data, seed=3)
+    for query, truth in zip(workload, (200.0, 40.0), strict=True):
+        errors = release.answer(query).estimate - truth
+        assert 0.3 < (errors**2 / plan.variance(query)).mean() < 3.0
+    with pytest.raises(UnanswerableError):
+        plan.variance(nz.Query(workload.schema, ["geo"]))
+
+
+@pytest.mark.parametrize(("budget", "neighbours"), COARSE)
+@pytest.mark.parametrize("queries", [1, 2])
+def test_plans_over_groups_are_those_over_values(
+    budget: nz.PureDP | nz.zCDP,
+    neighbours: Literal["add-remove", "replace"],
+    queries: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workload = nz.Workload(list(coarse_levels(800))[:queries])
+    over_values = nz.plan(workload, budget=budget, neighbours=neighbours)
+    monkeypatch.setattr(smaller_domain, "GRAM_VALUES", 300)
+    over_groups = nz.plan(workload, budget=budget, neighbours=neighbours)
+    assert isinstance(over_groups.mechanism, ReducedMechanism)
+    assert over_groups.privacy.pcost == pytest.approx(over_values.privacy.pcost, rel=1e-6)
+    for query in workload:
+        expected = over_values.variance(query)
+        np.testing.assert_allclose(over_groups.variance(query), expected, rtol=1e-6)
 
 
 @pytest.mark.usefixtures("short_trees")

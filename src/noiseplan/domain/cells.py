@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from math import prod
 from typing import final
 
 import numpy as np
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray, first_of
 from noiseplan.domain.told_apart import same_but_for_rounding
 from noiseplan.errors import UnanswerableError
-from noiseplan.matrices.base import Array
+from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Categorical, Ordinal, Schema
 
@@ -111,9 +112,15 @@ class MergedValues(Cells):
         groups, attribute = self._group_of[name], self.schema[name]
         if self.inner[name] is attribute:
             return factor
-        rows = factor.matrix(attribute).dense()
-        kept = rows[:, first_of(groups)]
-        _require_same(query, name, rows, kept[:, groups])
+        matrix, first = factor.matrix(attribute), first_of(groups)
+        if prod(matrix.shape) > DENSE_LIMIT:  # not written out: columns are compared by formula
+            kinds = matrix.column_kinds()[None].astype(np.float64)
+            _require_same(query, name, kinds, kinds[:, first][:, groups])
+            kept = matrix.take_columns(first)
+        else:
+            rows = matrix.dense()
+            kept = rows[:, first]
+            _require_same(query, name, rows, kept[:, groups])
         return Custom(kept, factor.label or "values", list(factor.row_labels(attribute)))
 
     def _joint(self, query: Query, joint: Array) -> Array:

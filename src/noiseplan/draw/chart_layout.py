@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ VISIBLE = 4.0  # pixels; a shorter half error bar hides behind its own dot
 MOST_LABELS = 12  # categories that stand side by side with legible labels
 LONGEST_LABEL = 12  # letters, likewise
 MOST_CELLS = 100  # cells in one panel, when they are of more than two groups
+MOST_ALONG = 400  # numbers along an axis; more would stand on the same pixels
+MOST_POINTS = 4000  # cells in all panels together, which the chart engine draws in a second
 
 Place = int | float | str
 
@@ -32,11 +35,11 @@ class Layout:
     kind
         Kind of their axis, as Vega-Lite names it.
     places
-        The categories, in the order of the table.
-    shown
-        How many of them are drawn.
+        The categories that are drawn, in the order of the table.
     groups
-        The values told apart by colour or by panel, in the order of the table.
+        The values told apart by colour or by panel that are drawn, in the order of the table.
+    left_out
+        What is not drawn, in words; the name of the column follows.
     panels
         Whether each group has a panel of its own.
     margins
@@ -46,10 +49,15 @@ class Layout:
     along: Literal["x", "y"]
     kind: Literal["nominal", "quantitative"]
     places: tuple[Any, ...]
-    shown: int
     groups: tuple[str, ...]
+    left_out: tuple[str | None, str | None]  # of places, of groups
     panels: bool
     margins: bool
+
+    @property
+    def shown(self) -> int:
+        """How many categories are drawn."""
+        return len(self.places)
 
     @property
     def across(self) -> str:
@@ -110,20 +118,46 @@ def _plain(value: Any) -> Place:
 def lay_out(cells: Sequence[Spec]) -> Layout:
     """Many numbers go on a numeric axis; many or long labels are listed down the page."""
     places = tuple(dict.fromkeys(cell["place"] for cell in cells))
-    groups = tuple(dict.fromkeys(cell["group"] for cell in cells))
     count = len(places)
     numeric = count > MOST_LABELS and not any(isinstance(place, str) for place in places)
     upright = count <= MOST_LABELS and max(len(str(place)) for place in places) <= LONGEST_LABEL
-    shown = count if numeric else min(count, MOST_ROWS)
+    groups, fewer_groups = _largest(cells, "group")
+    most = min(MOST_ALONG, MOST_POINTS // len(groups))
+    places, fewer_places = _thinned(places, most) if numeric else _largest(cells, "place")
     return Layout(
         along="x" if numeric or upright else "y",
         kind="quantitative" if numeric else "nominal",
         places=places,
-        shown=shown,
         groups=groups,
-        panels=len(groups) > 2 and shown * len(groups) > MOST_CELLS,
+        left_out=(fewer_places, fewer_groups),
+        panels=len(groups) > 2 and len(places) * len(groups) > MOST_CELLS,
         margins=not _bars_visible(cells),
     )
+
+
+def _largest(cells: Sequence[Spec], field: str) -> tuple[tuple[Any, ...], str | None]:
+    """The values with the largest estimates, in the order of the table; which these are."""
+    totals: dict[Any, float] = {}
+    for cell in cells:
+        totals[cell[field]] = totals.get(cell[field], 0.0) + cell["estimate"]
+    if len(totals) <= MOST_ROWS:
+        return tuple(totals), None
+    kept = set(sorted(totals, key=lambda value: -totals[value])[:MOST_ROWS])
+    words = f"the {MOST_ROWS} largest of {len(totals):,} values of"
+    return tuple(value for value in totals if value in kept), words
+
+
+def _thinned(places: tuple[Any, ...], most: int) -> tuple[tuple[Any, ...], str | None]:
+    """Every so many of the numbers, a round step, and the last of them; which these are."""
+    if len(places) <= most:
+        return places, None
+    steps = (digit * 10**power for power in itertools.count() for digit in (1, 2, 5))
+    step = next(step for step in steps if (len(places) - 1) // step + 2 <= most)
+    rising = sorted(places)
+    kept = tuple(dict.fromkeys([*rising[::step], rising[-1]]))
+    ending = "nd" if step == 2 else "th"  # others end in 0 or 5
+    last = "" if rising[-1] == rising[::step][-1] else ", and the last,"
+    return kept, f"every {step:,}{ending}{last} of {len(places):,} values of"
 
 
 def _bars_visible(cells: Sequence[Spec]) -> bool:
@@ -143,18 +177,12 @@ def extent(cells: Sequence[Spec]) -> tuple[float, float]:
 
 def place_cells(cells: Sequence[Spec], layout: Layout) -> list[Spec]:
     """Keep the cells that are shown, and say where on the axis each stands."""
-    kept = _largest(cells, layout)
-    shift = _shifts(layout)
-    return [cell | {"at": _moved(cell["place"], shift[cell["group"]])} for cell in kept]
-
-
-def _largest(cells: Sequence[Spec], layout: Layout) -> list[Spec]:
-    """Keep the categories with the largest estimates, in the order of the table."""
-    totals = dict.fromkeys(layout.places, 0.0)
-    for cell in cells:
-        totals[cell["place"]] += cell["estimate"]
-    kept = set(sorted(layout.places, key=lambda place: -totals[place])[: layout.shown])
-    return [cell for cell in cells if cell["place"] in kept]
+    places, shift = set(layout.places), _shifts(layout)
+    return [
+        cell | {"at": _moved(cell["place"], shift[cell["group"]])}
+        for cell in cells
+        if cell["place"] in places and cell["group"] in shift
+    ]
 
 
 def _shifts(layout: Layout) -> dict[str, float]:

@@ -44,8 +44,9 @@ def error_bar_spec(
 ) -> Spec:
     """A released table, every estimate with its interval, as a Vega-Lite specification.
 
-    Where the intervals are too short to see beside the estimates, a second panel shows each as a
-    percentage of its estimate.
+    Of very many values some are drawn, and the subtitle says which: every so many of numbers, and
+    the largest of categories. Where the intervals are too short to see beside the estimates, a
+    second panel shows each as a percentage of its estimate.
 
     Parameters
     ----------
@@ -71,8 +72,9 @@ def error_bar_spec(
     layout = lay_out(every)
     cells = place_cells(every, layout)
     lines = [f"{100 * level:g} % intervals, noise only"]
-    if layout.shown < len(layout.places):
-        lines.append(f"the {layout.shown} largest of {len(layout.places)} values of {x}")
+    for words, name in zip(layout.left_out, (x, colour), strict=True):
+        if words is not None:
+            lines.append(f"{words} {name}")
     charts = [_estimates(layout, cells, x, unit)]
     if layout.margins:
         charts.append(_margins(layout, cells, x))

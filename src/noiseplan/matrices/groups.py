@@ -64,6 +64,10 @@ class GroupMatrix(Matrix):
     def row_squares(self) -> Array:
         return np.bincount(self.group).astype(float)
 
+    def take_columns(self, columns: NDArray[np.intp]) -> Array:
+        numbers = np.arange(self.shape[0])
+        return np.asarray(self.group[columns] == numbers[:, None], dtype=np.float64)
+
     def take(self, rows: NDArray[np.intp]) -> Array:
         numbers = np.arange(self.shape[0])[rows]
         return np.asarray(self.group == numbers[:, None], dtype=np.float64)

@@ -41,7 +41,7 @@ from noiseplan.planning.reductions import (
     Unweighted,
     least_epsilon,
 )
-from noiseplan.planning.smaller_domain import smaller
+from noiseplan.planning.smaller_domain import few_groups, smaller
 from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Query, Workload
@@ -171,7 +171,11 @@ def solve(problem: Problem) -> Candidate:
         return along
     planner = _asked_for(problem)
     _require(planner.refuses(problem))
-    _require(long_plans.too_long(problem) if long else None)
+    if long:
+        _require(long_plans.too_long(problem))
+        groups = few_groups(problem) if problem.planner in long_plans.NAMES else None
+        if groups is not None:
+            return groups.back(solve(groups.forward(problem)))
     if planner.most_cells is not None and problem.size > planner.most_cells:
         candidate = over_classes(problem, planner)
     else:

@@ -20,6 +20,7 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.cell_classes import classes_of, merged_values
+from noiseplan.planning.limits import GRAM_VALUES
 from noiseplan.planning.objectives import ConvexLoss, RelativeError
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.workload_errors import RowFigures
@@ -80,6 +81,22 @@ def smaller(problem: Problem, most: int) -> SmallerDomain | str:
     if values.inner.size <= most:
         return carried(design, values)
     return f"{told}, of which its queries tell more than {most:,} apart"
+
+
+def few_groups(problem: Problem) -> SmallerDomain | None:
+    """The groups of values that queries tell apart, where an attribute is too long for matrices.
+
+    Levels of a long attribute without its leaves are such queries. Expected counts and the user's
+    own strategies are over the values themselves.
+    """
+    if problem.strategies or isinstance(problem.goal, RelativeError):
+        return None
+    design = problem.design
+    long = (
+        not role.plain and role.size > GRAM_VALUES > design.group_count(r)
+        for r, role in enumerate(design.roles.roles)
+    )
+    return carried(design, merged_values(design)) if any(long) else None
 
 
 def _stacked(design: Design, cells: Classes, apart: bool) -> SmallerDomain:

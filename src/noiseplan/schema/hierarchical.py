@@ -22,6 +22,7 @@ from noiseplan.schema.labels import Label, checked_label, label_from_json, label
 from noiseplan.schema.nested_columns import (
     MOST_LEAVES,
     PATH,
+    Frame,
     Labels,
     by_path,
     check_levels,
@@ -50,7 +51,7 @@ class Hierarchical(Attribute):
     ----------
     columns
         One column per level, from fine to coarse, by the name of the level: the leaves, each once,
-        then the group of each leaf. At most eight levels.
+        then the group of each leaf; or a data frame of such columns. At most eight levels.
     other
         The name of one more leaf, the last, which catches every value that is not declared, missing
         values included. It is a group of its own at every level.
@@ -82,7 +83,7 @@ class Hierarchical(Attribute):
 
     def __init__(
         self,
-        columns: Mapping[str, Iterable[object]],
+        columns: Mapping[str, Iterable[object]] | Frame,
         *,
         other: Label | None = None,
         paths: bool = False,

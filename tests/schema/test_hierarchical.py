@@ -328,6 +328,8 @@ def test_levels_are_found_by_name() -> None:
     assert schema.level_name("geo", "county") == "county"
     with pytest.raises(SchemaError, match=r"'county' is a level of 'geo'.*Level\('county'\)"):
         schema["county"]
+    with pytest.raises(SchemaError, match="'conty'; .*'sex', and levels .*Did you mean 'county'"):
+        nz.Query(schema, ["conty", "sex"])
 
 
 def test_levels_of_two_attributes_are_told_by_both_names() -> None:

@@ -191,7 +191,7 @@ def test_conditions_by_level(condition: str, leaves: list[int], label: str) -> N
         ("county = '04'", "'04' is no value of 'county'"),
         ("county = 01", "1 is no value of 'county'"),
         ("county < '02'", "'county' has no order"),
-        ("conty = '01'", "no attribute 'conty'"),
+        ("conty = '01'", "no attribute 'conty'.*levels 'tract', 'county'.*mean 'county'"),
         ("geo.conty = '01'", "no attribute 'geo.conty'"),
     ],
 )

@@ -282,6 +282,8 @@ def test_code_lists_that_are_refused(
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="is not there"):
         Hierarchical.from_file(tmp_path / "none.csv", ["a", "b"])
+    with pytest.raises(SchemaError, match="is not there"):
+        Hierarchical.from_file(tmp_path / "none.csv", ["a"])
     (tmp_path / "bad.parquet").write_text("nothing")
     with pytest.raises(SchemaError, match="cannot be read"):
         Hierarchical.from_file(tmp_path / "bad.parquet", ["a", "b"])
@@ -328,7 +330,7 @@ def test_levels_are_found_by_name() -> None:
     assert schema.level_name("geo", "county") == "county"
     with pytest.raises(SchemaError, match=r"'county' is a level of 'geo'.*Level\('county'\)"):
         schema["county"]
-    with pytest.raises(SchemaError, match="'conty'; .*'sex', and levels .*Did you mean 'county'"):
+    with pytest.raises(SchemaError, match=r"'conty'; .*'sex', and levels .*Did you mean 'county'"):
         nz.Query(schema, ["conty", "sex"])
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.errors import SchemaError
 from noiseplan.schema.attributes import SAVED_KINDS, Attribute, Categorical, as_range
-from noiseplan.schema.code_files import read_code_columns
+from noiseplan.schema.code_files import code_file, read_code_columns
 from noiseplan.schema.encoding import Codes, LabelTable
 from noiseplan.schema.labels import Label, checked_label, label_from_json, label_to_json
 from noiseplan.schema.nested_columns import (
@@ -161,8 +161,9 @@ class Hierarchical(Attribute):
             As for the class itself.
         """
         columns = dict(levels) if isinstance(levels, Mapping) else {name: name for name in levels}
+        file = code_file(path)  # first: levels of a file that is not there say nothing
         check_levels(list(columns) if isinstance(levels, Mapping) else list(levels))
-        found = read_code_columns(path, list(columns.values()), separator)
+        found = read_code_columns(file, list(columns.values()), separator)
         if len(set(found[0])) < len(found[0]):
             rows = dict.fromkeys(zip(*found, strict=True))
             found = [list(column) for column in zip(*rows, strict=True)]

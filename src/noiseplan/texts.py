@@ -43,7 +43,7 @@ def suggestion(found: object, known: Iterable[object]) -> str:
     return f". Did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_attribute(name: str, attributes: Iterable[str], levels: Iterable[str] = ()) -> str:
+def unknown_attribute(name: object, attributes: Iterable[str], levels: Iterable[str] = ()) -> str:
     """What to say of a name that a schema does not have, as an attribute or as a level."""
     names, groups = list(attributes), list(levels)
     known = f", and levels {listed(groups)}" if groups else ""

@@ -243,7 +243,7 @@ FAULTS = [
     ("age <", "age < ⟨here⟩: a value is missing"),
     ("age", "expected =, !=, <, <=, >, >=, in, between or is null after age"),
     ("< 3", "⟨here⟩ < 3: the name of an attribute is missing"),
-    ("agee < 3", "⟨here⟩ agee < 3: no attribute 'agee'; did you mean 'age'?"),
+    ("agee < 3", "⟨here⟩ agee < 3: no attribute 'agee'; the schema has"),
     ("age < 3 and region = nrth", "region = ⟨here⟩ nrth: a text is written in quotes, 'nrth'"),
     ("region = 'nrth'", "'nrth' is no value of 'region', which is .*; did you mean 'north'?"),
     ("age = '3'", "'3' is no value of 'age'.*did you mean 3?"),

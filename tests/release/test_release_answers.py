@@ -167,7 +167,7 @@ def test_what_was_not_measured_is_refused(planner: str, noise: str) -> None:
 
 
 def test_unknown_attributes_name_the_known_ones(release: nz.Release) -> None:
-    with pytest.raises(SchemaError, match=r"no attribute 'bb'; did you mean 'b'\?"):
+    with pytest.raises(SchemaError, match=r"no attribute 'bb'; .*Did you mean 'b'\?"):
         release.table("bb")
     with pytest.raises(QueryError, match="twice"):
         release.table("a", "a")

@@ -144,6 +144,7 @@ def test_one_label_for_two_groups_needs_paths() -> None:
         ({}, "found none"),
         ({"a": [], "b": []}, "no values declared"),
         ({f"l{i}": ["x"] for i in range(9)}, "9 levels, and at most 8"),
+        ({f"b{i}": "c" for i in range(20_000)}, "20,000 names with a text each.*one list per lev"),
         ({"a": ["x"], " ": ["x"]}, "named by a text"),
         ({"a": ["x"], 3: ["x"]}, "named by a text, found 3"),
         ({"a": "xy", "b": ["p", "q"]}, "'a' must be a list"),
@@ -155,6 +156,15 @@ def test_one_label_for_two_groups_needs_paths() -> None:
 def test_refuses(columns: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         Hierarchical(columns)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_of_a_frame(library: str) -> None:
+    columns = {"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]}
+    frame = pytest.importorskip(library).DataFrame(columns)
+    assert Hierarchical(frame) == Hierarchical(columns)
+    with pytest.raises(SchemaError, match="two levels or more, found 'county'"):
+        Hierarchical(frame[["county"]])
 
 
 def test_unknown_levels_with_what_was_meant() -> None:
@@ -272,6 +282,8 @@ def test_code_lists_that_are_refused(
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match="is not there"):
         Hierarchical.from_file(tmp_path / "none.csv", ["a", "b"])
+    with pytest.raises(SchemaError, match="is not there"):
+        Hierarchical.from_file(tmp_path / "none.csv", ["a"])
     (tmp_path / "bad.parquet").write_text("nothing")
     with pytest.raises(SchemaError, match="cannot be read"):
         Hierarchical.from_file(tmp_path / "bad.parquet", ["a", "b"])
@@ -318,6 +330,8 @@ def test_levels_are_found_by_name() -> None:
     assert schema.level_name("geo", "county") == "county"
     with pytest.raises(SchemaError, match=r"'county' is a level of 'geo'.*Level\('county'\)"):
         schema["county"]
+    with pytest.raises(SchemaError, match=r"'conty'; .*'sex', and levels .*Did you mean 'county'"):
+        nz.Query(schema, ["conty", "sex"])
 
 
 def test_levels_of_two_attributes_are_told_by_both_names() -> None:

@@ -74,10 +74,10 @@ def test_what_was_not_saved_is_refused(saved: dict[str, object]) -> None:
 
 
 def test_unknown_names_are_refused_with_a_suggestion() -> None:
-    with pytest.raises(SchemaError, match="no attribute 'incom'; did you mean 'income'") as error:
+    with pytest.raises(SchemaError, match=r"no attribute 'incom'.*Did you mean 'income'") as error:
         SCHEMA.index("incom")
     assert "'age', 'sex', 'income', 'one'" in str(error.value)
-    with pytest.raises(SchemaError, match="no attribute 'zzz'; The schema has"):
+    with pytest.raises(SchemaError, match="no attribute 'zzz'; the schema has"):
         SCHEMA["zzz"]
     with pytest.raises(SchemaError, match="no attribute 1"):
         SCHEMA.index(1)  # type: ignore[arg-type]

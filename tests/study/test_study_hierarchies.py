@@ -18,7 +18,7 @@ from noiseplan.data.census import census, census_places, write_census
 from noiseplan.engine import copy_to_parquet, engine
 from noiseplan.errors import QueryError
 from noiseplan.queries.predicates import predicate_query
-from noiseplan.queries.questions import read_question
+from noiseplan.queries.questions import ask_query, read_question
 from noiseplan.study import StudyError, read_study
 
 PLACES = "tract,county,state\n0101,01,X\n0102,01,X\n0201,02,X\n0301,03,Y\n"
@@ -168,6 +168,22 @@ def test_questions_that_are_refused(question: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("county=1", "county=1: '1' is neither a value of 'county' .*Did you mean '01'"),
+        ("geo.county=1", "'1' is neither a value of 'county'"),
+        ("geo=101", "geo=101: '101' is neither a value of 'geo' .*Did you mean '0101'"),
+        ("conty = '01'", "no attribute 'conty'"),
+        ("county = '01' and sex = 'F'", "is a condition, and asked as one"),
+        ("sex != 'F'", "is a condition, and asked as one"),
+    ],
+)
+def test_an_unknown_value_is_no_condition(question: str, message: str) -> None:
+    with pytest.raises(QueryError, match=message):
+        ask_query(question, SCHEMA)
+
+
+@pytest.mark.parametrize(
     ("condition", "leaves", "label"),
     [
         ("county = '01'", [1, 1, 0, 0], "county 01"),
@@ -191,7 +207,7 @@ def test_conditions_by_level(condition: str, leaves: list[int], label: str) -> N
         ("county = '04'", "'04' is no value of 'county'"),
         ("county = 01", "1 is no value of 'county'"),
         ("county < '02'", "'county' has no order"),
-        ("conty = '01'", "no attribute 'conty'"),
+        ("conty = '01'", "no attribute 'conty'.*levels 'tract', 'county'.*mean 'county'"),
         ("geo.conty = '01'", "no attribute 'geo.conty'"),
     ],
 )

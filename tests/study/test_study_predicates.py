@@ -67,7 +67,7 @@ def test_the_same_workload_as_in_python(tmp_path: Path, text: str) -> None:
     ("old", "new", "message"),
     [
         ("age < 3 and sex", "age < 3 and sx", "study.toml:10: predicates 1, where: age < 3 and "
-         "⟨here⟩ sx = 'F': no attribute 'sx'; did you mean 'sex'?"),
+         "⟨here⟩ sx = 'F': no attribute 'sx'; the schema has"),
         ('"income >= 20 or age > 7"', '"income > 20"', "study.toml:15: predicates 2, where 1: "),
         ("where  =", "were =", "unknown key 'were'"),
         ("where  = \"age < 3 and sex = 'F'\"\n", "", "a predicate needs a condition"),

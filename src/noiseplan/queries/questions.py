@@ -20,7 +20,7 @@ from noiseplan.errors import NoiseplanError, QueryError, remedy
 from noiseplan.queries.factor_text import WORDS, read_factor, split, unquoted
 from noiseplan.queries.factors import Custom, Factor, Identity
 from noiseplan.queries.named_levels import Level
-from noiseplan.queries.parsing import parse
+from noiseplan.queries.parsing import Comparison, parse
 from noiseplan.queries.query import Query
 from noiseplan.schema import Schema
 from noiseplan.texts import listed, suggestion, unknown_attribute
@@ -103,9 +103,11 @@ def ask_query(text: str, schema: Schema, workload: Workload | None = None) -> Qu
         return read_question(text, schema, workload)
     except NoiseplanError as error:
         try:
-            parse(text)
+            tree = parse(text)
         except QueryError:
             raise error from None
+        if isinstance(tree, Comparison) and tree.sign == "=":
+            raise  # a question in form: as a condition its name or value would be as unknown
         call = f"Workload.predicates(schema, [{text!r}])[0]"
         raise QueryError(
             f"{text} is a condition, and asked as one: " + remedy("ask condition", call, text)

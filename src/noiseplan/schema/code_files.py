@@ -28,13 +28,19 @@ def csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
                 yield reader.line_num, row
 
 
+def code_file(path: str | os.PathLike[str]) -> Path:
+    """The file of a code list, if it is there."""
+    file = checked_path(path, SchemaError)
+    if not file.is_file():
+        raise SchemaError(f"the code list {str(path)!r} is not there; name a CSV or Parquet file.")
+    return file
+
+
 def read_code_columns(
     path: str | os.PathLike[str], columns: Sequence[str], separator: str = ","
 ) -> list[list[object]]:
     """Some columns of a code list, CSV with a header line or Parquet, in the order of its rows."""
-    file = checked_path(path, SchemaError)
-    if not file.is_file():
-        raise SchemaError(f"the code list {str(path)!r} is not there; name a CSV or Parquet file.")
+    file = code_file(path)
     if file.suffix.lower() in _PARQUET:
         return _from_parquet(file, columns)
     if len(separator) != 1:

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.errors import SchemaError
 from noiseplan.schema.attributes import SAVED_KINDS, Attribute, Categorical, as_range
-from noiseplan.schema.code_files import read_code_columns
+from noiseplan.schema.code_files import code_file, read_code_columns
 from noiseplan.schema.encoding import Codes, LabelTable
 from noiseplan.schema.labels import Label, checked_label, label_from_json, label_to_json
 from noiseplan.schema.nested_columns import (
     MOST_LEAVES,
     PATH,
+    Frame,
     Labels,
     by_path,
     check_levels,
@@ -50,7 +51,7 @@ class Hierarchical(Attribute):
     ----------
     columns
         One column per level, from fine to coarse, by the name of the level: the leaves, each once,
-        then the group of each leaf. At most eight levels.
+        then the group of each leaf; or a data frame of such columns. At most eight levels.
     other
         The name of one more leaf, the last, which catches every value that is not declared, missing
         values included. It is a group of its own at every level.
@@ -82,7 +83,7 @@ class Hierarchical(Attribute):
 
     def __init__(
         self,
-        columns: Mapping[str, Iterable[object]],
+        columns: Mapping[str, Iterable[object]] | Frame,
         *,
         other: Label | None = None,
         paths: bool = False,
@@ -160,8 +161,9 @@ class Hierarchical(Attribute):
             As for the class itself.
         """
         columns = dict(levels) if isinstance(levels, Mapping) else {name: name for name in levels}
+        file = code_file(path)  # first: levels of a file that is not there say nothing
         check_levels(list(columns) if isinstance(levels, Mapping) else list(levels))
-        found = read_code_columns(path, list(columns.values()), separator)
+        found = read_code_columns(file, list(columns.values()), separator)
         if len(set(found[0])) < len(found[0]):
             rows = dict.fromkeys(zip(*found, strict=True))
             found = [list(column) for column in zip(*rows, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,12 +22,29 @@ _TOLD_APART: Final = remedy("declare paths", "Hierarchical(..., paths=True)")
 Labels = tuple[Label, ...]
 
 
+@runtime_checkable
+class Frame(Protocol):
+    """A data frame: names of columns, and a column by its name."""
+
+    @property
+    def columns(self) -> Any: ...
+    def __getitem__(self, name: Any, /) -> Any: ...
+
+
 def checked_columns(columns: object) -> dict[str, list[Label]]:
     """The columns as lists of plain Python objects of one length, or what is wrong with them."""
+    if isinstance(columns, Frame):
+        check_levels(list(columns.columns))
+        columns = {name: columns[name] for name in columns.columns}
     if not isinstance(columns, Mapping):
         raise SchemaError(
             f"Hierarchical: levels come as columns by their names, got a "
             f"{type(columns).__name__}; try {_EXAMPLE}, or {_FROM_CODES}."
+        )
+    if len(columns) > MOST_LEVELS and isinstance(next(iter(columns.values())), str):
+        raise SchemaError(
+            f"Hierarchical: {len(columns):,} names with a text each, as if every leaf were given "
+            f"with its group; one list per level is wanted, the leaves first: {_EXAMPLE}."
         )
     check_levels(list(columns))
     listed: dict[str, list[Any]] = {}
@@ -70,17 +87,17 @@ def _writable(text: str) -> bool:
 
 
 def check_levels(names: Sequence[object]) -> None:
+    if len(names) > MOST_LEVELS:  # first: there may be very many
+        raise SchemaError(
+            f"Hierarchical: {len(names):,} levels, and at most {MOST_LEVELS} are allowed; leave "
+            f"out those that nobody asks for."
+        )
     for name in names:
         if not isinstance(name, str) or not name.strip() or unwritable(name):
             raise SchemaError(f"Hierarchical: a level is named by a text, found {name!r}.")
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise SchemaError(f"Hierarchical: two levels are called {twice[0]!r}.")
-    if len(names) > MOST_LEVELS:
-        raise SchemaError(
-            f"Hierarchical: {len(names)} levels, and at most {MOST_LEVELS} are allowed; leave out "
-            f"those that nobody asks for."
-        )
     if len(names) < 2:
         raise SchemaError(
             f"Hierarchical: a hierarchy has two levels or more, found {_listed(names) or 'none'}; "

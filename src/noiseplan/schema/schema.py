@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import SupportsIndex, final
 
@@ -14,7 +13,7 @@ from noiseplan.errors import SchemaError
 from noiseplan.escaping import unwritable, visible_name
 from noiseplan.schema.attributes import Attribute, Ordinal
 from noiseplan.schema.hierarchical import Hierarchical
-from noiseplan.texts import counted
+from noiseplan.texts import counted, unknown_attribute
 
 _EXAMPLE = "Schema({'age': Ordinal(range(100))})"
 
@@ -95,7 +94,7 @@ class Schema:
         """Return the position of an attribute."""
         position = self._positions.get(name) if isinstance(name, str) else None
         if position is None:
-            raise SchemaError(f"no attribute {name!r}; {self._alternatives(name)}")
+            raise SchemaError(self._unknown(name))
         return position
 
     @cached_property
@@ -149,15 +148,14 @@ class Schema:
         alone = level == attribute or self.levels.get(level) == (attribute, level)
         return level if alone else f"{attribute}.{level}"
 
-    def _alternatives(self, name: object) -> str:
+    def _unknown(self, name: object) -> str:
         if isinstance(name, str) and name in self.levels:
             attribute, level = self.levels[name]
             return (
-                f"{level!r} is a level of {attribute!r}: write {{{attribute!r}: Level({level!r})}}."
+                f"no attribute {name!r}; {level!r} is a level of {attribute!r}: write "
+                f"{{{attribute!r}: Level({level!r})}}."
             )
-        close = get_close_matches(str(name), self.names, n=1)
-        meant = f"did you mean {close[0]!r}? " if close else ""
-        return f"{meant}The schema has {', '.join(map(repr, self.names))}."
+        return unknown_attribute(name, self.names, self.level_names)
 
     def __getitem__(self, name: str) -> Attribute:
         return self.attributes[self.index(name)]

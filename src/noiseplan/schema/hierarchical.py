@@ -81,9 +81,12 @@ class Hierarchical(Attribute):
     ordered: ClassVar[bool] = False
 
     def __init__(
-        self, columns: Mapping[str, Iterable[object]], *, other: Label | None = None,
+        self,
+        columns: Mapping[str, Iterable[object]],
+        *,
+        other: Label | None = None,
         paths: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         listed = checked_columns(columns)
         names, (leaves, *above) = list(listed), listed.values()
         if len(set(leaves)) < len(leaves):

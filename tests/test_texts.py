@@ -43,8 +43,8 @@ def test_a_percentage_never_claims_too_much(share: float) -> None:
 def test_a_share_is_near_and_without_powers_of_ten(share: float, digits: int) -> None:
     text = percent(share, digits)
     assert "e-" not in text and "e+" not in text
-    value = float(text.removeprefix("less than ").removesuffix("%"))
-    if text.startswith("less"):
+    value = float(text.removeprefix("< ").removesuffix("%"))
+    if text.startswith("<"):
         assert 0 < 100 * share < value
     else:
         assert value == pytest.approx(100 * share, rel=0.5 / 10 ** (digits - 1), abs=0.5e-4)

@@ -189,14 +189,15 @@ class Release(Derived):
         or not at all, and an existing one is never overwritten.
         """
         plan = self.plan
-        chosen = self._listed() if tables is None else [plan.query(q) for q in tables]
+        if tables is not None:
+            chosen = [plan.query(q) for q in tables]
+        else:
+            chosen = list(plan.workload) if plan.mechanism.lists_all else self._listed()
         through("release.save")(self, folder, chosen)
 
     def _listed(self) -> list[Query]:
         """The queries that are written as files; says which of the workload's are not."""
         every, mechanism = list(self.plan.workload), self.plan.mechanism
-        if mechanism.lists_all:
-            return every
         reasons = [mechanism.unlisted(query) for query in every]
         left = [reason for reason in reasons if reason is not None]
         if left:

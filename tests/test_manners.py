@@ -158,7 +158,7 @@ def test_objectives_have_words(word: str, meant: nz.Objective) -> None:
         (lambda: nz.plan("age", budget=nz.zCDP(1)), "starts with a Workload or a list of queries"),
         (lambda: nz.plan([], budget=nz.zCDP(1)), "needs at least one query"),
         (lambda: nz.plan(["age"], budget=nz.zCDP(1)), "a workload is made of queries"),
-        (lambda: RELEASE.table("aeg, sex"), "did you mean 'age'"),
+        (lambda: RELEASE.table("aeg, sex"), "Did you mean 'age'"),
         (lambda: RELEASE.table("age", "age"), "named twice"),
     ],
 )

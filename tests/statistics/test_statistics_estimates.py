@@ -244,7 +244,7 @@ def test_intervals_of_quantiles_are_where_a_test_does_not_reject(seed: int) -> N
         (lambda r: r.quantile("age", 1.5), r"between 0 and 1.*found 1\.5"),
         (lambda r: r.quantile("age", []), "no quantile is asked for"),
         (lambda r: r.quantile("age", [True]), "found True"),
-        (lambda r: r.mean("agee"), "did you mean 'age'"),
+        (lambda r: r.mean("agee"), "Did you mean 'age'"),
         (lambda r: r.mean("sex"), "needs a number for each value"),
         (lambda r: r.mean("age", values=[1, 2]), "one number for each of the 7 values"),
         (lambda r: r.mean("sex", values={"F": 1}), "no number for 'M'"),

@@ -26,9 +26,17 @@ ARGUMENTS = {
     "plot": (),
     "free_queries": (WORKLOAD,),
     "given": (RELEASE,),
+    "with_unit": ("household",),
+    "ask": ("v=prefix",),
+    "named": ("prefix",),
+    "mean": ("v",),
+    "median": ("v",),
+    "quantile": ("v", 0.5),
+    "share": ("v",),
+    "ratio": ("prefix", "prefix"),
 }
 # Asked elsewhere: they read data, or write files.
-ELSEWHERE = ("release", "save")
+ELSEWHERE = ("release", "check", "save")
 
 
 def members(kind: type) -> list[str]:

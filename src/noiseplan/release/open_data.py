@@ -73,7 +73,7 @@ class Admission:
             "the data hold no records, and are released all the same: is it the right file, and "
             "the right pattern?",
             RuntimeWarning,
-            stacklevel=5,
+            stacklevel=4,
         )
 
     @contextmanager

@@ -14,6 +14,7 @@ from noiseplan._doors import through
 from noiseplan.arrays import IntArray
 from noiseplan.counting import count_tables
 from noiseplan.counting.person_cap import ChosenRecords
+from noiseplan.counting.tensor import CountTensor
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.price import NOTHING, Paid
@@ -266,10 +267,12 @@ def make_release(
     )  # fmt: skip
     with admitted(plan, how, follows, before) as admission:
         source = opened(admission, data, person)
+        ready_made = isinstance(source, CountTensor)
         # Counted here: files and databases are checked as they are counted, in one pass.
         source = count_tables(source, plan.mechanism.sets)
-        if not refuse_too_many(plan, source):
-            admission.warn_of_nothing()
+        records = refuse_too_many(plan, source)
+    if not records and not ready_made:
+        admission.warn_of_nothing()
     measuring = progress("counting and measuring", plan.mechanism.steps)
     with admission.charged() as recorded, measuring as advance:
         measured = plan.mechanism.measure(source.marginals, admission.sampler, advance)

@@ -23,7 +23,8 @@ from noiseplan.noise.wide_integers import BITS, WideIntegers
 UNIT: Final = 2.0**-53
 # ‖error‖₂ ≤ FACTOR · log₂N · u · ‖result‖₂ for a transform of N numbers (Higham, *Accuracy and
 # Stability of Numerical Algorithms*, theorem 24.2, has 6.7 for radix two and exact roots of unity
-# rounded once; that mixed radices stay below 8 is taken for granted, and tested, not proved).
+# rounded once). Whole numbers take transforms of a power of two, whose steps by four and eight are
+# steps by two put together; that these stay below 8 is tested, and not proved for each of them.
 FACTOR: Final = 8.0
 # Whole numbers are told apart where errors are below this; a half would do.
 CLEAR: Final = 0.25
@@ -44,10 +45,13 @@ class Toeplitz:
     """
 
     first: Array  # c, its first column
+    binary: bool = False  # whether transforms are of a power of two, as the error bound has them
 
     @cached_property
     def _transformed(self) -> tuple[int, NDArray[np.complex128]]:
-        size = int(next_fast_len(2 * len(self.first), real=True))
+        count = 2 * len(self.first)
+        power = 1 << (count - 1).bit_length()
+        size = power if self.binary else int(next_fast_len(count, real=True))
         return size, rfft(self.first, size)
 
     def apply(self, x: Array) -> Array:
@@ -116,7 +120,7 @@ def whole_products(c: IntArray, x: IntArray | WideIntegers, reach: int) -> IntAr
 
     x is written in digits between −2^(b−1) and 2^(b−1), and each of them is multiplied by itself.
     """
-    bits, matrix = digit_bits(c), Toeplitz(c.astype(np.float64))
+    bits, matrix = digit_bits(c), Toeplitz(c.astype(np.float64), binary=True)
     limbs = x.limbs if isinstance(x, WideIntegers) else x[None]
     products = [
         (np.rint(matrix.apply(digit.astype(np.float64))).astype(np.int64), offset)

@@ -17,7 +17,7 @@ def normalised(plan: nz.Plan) -> list[str]:
     """The report without its time, losses to rounding, and ε, whose rounding is tested below."""
     text = re.sub(r"planned in \S+ s", "planned in … s", str(plan))
     text = re.sub(r"ε = \S+", "ε = …", text)
-    text = re.sub(r"costs \S+% of", "costs …% of", text)
+    text = re.sub(r"costs (< )?\S+% of", "costs …% of", text)
     return [line.rstrip() for line in text.splitlines()]
 
 

@@ -57,10 +57,11 @@ def make_unsplit(problem: Problem, aim: Aim, today: Solution, best: Candidate) -
     merged = carried(aim.design, merged_values(aim.design))  # one value of each group
     design, centres = prepare(merged.workload), _centres(aim.design, best.mechanism)
     every = [_Unsplit.of(design, centres, a) for a in _without_sum(design)]
-    found = min((one for one in every if one.affordable), key=lambda one: one.value, default=None)
-    if found is None or found.value >= WORTH_IT * reached(problem, best) * aim.budget:
-        return None
+    some = [one for one in every if one.affordable]
     try:
+        found = min(some, key=lambda one: one.value, default=None)
+        if found is None or found.value >= WORTH_IT * reached(problem, best) * aim.budget:
+            return None
         inner = found.domain.forward(merged.forward(problem))
         made = finished(inner, aim, today, found.plan)
     except (np.linalg.LinAlgError, PlanError):  # sizes that differ too much for double precision

@@ -86,10 +86,11 @@ def smaller(problem: Problem, most: int) -> SmallerDomain | str:
 def few_groups(problem: Problem) -> SmallerDomain | None:
     """The groups of values that queries tell apart, where an attribute is too long for matrices.
 
-    Levels of a long attribute without its leaves are such queries. Expected counts and the user's
-    own strategies are over the values themselves.
+    Levels of a long attribute without its leaves are such queries; other neighbours and noise are
+    planned as trees. Expected counts and the user's own strategies are over the values themselves.
     """
-    if problem.strategies or isinstance(problem.goal, RelativeError):
+    tree = problem.neighbours == "add-remove" and not problem.laplace
+    if tree or problem.strategies or isinstance(problem.goal, RelativeError):
         return None
     design = problem.design
     long = (

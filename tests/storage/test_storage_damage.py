@@ -26,7 +26,7 @@ SCHEMA = nz.Schema({"age": nz.Ordinal(range(5)), "sex": nz.Categorical(["F", "M"
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workload = nz.Workload.marginals(SCHEMA, up_to=2, factors={"age": nz.Prefix()}) + nz.Query(
-        SCHEMA, {"age": nz.Custom([[1, 2, 3, 4, 5]])}, name="custom"
+        SCHEMA, {"age": nz.Custom([[1, 2, 3, 4, 5], [1, 1, 1, 1, 1]])}, name="custom"
     )
     plan = nz.plan(workload, budget=nz.zCDP(0.5), noise="discrete", planner="residual")
     folder = tmp_path_factory.mktemp("saved") / "out"

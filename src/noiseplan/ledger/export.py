@@ -162,7 +162,7 @@ def balance_json(balance: Balance) -> Json:
         "note": balance.note,
         "entries": balance.entries,
         "refusals": balance.refusals,
-        "checks": balance.checks,
+        **({"checks": balance.checks} if balance.checks else {}),
         "spent": {"rho": balance.spent.rho, "pcost": balance.spent.pcost, "law": balance.law},
         "left": {"rho": 0.0 if fits is None else fits.rho},
     }

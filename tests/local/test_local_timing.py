@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,6 +15,7 @@ from noiseplan.local.device.exact_draws import below
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.noise.randomness import SeededSource, Source
 
+PACKAGE = str(Path(nz.__file__).parent)
 MECHANISMS: dict[str, dict[str, Any]] = {
     "subset selection": {"epsilon": 6.0},
     "subset selection, several": {"epsilon": 0.5, "mechanism": "subset selection"},
@@ -66,7 +68,7 @@ def steps_of(randomizer: Randomizer, value: Any, source: Source) -> tuple[list[i
     lines: list[int] = []
 
     def traced(frame: FrameType, event: str, _: Any) -> Any:
-        if "noiseplan" not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
             lines.append(hash((frame.f_code.co_filename, frame.f_lineno)))

@@ -56,9 +56,9 @@ def limits(
         if written_out is not None:
             held.enter_context(mock.patch.object(named, "WRITTEN_OUT", written_out))
         if whole is not None:
-            for family in ("GAUSSIAN", "LAPLACE"):
-                fewer = tuple(_over_fewer(each, whole) for each in getattr(planner, family))
-                held.enter_context(mock.patch.object(planner, family, fewer))
+            for law, family in planner.FAMILIES.items():
+                fewer = tuple(_over_fewer(each, whole) for each in family)
+                held.enter_context(mock.patch.dict(planner.FAMILIES, {law: fewer}))
             by_name = _over_fewer(named.PLANNER, whole)
             held.enter_context(mock.patch.object(named, "PLANNER", by_name))
         if direct is not None:

@@ -11,6 +11,7 @@ from typing import final
 
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, PureDP, zCDP
+from noiseplan.privacy.guarantee import joint_law, known_mu
 from noiseplan.privacy.people import unit_text
 from noiseplan.privacy.rounding import (
     down,
@@ -233,8 +234,7 @@ class Balance:
         return self.total > 0 if limit is None else self.total > limit
 
     def _with(self, law: Law) -> Law:
-        # Gaussian noise is zCDP as well, but not the other way round.
-        return "gaussian" if self.law == law == "gaussian" else "zcdp"
+        return joint_law((self.law, law))
 
     def __str__(self) -> str:
         releases = f"{self.entries} release{'s' * (self.entries != 1)}"
@@ -259,8 +259,9 @@ def cost_text(guarantee: Guarantee, budget: Budget) -> str:
     if guarantee.pcost == math.inf:
         return "no protection at all (ρ = ∞)"
     rho = f"ρ = {text_up(guarantee.rho)}"
-    if isinstance(budget, GDP) and guarantee.law == "gaussian":
-        return f"{rho} (μ = {text_up(guarantee.mu)})"
+    mu = known_mu(guarantee)
+    if isinstance(budget, GDP) and mu is not None:
+        return f"{rho} (μ = {text_up(mu)})"
     if isinstance(budget, ApproxDP):
         epsilon = text_up(guarantee.epsilon(budget.delta))
         return f"{rho} (ε = {epsilon} at δ = {text_up(budget.delta)})"

@@ -18,6 +18,7 @@ from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.events import Json, Reserved, budget_json
 from noiseplan.ledger.state import Books, Change, Check, Entry, Refusal
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.guarantee import known_mu
 from noiseplan.privacy.rounding import down
 
 Format = Literal["json", "csv", "dp-accounting"]
@@ -132,7 +133,7 @@ def event_of(guarantee: Guarantee) -> tuple[str, dict[str, float]]:
     """
     if guarantee.pcost == 0:
         return "NoOpDpEvent", {}
-    if guarantee.law == "gaussian":
+    if known_mu(guarantee) is not None:
         return "GaussianDpEvent", {"noise_multiplier": noise_multiplier(guarantee.pcost)}
     return "ZCDpEvent", {"rho": guarantee.rho}
 

@@ -109,7 +109,7 @@ class Mechanism(ABC):
         if not all(np.isfinite(values).all() for values in measured.values):
             raise StorageError("the measurements hold numbers that are not finite")
         # Integers that were put together from several measurements are means, and no integers.
-        kinds = "if" if self.noise.exact else "f"
+        kinds = (np.dtype(self.noise.dtype).kind, "f")
         if any(values.dtype.kind not in kinds for values in measured.values):
             raise StorageError(
                 "the measurements are not the kind of numbers that the plan measures"

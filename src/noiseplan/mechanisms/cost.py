@@ -21,7 +21,8 @@ import numpy as np
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.pair_distances import farthest
-from noiseplan.privacy import Guarantee, Law, Neighbours
+from noiseplan.privacy import Guarantee, Neighbours
+from noiseplan.privacy.guarantee import joint_law
 from noiseplan.privacy.people import person_price
 from noiseplan.privacy.rounding import margin, product_up
 
@@ -53,8 +54,7 @@ def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows
     elif "pure" in promises:
         raise PlanError("Gaussian and Laplace noise are not added up: measure with one of them")
     else:
-        law: Law = "zcdp" if "zcdp" in promises else "gaussian"
-        record = Guarantee(gaussian_cost(inner, neighbours), law, neighbours)
+        record = Guarantee(gaussian_cost(inner, neighbours), joint_law(promises), neighbours)
     return of_person(record, neighbours, max_rows)
 
 

@@ -28,7 +28,7 @@ from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progre
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.crossed_queries import Asked, Frame, Set
-from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise.law import Noise, Sampler
@@ -72,8 +72,7 @@ class CrossedMechanism(Mechanism):
     parts_of: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        if self.noise.exact:
-            require_whole([axis.measure for axis in self.frame.bases.values()])
+        require_fit(self.noise, [axis.measure for axis in self.frame.bases.values()])
 
     @cached_property
     def noise(self) -> Noise:  # type: ignore[override]

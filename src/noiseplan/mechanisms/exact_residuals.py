@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import ceil, prod
 from operator import add
@@ -42,9 +42,16 @@ def noisy_residuals(
     rows: Sequence[Array | Matrix], counts: NDArray[np.number], noise: Noise, sample: Sampler
 ) -> NDArray[np.number]:
     """(⊗U_i) x + z, the batch last: in integers where the noise is exact."""
-    exact = noise.exact
-    found = integer_residuals(rows, counts) if exact else kronecker_apply(rows, batch_last(counts))
+    found = residuals(rows, counts, noise)
     return with_noise(found, sample(found.shape, noise))
+
+
+def residuals(
+    rows: Sequence[Array | Matrix], counts: NDArray[np.number], noise: Noise
+) -> NDArray[np.number] | WideIntegers:
+    """(⊗U_i) x, the batch last, as the noise is added to it: in integers where that is exact."""
+    exact = noise.exact
+    return integer_residuals(rows, counts) if exact else kronecker_apply(rows, batch_last(counts))
 
 
 def batch_last(counts: NDArray[np.number]) -> Array:
@@ -64,7 +71,13 @@ def _largest(u: Array | Matrix) -> int:
     return u.shape[1] if isinstance(u, Matrix) else int(np.abs(u).max(initial=0))
 
 
-def require_whole(rows: Sequence[Array | Matrix]) -> None:
+def require_fit(noise: Noise, rows: Iterable[Array | Matrix]) -> None:
+    """Refuse rows of fractions under noise that is drawn in integers."""
+    if noise.exact:
+        require_whole(rows)
+
+
+def require_whole(rows: Iterable[Array | Matrix]) -> None:
     """Refuse rows that are not of integers: fail closed, where privacy counts on integers.
 
     Cutting off the fractions of Ax makes it jump by one where x changes it by far less, and what a

@@ -23,7 +23,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
-from noiseplan.mechanisms.exact_residuals import require_whole
+from noiseplan.mechanisms.exact_residuals import require_fit
 from noiseplan.mechanisms.long_answers import Asked, asked_of
 from noiseplan.mechanisms.long_block import AnyBlock, LongRows
 from noiseplan.privacy import Neighbours
@@ -46,8 +46,7 @@ class LongMechanism(Mechanism):
     exact: bool
 
     def __post_init__(self) -> None:
-        if self.exact:
-            require_whole([basis.measure for basis in self.bases])
+        require_fit(self.noise, [basis.measure for basis in self.bases])
         if len({block.others for block in self.blocks}) < len(self.blocks):
             raise PlanError("a set of attributes is measured by two blocks: put it into one")
 

@@ -13,7 +13,7 @@ from noiseplan.arrays import Arrays, Json
 from noiseplan.errors import QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
-from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
 from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.noise.law import Noise, Sampler
@@ -43,8 +43,7 @@ class DenseMechanism(Mechanism):
     def __post_init__(self) -> None:
         # One layout in memory: a strategy read from a file answers to the last digit as it did.
         object.__setattr__(self, "strategy", np.ascontiguousarray(self.strategy))
-        if self.noise.exact:
-            require_whole([self.strategy])
+        require_fit(self.noise, [self.strategy])
 
     @cached_property
     def _fit(self) -> LeastSquares:

@@ -32,7 +32,7 @@ from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progre
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, read_own, write_bases, write_own
 from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches, subset_patterns
-from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.own_answers import Asked, over_domain
 from noiseplan.mechanisms.residual_cost import require_noise, residual_cost, same_bases
 from noiseplan.mechanisms.residual_errors import (
@@ -66,9 +66,8 @@ class ResidualMechanism(Mechanism):
     def __post_init__(self) -> None:
         if self.blocks.has_own:
             self.blocks.require_own()
-        if self.blocks.exact:  # counts to noisy integers, exactly
-            axes = {id(axis): axis for block in self.blocks for axis in block.axes}
-            require_whole([axis.measure for axis in axes.values()])
+        axes = {id(axis): axis for block in self.blocks for axis in block.axes}
+        require_fit(self.noise, (axis.measure for axis in axes.values()))
 
     @property
     def noise(self) -> Noise:  # type: ignore[override]

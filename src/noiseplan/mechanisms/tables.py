@@ -29,7 +29,7 @@ from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progre
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches, group_blocks, subset_patterns
-from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_whole
+from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
@@ -92,9 +92,8 @@ class TablesMechanism(Mechanism):
     basis_of: IntArray
 
     def __post_init__(self) -> None:
-        if self.noise.exact:
-            for view in {view for block in self.tables for view in block.views}:
-                require_whole([view.measure])
+        views = {view for block in self.tables for view in block.views}
+        require_fit(self.noise, (view.measure for view in views))
 
     @cached_property
     def noise(self) -> Noise:  # type: ignore[override]

@@ -24,15 +24,14 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.domain.record_costs import RecordCosts
 from noiseplan.domain.stacked_rows import StackedRows
 from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
-from noiseplan.matrices import IdentityMatrix, Matrix, kronecker_apply
+from noiseplan.matrices import IdentityMatrix, Matrix
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
 from noiseplan.mechanisms.exact_residuals import (
     EXACT,
-    batch_last,
-    integer_residuals,
-    require_whole,
+    require_fit,
+    residuals,
     with_noise,
 )
 from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
@@ -81,9 +80,7 @@ class WorkloadRowsMechanism(Mechanism):
             self._require_few()
         if len(self.noise) not in (1, self.numbers):
             raise PlanError(f"{self.numbers:,} numbers have one size of noise each, or all one")
-        if self.noise.exact:
-            own = () if self.mix is None else (self.mix,)
-            require_whole([*own, *(f for factors in self._factors for f in factors)])
+        require_fit(self.noise, self._matrices())
 
     def _require_few(self) -> None:
         if self.workload.rows > MOST_ROWS:
@@ -111,6 +108,12 @@ class WorkloadRowsMechanism(Mechanism):
         """The rows of each query over its own table, as measuring multiplies them."""
         known: dict[object, tuple[Matrix | Array, ...]] = {}
         return [known.setdefault(q.key, tuple(map(_plain, q.pieces))) for q in self.queries]
+
+    def _matrices(self) -> Iterator[Matrix | Array]:
+        """All that counts are multiplied by."""
+        yield from () if self.mix is None else (self.mix,)
+        for factors in self._factors:
+            yield from factors
 
     @property
     def numbers(self) -> int:
@@ -160,9 +163,7 @@ class WorkloadRowsMechanism(Mechanism):
         """(⊗F_i) x, in integers where the noise is exact."""
         if len(factors) != counts.ndim - 1:  # one matrix over all cells of the table
             counts = counts.reshape(1, -1)
-        if self.noise.exact:
-            return integer_residuals(factors, counts).reshape(-1)
-        return kronecker_apply(factors, batch_last(counts)).reshape(-1)
+        return residuals(factors, counts, self.noise).reshape(-1)
 
     # ------------------------------------------------------------------ privacy
 

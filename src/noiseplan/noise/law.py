@@ -24,7 +24,9 @@ from noiseplan.noise.discrete import (
 from noiseplan.noise.many_sizes import SMALLEST, ManySizes
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
 from noiseplan.noise.randomness import Source
+from noiseplan.noise.sizes import FINE_BITS, round_up
 from noiseplan.noise.wide_integers import WideIntegers, joined, wide
+from noiseplan.privacy import Budget, PureDP
 
 if TYPE_CHECKING:
     from noiseplan.privacy import Law as Accounting
@@ -38,6 +40,8 @@ NAMED: Final[dict[str, tuple[Law, bool]]] = {
     "gaussian": ("gaussian", False),
     "laplace": ("laplace", False),
 }
+# What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.
+PURE: Final = {"discrete": "discrete Laplace"}
 SIMULATED: Final = tuple(name for name, (_, exact) in NAMED.items() if not exact)
 # Discrete noise of a size far below one has a variance too small for a number; this is above it.
 LEAST_VARIANCE: Final = 1e-200
@@ -91,6 +95,11 @@ class Noise:
         law, exact = NAMED[name]
         return cls(law, size, exact)
 
+    @classmethod
+    def within(cls, budget: Budget | None, name: str, size: ArrayLike = 1.0) -> Noise:
+        """Noise by what users call it: Laplace noise is all that pure DP can be had with."""
+        return cls.named(PURE.get(name, name) if isinstance(budget, PureDP) else name, size)
+
     @property
     def name(self) -> str:
         """What plans call it."""
@@ -99,6 +108,10 @@ class Noise:
     def of_size(self, size: ArrayLike) -> Noise:
         """The same of other sizes."""
         return Noise(self.law, size, self.exact)
+
+    def above(self, sizes: Array, bits: int = FINE_BITS) -> Noise:
+        """The same of these sizes; of the next ones of so few bits, where integers are drawn."""
+        return self.of_size(round_up(sizes, bits) if self.exact else sizes)
 
     @property
     def dtype(self) -> type[np.int64] | type[np.float64]:
@@ -162,6 +175,11 @@ class Noise:
     def power(self) -> int:
         """p, where a column a of what is measured costs ‖a‖_p^p / size: 2ρ by σ², or ε by b."""
         return 2 if self.law == "gaussian" else 1
+
+    @property
+    def degree(self) -> int:
+        """Variances go as size^degree: σ², or 2b²."""
+        return 3 - self.power
 
     def norms(self, rows: Array) -> Array:
         """‖a‖_p^p of every column: what it costs, times the size of the noise."""

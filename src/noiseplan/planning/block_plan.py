@@ -21,7 +21,6 @@ from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, own_basis, whole
 from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import round_up
 from noiseplan.planning.block_rows import BlockRows
 from noiseplan.planning.block_search import Apart, Together, spread
 from noiseplan.planning.block_types import BlockTypes, Centres
@@ -105,7 +104,7 @@ class BlockPlan:
     def _scaled(self, noise: Noise) -> Noise:
         """So many times the noise; discrete noise has sizes of few bits, rounded up."""
         sizes = noise.size * self.factor
-        return noise.of_size(round_up(sizes) if self.exact else sizes)
+        return noise.above(sizes)
 
     @property
     def variances(self) -> Array:

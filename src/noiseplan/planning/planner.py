@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from noiseplan.errors import PlanError, setting
+from noiseplan.noise.law import Law
 from noiseplan.planning import limits
 from noiseplan.planning.candidate import ASKED, Candidate, Planner
 from noiseplan.planning.finish import finish, require_sound
@@ -56,12 +57,15 @@ if TYPE_CHECKING:
 LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 
 
-GAUSSIAN: Final = (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER)
-LAPLACE: Final = (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER)
-PLANNERS: Final = (*(name for planner in GAUSSIAN for name in planner.names), *STRATEGIES)
+# What plans with noise of each law.
+FAMILIES: Final[dict[Law, tuple[Planner, ...]]] = {
+    "gaussian": (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER),
+    "laplace": (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER),
+}
+PLANNERS: Final = (*(n for p in FAMILIES["gaussian"] for n in p.names), *STRATEGIES)
 # What tables are part of: replaced records are priced as one removed and one added.
 REPLACED_TABLES: Final = (*automatic.PLANNER.names, *table_plans.PLANNER.names)
-PURE_PLANNERS: Final = (*(name for planner in LAPLACE for name in planner.names), *PURE_STRATEGIES)
+PURE_PLANNERS: Final = (*(n for p in FAMILIES["laplace"] for n in p.names), *PURE_STRATEGIES)
 
 
 def plan(
@@ -217,7 +221,7 @@ def _asked_for(problem: Problem) -> Planner:
         return named.PLANNER if problem.factors is None else named.PRODUCT
     if problem.planner == "optimal" and problem.neighbours == "replace" and not problem.laplace:
         return replaced_optimum.PLANNER
-    for planner in LAPLACE if problem.laplace else GAUSSIAN:
+    for planner in FAMILIES[problem.drawn.law]:
         if problem.planner in planner.names:
             return planner
     if problem.laplace:

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from noiseplan.mechanisms.partition.settings import Dawa
 
 NOISES: Final = ("discrete", "discrete Laplace", "gaussian", "laplace")
-# What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.
-PURE_NOISES: Final = {"discrete": "discrete Laplace"}
+# Norms of columns, by the power that the noise is scaled to; and the strategies known for each.
+NORMS: Final[dict[int, Norm]] = {1: "L1", 2: "L2"}
+BY_NORM: Final = {"L1": PURE_STRATEGIES, "L2": STRATEGIES}
 # Variances go as one over the cost, and their squares must be numbers too.
 LEAST_COST: Final = 1e-120
 # 1/σ² of noise on one row, from which on its variance is clearly below σ² where it is discrete.
@@ -77,9 +78,8 @@ class Problem:
 
     @cached_property
     def drawn(self) -> Noise:
-        """The noise of the plan, of size one: Laplace noise is all that pure DP can be had with."""
-        pure = isinstance(self.budget, PureDP)
-        return Noise.named(PURE_NOISES.get(self.noise, self.noise) if pure else self.noise)
+        """The noise of the plan, of size one."""
+        return Noise.within(self.budget, self.noise)
 
     @property
     def laplace(self) -> bool:
@@ -94,7 +94,7 @@ class Problem:
     @property
     def norm(self) -> Norm:
         """The norm of columns that the noise is scaled to."""
-        return "L1" if self.laplace else "L2"
+        return NORMS[self.drawn.power]
 
     @property
     def size(self) -> int:
@@ -111,7 +111,7 @@ class Problem:
         """The known strategy that is asked for, or the user's own."""
         if isinstance(self.planner, Strategy):
             return self.planner
-        return asked_by(self.planner, PURE_STRATEGIES if self.laplace else STRATEGIES)
+        return asked_by(self.planner, BY_NORM[self.norm])
 
     @cached_property
     def factors(self) -> tuple[Factor, ...] | None:
@@ -130,6 +130,16 @@ class Problem:
     def allowed(self) -> float | None:
         """The privacy cost that the budget allows Gaussian noise; None without a budget."""
         return None if self.budget is None else allowed_cost(self.budget, self.noise)
+
+    @property
+    def price(self) -> float | None:
+        """What a record may cost, as the noise is scaled: 2ρ, or ε; None without a budget."""
+        return self.epsilon if self.laplace else self.allowed
+
+    @property
+    def at_one(self) -> float:
+        """How many times larger variances are at a cost of one than within the budget."""
+        return (self.price or 1.0) ** self.drawn.degree
 
     @property
     def faint(self) -> bool:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
-from noiseplan.privacy import _checks, conversions
+from noiseplan.privacy import _checks
 from noiseplan.privacy.budgets import GDP, ApproxDP, Budget, PureDP, zCDP
+from noiseplan.privacy.conversions import (
+    gaussian_delta,
+    gaussian_epsilon,
+    zcdp_delta,
+    zcdp_epsilon,
+)
 from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_of, text_up
 
 Law = Literal["gaussian", "zcdp", "pure"]
@@ -23,6 +30,36 @@ CONVERSION: Final = {
 DIFFERENCE: Final = {
     "add-remove": "by adding or removing one record",
     "replace": "by replacing one record with another",
+}
+
+
+@final
+@dataclass(frozen=True)
+class _Accounting:
+    """How a cost 2ρ = μ² becomes (ε, δ), and whether a budget admits it."""
+
+    delta: Callable[[float, float], float]
+    epsilon: Callable[[float, float], float]
+    within: Callable[[float, Budget], bool]
+
+
+def _rho(pcost: float) -> float:
+    return product_up(pcost, 0.5)
+
+
+_ZCDP: Final = _Accounting(
+    delta=lambda pcost, epsilon: zcdp_delta(_rho(pcost), epsilon),
+    epsilon=lambda pcost, delta: zcdp_epsilon(_rho(pcost), delta),
+    within=lambda pcost, budget: _rho(pcost) <= budget.zcdp_rho(),
+)
+_ACCOUNTING: Final[dict[Law, _Accounting]] = {
+    "gaussian": _Accounting(
+        delta=gaussian_delta,
+        epsilon=gaussian_epsilon,
+        within=lambda pcost, budget: pcost <= budget.gaussian_pcost(),
+    ),
+    "zcdp": _ZCDP,
+    "pure": _ZCDP,  # which it implies
 }
 
 
@@ -88,7 +125,7 @@ class Guarantee:
     @property
     def rho(self) -> float:
         """The parameter ρ = pcost/2 of zCDP."""
-        return product_up(self.pcost, 0.5)
+        return _rho(self.pcost)
 
     @property
     def mu(self) -> float:
@@ -107,11 +144,9 @@ class Guarantee:
         >>> round(Guarantee(4.0).delta(epsilon=1.0), 7)
         0.5098617
         """
-        if self.law == "gaussian":
-            return conversions.gaussian_delta(self.pcost, epsilon)
         if self.pure_epsilon is not None and epsilon >= self.pure_epsilon:
             return 0.0
-        return conversions.zcdp_delta(self.rho, epsilon)
+        return _ACCOUNTING[self.law].delta(self.pcost, epsilon)
 
     def epsilon(self, delta: float) -> float:
         """The least ε at which the mechanism is (ε, δ)-differentially private.
@@ -121,9 +156,7 @@ class Guarantee:
         >>> round(Guarantee(0.2).epsilon(delta=1e-6), 6)
         1.994527
         """
-        if self.law == "gaussian":
-            return conversions.gaussian_epsilon(self.pcost, delta)
-        bound = conversions.zcdp_epsilon(self.rho, delta)
+        bound = _ACCOUNTING[self.law].epsilon(self.pcost, delta)
         return bound if self.pure_epsilon is None else min(self.pure_epsilon, bound)
 
     def within(self, budget: Budget) -> bool:
@@ -139,13 +172,11 @@ class Guarantee:
         """
         if self.pcost == 0:
             return True
-        pure = self.pure_epsilon
-        if pure is not None and isinstance(budget, PureDP | ApproxDP) and pure <= budget.epsilon:
+        own = self.pure_epsilon
+        if own is not None and isinstance(budget, PureDP | ApproxDP) and own <= budget.epsilon:
             return True  # δ = 0 is within any δ
         try:
-            if self.law == "gaussian":
-                return self.pcost <= budget.gaussian_pcost()
-            return self.rho <= budget.zcdp_rho()
+            return _ACCOUNTING[self.law].within(self.pcost, budget)
         except BudgetError:
             return False
 
@@ -193,10 +224,10 @@ class Guarantee:
                     f"guarantees for different neighbours do not compose: {self.neighbours!r} and "
                     f"{other.neighbours!r}; plan every release with the same neighbours"
                 )
-        pure = [each.pure_epsilon for each in everything if each.pure_epsilon is not None]
-        if len(pure) == len(everything):
-            return Guarantee.pure(sum_up(pure), self.neighbours)
-        law: Law = "gaussian" if all(each.law == "gaussian" for each in everything) else "zcdp"
+        epsilons = [each.pure_epsilon for each in everything if each.pure_epsilon is not None]
+        if len(epsilons) == len(everything):
+            return Guarantee.pure(sum_up(epsilons), self.neighbours)
+        law = joint_law(each.law for each in everything)
         return Guarantee(sum_up(each.pcost for each in everything), law, self.neighbours)
 
     def describe(self) -> str:
@@ -211,22 +242,31 @@ class Guarantee:
         ε by the exact curve of the Gaussian mechanism.
         Neighbouring data sets differ by adding or removing one record.
         """
-        mu = text_up(self.mu)
+        mu, known = text_up(self.mu), known_mu(self) is not None
         pairs = ", ".join(
             f"ε = {text_up(self.epsilon(delta))} at δ = {text_up(delta)}" for delta in SHOWN_DELTAS
         )
-        gaussian = self.law == "gaussian"
         pure = [] if self.pure_epsilon is None else [f"pure DP: ε = {text_up(self.pure_epsilon)}"]
         return "\n".join(
             [
                 *pure,
                 f"zCDP: ρ = {text_up(self.rho)}",
-                f"GDP: μ = {mu}" if gaussian else f"GDP: none (Gaussian of the same ρ: μ = {mu})",
+                f"GDP: μ = {mu}" if known else f"GDP: none (Gaussian of the same ρ: μ = {mu})",
                 f"approximate DP: {pairs}",
                 f"ε by {CONVERSION[self.law]}.",
                 f"Neighbouring data sets differ {DIFFERENCE[self.neighbours]}.",
             ]
         )
+
+
+def joint_law(laws: Iterable[Law]) -> Law:
+    """What is known of releases together: Gaussian noise is zCDP too, not the other way round."""
+    return "gaussian" if set(laws) <= {"gaussian"} else "zcdp"
+
+
+def known_mu(guarantee: Guarantee) -> float | None:
+    """μ, rounded up, where the mechanism is known to be μ-GDP."""
+    return guarantee.mu if guarantee.law == "gaussian" else None
 
 
 def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.privacy import Neighbours
-from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
+from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
 from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
 from noiseplan.release.provenance import Drawn, Provenance
@@ -103,7 +103,7 @@ def privacy_json(
     if known:
         result |= {
             "rho": guarantee.rho,
-            "mu": guarantee.mu if guarantee.law == "gaussian" else None,
+            "mu": known_mu(guarantee),
         }
         if guarantee.pure_epsilon is not None:
             result["pure_epsilon"] = guarantee.pure_epsilon

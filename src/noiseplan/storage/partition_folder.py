@@ -142,7 +142,7 @@ def _read_measurements(
     if top is not None:
         top.mechanism.check(Measurements(values[len(storeys) :]))
     for value, storey in zip(values, storeys, strict=False):
-        if not np.isfinite(value).all() or value.dtype.kind not in ("i" if storey.exact else "f"):
+        if not np.isfinite(value).all() or value.dtype.kind != np.dtype(storey.dtype).kind:
             raise StorageError("measurements.npz: the totals of buckets are not as they were drawn")
     compared = _number(saved.get("compared"))
     second = mechanism.spending.second_after(compared)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS
+from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS, known_mu
 from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
 
@@ -27,7 +27,8 @@ def cost_words(guarantee: Guarantee) -> str:
         return "not known here: the measurements were made elsewhere"
     if g.pure_epsilon is not None:
         return f"ε = {text_up(g.pure_epsilon)} (pure DP), ρ = {text_up(g.rho)} (zCDP)"
-    gdp = f"μ = {text_up(g.mu)} (GDP), " if g.law == "gaussian" else ""
+    mu = known_mu(g)
+    gdp = "" if mu is None else f"μ = {text_up(mu)} (GDP), "
     epsilon = text_up(g.epsilon(SHOWN_DELTA), 4)
     return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = {text_up(SHOWN_DELTA)}"
 
@@ -70,10 +71,11 @@ def success_bound(guarantee: Guarantee, false_alarms: float = FALSE_ALARMS) -> f
     """
     if not math.isfinite(guarantee.pcost):
         return 1.0
-    if guarantee.law == "gaussian":
+    mu = known_mu(guarantee)
+    if mu is not None:
         from scipy.special import ndtr, ndtri
 
-        return min(1.0, float(ndtr(ndtri(false_alarms) + guarantee.mu)))
+        return min(1.0, float(ndtr(ndtri(false_alarms) + mu)))
     if guarantee.pcost == 0:
         return false_alarms
     best = 1.0
@@ -122,10 +124,9 @@ def currencies(guarantee: Guarantee) -> list[Currency]:
     if guarantee.pure_epsilon is not None:
         epsilon = text_up(guarantee.pure_epsilon)
         found.insert(0, Currency("pure DP", f"ε = {epsilon}, δ = 0", "adds up over publications"))
-    if guarantee.law == "gaussian":
-        found.append(
-            Currency("Gaussian DP", f"μ = {text_up(guarantee.mu)}", "squares add up; exact")
-        )
+    mu = known_mu(guarantee)
+    if mu is not None:
+        found.append(Currency("Gaussian DP", f"μ = {text_up(mu)}", "squares add up; exact"))
     else:
         found.append(
             Currency(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import isqrt
-from typing import final
+from math import exp, expm1, isqrt
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,47 @@ MOST_DIFFERENCES, MOST_LARGE = 1 << 37, 1 << 22
 
 
 @final
+@dataclass(frozen=True)
+class SumNoise:
+    """What a law of discrete noise is to reports that are added up; scale: b, or σ² of Gaussian."""
+
+    power: int  # p of the distances ‖A_u − A_v‖_p^p that ε goes by
+    sampler: Callable[..., IntArray]
+    spread: Callable[[Fraction], int]  # about one deviation
+    variance: Callable[[Fraction], float]
+    epsilon: Callable[[int, Fraction, float], float]  # of a distance, a scale and δ
+    possible: Callable[[float], bool]  # which δ goes with it
+    jump: Callable[[Fraction], float]  # of the Poisson law whose generating function is above its
+
+
+def _laplace_variance(scale: Fraction) -> float:
+    rate = 1 / float(scale)
+    return 2 * exp(-rate) / expm1(-rate) ** 2
+
+
+LAWS: Final = {
+    "laplace": SumNoise(
+        power=1,
+        sampler=discrete_laplace,
+        spread=int,
+        variance=_laplace_variance,
+        epsilon=lambda distance, scale, delta: fraction_up(distance / scale),
+        possible=lambda delta: delta == 0,
+        jump=lambda scale: 2 * float(scale),
+    ),
+    "gaussian": SumNoise(
+        power=2,
+        sampler=discrete_gaussian,
+        spread=lambda scale: isqrt(int(scale)),
+        variance=float,  # to double precision from σ² = 4 on
+        epsilon=discrete_gaussian_epsilon,
+        possible=lambda delta: 0 < delta < 1,
+        jump=lambda scale: 0.0,
+    ),
+}
+
+
+@final
 @dataclass(frozen=True, eq=False, repr=False)
 class SumRandomizer(Randomizer):
     """Reports are integers, one per row of the strategy; the collector adds them up."""
@@ -43,14 +85,17 @@ class SumRandomizer(Randomizer):
         # |−2⁶³| has no place in 64 bits.
         if int(self.rows.min()) <= -(2**61) or int(self.rows.max()) >= 2**61:
             raise ReportError("the numbers of each type lie between −2^61 and 2^61")
-        if self.law not in ("laplace", "gaussian") or self.scale <= 0 or self._limit >= 2**61:
+        if self.law not in LAWS or self.scale <= 0 or self._limit >= 2**61:
             raise ReportError("noise is 'laplace' or 'gaussian' with a positive, moderate scale")
-        possible = 0 < self.delta < 1 if self.law == "gaussian" else self.delta == 0
-        if not possible:
+        if not self._noise.possible(self.delta):
             raise ReportError(
                 f"delta lies between 0 and 1 for Gaussian noise and is 0 for Laplace noise, found "
                 f"{self.delta!r} for {self.law}"
             )
+
+    @property
+    def _noise(self) -> SumNoise:
+        return LAWS[self.law]
 
     @property
     def types(self) -> int:
@@ -58,8 +103,7 @@ class SumRandomizer(Randomizer):
 
     @cached_property
     def _limit(self) -> int:
-        spread = isqrt(int(self.scale)) + 1 if self.law == "gaussian" else int(self.scale) + 1
-        return int(np.abs(self.rows).max()) + REACH * spread
+        return int(np.abs(self.rows).max()) + REACH * (self._noise.spread(self.scale) + 1)
 
     @property
     def _width(self) -> int:
@@ -77,13 +121,11 @@ class SumRandomizer(Randomizer):
     @cached_property
     def epsilon(self) -> float:
         """From the largest distance of two types, as the law of the noise guarantees it."""
-        if self.law == "laplace":
-            return fraction_up(largest_distance(self.rows, 1) / self.scale)
-        return discrete_gaussian_epsilon(largest_distance(self.rows, 2), self.scale, self.delta)
+        distance = largest_distance(self.rows, self._noise.power)
+        return self._noise.epsilon(distance, self.scale, self.delta)
 
     def draw(self, types: IntArray, source: Source) -> Reports:
-        sampler = discrete_gaussian if self.law == "gaussian" else discrete_laplace
-        noise = sampler(self.scale, (len(types), len(self.rows)), source=source)
+        noise = self._noise.sampler(self.scale, (len(types), len(self.rows)), source=source)
         return np.asarray(self.rows.T[types] + noise)
 
     def pack(self, reports: Reports) -> Payloads:
@@ -117,10 +159,13 @@ class SumRandomizer(Randomizer):
         rows, facts = stored.arrays["rows"], stored.facts
         if rows.ndim != 2 or rows.shape[1] > LARGEST_TABLE:
             raise ReportError(f"the numbers of at most {LARGEST_TABLE:,} types are rows × types")
-        large = _exceeds(rows, 2 if facts["law"] == "gaussian" else 1)
+        law = str(facts["law"])
+        if law not in LAWS:
+            raise ReportError("noise is 'laplace' or 'gaussian' with a positive, moderate scale")
+        large = _exceeds(rows, LAWS[law].power)
         if rows.size * rows.shape[1] > (MOST_LARGE if large else MOST_DIFFERENCES):
             raise ReportError(f"{rows.size:,} numbers of that size are too many for one report")
-        law, scale, delta = facts["law"], Fraction(*map(int, facts["scale"])), float(facts["delta"])
+        scale, delta = Fraction(*map(int, facts["scale"])), float(facts["delta"])
         return cls(stored.schema, stored.cells, rows, law, scale, delta)
 
 

@@ -18,14 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import exp, expm1
-from typing import final
+from typing import Final, final
 
 import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
-from noiseplan.local.device.noisy_sums import SumRandomizer, largest_distance
+from noiseplan.local.device.noisy_sums import LAWS, SumRandomizer, largest_distance
 from noiseplan.local.device.randomizer import Randomizer
 from noiseplan.local.strategies.strategy import Strategy
 from noiseplan.matrices.base import Array
@@ -75,10 +74,7 @@ class AdditiveStrategy(Strategy):
     @cached_property
     def noise_variance(self) -> float:
         """s² of one number."""
-        if self.law == "gaussian":
-            return float(self.scale)  # to double precision from σ² = 4 on
-        rate = 1 / float(self.scale)
-        return 2 * exp(-rate) / expm1(-rate) ** 2
+        return LAWS[self.law].variance(self.scale)
 
     @cached_property
     def information(self) -> Array:
@@ -96,10 +92,8 @@ class AdditiveStrategy(Strategy):
         −ln(1 − x²) ≤ (e^{2x} − 1 − 2x)/2 for 0 ≤ x < 1, both with the variance of scale b. Of
         Gaussian noise there are none.
         """
-        if self.law == "gaussian":
-            return np.zeros(len(rows)), np.zeros(len(rows))
         weights = np.abs(rows @ self.rows.T.astype(np.float64)) / self.noise_variance
-        reach = 2 * float(self.scale) * weights.max(axis=1)
+        reach = LAWS[self.law].jump(self.scale) * weights.max(axis=1)
         return -reach, reach
 
     def cross_moments(self, left: Array, right: Array, counts: Array) -> Array:
@@ -130,16 +124,29 @@ def additive_strategy(
             f"mechanism {mechanism!r} adds noise to what types of users differ by, and the "
             f"workload asks for nothing but their number, which is public: leave mechanism out"
         )
-    laplace = mechanism == "matrix l1"
-    # Every type and some weighted sums of types, or the best rows of all for Gaussian noise.
-    weights = strategy(best_p_identity(gram)[1]) if laplace else dense_optimum(gram).strategy
-    rows = np.round(weights * (GRID / np.abs(weights).max())).astype(np.int64)
-    if laplace:
-        scale = Fraction(largest_distance(rows, 1)) / Fraction(epsilon)
-    else:
-        asked = ApproxDP(epsilon, delta)
-        distance = largest_distance(rows, 2)
-        scale = discrete_gaussian_variance(distance, asked.epsilon, asked.delta)
+    rows, scale, law, delta = MAKERS[mechanism](gram, epsilon, delta)
     scale = Fraction(fraction_up(scale))  # more noise, never less
-    law = "laplace" if laplace else "gaussian"
-    return AdditiveStrategy(rows, scale, law, epsilon, 0.0 if laplace else delta, mechanism)
+    return AdditiveStrategy(rows, scale, law, epsilon, delta, mechanism)
+
+
+def _laplace(gram: Array, epsilon: float, _: float) -> Made:
+    """Every type and some weighted sums of types."""
+    rows = _integers(strategy(best_p_identity(gram)[1]))
+    return rows, Fraction(largest_distance(rows, 1)) / Fraction(epsilon), "laplace", 0.0
+
+
+def _gaussian(gram: Array, epsilon: float, delta: float) -> Made:
+    """The best rows of all."""
+    rows, asked = _integers(dense_optimum(gram).strategy), ApproxDP(epsilon, delta)
+    distance = largest_distance(rows, 2)
+    scale = discrete_gaussian_variance(distance, asked.epsilon, asked.delta)
+    return rows, scale, "gaussian", delta
+
+
+def _integers(weights: Array) -> IntArray:
+    return np.asarray(np.round(weights * (GRID / np.abs(weights).max())), dtype=np.int64)
+
+
+# Rows, the scale of their noise, its law, and δ.
+Made = tuple[IntArray, Fraction, str, float]
+MAKERS: Final = {"matrix l1": _laplace, "matrix l2": _gaussian}

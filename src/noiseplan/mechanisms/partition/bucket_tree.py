@@ -224,7 +224,7 @@ def storey_within(part: PureDP | zCDP, noise: str) -> Noise:
     size = size_above(1 / cost)
     if 1 / Fraction(size) > Fraction(cost):
         size = size_above((1 + 1e-12) / cost)
-    found = Noise("laplace" if isinstance(part, PureDP) else "gaussian", size, noise == "discrete")
+    found = Noise.within(part, noise, size)
     if found.wide or not found.drawable:
         raise PlanError(
             f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "

@@ -14,7 +14,8 @@ plan says what was considered, and why it was taken or not.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
@@ -65,6 +66,22 @@ NO_WORSE: Final = 1 - 1e-6
 WRITTEN_OUT: Final = 1024
 
 
+@dataclass(frozen=True)
+class Family:
+    """What is planned with a kind of noise: the family that fits any domain, and one matrix."""
+
+    solve: Callable[[Problem], Candidate]
+    matrix: str  # what one matrix over all cells is called
+    over_classes: Callable[[Problem], Candidate]  # and planned by, over classes of cells
+    has_optimum: bool  # whether the best of all matrices is known, so that nothing beats it
+    worth: float  # a challenger must be below this share of the best so far
+    own_name: bool  # whether a plan is called by what was taken, not by the family
+
+    def called(self, family: Candidate, taken: Candidate) -> str:
+        """The planner that a plan names."""
+        return taken.name if self.own_name else family.name
+
+
 def refuses(problem: Problem) -> str | None:
     """Relative errors, where one matrix cannot plan them."""
     if not isinstance(problem.goal, RelativeError):
@@ -98,13 +115,13 @@ def solve(problem: Problem) -> Candidate:
 
 def _families(problem: Problem) -> Candidate:
     with one_thread(problem.design):
-        plain = _laplace(problem) if problem.laplace else _gaussian(problem)
+        plain = _family(problem).solve(problem)
     return plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
 
 
 def _outright(problem: Problem) -> Candidate | None:
     """The optimum, where nothing else is worth trying: the families have nothing to begin with."""
-    if problem.laplace or problem.size <= SMALL_CELLS:
+    if not _family(problem).has_optimum or problem.size <= SMALL_CELLS:
         return None
     matrices, few = _matrices(problem), problem.size <= EXPLICIT_CELLS
     if (matrices or _conditions(problem)) and row_space_plans.untried(problem) is None:
@@ -178,28 +195,20 @@ def _attributes(problem: Problem) -> int:
 
 def _or_classes(problem: Problem, plain: Candidate) -> Candidate:
     """`plain`, or what one matrix over classes of cells reaches if that is clearly better."""
-    found = _classes(problem)
+    family, found = _family(problem), _classes(problem)
     if isinstance(found, str):
-        return _taken(plain, plain.considered[0][0], _one_matrix(problem), found)
-    if problem.laplace:
-        small = found.forward(problem)
-        inner = solve(small)
-    else:
-        small = found.forward(replace(problem, planner="optimal"))
-        inner = optimal.solve(small)
+        return _taken(plain, plain.considered[0][0], family.matrix, found)
+    small = found.forward(problem)
+    inner = family.over_classes(small)
     require_sound(small, inner)
-    best = replace(found.back(inner), name=inner.name if problem.laplace else plain.name)
+    best = replace(found.back(inner), name=family.called(plain, inner))
     if reached(problem, best) >= WORTH_IT * reached(problem, plain):
-        return _taken(plain, plain.considered[0][0], _one_matrix(problem), NOT_BETTER)
+        return _taken(plain, plain.considered[0][0], family.matrix, NOT_BETTER)
     if problem.size <= WRITTEN_OUT:
         best = replace(found.written_out(inner), name=best.name)
     how = inner.considered[0][0] if inner.considered else "optimal"
     name = f"{how} over {found.cells.inner.size:,} classes of cells"
     return _taken(best, name, plain.considered[0][0], WORSE)
-
-
-def _one_matrix(problem: Problem) -> str:
-    return "matrix" if problem.laplace else "optimal"
 
 
 def _classes(problem: Problem) -> SmallerDomain | str:
@@ -213,9 +222,10 @@ def _classes(problem: Problem) -> SmallerDomain | str:
         return "not tried for plain tables"
     if _attributes(problem) < 2:  # over one, the families have every strategy there is
         return "not tried for one attribute"
-    if problem.neighbours == "replace" and not problem.laplace:
+    optimum = _family(problem).has_optimum
+    if problem.neighbours == "replace" and optimum:  # for which there is another
         return "not tried for replaced records"
-    few = not problem.laplace and rows <= FEW_ROWS
+    few = optimum and rows <= FEW_ROWS
     most = LOW_RANK_CELLS if few else SMALL_CELLS
     if at_least(design) > most:
         return cells
@@ -230,7 +240,7 @@ def _classes(problem: Problem) -> SmallerDomain | str:
 
 def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     """The optimum where the rank is low, however many cells there are."""
-    if problem.laplace or _at_the_optimum(best):
+    if not _family(problem).has_optimum or _at_the_optimum(best):
         return None
     if problem.neighbours == "replace":
         return replaced_optimum.unasked(problem)
@@ -249,7 +259,7 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
 
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
     """Noise on the rows themselves, unless it is far worse before anything is made of it."""
-    if not problem.laplace and _at_the_optimum(best):
+    if _family(problem).has_optimum and _at_the_optimum(best):
         return None
     reason = noise_on_rows.untried(problem)
     if reason is not None:
@@ -303,8 +313,7 @@ def _against(
     if found is None:
         return best
     if isinstance(found, Candidate):
-        least = NO_WORSE if problem.laplace else WORTH_IT
-        if reached(problem, found) < least * reached(problem, best):
+        if reached(problem, found) < _family(problem).worth * reached(problem, best):
             return _instead(problem, best, name, found)
         found = NOT_BETTER
     return replace(best, considered=(*_others(best, name), (name, found)))
@@ -314,7 +323,7 @@ def _instead(problem: Problem, best: Candidate, name: str, found: Candidate) -> 
     """A challenger in the place of the best so far."""
     others = _others(best, name)
     beaten = ((n, WORSE if reason == TAKEN else reason) for n, reason in others)
-    called = found.name if problem.laplace else best.name
+    called = _family(problem).called(best, found)
     return replace(found, name=called, considered=((name, TAKEN), *beaten))
 
 
@@ -334,7 +343,21 @@ def _at_cost_one(problem: Problem, loss: float) -> float:
     """The same at a cost of one; targets are compared at that, and a loss of one's own as it is."""
     if problem.priorities is not None or isinstance(problem.goal, ConvexLoss):
         return loss
-    return loss * (problem.epsilon**2 if problem.laplace else problem.allowed or 1.0)
+    return loss * problem.at_one
+
+
+def _optimal(problem: Problem) -> Candidate:
+    return optimal.solve(replace(problem, planner="optimal"))
+
+
+FAMILIES: Final = {
+    "gaussian": Family(_gaussian, "optimal", _optimal, True, WORTH_IT, own_name=False),
+    "laplace": Family(_laplace, "matrix", solve, False, NO_WORSE, own_name=True),
+}
+
+
+def _family(problem: Problem) -> Family:
+    return FAMILIES[problem.drawn.law]
 
 
 PLANNER: Final = Planner(("auto",), solve, refuses)

@@ -10,6 +10,7 @@ from noiseplan.mechanisms.partition.buckets import LineWorkload
 from noiseplan.mechanisms.partition.hilbert import line
 from noiseplan.mechanisms.partition.mechanism import PartitionMechanism
 from noiseplan.mechanisms.partition.settings import Dawa, Spending
+from noiseplan.noise import Noise
 from noiseplan.planning.bucket_plan import PlanTotals, plan_buckets
 from noiseplan.planning.candidate import ASKED, Candidate
 from noiseplan.planning.objectives import Objective, TotalVariance
@@ -40,9 +41,11 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
             f"second={settings.second!r} is for PureDP, found {budget}: with Gaussian noise the "
             "optimal strategy is measured, and no other is as good; leave second out"
         )
-    if noise not in ("discrete", "laplace" if pure else "gaussian"):
-        fitting = "'discrete' or 'laplace'" if pure else "'discrete' or 'gaussian'"
-        raise PlanError(f"noise for {budget} is {fitting} (for simulation), found {noise!r}")
+    simulated = Noise.within(budget, "discrete").floating().name
+    if noise not in ("discrete", simulated):
+        raise PlanError(
+            f"noise for {budget} is 'discrete' or {simulated!r} (for simulation), found {noise!r}"
+        )
     # accounted by zCDP whatever the noise, because the first step is no Gaussian mechanism
     whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())
     # a record that is replaced is removed and another added

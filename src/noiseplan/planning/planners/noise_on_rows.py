@@ -177,7 +177,7 @@ class NoiseOnRows:
     def _best(self, met: Array, seen: IntArray) -> Array:
         """The same for the classes that some record meets."""
         goal = self.problem.goal
-        degree = 3 - self.problem.drawn.power  # variances go as size^degree
+        degree = self.problem.drawn.degree
         if isinstance(goal, WorstVariance):
             each = self._priorities(np.maximum)[seen] ** (1 / degree)
             return share_for_worst(met, sp.csr_array(sp.diags_array(each)), 1.0).sigma2
@@ -194,7 +194,7 @@ class NoiseOnRows:
     @cached_property
     def _loss(self) -> tuple[sp.csr_array, Smooth]:
         """What variances the loss is of, as sums over classes, and the loss at a cost of one."""
-        goal, cost = self.problem.goal, _at_one(self.problem)
+        goal, cost = self.problem.goal, self.problem.at_one
         if isinstance(goal, TotalVariance):
             return sp.eye_array(len(self._rows)).tocsr(), self._discrete_total(cost)
         if isinstance(goal, PNormVariance):
@@ -243,7 +243,7 @@ class NoiseOnRows:
     def made(self) -> Candidate:
         """The mechanism; without a budget, with as much noise as the targets leave."""
         problem = self.problem
-        allowed = problem.epsilon if problem.laplace else problem.allowed
+        allowed = problem.price
         mechanism = self._mechanism(self.sizes)
         if allowed is None:
             assert problem.priorities is not None  # there are targets
@@ -262,11 +262,6 @@ class NoiseOnRows:
     def _mechanism(self, sizes: Array) -> WorkloadRowsMechanism:
         noise = self.problem.drawn.of_size(sizes_above(sizes)[self.classes])
         return WorkloadRowsMechanism(self.workload.schema, self.workload, None, noise)
-
-
-def _at_one(problem: Problem) -> float:
-    """How many times larger variances are at a cost of one than within the budget."""
-    return problem.epsilon**2 if problem.laplace else problem.allowed or 1.0
 
 
 PLANNER: Final = Planner(("workload",), solve, refuses)

@@ -25,7 +25,6 @@ from noiseplan.mechanisms.measured_series import SeriesMechanism
 from noiseplan.mechanisms.series_block import SeriesBlock, square_sum
 from noiseplan.mechanisms.series_rows import Spans
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import round_up
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.optimize.series_bound import root_trace
 from noiseplan.optimize.series_factor import Mixture, series_for
@@ -210,11 +209,10 @@ class _SeriesPlan(LongPlan):
     # ------------------------------------------------------------------ the mechanism
 
     def of_scale(self, scale: float) -> SeriesMechanism:
-        problem, exact, at = self.problem, self.problem.integer, self.precisions
+        problem, at = self.problem, self.precisions
 
         def noise(precision: float, b: int) -> Noise:
-            size = np.array([scale * self.units[b] / precision])
-            return Noise("gaussian", round_up(size) if exact else size, exact)
+            return problem.drawn.above(np.array([scale * self.units[b] / precision]))
 
         blocks = [
             replace(
@@ -225,7 +223,9 @@ class _SeriesPlan(LongPlan):
             for b, unit in enumerate(self.units_of_sets)
         ]
         schema = problem.workload.schema
-        return SeriesMechanism(schema, self.whole.place, *self.parts(), tuple(blocks), exact)
+        return SeriesMechanism(
+            schema, self.whole.place, *self.parts(), tuple(blocks), problem.integer
+        )
 
     # ------------------------------------------------------------------ how good it is
 

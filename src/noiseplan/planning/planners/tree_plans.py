@@ -11,7 +11,7 @@ mechanism can have less of (`optimize.tree_bound`).
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import FINE_BITS, round_up
+from noiseplan.noise.sizes import FINE_BITS
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
 from noiseplan.planning.candidate import Candidate
@@ -149,9 +149,8 @@ class _TreePlan(LongPlan):
             [unit / each for each in self.whole.alike.spread(omega)]
             for unit, omega in zip(self.units, self.precisions, strict=True)
         ]
-        if self.problem.integer:
-            sizes = [[round_up(size, self._bits) for size in levels] for levels in sizes]
-        return sizes
+        above = partial(self.problem.drawn.above, bits=self._bits)
+        return [[above(size).size for size in levels] for levels in sizes]
 
     @property
     def _bits(self) -> int:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from noiseplan.comparing import compare
     from noiseplan.counting import TextFile
     from noiseplan.ledger import Ledger
-    from noiseplan.mechanisms.partition.settings import Dawa
+    from noiseplan.mechanisms.partition.partition_settings import Dawa
     from noiseplan.planning.plan import Plan
     from noiseplan.planning.planner import plan
     from noiseplan.planning.workload_bounds import bounds
@@ -50,7 +50,7 @@ __version__ = "0.1.0"
 
 # Planning needs SciPy's sparse matrices, which take longer to load than all the rest: on first use.
 _LAZY = {
-    "Dawa": "noiseplan.mechanisms.partition.settings",
+    "Dawa": "noiseplan.mechanisms.partition.partition_settings",
     "Ledger": "noiseplan.ledger",
     "NoisyTable": "noiseplan.release.noisy_tables",
     "Plan": "noiseplan.planning.plan",

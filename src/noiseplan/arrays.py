@@ -19,6 +19,11 @@ Arrays = dict[str, NDArray[Any]]
 _LARGEST_KEY = 2**62
 
 
+def widened(rows: IntArray, width: int, filler: int = -1) -> IntArray:
+    """Rows made so wide, filled up at their end."""
+    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=filler)
+
+
 def plain_columns(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Columns as lists of Python's own values, whatever arrays or sequences they come in."""
     return {

@@ -18,7 +18,7 @@ EVEN = np.full(SIZE, 30)
 
 def test_a_data_aware_plan_is_judged_by_its_own_releases() -> None:
     """Errors by hand, from releases with the seeds that a comparison uses."""
-    from noiseplan.noise.seeds import derived_seed
+    from noiseplan.noise.randomness import derived_seed
 
     plan = nz.plan(RANGES, budget=nz.PureDP(0.5), planner="dawa")
     found = nz.compare([plan], EVEN, runs=6, seed=4)

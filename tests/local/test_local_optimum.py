@@ -17,9 +17,9 @@ from noiseplan.local.search import portfolio
 from noiseplan.local.search.descent import project
 from noiseplan.local.search.generation import Effort, Goal, generate
 from noiseplan.local.search.least_favourable import saddle_point
+from noiseplan.local.search.pattern_weights import best_weights
 from noiseplan.local.search.patterns import Pricing, all_shapes, drawn, levels, nested
 from noiseplan.local.search.portfolio import Task, named_classical
-from noiseplan.local.search.row_weights import best_weights
 from noiseplan.local.search.shift_search import best_mixture, power
 from noiseplan.local.strategies.shifts import Group
 from noiseplan.local.strategies.strategy import TableStrategy

@@ -23,8 +23,8 @@ from integer_oracles import Measured
 from noiseplan.errors import PlanError
 from noiseplan.matrices import Matrix
 from noiseplan.mechanisms import residual_cost
+from noiseplan.mechanisms.cost import require_sizes
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.planning import residual_mechanism
 from oracles import cost_of, probe, replace_cost
 from workloads import ANY, random_workload
 
@@ -221,11 +221,13 @@ def test_brute_force_finds_a_number_without_noise() -> None:
 
 def test_noiseless_measurements_are_refused() -> None:
     privacy = np.array([[1.0, 0.0], [2.0, 0.0]])
-    residual_mechanism._require_noise(privacy, np.array([1.0, 0.0]))
-    residual_mechanism._require_noise(privacy, np.array([np.inf, 1.0]))
+    require_sizes(np.array([1.0, 0.0]), privacy)
+    require_sizes(np.array([np.inf, 1.0]), privacy)
+    with pytest.raises(PlanError, match="without noise"):
+        require_sizes(np.array([1.0, 0.0]))
     for sigma2 in ([0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0]):
         with pytest.raises(PlanError, match="without noise"):
-            residual_mechanism._require_noise(privacy, np.array(sigma2))
+            require_sizes(np.array(sigma2), privacy)
 
 
 # ---------------------------------------------------------------------- at scale, by types

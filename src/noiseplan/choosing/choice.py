@@ -114,7 +114,7 @@ class Choice:
             f"what {len(plans)} plans have in common, {' to '.join(ends)} of their privacy cost"
         )
         origin = Origin("common", f"none: {shared}", plans[0].noise, plans[0].max_rows)
-        span = family.span(mechanisms, sequential)
+        span = family.span(mechanisms)
         plan = described(asked, common, privacy, origin, span)
         return cls(tuple(plans), plan, family, sequential, tuple(originals or plans))
 

@@ -11,7 +11,7 @@ from noiseplan.counting.records import Records
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.ledger.text_checks import note
 from noiseplan.mechanisms.price import NOTHING, Paid
-from noiseplan.noise.seeds import derived_seed
+from noiseplan.noise.randomness import derived_seed
 from noiseplan.planning.plan import Plan
 from noiseplan.release.open_data import admitted, opened
 from noiseplan.release.release import Release, ReleaseOptions, make_release

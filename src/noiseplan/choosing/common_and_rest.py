@@ -47,7 +47,7 @@ class ByMatrices(Family[Mechanism]):
         costs = [cost_of(mechanism) for mechanism in mechanisms]
         return common_rows_of(mechanisms[0].schema, costs, self.integer, sequential)
 
-    def span(self, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism | None:
+    def span(self, mechanisms: Sequence[Mechanism]) -> Mechanism | None:
         """Integer rows may measure every direction, most of them hardly: what all of them have in
         common does not."""
         if not self.integer:

@@ -272,7 +272,7 @@ class ByCrossing(Family[Mechanism]):
         grams = {split: [each[split] for each in costs] for split in sets}
         return self._made(_each(grams, lambda g: common_rows_of(cells, g, integer, sequential)))
 
-    def span(self, mechanisms: Sequence[Mechanism], sequential: bool) -> Mechanism | None:
+    def span(self, mechanisms: Sequence[Mechanism]) -> Mechanism | None:
         if not self.integer:
             return None
         costs = [self.costs(m) for m in mechanisms]

@@ -25,7 +25,7 @@ class Family(ABC, Generic[M]):
     def common(self, mechanisms: Sequence[M], sequential: bool = False) -> Mechanism:
         """What all mechanisms tell; `sequential`: so that leaving out the first tells more."""
 
-    def span(self, mechanisms: Sequence[M], sequential: bool) -> Mechanism | None:
+    def span(self, mechanisms: Sequence[M]) -> Mechanism | None:
         """What decides which queries the common mechanism answers, if not that itself."""
         return None
 

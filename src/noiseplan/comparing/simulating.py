@@ -14,7 +14,7 @@ from noiseplan.comparing.error_figures import Errors, Gathered
 from noiseplan.counting import Projectable, count_tables, open_source
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.noise.seeds import derived_seed
+from noiseplan.noise.randomness import derived_seed
 from noiseplan.progress import progress
 from noiseplan.queries import Query, Workload
 from noiseplan.release.release import Release

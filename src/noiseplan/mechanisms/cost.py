@@ -55,13 +55,6 @@ def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows
         raise PlanError("Gaussian and Laplace noise are not added up: measure with one of them")
     else:
         record = Guarantee(gaussian_cost(inner, neighbours), joint_law(promises), neighbours)
-    return of_person(record, neighbours, max_rows)
-
-
-def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guarantee:
-    """What a person with up to `max_rows` records pays, where one record pays this."""
-    if record.neighbours != neighbours:
-        raise PlanError(f"what is measured has no known cost for neighbours={neighbours!r}")
     return person_price(record, max_rows)
 
 
@@ -102,7 +95,9 @@ def cell_by_cell(mechanisms: Sequence[Mechanism], neighbours: Neighbours) -> flo
     return product_up(largest, 1 + margin(numbers))
 
 
-def require_sizes(sizes: Array) -> None:
-    """Refuse numbers without noise."""
-    if not (sizes > 0).all():
+def require_sizes(sizes: Array, costs: Array | None = None) -> None:
+    """Refuse numbers without noise, but those that no neighbour changes: `costs`, cases × numbers,
+    are zero there."""
+    noisy = sizes > 0
+    if not (noisy if costs is None else noisy | (np.atleast_2d(costs) <= 0).all(axis=0)).all():
         raise PlanError("something that depends on a record would be measured without noise")

@@ -143,7 +143,7 @@ class _Rounding:
         variances = design.type_weight @ found
         scaled = _all_needed(solution.sigma2 * grown, planned, variances, privacy, budget)
         factor = spend(privacy, scaled) / budget * (1 + margin(len(scaled)))
-        scaled = np.where(np.isfinite(scaled), factor * _finite(scaled), np.inf)
+        scaled = np.where(np.isfinite(scaled), factor * np.nan_to_num(scaled, posinf=0.0), np.inf)
         # nI − 11ᵀ is n times an orthogonal basis: variance n² each.
         sizes = np.array([r.size if r.plain else 1 for r in design.roles.roles], dtype=float)
         unit = np.exp(terms.privacy_powers @ (2 * np.log(sizes)))
@@ -159,7 +159,7 @@ class _Rounding:
 
 def _value(aim: Aim, bases: dict[int, Basis], matrix: sp.csr_array, sigma2: Array) -> float:
     """What rounding is judged by: the objective, and the total for losses that are not scaled."""
-    design, objective, sigma2 = aim.design, aim.objective, _finite(sigma2)
+    design, objective, sigma2 = aim.design, aim.objective, np.nan_to_num(sigma2, posinf=0.0)
     if isinstance(objective, WorstVariance):
         rows, owner = worst_rows(design, group_inverses(design, bases))
         return float(np.max(design.roles.type_priority[owner] * (rows @ sigma2)))
@@ -199,7 +199,8 @@ def _all_needed(sigma2: Array, before: Array, after: Array, privacy: Array, budg
     grown &= after > 0
     if not grown.any():
         return sigma2
-    total, weight = before @ _finite(sigma2), np.atleast_2d(privacy).max(axis=0)[grown]
+    total = before @ np.nan_to_num(sigma2, posinf=0.0)
+    weight = np.atleast_2d(privacy).max(axis=0)[grown]
     result = sigma2.copy()
     result[grown] = np.minimum(sigma2[grown], np.sqrt(total * weight / (budget * after[grown])))
     return result
@@ -213,7 +214,3 @@ def _records(design: Design, bases: dict[int, Basis], sigma2: Array) -> float:
     ]
     powers = design.terms.privacy_powers @ np.log(np.maximum(entries, 1.0))
     return float(LARGEST / np.exp(np.max(powers[np.isfinite(sigma2)], initial=0.0)))
-
-
-def _finite(sigma2: Array) -> Array:
-    return np.where(np.isfinite(sigma2), sigma2, 0.0)

@@ -51,7 +51,7 @@ from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, unknown_
 from noiseplan.strategies.given_rows import Strategy
 
 if TYPE_CHECKING:
-    from noiseplan.mechanisms.partition.settings import Dawa
+    from noiseplan.mechanisms.partition.partition_settings import Dawa
 
 # Variances go as 1/ε², and their squares must be numbers too.
 LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60

@@ -33,12 +33,12 @@ from noiseplan.strategies.column_norms import Norm
 from noiseplan.strategies.given_rows import Strategy
 
 if TYPE_CHECKING:
-    from noiseplan.mechanisms.partition.settings import Dawa
+    from noiseplan.mechanisms.partition.partition_settings import Dawa
 
 NOISES: Final = ("discrete", "discrete Laplace", "gaussian", "laplace")
-# Norms of columns, by the power that the noise is scaled to; and the strategies known for each.
+# By the power of columns that the noise is scaled to: their norm, and the strategies with names.
 NORMS: Final[dict[int, Norm]] = {1: "L1", 2: "L2"}
-BY_NORM: Final = {"L1": PURE_STRATEGIES, "L2": STRATEGIES}
+KNOWN: Final = {1: PURE_STRATEGIES, 2: STRATEGIES}
 # Variances go as one over the cost, and their squares must be numbers too.
 LEAST_COST: Final = 1e-120
 # 1/σ² of noise on one row, from which on its variance is clearly below σ² where it is discrete.
@@ -111,7 +111,7 @@ class Problem:
         """The known strategy that is asked for, or the user's own."""
         if isinstance(self.planner, Strategy):
             return self.planner
-        return asked_by(self.planner, BY_NORM[self.norm])
+        return asked_by(self.planner, KNOWN[self.drawn.power])
 
     @cached_property
     def factors(self) -> tuple[Factor, ...] | None:

@@ -11,6 +11,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import group_blocks
+from noiseplan.mechanisms.cost import require_sizes
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.candidate import Candidate
@@ -35,7 +36,7 @@ def make_residual(
     """
     if integer:
         return _discrete(aim, solution, least, bits)
-    _require_noise(solution.privacy, solution.sigma2)
+    require_sizes(solution.sigma2, solution.privacy)
     over = margin(len(solution.sigma2))
     sigma2 = solution.sigma2 * (1 + 2 * over)
     cost = product_up(spend(solution.privacy, sigma2), 1 + over)
@@ -59,7 +60,7 @@ def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) 
     if least and solution.share.value > 0:
         plan = _least(aim, solution, plan)
     figures = ResidualFigures(aim.design, plan.bases, plan.equivalent)
-    _require_noise(plan.privacy, plan.sigma2)
+    require_sizes(plan.sigma2, plan.privacy)
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
     privacy = Guarantee(cost, "zcdp", aim.neighbours)
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
@@ -92,12 +93,6 @@ def _least(aim: Aim, solution: Solution, plan: IntegerPlan) -> IntegerPlan:
     if enough == np.inf:
         raise PlanError("no integer plan was found that meets the targets: this is a bug")
     return best
-
-
-def _require_noise(privacy: Array, sigma2: Array) -> None:
-    """Only what no neighbour can change may be measured without noise: fail closed."""
-    if (np.atleast_2d(privacy)[:, ~(sigma2 > 0)] > 0).any():
-        raise PlanError("the plan would measure without noise what depends on a record: a bug")
 
 
 def assemble(

@@ -18,9 +18,8 @@ from math import comb, prod
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.arrays import IntArray, unique_rows, widened
 from noiseplan.matrices.base import Array
 from noiseplan.planning.symmetry import Roles
 
@@ -99,7 +98,7 @@ def build_terms(roles: Roles, measurable: IntArray) -> Terms:
     pieces += [_terms_of_joint(roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
     subset_rows = [piece[2] for piece in pieces]
     width = max((rows.shape[1] for rows in subset_rows), default=0)
-    stacked = np.concatenate([_pad(rows, width, -1) for rows in subset_rows])
+    stacked = np.concatenate([widened(rows, width) for rows in subset_rows])
     first, subset = unique_rows(stacked)
     slots = max((piece[3].shape[1] for piece in pieces), default=0)
     filler = len(roles.pair_role)
@@ -108,9 +107,9 @@ def build_terms(roles: Roles, measurable: IntArray) -> Terms:
         query=np.concatenate([piece[0] for piece in pieces]),
         subset=subset,
         log_count=np.concatenate([piece[1] for piece in pieces]),
-        pair=np.concatenate([_pad(piece[3], slots, filler) for piece in pieces]),
-        measured=np.concatenate([_pad(piece[4], slots, 0) for piece in pieces]),
-        summed=np.concatenate([_pad(piece[5], slots, 0) for piece in pieces]),
+        pair=np.concatenate([widened(piece[3], slots, filler) for piece in pieces]),
+        measured=np.concatenate([widened(piece[4], slots, 0) for piece in pieces]),
+        summed=np.concatenate([widened(piece[5], slots, 0) for piece in pieces]),
         queries=len(roles.types),
         roles=len(roles.roles),
         subset_roles=stacked[first],
@@ -119,14 +118,12 @@ def build_terms(roles: Roles, measurable: IntArray) -> Terms:
     )
 
 
-def _pad(rows: IntArray, width: int, filler: int) -> IntArray:
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=filler)
-
-
 def _types_by_shape(roles: Roles) -> list[tuple[tuple[int, ...], IntArray, IntArray]]:
     """Types grouped by multiplicities: (multiplicities, type numbers, pairs as types × slots)."""
     groups: dict[tuple[int, ...], list[tuple[int, list[int]]]] = {}
-    simple = _all_distinct(roles.types) & (roles.type_joint < 0)
+    # Types are sorted, padded by −1 at the end: simple are those without a repeated role.
+    repeated = (roles.types[:, 1:] == roles.types[:, :-1]) & (roles.types[:, 1:] >= 0)
+    simple = ~repeated.any(axis=1) & (roles.type_joint < 0)
     lengths = (roles.types >= 0).sum(axis=1)
     result: list[tuple[tuple[int, ...], IntArray, IntArray]] = []
     for length in np.unique(lengths[simple]):
@@ -139,12 +136,6 @@ def _types_by_shape(roles: Roles) -> list[tuple[tuple[int, ...], IntArray, IntAr
         chosen = np.array([number for number, _ in members])
         result.append((multiplicities, chosen, np.array([pairs for _, pairs in members])))
     return result
-
-
-def _all_distinct(rows: IntArray) -> NDArray[np.bool_]:
-    """Rows (sorted, padding −1 last) without a repeated entry."""
-    repeated = (rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] >= 0)
-    return np.asarray(~np.any(repeated, axis=1))
 
 
 def _terms_of_shape(

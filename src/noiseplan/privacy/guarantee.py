@@ -36,27 +36,23 @@ DIFFERENCE: Final = {
 @final
 @dataclass(frozen=True)
 class _Accounting:
-    """How a cost 2ρ = μ² becomes (ε, δ), and whether a budget admits it."""
+    """How what is known of a cost becomes (ε, δ), and whether a budget admits it."""
 
-    delta: Callable[[float, float], float]
-    epsilon: Callable[[float, float], float]
-    within: Callable[[float, Budget], bool]
-
-
-def _rho(pcost: float) -> float:
-    return product_up(pcost, 0.5)
+    delta: Callable[[Guarantee, float], float]
+    epsilon: Callable[[Guarantee, float], float]
+    within: Callable[[Guarantee, Budget], bool]
 
 
 _ZCDP: Final = _Accounting(
-    delta=lambda pcost, epsilon: zcdp_delta(_rho(pcost), epsilon),
-    epsilon=lambda pcost, delta: zcdp_epsilon(_rho(pcost), delta),
-    within=lambda pcost, budget: _rho(pcost) <= budget.zcdp_rho(),
+    delta=lambda known, epsilon: zcdp_delta(known.rho, epsilon),
+    epsilon=lambda known, delta: zcdp_epsilon(known.rho, delta),
+    within=lambda known, budget: known.rho <= budget.zcdp_rho(),
 )
 _ACCOUNTING: Final[dict[Law, _Accounting]] = {
     "gaussian": _Accounting(
-        delta=gaussian_delta,
-        epsilon=gaussian_epsilon,
-        within=lambda pcost, budget: pcost <= budget.gaussian_pcost(),
+        delta=lambda known, epsilon: gaussian_delta(known.pcost, epsilon),
+        epsilon=lambda known, delta: gaussian_epsilon(known.pcost, delta),
+        within=lambda known, budget: known.pcost <= budget.gaussian_pcost(),
     ),
     "zcdp": _ZCDP,
     "pure": _ZCDP,  # which it implies
@@ -125,7 +121,7 @@ class Guarantee:
     @property
     def rho(self) -> float:
         """The parameter ρ = pcost/2 of zCDP."""
-        return _rho(self.pcost)
+        return product_up(self.pcost, 0.5)
 
     @property
     def mu(self) -> float:
@@ -146,7 +142,7 @@ class Guarantee:
         """
         if self.pure_epsilon is not None and epsilon >= self.pure_epsilon:
             return 0.0
-        return _ACCOUNTING[self.law].delta(self.pcost, epsilon)
+        return _ACCOUNTING[self.law].delta(self, epsilon)
 
     def epsilon(self, delta: float) -> float:
         """The least ε at which the mechanism is (ε, δ)-differentially private.
@@ -156,7 +152,7 @@ class Guarantee:
         >>> round(Guarantee(0.2).epsilon(delta=1e-6), 6)
         1.994527
         """
-        bound = _ACCOUNTING[self.law].epsilon(self.pcost, delta)
+        bound = _ACCOUNTING[self.law].epsilon(self, delta)
         return bound if self.pure_epsilon is None else min(self.pure_epsilon, bound)
 
     def within(self, budget: Budget) -> bool:
@@ -176,7 +172,7 @@ class Guarantee:
         if own is not None and isinstance(budget, PureDP | ApproxDP) and own <= budget.epsilon:
             return True  # δ = 0 is within any δ
         try:
-            return _ACCOUNTING[self.law].within(self.pcost, budget)
+            return _ACCOUNTING[self.law].within(self, budget)
         except BudgetError:
             return False
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from noiseplan.arrays import IntArray, unique_rows
+from noiseplan.arrays import IntArray, unique_rows, widened
 from noiseplan.errors import QueryError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.queries.factors import Factor, Total
@@ -50,11 +50,6 @@ class QueryColumns:
         )
 
 
-def padded(rows: IntArray, width: int) -> IntArray:
-    """Rows made wider, filled up with −1."""
-    return np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=-1)
-
-
 def columns_of(schema: Schema, queries: Sequence[Query]) -> QueryColumns:
     """Columns from query objects."""
     width = max(len(query.attributes) for query in queries)
@@ -84,8 +79,8 @@ def joined(a: QueryColumns, b: QueryColumns) -> QueryColumns:
     number = {f: i for i, f in enumerate(dict.fromkeys(a.distinct + b.distinct))}
     renumber = np.array([number[f] for f in b.distinct] + [-1])  # last: the padding −1
     return QueryColumns(
-        np.concatenate([padded(a.attributes, width), padded(b.attributes, width)]),
-        np.concatenate([padded(a.factors, width), padded(renumber[b.factors], width)]),
+        np.concatenate([widened(a.attributes, width), widened(b.attributes, width)]),
+        np.concatenate([widened(a.factors, width), widened(renumber[b.factors], width)]),
         np.concatenate([a.weights, b.weights]),
         np.concatenate([a.joint, np.where(b.joint >= 0, b.joint + len(a.matrices), -1)]),
         tuple(number),

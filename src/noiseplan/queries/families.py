@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noiseplan.arrays import combination_rows
+from noiseplan.arrays import combination_rows, widened
 from noiseplan.errors import QueryError
-from noiseplan.queries.columns import QueryColumns, merged, padded, without_totals
+from noiseplan.queries.columns import QueryColumns, merged, without_totals
 from noiseplan.queries.factors import (
     Factor,
     Identity,
@@ -80,7 +80,7 @@ class WorkloadMakers(ABC):
         chosen = _factor_of_each(schema, factors)
         distinct = {factor: i for i, factor in enumerate(dict.fromkeys(chosen))}
         sizes = [largest] if k is not None else range(largest + 1)
-        rows = [padded(combination_rows(len(schema), size), largest) for size in sizes]
+        rows = [widened(combination_rows(len(schema), size), largest) for size in sizes]
         attributes = np.concatenate(rows)
         factor_of = np.array([distinct[factor] for factor in chosen])
         columns = QueryColumns(

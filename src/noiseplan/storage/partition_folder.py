@@ -14,7 +14,7 @@ from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
-from noiseplan.mechanisms.partition.settings import Dawa
+from noiseplan.mechanisms.partition.partition_settings import Dawa
 from noiseplan.noise import Noise
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planner import plan as make_plan

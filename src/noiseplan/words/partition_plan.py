@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
-from noiseplan.mechanisms.partition.settings import COMPARED, Comparison
+from noiseplan.mechanisms.partition.partition_settings import COMPARED, Comparison
 from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted

@@ -15,6 +15,7 @@ import numpy as np
 
 from noiseplan.local.device.integer_chances import settled
 from noiseplan.local.search.least_favourable import saddle_point
+from noiseplan.local.search.pattern_weights import Weighting, best_weights
 from noiseplan.local.search.patterns import (
     SHORT_CLIMB,
     Pricing,
@@ -22,7 +23,6 @@ from noiseplan.local.search.patterns import (
     levels,
     surcharge,
 )
-from noiseplan.local.search.row_weights import Weighting, best_weights
 from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
 from noiseplan.local.strategies.shifts import Bits
 from noiseplan.local.strategies.strategy import Strategy, TableStrategy

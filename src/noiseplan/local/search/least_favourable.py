@@ -1,6 +1,6 @@
 """The best weights for given row shapes against the least favourable prior: a saddle point.
 
-With tr[X⁻¹G] as in `noiseplan.local.search.row_weights` and g the diagonal of G,
+With tr[X⁻¹G] as in `noiseplan.local.search.pattern_weights` and g the diagonal of G,
 
     f(w, π) = tr[X⁻¹G] − g·π ,   X = Σ_o w_o p_o p_oᵀ/(p_o·π) ,
 
@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from noiseplan.local.search.row_weights import (
+from noiseplan.local.search.pattern_weights import (
     Point,
     Towards,
     Weighting,

@@ -17,6 +17,7 @@ from math import exp
 import numpy as np
 
 from noiseplan.local.search.generation import EXHAUSTIVE, Found
+from noiseplan.local.search.pattern_weights import Towards, interior_step
 from noiseplan.local.search.patterns import (
     SHORT_CLIMB,
     Pricing,
@@ -25,7 +26,6 @@ from noiseplan.local.search.patterns import (
     levels,
     surcharge,
 )
-from noiseplan.local.search.row_weights import Towards, interior_step
 from noiseplan.local.search.variance_bounds import BOUND_ROUNDING
 from noiseplan.local.strategies.classical import sylvester
 from noiseplan.local.strategies.shifts import Bits, Group, ShiftStrategy

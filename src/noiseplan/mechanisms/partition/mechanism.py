@@ -13,17 +13,18 @@ from noiseplan.arrays import Arrays, IntArray, Json
 from noiseplan.errors import DependsOnData, PlanError, StorageError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Errors, Marginals, Measurements, Mechanism, Progress
-from noiseplan.mechanisms.cost import of_person, of_replaced
+from noiseplan.mechanisms.cost import of_replaced
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
 from noiseplan.mechanisms.partition.buckets import LineWorkload, require_asked
 from noiseplan.mechanisms.partition.estimates import Estimates, Gauge
 from noiseplan.mechanisms.partition.halving import least_cost
 from noiseplan.mechanisms.partition.halving_draw import HalvingSelector
 from noiseplan.mechanisms.partition.interval_spread import hidden_norm
-from noiseplan.mechanisms.partition.settings import Dawa, Spending
+from noiseplan.mechanisms.partition.partition_settings import Dawa, Spending
 from noiseplan.noise import SeededSource, Source, SystemSource
-from noiseplan.noise.seeds import derived_seed
+from noiseplan.noise.randomness import derived_seed
 from noiseplan.privacy import Guarantee, Neighbours, PureDP, zCDP
+from noiseplan.privacy.people import person_price
 from noiseplan.queries import Query
 from noiseplan.schema import Schema
 
@@ -77,7 +78,7 @@ class PartitionMechanism(Mechanism):
         """What all steps cost together, whatever partition is drawn."""
         record = self.spending.privacy
         record = of_replaced(record) if neighbours == "replace" else record
-        return of_person(record, neighbours, max_rows)
+        return person_price(record, max_rows)
 
     def record_cost(self, neighbours: Neighbours) -> float:
         cost = self.cost(neighbours)

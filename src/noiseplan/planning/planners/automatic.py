@@ -101,7 +101,9 @@ def solve(problem: Problem) -> Candidate:
     if best is not None:
         best = replace(best, considered=(("optimal", TAKEN),))
     else:
-        best = _families(problem)
+        with one_thread(problem.design):
+            plain = _family(problem).solve(problem)
+        best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
         for name, challenge in () if plain_tables else CHALLENGERS:
             best = _against(problem, best, name, challenge(problem, best))
     faint = problem.faint and reached(problem, best) > 0
@@ -111,12 +113,6 @@ def solve(problem: Problem) -> Candidate:
         if found is not None and reached(problem, found) < clearly:
             best = _instead(problem, best, name, found)
     return best
-
-
-def _families(problem: Problem) -> Candidate:
-    with one_thread(problem.design):
-        plain = _family(problem).solve(problem)
-    return plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
 
 
 def _outright(problem: Problem) -> Candidate | None:

@@ -9,7 +9,7 @@ from noiseplan.errors import BudgetError, PlanError, remedy, setting
 from noiseplan.mechanisms.partition.buckets import LineWorkload
 from noiseplan.mechanisms.partition.hilbert import line
 from noiseplan.mechanisms.partition.mechanism import PartitionMechanism
-from noiseplan.mechanisms.partition.settings import Dawa, Spending
+from noiseplan.mechanisms.partition.partition_settings import Dawa, Spending
 from noiseplan.noise import Noise
 from noiseplan.planning.bucket_plan import PlanTotals, plan_buckets
 from noiseplan.planning.candidate import ASKED, Candidate

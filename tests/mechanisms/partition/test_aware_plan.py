@@ -21,7 +21,7 @@ from noiseplan.errors import (
 )
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.buckets import rows_in_line
-from noiseplan.mechanisms.partition.settings import Dawa
+from noiseplan.mechanisms.partition.partition_settings import Dawa
 
 CELLS = 128
 SCHEMA = nz.Schema({"v": nz.Ordinal(range(CELLS)), "sex": nz.Categorical(["F", "M"])})

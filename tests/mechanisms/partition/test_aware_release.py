@@ -19,8 +19,8 @@ from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.partition import buckets, estimates
 from noiseplan.mechanisms.partition.buckets import LineWorkload, closed_gram
 from noiseplan.mechanisms.partition.mechanism import _bits_of
+from noiseplan.mechanisms.partition.partition_settings import Dawa
 from noiseplan.mechanisms.partition.selection import Selector, _choose_exactly
-from noiseplan.mechanisms.partition.settings import Dawa
 from noiseplan.noise import (
     ExactSampler,
     SeededSource,

@@ -26,7 +26,7 @@ from noiseplan.mechanisms.partition.halving import (
 )
 from noiseplan.mechanisms.partition.halving_draw import HalvingSelector, draw_downwards
 from noiseplan.mechanisms.partition.interval_spread import hidden_norm
-from noiseplan.mechanisms.partition.settings import Comparison, Dawa, Spending
+from noiseplan.mechanisms.partition.partition_settings import Comparison, Dawa, Spending
 from noiseplan.noise import SeededSource
 from noiseplan.planning.bucket_plan import plan_buckets
 

@@ -11,7 +11,7 @@ P of the plan's estimates at the top), which is solved by one pass up the tree a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -224,7 +224,8 @@ def storey_within(part: PureDP | zCDP, noise: str) -> Noise:
     size = size_above(1 / cost)
     if 1 / Fraction(size) > Fraction(cost):
         size = size_above((1 + 1e-12) / cost)
-    found = Noise.within(part, noise, size)
+    # The law is the budget's, whatever the noise is called: nothing else costs what is counted.
+    found = replace(Noise.within(part, "discrete", size), exact=Noise.named(noise).exact)
     if found.wide or not found.drawable:
         raise PlanError(
             f"a part of {cost:.3g} of the budget needs noise too large to be drawn; give it a "

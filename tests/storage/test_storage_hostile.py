@@ -153,6 +153,27 @@ def test_a_basis_named_again_and_again_is_made_once(tmp_path: Path) -> None:
     assert peak_of(lambda: nz.load(saved)) < FEW
 
 
+def test_blocks_that_are_not_there_are_not_counted_up(tmp_path: Path) -> None:
+    KINDS["release folder, residual"].make(tmp_path)
+    saved = tmp_path / "out"
+    plan = json.loads((saved / "plan.json").read_text())
+    plan["mechanism"].pop("own", None)
+    plan["mechanism"]["blocks"] = 30_000_000
+    (saved / "plan.json").write_text(json.dumps(plan))
+    signed_again(saved)
+    assert peak_of(lambda: refused(saved, "not well formed")) < FEW
+
+
+def test_weights_are_one_number_for_each_query(tmp_path: Path) -> None:
+    KINDS["release folder, residual"].make(tmp_path)
+    saved = tmp_path / "out"
+    arrays = read_arrays(saved / "plan.npz")
+    arrays["query_weights"] = arrays["query_weights"][:, None]
+    write_arrays(saved / "plan.npz", arrays)
+    signed_again(saved)
+    refused(saved, "query_weights")
+
+
 def test_pairs_of_values_that_hardly_any_number_tells_apart_are_not_written_down(
     tmp_path: Path,
 ) -> None:

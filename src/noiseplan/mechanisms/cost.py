@@ -54,7 +54,9 @@ def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows
         raise PlanError("Gaussian and Laplace noise are not added up: measure with one of them")
     else:
         law: Law = "zcdp" if "zcdp" in promises else "gaussian"
-        record = Guarantee(gaussian_cost(inner, neighbours), law, neighbours)
+        # Smaller domains that look the same may hold other cells: several are added over theirs.
+        measured = inner if len(inner) == 1 else mechanisms
+        record = Guarantee(gaussian_cost(measured, neighbours), law, neighbours)
     return of_person(record, neighbours, max_rows)
 
 

@@ -72,7 +72,7 @@ def merged(groups: list[int], row: list[float]) -> ReducedMechanism:
 def test_smaller_domains_that_look_the_same_hold_other_cells(
     neighbours: Any, cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two values each, of three: the second of one and the first of the other have one in common."""
+    """Two values each, of three: the second here and the first there have one in common."""
     monkeypatch.setattr(cost, "CELL_BY_CELL", cells)
     parts = [merged([0, 1, 1], [0.0, 3.0]), merged([0, 0, 1], [3.0, 0.0])]
     assert parts[0].small.schema == parts[1].small.schema

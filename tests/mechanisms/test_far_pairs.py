@@ -106,7 +106,7 @@ def test_values_of_one_kind_stand_for_each_other() -> None:
 
 
 def test_pairs_that_are_too_many_are_bounded() -> None:
-    """Of more kinds of values than numbers are measured of them, the lengths alone are looked at."""
+    """Of more kinds of values than numbers are measured, lengths alone are looked at."""
     row = np.random.default_rng(5).normal(size=(1, 2000))
     basis = MatrixBasis(row, np.zeros(2000), np.zeros((2000, 1)))
     assert basis.pairs is None

@@ -13,15 +13,19 @@ from hypothesis import strategies as st
 from mechanism_oracles import dearest
 
 import noiseplan as nz
+from noiseplan.domain.cells import MergedValues
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms import cost
 from noiseplan.mechanisms.cost import cell_by_cell, cost_of, of_person, of_replaced, require_sizes
 from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.noise import Noise
 from noiseplan.privacy import Guarantee
 
 SCHEMA = nz.Schema.from_sizes({"a": 2, "b": 3})
 OTHER = nz.Schema.from_sizes({"a": 6})
+THREE = nz.Schema.from_sizes({"a": 3})
 BOTH = ("add-remove", "replace")
 
 
@@ -55,6 +59,26 @@ def test_never_below_the_dearest_pair(seed: int, law: str, neighbours: Any) -> N
         assert larger is not None and brute <= larger
         alone = sum(together([part], power, neighbours) for part in parts)
         assert larger == pytest.approx(alone, rel=1e-9)
+
+
+def merged(groups: list[int], row: list[float]) -> ReducedMechanism:
+    cells = MergedValues(THREE, np.array([0]), (np.array(groups),))
+    noise = Noise("gaussian", 1.0, exact=True)
+    return ReducedMechanism(cells, DenseMechanism(cells.inner, np.array([row]), noise))
+
+
+@pytest.mark.parametrize("neighbours", BOTH)
+@pytest.mark.parametrize("cells", [0, 1024])
+def test_smaller_domains_that_look_the_same_hold_other_cells(
+    neighbours: Any, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two values each, of three: the second here and the first there have one in common."""
+    monkeypatch.setattr(cost, "CELL_BY_CELL", cells)
+    parts = [merged([0, 1, 1], [0.0, 3.0]), merged([0, 0, 1], [3.0, 0.0])]
+    assert parts[0].small.schema == parts[1].small.schema
+    brute = dearest(np.array([[0.0, 3, 3], [3, 3, 0]]), np.ones(2), 2, neighbours)
+    assert cost_of(parts, neighbours).pcost >= brute
+    assert cost_of(parts, neighbours).pcost >= probed_cost(parts, neighbours)
 
 
 def test_domains_that_are_not_the_same_are_added() -> None:

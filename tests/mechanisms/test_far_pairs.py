@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noiseplan.mechanisms.basis import Basis, WideBasis
+from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
 from noiseplan.mechanisms.far_pairs import (
     LENGTHS,
     affordable,
@@ -92,3 +92,26 @@ def test_wide_attributes_and_limits() -> None:
     long = Basis.from_rows(rng.standard_normal((39, 40)) * rng.uniform(0.3, 1, 40))
     assert affordable([long] * 17, np.ones(17, np.int64)) < LENGTHS[0]
     assert pair_costs(np.eye(40, dtype=np.int64), np.ones(40, np.int64), [long] * 40) is None
+
+
+def test_values_of_one_kind_stand_for_each_other() -> None:
+    """Columns that are equal are one, so that pairs of long attributes are those of their kinds."""
+    rng = np.random.default_rng(3)
+    few = MatrixBasis.from_rows(rng.integers(-9, 9, size=(2, 3)).astype(float))
+    groups = rng.permutation(np.arange(3000) % 3)
+    many = MatrixBasis.from_rows(np.asarray(few.measure), groups)
+    assert many.size == 3000
+    np.testing.assert_allclose(far_values(many, 16), far_values(few, 16))
+    assert (many.lowest, many.farthest) == (few.lowest, few.farthest)
+
+
+def test_pairs_that_are_too_many_are_bounded() -> None:
+    """Of more kinds of values than numbers are measured, lengths alone are looked at."""
+    row = np.random.default_rng(5).normal(size=(1, 2000))
+    basis = MatrixBasis(row, np.zeros(2000), np.zeros((2000, 1)))
+    assert basis.pairs is None
+    assert basis.lowest <= row.min() * row.max()
+    assert basis.farthest >= (row.max() - row.min()) ** 2
+    (beta, *_), (first, second, product) = far_values(basis, 16).tolist()
+    assert min(beta, first, second) >= (row**2).max()
+    assert product <= row.min() * row.max()

@@ -98,3 +98,25 @@ def test_the_slope_of_the_variance() -> None:
     step = 1e-5 * sizes
     risen = discrete_gaussian_variance(sizes + step) - discrete_gaussian_variance(sizes - step)
     np.testing.assert_allclose(discrete_gaussian_slope(sizes), risen / (2 * step), rtol=1e-5)
+
+
+@pytest.mark.parametrize("rho", [1000.0, 3000.0])
+def test_rows_with_hardly_any_noise_beside_others_are_answered(rho: float) -> None:
+    """Variances of 1e-200 beside others left no Cholesky factor; errors are never understated."""
+    schema = nz.Schema.from_sizes({"a": 4})
+    queries = [
+        nz.Query(schema, {"a": nz.Prefix()}),
+        nz.Query(schema, {"a": nz.Ranges()}, weight=3.0),
+    ]
+    how = {"budget": nz.zCDP(rho), "planner": "workload", "objective": nz.PNormVariance(4.0)}
+    plan = nz.plan(nz.Workload(queries), **how)
+    counts = np.array([5, 0, 2, 9])
+    release = plan.release(counts, seed=1)
+    drawn = plan.mechanism.noise.variance
+    rows = np.concatenate([query.dense() for query in queries])
+    unit = rows / np.sqrt(np.maximum(drawn, 1e-30))[:, None]  # the noise that is really drawn
+    for query in queries:
+        found = release.answer(query)
+        np.testing.assert_allclose(found.estimate, query.dense() @ counts, atol=1.5)
+        least = ((query.dense() @ np.linalg.pinv(unit)) ** 2).sum(axis=1)
+        assert (plan.variance(query) >= least * (1 - 1e-6) - 1e-25).all()

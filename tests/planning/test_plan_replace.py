@@ -200,3 +200,12 @@ def test_replacing_costs_at_most_four_times_adding() -> None:
     assert replaced.total_variance <= quarter.total_variance
     b, sigma2 = probe(added)
     assert replace_cost(cost_of(b, sigma2)) <= 4.0
+
+
+def test_one_cell_tells_nothing_by_a_strategy() -> None:
+    """No record of a domain of one cell differs from another: there is nothing to divide by."""
+    schema = nz.Schema.from_sizes({"a": 1})
+    asked, how = nz.Workload([nz.Query(schema, {})]), {"neighbours": "replace"}
+    with pytest.raises(nz.NoiseplanError, match="planner='auto'"):
+        nz.plan(asked, budget=nz.zCDP(0.5), planner="workload", **how)
+    assert nz.plan(asked, budget=nz.zCDP(0.5), **how).privacy.pcost == 0.0

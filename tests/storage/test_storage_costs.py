@@ -73,6 +73,20 @@ def test_a_forged_cost_is_refused(
             nz.load(tmp_path / "more")
 
 
+def test_a_forged_cost_is_not_believed_of_what_says_it_was_made_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise "given" is not priced; so it must be told as the word of others, not as exact noise."""
+    release = release_of("residual", 1, monkeypatch)
+    forged = replace(priced(release.plan, 1e-9), noise="given")
+    replace(release, plan=forged).save(tmp_path / "forged")
+    with pytest.raises(StorageError, match="made elsewhere"):
+        nz.load(tmp_path / "forged")
+    honest = nz.from_noisy_tables(SMALL, [nz.NoisyTable(["b"], [5, 7], variance=2.0)])
+    honest.save(tmp_path / "honest")
+    assert nz.load(tmp_path / "honest").brand == honest.brand
+
+
 @pytest.mark.parametrize("max_rows", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_known_of_a_plan_comes_back(

@@ -153,6 +153,53 @@ def test_a_basis_named_again_and_again_is_made_once(tmp_path: Path) -> None:
     assert peak_of(lambda: nz.load(saved)) < FEW
 
 
+def test_blocks_that_are_not_there_are_not_counted_up(tmp_path: Path) -> None:
+    KINDS["release folder, residual"].make(tmp_path)
+    saved = tmp_path / "out"
+    plan = json.loads((saved / "plan.json").read_text())
+    plan["mechanism"].pop("own", None)
+    plan["mechanism"]["blocks"] = 30_000_000
+    (saved / "plan.json").write_text(json.dumps(plan))
+    signed_again(saved)
+    assert peak_of(lambda: refused(saved, "not well formed")) < FEW
+
+
+def test_weights_are_one_number_for_each_query(tmp_path: Path) -> None:
+    KINDS["release folder, residual"].make(tmp_path)
+    saved = tmp_path / "out"
+    arrays = read_arrays(saved / "plan.npz")
+    arrays["query_weights"] = arrays["query_weights"][:, None]
+    write_arrays(saved / "plan.npz", arrays)
+    signed_again(saved)
+    refused(saved, "query_weights")
+
+
+def test_pairs_of_values_that_hardly_any_number_tells_apart_are_not_written_down(
+    tmp_path: Path,
+) -> None:
+    """What it costs to replace a record looks at pairs of values: of 6,000, millions,
+    for one row of so many numbers."""
+    schema, size = nz.Schema.from_sizes({"a": 4}), 6000
+    asked = nz.Workload([nz.Query(schema, {"a": nz.Custom([[1, 2, 3, 4]])})])
+    plan = nz.plan(asked, budget=nz.zCDP(0.5), neighbours="replace", planner="residual")
+    plan.release({"a": [0, 1]}).save(tmp_path / "out")
+    saved = tmp_path / "out"
+    content = json.loads((saved / "plan.json").read_text())
+    content["workload"]["schema"] = nz.Schema.from_sizes({"a": size}).to_dict()
+    content["mechanism"]["bases"] = [{"kind": "matrix", "size": size}]
+    (saved / "plan.json").write_text(json.dumps(content))
+    row = 2.0 * np.arange(size) - (size - 1)
+    arrays = read_arrays(saved / "plan.npz") | {
+        "factor_0": row[None, :],
+        "basis_0_measure": row[None, :],
+        "basis_0_centre": np.full(size, 1 / size),
+        "basis_0_recover": row[:, None] / (row @ row),
+    }
+    write_arrays(saved / "plan.npz", arrays)
+    signed_again(saved)
+    assert peak_of(lambda: refused(saved, "privacy cost")) < FEW
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_mutilated_files_are_refused_in_words_or_read(name: str) -> None:
     outcome = campaign(name, seed=7, cases=25)

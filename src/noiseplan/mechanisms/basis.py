@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from noiseplan.arrays import IntArray
+from noiseplan.arrays import IntArray, first_of
 from noiseplan.matrices import (
     CentringMatrix,
     DenseMatrix,
@@ -26,7 +26,7 @@ from noiseplan.matrices import (
     TotalMatrix,
     UncentringMatrix,
 )
-from noiseplan.matrices.base import Array, Matrix
+from noiseplan.matrices.base import Array, Matrix, exactly_equal_columns
 from noiseplan.mechanisms.pair_distances import farthest
 
 # Squared norms this much smaller than what their factors could make are taken for rounding.
@@ -37,6 +37,8 @@ INVERTED = 1e-7
 
 # From so many values on, a plain attribute is centred by formula instead of by a matrix.
 WIDE = 257
+# Pairs of so many kinds of values are looked at, however few numbers are measured of them.
+PAIRED_KINDS = 1024
 # Quadratic forms are computed from sums and differences; below this share nothing but rounding is
 # left of them.
 EVEN = 1e-14
@@ -205,8 +207,24 @@ class MatrixBasis(Basis):
         return self.measure.T @ self.measure
 
     @cached_property
+    def pairs(self) -> Array | None:
+        """UᵀU of one value of each kind that U tells apart; None where these are many more than
+        the numbers measured, as no planner makes them: saved numbers take no more than they are.
+        """
+        if self.size <= max(self.rows + 1, PAIRED_KINDS):
+            return self.gram
+        first = first_of(exactly_equal_columns(self.measure))
+        if len(first) > max(self.rows + 1, PAIRED_KINDS):
+            return None
+        kept = self.measure[:, first]
+        return np.asarray(kept.T @ kept)
+
+    @cached_property
     def lowest(self) -> float:
-        return float(self.gram.min()) if self.rows else 0.0
+        if not self.rows:
+            return 0.0
+        # |aᵀb| ≤ β bounds what is not looked at.
+        return -self.sensitivity if self.pairs is None else float(self.pairs.min())
 
     @cached_property
     def sensitivity(self) -> float:
@@ -214,7 +232,7 @@ class MatrixBasis(Basis):
 
     @cached_property
     def farthest(self) -> float:
-        return farthest(self.gram, self.rows)
+        return 4.0 * self.sensitivity if self.pairs is None else farthest(self.pairs, self.rows)
 
     @cached_property
     def spread(self) -> Array:

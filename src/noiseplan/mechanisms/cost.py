@@ -54,7 +54,16 @@ def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows
     elif "pure" in promises:
         raise PlanError("Gaussian and Laplace noise are not added up: measure with one of them")
     else:
-        record = Guarantee(gaussian_cost(inner, neighbours), joint_law(promises), neighbours)
+        # Smaller domains that look the same may hold other cells: several are added over theirs.
+        measured = inner if len(inner) == 1 else mechanisms
+        record = Guarantee(gaussian_cost(measured, neighbours), joint_law(promises), neighbours)
+    return of_person(record, neighbours, max_rows)
+
+
+def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guarantee:
+    """What a person with up to `max_rows` records pays, where one record pays this."""
+    if record.neighbours != neighbours:
+        raise PlanError(f"what is measured has no known cost for neighbours={neighbours!r}")
     return person_price(record, max_rows)
 
 

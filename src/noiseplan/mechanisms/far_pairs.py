@@ -44,11 +44,12 @@ def far_values(basis: Basis, lengths: int) -> Array:
     [[4.0, 4.0, 4.0], [4.0, 1.25, 1.0], [4.0, 1.0, -2.0]]
     """
     beta = basis.sensitivity
-    if not isinstance(basis, MatrixBasis):
+    products = basis.pairs if isinstance(basis, MatrixBasis) else None
+    if products is None:
         return np.array([[beta, beta, beta], [beta, beta, basis.lowest]])
-    own = np.diagonal(basis.gram)
+    own = np.diagonal(products)
     order = np.argsort(-own, kind="stable")
-    apart = basis.gram[np.ix_(order, order)]
+    apart = products[np.ix_(order, order)]
     np.fill_diagonal(apart, np.inf)
     starts = _starts(len(own), lengths)
     least = np.minimum.reduceat(np.minimum.reduceat(apart, starts, axis=0), starts, axis=1)

@@ -68,6 +68,9 @@ class ReducedMechanism(Mechanism):
     def priced(self) -> Mechanism:
         return self.small.priced
 
+    def require_noise(self, neighbours: Neighbours) -> None:
+        self.small.require_noise(neighbours)
+
     def describe(self) -> str:
         return f"{self.small.describe()}; {self.cells.words}"
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import repeat
 from math import prod
 from typing import Any, ClassVar, Final
 
@@ -380,8 +381,10 @@ class ResidualMechanism(Mechanism):
         bases, basis_of = read_bases(content, arrays, schema)
         exact = bool(content["integer"])
         every = Blocks((), bases, basis_of, exact)
-        own = content.get("own", [None] * content["blocks"])
-        if len(own) != content["blocks"]:
+        own = content.get("own")
+        if own is None:  # not as a list, which could be of any length
+            own = repeat(None, content["blocks"])
+        elif len(own) != content["blocks"]:
             raise StorageError("the blocks with rows of their own are not those that are there")
         blocks = tuple(_read_block(i, saved, arrays, every) for i, saved in enumerate(own))
         return cls(schema, replace(every, blocks=blocks))

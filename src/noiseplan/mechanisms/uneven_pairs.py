@@ -126,8 +126,10 @@ def _of_products(ranges: Sequence[tuple[float, float, float]], pattern: int) -> 
 
 def _ranges(axis: Basis) -> tuple[float, float, float]:
     """The least and the largest inner product of two different columns, and of a column itself."""
-    if not isinstance(axis, MatrixBasis):
-        return axis.lowest, axis.lowest, axis.sensitivity
-    apart = axis.gram[~np.eye(axis.size, dtype=bool)]
     beta = axis.sensitivity
+    if not isinstance(axis, MatrixBasis):
+        return axis.lowest, axis.lowest, beta
+    if axis.pairs is None or len(axis.pairs) < axis.size:  # values of one kind agree, and differ
+        return axis.lowest, beta, beta
+    apart = axis.gram[~np.eye(axis.size, dtype=bool)]
     return float(apart.min(initial=beta)), float(apart.max(initial=-beta)), beta

@@ -48,6 +48,8 @@ MOST_ROWS: Final = 4096
 # Cells over which sums of rows are priced, one by one, and numbers looked at together.
 PRICED_CELLS: Final = 2**24
 AT_ONCE: Final = 2**23
+# Variances that are hardly any, in counts, and as a share of others.
+FAINT: Final = 1e-12
 # Arrays of the workload are told apart by this.
 ROWS: Final = "rows_"
 
@@ -251,6 +253,10 @@ class WorkloadRowsMechanism(Mechanism):
     @cached_property
     def _estimates(self) -> OwnEstimates | MixedEstimates:
         variances = np.broadcast_to(self.noise.variance, (self.numbers,))
+        # Rounding leaves nothing of noise that is nearly always zero beside that of other rows: it
+        # is taken for a little more than it is, and so are the errors.
+        faint = np.maximum(variances, FAINT * variances.max())
+        variances = np.where(variances < FAINT, faint, variances)
         if self.mix is None:
             return OwnEstimates(variances, self._space)
         assert self._space is not None  # as the rows of a mix are few

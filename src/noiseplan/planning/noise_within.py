@@ -127,8 +127,13 @@ def matrix_mechanism(
     """The mechanism that spends a budget, and its cost: the largest squared column over σ²."""
     if integer:
         strategy = integer_strategy(strategy)
-    sigma2 = largest_square(strategy, neighbours) / budget
-    return _with_noise(schema, strategy, sigma2, integer, neighbours)
+    largest = largest_square(strategy, neighbours)
+    if largest == 0:
+        raise PlanError(
+            "no record that is replaced changes any of these numbers, so there is no noise to "
+            "find: use " + setting("planner", "auto") + ", which tells them exactly"
+        )
+    return _with_noise(schema, strategy, largest / budget, integer, neighbours)
 
 
 def mechanism_at(

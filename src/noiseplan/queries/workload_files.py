@@ -189,6 +189,8 @@ def _fixed(matrix: Array) -> Array:
 def _check(schema: Schema, columns: QueryColumns) -> None:
     """Refuse columns that no workload has; then the queries themselves, one of each kind."""
     count = len(columns.weights)
+    if columns.weights.ndim != 1:
+        raise StorageError("query_weights should be one number for each query")
     if not count or {len(columns.attributes), len(columns.factors), len(columns.joint)} != {count}:
         raise StorageError("the columns of the workload have different lengths")
     if columns.attributes.shape != columns.factors.shape:

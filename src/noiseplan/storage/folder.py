@@ -22,6 +22,7 @@ from noiseplan.mechanisms.base import Measurements
 from noiseplan.paths import checked_path, to_disk
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query
+from noiseplan.release.provenance import ELSEWHERE
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import (
     DATA_AWARE,
@@ -41,6 +42,7 @@ from noiseplan.storage.files import (
     write_json,
 )
 from noiseplan.storage.plans import (
+    GIVEN,
     check_numbers,
     defining_hash,
     read_known,
@@ -210,6 +212,12 @@ def _read(folder: Path) -> Release:
     # A folder says that records were chosen, and not which.
     choice = ChosenRecords() if content.get("records_chosen") else None
     provenance = read_provenance(content)
+    if plan.noise == GIVEN and provenance.noise != (ELSEWHERE,):
+        # The one kind of plan whose cost nothing here can check: it says so, or is none.
+        raise StorageError(
+            f"the plan is of measurements made elsewhere, and the certificate has "
+            f"{provenance.brand!r}"
+        )
     return Release(plan, measured, provenance, choice=choice)
 
 

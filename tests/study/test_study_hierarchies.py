@@ -53,6 +53,21 @@ def study(tmp_path: Path, geo: str, rest: str = REST) -> Path:
     "geo",
     [
         'hierarchical = { file = "places.csv", levels = ["tract", "county", "state"] }',
+        'hierarchical = { file = "places.csv", column = "tract", prefixes = { county = 2 } }',
+    ],
+)
+def test_a_cell_for_missing_values(tmp_path: Path, geo: str) -> None:
+    found = read_study(study(tmp_path, geo + ', missing = "not stated"')).schema["geo"]
+    assert found.missing == "not stated"
+    assert found.encode(["0201", None]).tolist() == [2, 4]
+    with pytest.raises(StudyError, match=r"s.toml:2: .*missing='01' is also declared as a county"):
+        read_study(study(tmp_path, geo + ', missing = "01"'))
+
+
+@pytest.mark.parametrize(
+    "geo",
+    [
+        'hierarchical = { file = "places.csv", levels = ["tract", "county", "state"] }',
         'hierarchical = { file = "places.csv", levels = { tract = "tract", county = "county", '
         'state = "state" } }',
     ],

@@ -48,8 +48,8 @@ class Attribute(ABC):
 
     The domain is declared and public; it is never read off the data. Make one of
     :class:`Categorical`, :class:`Ordinal`, :class:`Binned` and
-    :class:`~noiseplan.schema.hierarchical.Hierarchical`. The first three may declare a cell for
-    missing values, the last one: it is outside order, ranges, sums up to a value and bins.
+    :class:`~noiseplan.schema.hierarchical.Hierarchical`. Each may declare a cell for missing
+    values, the last one: it is outside order, ranges, sums up to a value and bins.
     """
 
     missing: str | None = field(default=None, init=False)

@@ -158,7 +158,7 @@ title = {title}
 #     {{ binned = [0, 10, 20] }}                       numbers, by the edges of their bins
 #     {{ binned = [0, 10], missing = "not stated" }}   with a cell for missing values; all kinds
 #     {{ categorical = {{ file = "codes.csv", column = "code" }} }}   a public code list
-#     {{ hierarchical = {{ file = "places.csv", levels = ["tract", "county"] }} }}   levels of groups
+#     {{ hierarchical = {{ file = "places.csv", levels = ["tract", "county"] }} }}   levels
 [schema]
 {schema}
 
@@ -193,6 +193,7 @@ weighting = "tables"         # every table counts the same; without it every row
 # [people]
 # person   = "id"
 # max_rows = 3
+# unit     = "person"  # what the column names, in all that is said: "household", say
 
 # Where each release is recorded before its noise is drawn; made by: noiseplan ledger init
 # [ledger]

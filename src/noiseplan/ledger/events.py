@@ -124,7 +124,7 @@ class Refused:
     that, too.
     """
 
-    kind: ClassVar = "refused"
+    kind: ClassVar[Literal["refused"]] = "refused"
     dataset: str
     refusal: str
     details: bool
@@ -141,7 +141,7 @@ class Looked:
     whether somebody was shown those, too.
     """
 
-    kind: ClassVar = "checked"
+    kind: ClassVar[Literal["checked"]] = "checked"
     dataset: str
     found: str
     details: bool

@@ -52,6 +52,8 @@ class SeriesProblem(LongProblem):
         one for all.
         """
         attribute = self.problem.workload.schema.attributes[self.place]
+        if attribute.missing is None:
+            return self.kinds
         ends = [np.unique(np.minimum(kind.bounds, attribute.stated)) for kind in self.kinds]
         pairs = zip(self.kinds, ends, strict=True)
         return tuple(SeriesKind(kind.name, bounds) for kind, bounds in pairs)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
@@ -48,6 +51,26 @@ def checked(*arguments: str, code: int = 0) -> str:
     result = run("check", "study.toml", *arguments, code=code)
     assert result.stderr == ""
     return result.stdout
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string'")  # of Ibis on SQLite
+@pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
+def test_tables_of_databases_are_checked(folder: Path, kind: str) -> None:
+    rows = "(3, 'F'), (4, 'M')"
+    for name, more in (("people", ""), ("wrong", ", (5, 'secret')")):
+        made = f"CREATE TABLE {name} (age INTEGER, sex VARCHAR)"
+        filled = f"INSERT INTO {name} VALUES {rows}{more}"
+        connect = duckdb.connect if kind == "duckdb" else sqlite3.connect
+        with closing(connect(str(folder / "some.db"))) as connection:
+            connection.execute(made)
+            connection.execute(filled)
+            connection.commit()
+    text = checked("some.db", "--table", "people", "-o", "out")
+    assert "every value is declared" in text
+    assert "'sex' holds values" in checked("some.db", "--table", "wrong", code=1)
+    text = checked("some.db", "--query", "SELECT * FROM wrong WHERE age < 5")
+    assert "every value is declared" in text
+    assert nz.Ledger("a.ledger").balance("people").checks == 3
 
 
 def test_a_check_goes_well_spends_nothing_and_leaves_nothing(folder: Path) -> None:

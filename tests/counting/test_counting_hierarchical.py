@@ -65,7 +65,7 @@ def opened(kind: str, columns: dict[str, list[Any]], path: Path, request: Any) -
         return file
     if kind == "ibis":
         database = request.getfixturevalue("ibis").sqlite.connect()
-        return database.create_table("people", table)
+        return database.create_table("people", table, overwrite=True)
     if kind == "spark":
         return request.getfixturevalue("spark").createDataFrame(table)
     made = {
@@ -106,6 +106,33 @@ def test_other_values_are_refused_or_caught(kind: str, tmp_path: Path, request: 
     source = open_source(data, Schema({"geo": other, "sex": Categorical(["F", "M"])}))
     expected = np.append(PLACES[:-3], [40, 40, 40])
     assert source.marginals(np.array([[0, 1]]))[0].tolist() == counts(expected, 41)
+
+
+@pytest.mark.usefixtures("many")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("other", [None, "?"])
+def test_missing_values_have_their_cell(
+    kind: str, other: str | None, tmp_path: Path, request: Any
+) -> None:
+    """None and the name of the cell itself; what else is not declared is refused or caught."""
+    geo = Hierarchical.from_codes(
+        CODES, {"county": 2, "state": 1}, leaf="tract", other=other, missing="not stated"
+    )
+    schema = Schema({"geo": geo, "sex": Categorical(["F", "M"])})
+    gone = {"geo": [*COLUMNS["geo"][:-3], None, "not stated", None], "sex": COLUMNS["sex"]}
+    source = open_source(opened(kind, gone, tmp_path, request), schema)
+    expected = np.append(PLACES[:-3], [geo.size - 1] * 3)
+    assert source.marginals(np.array([[0, 1]]))[0].tolist() == counts(expected, geo.size)
+    wrong = {"geo": [*COLUMNS["geo"][:-2], None, "00"], "sex": COLUMNS["sex"]}
+    (tmp_path / "wrong").mkdir()
+    data = opened(kind, wrong, tmp_path / "wrong", request)
+    if other is None:
+        with pytest.raises(DataRefused, match="'geo' holds values"):
+            open_source(data, schema).marginals(np.array([[0, 1]]))
+    else:
+        expected = np.append(PLACES[:-2], [41, 40])
+        found = open_source(data, schema).marginals(np.array([[0, 1]]))[0]
+        assert found.tolist() == counts(expected, 42)
 
 
 @pytest.mark.usefixtures("many")

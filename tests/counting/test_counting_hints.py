@@ -5,11 +5,12 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from noiseplan.counting import open_source
 from noiseplan.errors import DataError, DataRefused
-from noiseplan.schema import Categorical, Ordinal, Schema
+from noiseplan.schema import Attribute, Categorical, Hierarchical, Ordinal, Schema
 from noiseplan.study import StudyError, read_study
 
 SCHEMA = Schema({"age": Ordinal(range(3)), "sex": Categorical(["F", "M"])})
@@ -37,6 +38,32 @@ def test_capitals_and_blanks_in_headers(header: str, tmp_path: Path) -> None:
 def test_capitals_of_the_person_column() -> None:
     text = said({"age": [1], "sex": ["F"], "Id": [3]}, person="id")
     assert "Is it 'Id'? Capitals and blanks count." in text
+
+
+@pytest.mark.parametrize(
+    "geo",
+    [
+        Categorical(["01001", "06037"]),
+        Hierarchical.from_codes(["01001", "06037"], {"state": 2}, leaf="county"),
+    ],
+    ids=["categorical", "hierarchical"],
+)
+def test_codes_that_have_lost_their_zeros(geo: Attribute, tmp_path: Path) -> None:
+    """In CSV they are text, and kept; of numbers it is said what happened, without a value."""
+    schema = Schema({"geo": geo})
+    path = tmp_path / "places.csv"
+    path.write_text("geo\n01001\n06037\n01001\n")
+    found = open_source(path, schema).marginals(np.array([[0]]))[0]
+    assert found.tolist() == [2, 1]
+    path.write_text("geo\n1001\n6041\n")
+    for data in (path, {"geo": [1001, 6041]}):
+        with pytest.raises(DataRefused, match="has lost their zeros; read it as text") as caught:
+            open_source(data, schema).marginals(np.array([[0]]))
+        assert "6041" not in str(caught.value)
+    other = Schema({"geo": Categorical(["1001", "0"])})
+    with pytest.raises(DataRefused) as caught:
+        open_source({"geo": ["7"]}, other)
+    assert "zeros" not in str(caught.value)
 
 
 def test_a_file_without_header_still_shows_no_record(tmp_path: Path) -> None:

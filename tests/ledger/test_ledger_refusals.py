@@ -22,7 +22,7 @@ def test_a_refusal_costs_nothing_and_stays(ledger: Ledger) -> None:
     before = ledger.balance("census")
     ledger.note_refusal("census", "records of nobody", details=True, purpose="tables")
     (kept,) = Ledger(ledger.path).refusals("census")
-    assert (kept.refusal, kept.details, kept.purpose, kept.id) == (
+    assert (kept.found, kept.details, kept.purpose, kept.id) == (
         "records of nobody", True, "tables", ledger.head().count,
     )  # fmt: skip
     after = ledger.balance("census")

@@ -14,7 +14,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.counting import CountTensor, Projectable, open_source
 from noiseplan.errors import BudgetError, DataRefused, PlanError
-from noiseplan.ledger import BudgetExceeded, LedgerError, Refusal
+from noiseplan.ledger import BudgetExceeded, LedgerError
 from noiseplan.noise import SeededSource, Source
 
 SCHEMA = nz.Schema({"dx": nz.Categorical(["flu", "cold"]), "age": nz.Ordinal(range(3))})
@@ -127,8 +127,8 @@ def test_refusals_for_what_data_hold_are_kept(
         WAYS[way](path, ledger=ledger, dataset="people", purpose="tables", details=details)
     assert ("HIV" in str(error.value), "1 of 41" in str(error.value)) == (details, details)
     (kept,) = ledger.refusals("people")
-    assert isinstance(kept, Refusal)
-    assert (kept.dataset, kept.refusal, kept.details) == ("people", UNDECLARED, details)
+    assert kept.kind == "refused"
+    assert (kept.dataset, kept.found, kept.details) == ("people", UNDECLARED, details)
     assert kept.purpose.startswith("tables")
     balance = ledger.balance("people")
     assert (balance.spent.pcost, balance.entries, balance.refusals) == (0.0, 0, 1)

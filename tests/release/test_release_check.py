@@ -15,6 +15,7 @@ from noiseplan.errors import DataError, DataRefused, PlanError
 from noiseplan.ledger import BudgetExceeded, LedgerError, UnknownDataset
 from noiseplan.privacy import zcdp_epsilon
 from noiseplan.privacy.doubts import doubts
+from noiseplan.release.ledger_charge import MOST_TABLES, published
 
 SCHEMA = nz.Schema({"dx": nz.Categorical(["flu", "cold"]), "age": nz.Ordinal(range(3))})
 WORKLOAD = nz.Workload.marginals(SCHEMA, k=1)
@@ -191,6 +192,43 @@ def test_an_earlier_release_of_the_same_people_is_told_of(ledger: nz.Ledger) -> 
     assert "(yearly tables) released this very plan" in again.said
     (other,) = plan(0.2).check(data, **how).warnings  # type: ignore[arg-type]
     assert "released another plan of the same people" in other.said
+    assert "In both, with two different numbers each: 'dx', 'age'" in other.said
+
+
+def test_tables_that_will_disagree_are_named(tmp_path: Path) -> None:
+    schema = nz.Schema.from_sizes({"age": 3, "sex": 2, "ward": 2})
+    ledger = nz.Ledger(tmp_path / "b.ledger", create=True)
+    ledger.open_dataset("people", nz.zCDP(10.0))
+    data = {name: [0, 1, 1] for name in schema.names}
+
+    def told(*tables: list[str], **names: list[str]) -> str:
+        queries = [nz.Query(schema, table) for table in tables]
+        queries += [nz.Query(schema, table, name=name) for name, table in names.items()]
+        plan = nz.plan(nz.Workload(queries), budget=nz.zCDP(0.1))
+        found = plan.check(data, ledger=ledger, dataset="people").warnings
+        plan.release(data, ledger=ledger, dataset="people")
+        return " ".join(each.said for each in found)
+
+    assert told(["age", "sex"], ["ward"]) == ""
+    second = told(["age"], ["ward"])
+    assert "In both, with two different numbers each: 'ward'." in second
+    assert "Will not add up to the same sums: 'age' and 'age × sex'." in second
+    assert "release --given FOLDER" in second
+    third = told(mine=["ward", "sex"])
+    assert "In both" not in third
+    assert "'mine' and 'age × sex', 'mine' and 'ward'" in third
+    names = [name for entry in ledger.entries() for name, *_ in entry.tables]
+    assert names == ["age × sex", "ward", "age", "ward", "mine"]
+    assert nz.Ledger(ledger.path).verify()
+
+
+def test_many_tables_are_kept_by_the_names_of_the_first() -> None:
+    schema = nz.Schema.from_sizes({f"a{i}": 2 for i in range(30)})
+    kept = published(nz.Workload.marginals(schema, up_to=2))
+    assert len(kept) == MOST_TABLES
+    assert all(len(name) <= 120 for name, *_ in kept)
+    long = nz.Query(schema, ["a1"], name="x" * 500 + "\n")
+    assert published(nz.Workload([long])) == (("x" * 119 + "…", "a1"),)
 
 
 @pytest.mark.parametrize(

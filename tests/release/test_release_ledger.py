@@ -75,7 +75,7 @@ def test_more_records_than_fit_cost_nothing(ledger: nz.Ledger) -> None:
     with pytest.raises(DataError, match=r"more than 500,000,000,000 records.* Nothing was spent"):
         plan.release(CountTensor(schema, counts), ledger=ledger, dataset="people")
     assert spent(ledger) == 0
-    assert [each.refusal for each in ledger.refusals()] == ["more records than are counted"]
+    assert [each.found for each in ledger.refusals()] == ["more records than are counted"]
     counts[0, 0, 0, 0, 0] = RECORDS
     plan.release(CountTensor(schema, counts), ledger=ledger, dataset="people")
     assert spent(ledger) == plan.privacy.rho

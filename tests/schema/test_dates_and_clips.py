@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import json
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from noiseplan.counting import open_source
 from noiseplan.errors import DataError, QueryError, SchemaError
 from noiseplan.queries.predicates import predicate_query
 from noiseplan.queries.questions import read_question
+from noiseplan.schema import Attribute, Ordinal
 from noiseplan.study import read_study
 
 EDGES = [date(2020, 1, 1), date(2020, 2, 1), date(2020, 3, 1), date(2021, 1, 1)]
@@ -196,3 +198,48 @@ def test_in_a_study(tmp_path: Path) -> None:
     schema = read_study(study).schema
     assert (schema["since"], schema["age"]) == (SINCE, AGE)
     assert schema["day"].labels == (date(2020, 2, 28), date(2020, 2, 29), date(2020, 3, 1))
+
+
+# ---------------------------------------------------------------------- saved
+
+MINUTES = [datetime(2030, 1, 1) + timedelta(minutes=i) for i in range(5000)]
+
+
+@pytest.mark.parametrize(
+    ("values", "evenly"),
+    [
+        (MINUTES, True),
+        ([date(2030, 1, 1) + timedelta(days=i) for i in range(5000)], True),
+        (MINUTES[:1000], False),
+        (MINUTES[::-1], False),
+        (MINUTES[:2000] + MINUTES[2001:], False),
+        ([moment.replace(tzinfo=UTC) for moment in MINUTES], False),
+    ],
+)
+def test_many_moments_at_equal_distances_are_saved_by_the_first(
+    values: list[date], evenly: bool
+) -> None:
+    attribute = Ordinal(values, missing="never")
+    saved = json.loads(json.dumps(attribute.to_dict()))
+    assert ("evenly" in saved, "values" in saved) == (evenly, not evenly)
+    again = Attribute.from_dict(saved)
+    assert again == attribute
+    assert [type(label) for label in again.labels] == [type(label) for label in attribute.labels]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"count": 10**12},
+        {"count": 0},
+        {"step": 0},
+        {"step": "1"},
+        {"first": 3},
+        {"step": 10**15, "count": 10**6},
+        {"count": None},
+    ],
+)
+def test_moments_that_cannot_be_are_refused(change: dict[str, object]) -> None:
+    saved = Ordinal(MINUTES).to_dict()
+    with pytest.raises(SchemaError):
+        Attribute.from_dict({**saved, "evenly": {**saved["evenly"], **change}})  # type: ignore[dict-item]

@@ -318,6 +318,38 @@ def test_saved_hierarchies_that_are_none(change: dict[str, Any]) -> None:
         Attribute.from_dict({**SAVED, **change})
 
 
+# ---------------------------------------------------------------------- missing values
+
+
+@pytest.mark.parametrize("other", [None, "abroad"])
+def test_a_cell_for_missing_values_is_a_group_of_its_own_at_every_level(other: str | None) -> None:
+    columns = {"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]}
+    geo = Hierarchical(columns, other=other, missing="not stated")
+    beside = ("not stated",) if other is None else (other, "not stated")
+    assert geo.labels == ("a1", "a2", "b1", *beside)
+    assert geo.level_labels("county") == ("a", "b", *beside)
+    assert geo.group_of("county").tolist() == [0, 0, 1, *range(2, 2 + len(beside))]
+    unknown = -1 if other is None else 3
+    gone = geo.size - 1
+    values = ["b1", None, "x", float("nan"), "not stated"]
+    assert geo.encode(values).tolist() == [2, gone, unknown, gone, gone]
+    assert geo.at("county") == nz.Categorical(("a", "b", *beside[:-1]), missing="not stated")
+    assert (geo.stated, geo.null_code) == (geo.size - 1, gone)
+    assert "missing values are 'not stated'" in geo.describe()
+    assert "missing='not stated'" in repr(geo)
+    again = Attribute.from_dict(json.loads(json.dumps(geo.to_dict())))
+    assert again == geo
+    assert again != Hierarchical(columns, other=other)
+    assert "missing" not in Hierarchical(columns, other=other).to_dict()
+
+
+@pytest.mark.parametrize("missing", ["a1", "a", "abroad", "", 3])
+def test_names_of_the_missing_cell_that_are_refused(missing: Any) -> None:
+    columns = {"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]}
+    with pytest.raises(SchemaError, match="missing="):
+        Hierarchical(columns, other="abroad", missing=missing)
+
+
 # ---------------------------------------------------------------------- in a schema
 
 

@@ -53,6 +53,21 @@ def study(tmp_path: Path, geo: str, rest: str = REST) -> Path:
     "geo",
     [
         'hierarchical = { file = "places.csv", levels = ["tract", "county", "state"] }',
+        'hierarchical = { file = "places.csv", column = "tract", prefixes = { county = 2 } }',
+    ],
+)
+def test_a_cell_for_missing_values(tmp_path: Path, geo: str) -> None:
+    found = read_study(study(tmp_path, geo + ', missing = "not stated"')).schema["geo"]
+    assert found.missing == "not stated"
+    assert found.encode(["0201", None]).tolist() == [2, 4]
+    with pytest.raises(StudyError, match=r"s.toml:2: .*missing='01' is also declared as a county"):
+        read_study(study(tmp_path, geo + ', missing = "01"'))
+
+
+@pytest.mark.parametrize(
+    "geo",
+    [
+        'hierarchical = { file = "places.csv", levels = ["tract", "county", "state"] }',
         'hierarchical = { file = "places.csv", levels = { tract = "tract", county = "county", '
         'state = "state" } }',
     ],
@@ -140,11 +155,63 @@ def test_a_code_list_that_is_the_data_is_refused(tmp_path: Path) -> None:
         ("state=Y", [[0, 0, 0, 1]]),
         ("county=total", [[1, 1, 1, 1]]),
         ("geo=levels(state, county)", [[1, 1, 1, 0], [0, 0, 0, 1], *COUNTIES]),
+        # Several levels: the finer within the coarser.
+        ("county, state", COUNTIES),
+        ("geo, county", np.eye(4).tolist()),
+        ("county=01, tract", [[1, 0, 0, 0], [0, 1, 0, 0]]),
+        ("tract, county=01", [[1, 0, 0, 0], [0, 1, 0, 0]]),
+        ("state=X, county", [[1, 1, 0, 0], [0, 0, 1, 0]]),
+        ("state=X, county=01+03", [[1, 1, 0, 0]]),
+        ("state=X | Y, county=01 | 03", [[1, 1, 0, 0], [0, 0, 0, 1]]),
+        ("state=X, county=02, tract", [[0, 0, 1, 0]]),
+        ("state, tract=0102+0301", [[0, 1, 0, 0], [0, 0, 0, 1]]),
+        ("state=X, geo=levels(county, tract)", [*COUNTIES[:2], *np.eye(4)[:3].tolist()]),
+        ("county=total, state", [[1, 1, 1, 0], [0, 0, 0, 1]]),
     ],
 )
 def test_questions_by_level(question: str, leaves: list[list[int]]) -> None:
     query = read_question(question, SCHEMA)
     assert query.dense().tolist() == np.repeat(leaves, 2, axis=1).astype(float).tolist()
+
+
+@pytest.mark.parametrize(
+    ("question", "labels"),
+    [
+        ("county=01, tract", ["0101", "0102"]),
+        ("state=X | Y, county", ["state X › 01", "state X › 02", "state Y › 03"]),
+        ("state, tract=0102+0301", ["X", "Y"]),
+        ("state=Y, county=03", ["county 03"]),
+    ],
+)
+def test_rows_of_several_levels_are_called_by_what_tells_them_apart(
+    question: str, labels: list[str]
+) -> None:
+    query = read_question(f"{question}, sex", SCHEMA)
+    assert list(query.row_labels()["geo"])[::2] == labels
+    assert query.name == f"{question}, sex"
+
+
+def test_levels_within_each_other_in_a_study_and_in_answers(tmp_path: Path) -> None:
+    rest = REST.replace('"county, sex"', '"state=X, county, sex"')
+    geo = 'hierarchical = { file = "places.csv", levels = ["tract", "county", "state"] }'
+    path = study(tmp_path, geo, rest.replace("0.5", "1e8") + '[[tables]]\nquery = "tract"\n')
+    data = tmp_path / "data.csv"
+    data.write_text("geo,sex\n" + "0101,F\n" * 3 + "0102,M\n" * 2 + "0201,F\n" + "0301,M\n" * 7)
+    out = str(tmp_path / "out")
+    made = CliRunner().invoke(main, ["release", str(path), str(data), "-o", out])
+    assert made.exit_code == 0, made.output
+    release = nz.load(out)
+    table = release.answer(release.plan.workload[0])
+    assert table.estimate.round().tolist() == [3, 2, 1, 0]
+    assert release.ask("county=01, tract").estimate.round().tolist() == [3, 2]
+    where = CliRunner().invoke(main, ["answer", out, "--where", "state = 'X' and tract != '0101'"])
+    assert where.exit_code == 0 and "3.0" in where.output
+
+
+def test_too_many_rows_of_a_level_are_not_chosen() -> None:
+    geo = nz.Hierarchical.from_codes([f"{i:05d}" for i in range(20_000)], {"county": 1})
+    with pytest.raises(QueryError, match="ask for the whole level, code, or for fewer groups"):
+        read_question("county=0, code", nz.Schema({"geo": geo}))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +222,9 @@ def test_questions_by_level(question: str, leaves: list[list[int]]) -> None:
         ("county=01..02", "a span needs an ordered attribute, and 'county' is categorical"),
         ("geo=0101..0201", "a span needs an ordered attribute, and 'geo' is hierarchical"),
         ("county=prefix", "needs an ordered attribute"),
-        ("county, state", "'county' and 'state' are of one attribute, 'geo', .* has one of them"),
-        ("county=01, tract", "'county' and 'tract' are of one attribute, 'geo'"),
+        ("county=01, tract=0201", "county=01, tract=0201: no value lies in all of these"),
         ("county, county", "^'county' is named twice"),
-        ("geo, county", "'geo' and 'county' are of one attribute, 'geo'"),
+        ("geo, tract", "^'tract' is named twice"),
         ("geo=levels(conty)", "no level 'conty'"),
     ],
 )

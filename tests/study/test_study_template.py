@@ -45,6 +45,17 @@ def test_a_study_is_read_back_as_it_was_declared(tmp_path: Path) -> None:
     assert study.plan().privacy.rho <= 0.1
 
 
+def test_levels_of_a_code_list(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("tract,county\na1,a\na2,a\nb1,b\n")
+    path = written(tmp_path, "geo=levels:places.csv:tract,county; missing=not stated", "sex=F,M")
+    columns = {"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]}
+    expected = nz.Hierarchical(columns, missing="not stated")
+    assert read_study(path).schema["geo"] == expected
+    for wrong in ("geo=levels:places.csv", "geo=levels::a,b", "geo=levels:places.csv:tract"):
+        with pytest.raises(StudyError, match=r"geo=levels:places\.csv:tract,county"):
+            read_column(wrong)
+
+
 def test_everything_commented_out_is_a_study_too(tmp_path: Path) -> None:
     """What the comments suggest works when it is used."""
     text = written(tmp_path, "age=0..99", "sex=F,M").read_text(encoding="utf-8")

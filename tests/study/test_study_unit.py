@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.errors import BudgetError, StorageError
+from noiseplan.ledger.events import Reserved, act_json, read_act
 from noiseplan.storage.plans import _read_unit
 from noiseplan.study import StudyError, read_study
 
@@ -58,9 +60,60 @@ def test_households_in_all_that_is_said(folder: Path) -> None:
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert "whether one household is among the data" in page and "one person" not in page
     (entry,) = nz.Ledger(folder / "a.ledger").entries("homes")
-    assert entry.purpose == "a test (the unit is a household)"
+    assert (entry.purpose, entry.unit, entry.max_rows) == ("a test", "household", 3)
+    shown = run("ledger", "show", folder / "a.ledger")
+    assert "neighbours add-remove, one household, at most 3 records" in shown
+    assert "a test · one household, at most 3 records" in shown and "person" not in shown
+    listed = json.loads(run("ledger", "show", folder / "a.ledger", "--json"))
+    assert (listed["entries"][0]["unit"], listed["datasets"][0]["units"]) == (
+        "household",
+        ["household"],
+    )
+    exported = run("ledger", "export", folder / "a.ledger", "--format", "csv")
+    assert "the unit is a household" in exported
+    nz.Ledger(folder / "a.ledger").verify()
+    assert "for one household, at most 3 records" in run("compare", folder / "study.toml")
     loaded = nz.load(folder / "out").plan
     assert loaded.unit == "household" and loaded.max_rows == 3
+
+
+def test_different_units_on_one_dataset_are_told(folder: Path) -> None:
+    study = folder / "study.toml"
+    run("release", study, folder / "homes.csv", "-o", folder / "out")
+    study.write_text(STUDY.replace('unit = "household"\n', "").replace("0.5", "0.4"))
+    told = "earlier releases were priced for a household, and this one is for a person"
+    checked = run("check", study, folder / "homes.csv", "-o", folder / "two")
+    assert told in checked
+    result = CliRunner().invoke(
+        main, ["release", str(study), str(folder / "homes.csv"), "-o", str(folder / "two")]
+    )
+    assert result.exit_code == 0 and told in result.stderr
+    shown = run("ledger", "show", folder / "a.ledger")
+    assert "one household or person, at most 3 records" in shown
+    assert "units  a household and a person: the sum is a promise to the smaller" in shown
+
+
+def test_ledgers_that_said_the_unit_in_the_purpose_are_read(folder: Path) -> None:
+    ledger = nz.Ledger(folder / "a.ledger")
+    act = Reserved(
+        "homes", nz.Guarantee(0.1, "zcdp"), "tables (the unit is a household)", "", max_rows=3
+    )
+    ledger._history.add(lambda _: act)
+    assert ledger.entries("homes")[0].unit == "household"
+    assert ledger.balance("homes").units == ("household",)
+    assert act_json(act).keys() >= {"max_rows"} and "unit" not in act_json(act)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"unit": 3}, {"unit": "<b>"}, {"tables": "a"}, {"tables": [[]]}, {"tables": [["a", 1]]}],
+)
+def test_units_and_tables_that_are_none_are_refused_in_a_ledger(change: dict[str, object]) -> None:
+    act = Reserved("homes", nz.Guarantee(0.1, "zcdp"), "", "", 3, None, "household", (("a", "b"),))
+    content = json.loads(json.dumps(act_json(act)))
+    assert read_act(content) == act
+    with pytest.raises((ValueError, BudgetError)):
+        read_act({**content, **change})
 
 
 def test_persons_are_saved_as_they_were(folder: Path) -> None:

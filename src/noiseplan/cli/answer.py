@@ -63,6 +63,7 @@ def command(
     age=25..34 | 35..44, sex    one row for each group of values
     region=North+South          the sum of two values
     earnings=20..               all bins from an edge on
+    county=06037, tract         the tracts of that county, where levels are declared
     total                       everybody
     median(earnings), sex       also mean(age), quantile(age, 0.1, 0.9)
     share(sex), region          of each region; ratio(sex=F, sex=M), region

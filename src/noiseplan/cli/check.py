@@ -10,7 +10,13 @@ import click
 from noiseplan.cli import exit_code
 from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
 from noiseplan.cli.hints import in_command_line
-from noiseplan.cli.release import chosen_tables, require_new, require_writable
+from noiseplan.cli.release import (
+    chosen_tables,
+    database_options,
+    records_of,
+    require_new,
+    require_writable,
+)
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.progress import waiting
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="The folder that the release is to go to. By default the study's own.",
 )
+@database_options
 @outside_option
 @click.option(
     "--details",
@@ -43,20 +50,23 @@ def command(
     data: str,
     output: Path | None,
     allow_outside: bool,
-    details: bool,
     as_json: bool,
-) -> None:
+    **how: Any,
+) -> None:  # how: table, query and details
     """Look for all that would stop a release of DATA by STUDY. Spends nothing.
 
     The ledger is asked first; where it refuses, no record is read. Where it does not, DATA are read
-    to their end: format, columns, values that are not declared, persons. What is printed tells
+    to their end: format, columns, values that are not declared, persons. DATA is what `release`
+    takes. What is printed tells
     something of DATA, though no number or value unless you ask for --details: it is for the
     custodian, and where the study names a ledger it is on record there.
     """
     read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema), waiting("planning"):
         plan = read.plan()
-    checked = with_folder(read.check(plan, data, details=details), read, plan, output)
+    with records_of(data, how["table"], how["query"]) as records:
+        checked = read.check(plan, records, details=how["details"])
+    checked = with_folder(checked, read, plan, output)
     if as_json:
         print_json(figures(checked))
     else:

@@ -27,8 +27,9 @@ MANY_VALUES = 1000
     "columns",
     multiple=True,
     metavar="NAME[=VALUES]",
-    help="A column: age=0..99, sex=F,M, income=bins:0,10000,50000, or a name alone; behind it, "
-    "where values may be missing, '; missing=not stated'. Repeat it.",
+    help="A column: age=0..99, sex=F,M, income=bins:0,10000,50000, "
+    "geo=levels:places.csv:tract,county, or a name alone; behind it, where values may be missing, "
+    "'; missing=not stated'. Repeat it.",
 )
 @click.option(
     "--header",

@@ -12,15 +12,16 @@ import click
 from noiseplan.cli import InOrder
 from noiseplan.cli._common import CONTEXT, json_option, warned
 from noiseplan.console import print_json, say, say_json
-from noiseplan.ledger import Balance, Change, Check, Entry, Ledger, LedgerError, Refusal
+from noiseplan.ledger import Balance, Change, Entry, Ledger, LedgerError, Told
 from noiseplan.ledger.export import balance_json, change_json, entry_json, told_json
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, zCDP
 from noiseplan.privacy.doubts import doubts
+from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import text_up
 
 SHOWN: Final = 10
 BUDGETS: Final = "budget: --zcdp RHO, --gdp MU or --approx-dp EPSILON DELTA"
-Row = Entry | Refusal | Check | Change
+Row = Entry | Told | Change
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 path_argument = click.argument("path", metavar="LEDGER", type=click.Path(path_type=Path))
@@ -267,14 +268,14 @@ def entry_lines(entries: list[Row], shown: int) -> list[str]:
 def _told(each: Row) -> tuple[str, str, str]:
     """What happened, what it cost, and what else is to be said."""
     if isinstance(each, Entry):
-        what = printable(" · ".join(filter(None, (each.purpose, each.note))))
+        unit = "" if each.unit == PERSON else unit_text(each.max_rows, each.unit)
+        what = printable(" · ".join(filter(None, (each.purpose, unit, each.note))), 100)
         return each.status, f"ρ = {text_up(each.cost.rho)}", what
     if isinstance(each, Change):
         return "budget", "changed", printable(f"{_changed(each)} · {each.reason}", 120)
     shown = "details were shown" if each.details else ""
-    found = each.refusal if isinstance(each, Refusal) else each.found
-    status = "refused" if isinstance(each, Refusal) else "checked"
-    return status, "no cost", printable(" · ".join(filter(None, (found, shown, each.purpose))), 100)
+    said = printable(" · ".join(filter(None, (each.found, shown, each.purpose))), 100)
+    return each.kind, "no cost", said
 
 
 def _changed(change: Change) -> str:

@@ -7,10 +7,10 @@ import signal
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def database_options(function: Command) -> Command:
+    """Which table of a database is counted."""
+    query = click.option("--query", help="DATA is a database: count what this SELECT returns.")
+    table = click.option("--table", help="DATA is a database: count this table or view of it.")
+    return table(query(function))  # the last comes first in the help
 
 
 @click.command(context_settings=CONTEXT)
@@ -48,8 +56,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
     type=click.Path(path_type=Path),
     help="A new folder for the release. By default the study's own: [output] folder.",
 )
-@click.option("--table", help="DATA is a database: count this table or view of it.")
-@click.option("--query", help="DATA is a database: count what this SELECT returns.")
+@database_options
 @click.option(
     "--given",
     metavar="RELEASE",
@@ -130,12 +137,20 @@ def counted(
     """The release of a file, or of a table of a database; `how` is the rest of how."""
     if given is not None:
         how["given"] = open_release(given)
+    with records_of(data, table, query) as records:
+        return study.release(plan, records, **how)
+
+
+@contextmanager
+def records_of(data: str, table: str | None, query: str | None) -> Iterator[object]:
+    """A file by its name, or a table of a database, which is open within the block."""
     if table is None and query is None:
-        return study.release(plan, data, **how)
+        yield data
+        return
     from noiseplan.counting.named_tables import named_table
 
     with named_table(data, table, query) as records:
-        return study.release(plan, records, **how)
+        yield records
 
 
 def require_new(folder: Path) -> None:

@@ -13,6 +13,7 @@ from noiseplan.comparing.simulating import Example, simulated_errors
 from noiseplan.counting import Projectable
 from noiseplan.errors import PlanError, remedy
 from noiseplan.planning.plan import Plan
+from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Workload
 
 # A plan, or one with a function of its release that gives other answers.
@@ -95,9 +96,9 @@ def compare(
             errors, run = found.errors, found.seconds
         else:
             errors = exact_errors(plan, asked)
-        planned = float(getattr(plan, "seconds", 0.0))
+        planned, unit = float(getattr(plan, "seconds", 0.0)), getattr(plan, "unit", PERSON)
         contenders.append(
-            Contender(name, plan.privacy, getattr(plan, "max_rows", 1), errors, planned, run)
+            Contender(name, plan.privacy, getattr(plan, "max_rows", 1), errors, planned, run, unit)
         )
     return Comparison(
         tuple(contenders),

@@ -16,6 +16,7 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import SHOWN_DELTA
+from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Workload
 from noiseplan.release.answer import frame_library
 from noiseplan.words.compared import described
@@ -32,8 +33,8 @@ class Contender:
     ----------
     name
         As it was given, or the name of its planner.
-    privacy, max_rows
-        What it promises, and to a person with how many records.
+    privacy, max_rows, unit
+        What it promises, and to a person, or another unit, with how many records.
     errors
         Exact, or simulated on the example data.
     planned
@@ -48,6 +49,7 @@ class Contender:
     errors: Errors
     planned: float
     run: float | None
+    unit: str = PERSON
 
     @property
     def simulated(self) -> bool:

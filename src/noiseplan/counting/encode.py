@@ -176,6 +176,18 @@ def shown(value: object) -> str:
     return "null" if is_missing(value) else repr(value)
 
 
+# Said of columns whose declared values begin with zeros, whatever the data hold.
+ZEROS: Final = (
+    "Codes such as 01001 are text: a column that was read as numbers, by a spreadsheet or a data "
+    "frame, has lost their zeros; read it as text. "
+)
+
+
+def _lose_zeros(declared: Sequence[str]) -> bool:
+    """Whether some declared values would be others as numbers."""
+    return any(len(label) > 1 and label[0] == "0" and label.isdecimal() for label in declared)
+
+
 def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
     """Say what to do about values, by those that are shown, or whatever they are."""
     texts = [ast.literal_eval(value) for value in written if value[:1] in "'\""]
@@ -188,7 +200,10 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
         return "Text is never taken for the number or date it spells: convert the column first."
     if isinstance(attribute, Categorical | Hierarchical):
         caught = ANYTHING_ELSE if isinstance(attribute, Categorical) else ANY_OTHER_LEAF
-        return "Declare them, or let one more category catch everything unknown: " + caught + "."
+        zeros = ZEROS if _lose_zeros(declared) else ""
+        return (
+            zeros + "Declare them, or let one more category catch everything unknown: " + caught
+        ) + "."
     if "null" in written:
         return "Some are missing: declare a cell for those, outside the order: " + MISSING + "."
     if isinstance(attribute, Binned):

@@ -28,14 +28,13 @@ from noiseplan.ledger.errors import (
     UnknownDataset,
 )
 from noiseplan.ledger.ledger import Ledger
-from noiseplan.ledger.state import Change, Check, Entry, Refusal
+from noiseplan.ledger.state import Change, Entry, Told
 
 __all__ = [
     "AlreadyFollowed",
     "Balance",
     "BudgetExceeded",
     "Change",
-    "Check",
     "Entry",
     "Head",
     "Ledger",
@@ -43,6 +42,6 @@ __all__ = [
     "LedgerDamaged",
     "LedgerError",
     "Record",
-    "Refusal",
+    "Told",
     "UnknownDataset",
 ]

@@ -12,7 +12,7 @@ from typing import final
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, PureDP, zCDP
 from noiseplan.privacy.guarantee import joint_law, known_mu
-from noiseplan.privacy.people import unit_text
+from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import (
     down,
     fraction_down,
@@ -108,6 +108,10 @@ class Balance:
         How often the data were refused for what they hold, which tells something of them.
     checks
         How often the data were looked at by a check, which tells whether they fit.
+    units
+        Who has the records that the costs are the price of, as releases called it: a person, a
+        household. Costs for different ones are added up as they are: the sum holds for the smaller
+        one, such as a person within a household, and the balance says so.
 
     Notes
     -----
@@ -147,6 +151,7 @@ class Balance:
     bound: int | None = None
     refusals: int = 0
     checks: int = 0
+    units: tuple[str, ...] = ()
 
     @classmethod
     def opened(cls, dataset: str, budget: Budget, neighbours: Neighbours = "add-remove") -> Balance:
@@ -204,22 +209,28 @@ class Balance:
             return False
         return self.total + Fraction(guarantee.pcost) * self.factor(max_rows) <= limit
 
-    def after(self, guarantee: Guarantee, max_rows: int = 1) -> Balance:
+    def after(self, guarantee: Guarantee, max_rows: int = 1, unit: str = PERSON) -> Balance:
         """The balance once a release with this guarantee, for so many records, is charged."""
         return replace(
             self,
+            units=self.units if unit in self.units else (*self.units, unit),
             max_rows=self.bound or min(self.max_rows or max_rows, max_rows),
             total=self.total + Fraction(guarantee.pcost) * self.factor(max_rows),
             law=self._with(guarantee.law),
             entries=self.entries + 1,
         )
 
-    def bounded(self, bound: int, spent: Iterable[tuple[Guarantee, int]]) -> Balance:
+    def bounded(self, bound: int, spent: Iterable[tuple[Guarantee, int, str]]) -> Balance:
         """The same spending, once a person is known to have at most so many records."""
         known = replace(self, bound=bound, max_rows=bound, total=Fraction(0), entries=0)
-        for guarantee, max_rows in spent:
-            known = known.after(guarantee, max_rows)
+        for guarantee, max_rows, unit in spent:
+            known = known.after(guarantee, max_rows, unit)
         return known
+
+    @property
+    def unit(self) -> str:
+        """What the costs are the price of, in words; nothing for one record."""
+        return unit_text(self.max_rows or 1, " or ".join(self.units) or PERSON)
 
     @property
     def used_up(self) -> bool:
@@ -238,13 +249,17 @@ class Balance:
 
     def __str__(self) -> str:
         releases = f"{self.entries} release{'s' * (self.entries != 1)}"
-        unit = unit_text(self.max_rows or 1)
         lines = [
             f"dataset {self.dataset!r}: budget {self.budget}, neighbours {self.neighbours}"
-            + (f", {unit}" if unit else ""),
+            + (f", {self.unit}" if self.unit else ""),
             f"  spent  {cost_text(self.spent, self.budget)}, in {releases}",
             f"  left   {left_text(self)}",
         ]
+        if len(self.units) > 1:
+            lines.append(
+                f"  units  a {' and a '.join(self.units)}: the sum is a promise to the smaller of "
+                f"them only, which lies within the larger"
+            )
         for done, often in (("refused", self.refusals), ("checked", self.checks)):
             if often:
                 times = f"{often} time{'s' * (often != 1)}"

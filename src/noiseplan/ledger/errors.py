@@ -123,7 +123,7 @@ def _exceeded(
 
 def other_unit(asked: int, balance: Balance) -> BudgetError:
     """Why a release for so many records of a person is not charged beside those for others."""
-    priced, found = (_unit(rows or 1) for rows in (asked, balance.max_rows))
+    priced, found = _unit(asked), balance.unit or "one record"
     rows, dataset = balance.max_rows, balance.dataset
     advice = remedy("plan with rows", f"Plan with max_rows={rows}", rows)
     if balance.neighbours == "add-remove":
@@ -155,7 +155,7 @@ def _asked_text(asked: Guarantee, balance: Balance, max_rows: int, told: Budget)
     text = cost_text(times(asked, factor), told)
     if factor == 1:
         return text
-    return f"{text} for {_unit(balance.max_rows or 1)}, from {_unit(max_rows)}"
+    return f"{text} for {balance.unit or 'one record'}, from {_unit(max_rows)}"
 
 
 def _advice(asked: Guarantee, balance: Balance, max_rows: int, told: Budget | None) -> Message:

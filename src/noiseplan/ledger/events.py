@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeVar, cast, final, get_args, get_type_hints
 
 from noiseplan.ledger.balance import Limits
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, zCDP
+from noiseplan.privacy.people import PERSON, checked_unit
 
 FORMAT: Final = 1
 Outcome = Literal["released", "failed"]
 Json = dict[str, Any]
+Tables = tuple[tuple[str, ...], ...]
 Value = TypeVar("Value", str, bool, int, float, Json)
 
 CURRENCIES: Final[dict[str, type[zCDP] | type[GDP] | type[ApproxDP]]] = {
@@ -70,7 +72,9 @@ class Reserved:
 
     `max_rows` is the number of records of one person that the cost is the price of. The first
     ledgers had no field for it, and said it at the end of the purpose: there it is None. `follows`
-    is the entry that this one completes at the price of the difference, if it does.
+    is the entry that this one completes at the price of the difference, if it does. `unit` is who
+    has those records where that is no person, and `tables` what the release publishes: of each
+    table its name and its attributes, of many the first.
     """
 
     kind: ClassVar = "reserved"
@@ -80,14 +84,24 @@ class Reserved:
     plan_hash: str
     max_rows: int | None = 1
     follows: int | None = None
+    unit: str | None = field(default=None, repr=False)
+    tables: Tables | None = field(default=None, repr=False)
 
     @property
-    def unit(self) -> int:
+    def records(self) -> int:
         """How many records of one person the cost is the price of."""
         if self.max_rows is not None:
             return self.max_rows
         said = re.search(r"\(one person, at most ([0-9]{1,18}) records\)$", self.purpose)
         return int(said[1]) if said else 1
+
+    @property
+    def whose(self) -> str:
+        """Who has those records; before there was a field for it, the purpose said so."""
+        if self.unit is not None:
+            return self.unit
+        said = re.search(r"\(the unit is a ([^()]{1,40})\)$", self.purpose)
+        return said[1] if said else PERSON
 
 
 @final
@@ -110,7 +124,7 @@ class Refused:
     that, too.
     """
 
-    kind: ClassVar = "refused"
+    kind: ClassVar[Literal["refused"]] = "refused"
     dataset: str
     refusal: str
     details: bool
@@ -127,7 +141,7 @@ class Looked:
     whether somebody was shown those, too.
     """
 
-    kind: ClassVar = "checked"
+    kind: ClassVar[Literal["checked"]] = "checked"
     dataset: str
     found: str
     details: bool
@@ -205,6 +219,20 @@ class Fields:
             raise ValueError(f"{name} is {value!r}, not a number from 1 upwards")
         return value
 
+    def unit_if_there(self, name: str) -> str | None:
+        """Who has the records, or None where the field is not there."""
+        return checked_unit(self.take(name, str)) if name in self._left else None
+
+    def tables_if_there(self, name: str) -> Tables | None:
+        """Lists of texts, or None where the field is not there."""
+        if name not in self._left:
+            return None
+        found = self._left.pop(name)
+        for table in found if isinstance(found, list) else [found]:
+            if not (isinstance(table, list) and table and all(type(t) is str for t in table)):
+                raise ValueError(f"{name} holds {table!r}, not a name and attributes")
+        return tuple(map(tuple, found))
+
     def number(self, name: str) -> float:
         value = self.take(name, float)
         if not 0 <= value <= sys.float_info.max:
@@ -268,6 +296,8 @@ READERS: Final[dict[Any, Callable[[Fields, str], Any]]] = {
     int: lambda fields, name: fields.take(name, int),
     bool: lambda fields, name: fields.take(name, bool),
     int | None: Fields.whole_if_there,
+    str | None: Fields.unit_if_there,
+    Tables | None: Fields.tables_if_there,
     Neighbours: Fields.neighbours,
     Guarantee: Fields.guarantee,
     Budget: Fields.budget,

@@ -16,9 +16,10 @@ from noiseplan.ledger.balance import Balance
 from noiseplan.ledger.chain import Head, Record
 from noiseplan.ledger.errors import LedgerError
 from noiseplan.ledger.events import Json, Reserved, budget_json
-from noiseplan.ledger.state import Books, Change, Check, Entry, Refusal
+from noiseplan.ledger.state import Books, Change, Entry, Told
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import known_mu
+from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import down
 
 Format = Literal["json", "csv", "dp-accounting"]
@@ -69,7 +70,8 @@ def to_csv(records: Iterable[Record]) -> str:
         row = {**record.json(), "hash": record.hash}
         if isinstance(record.act, Reserved):
             act = record.act
-            row |= {"entry": record.position, "rho": act.guarantee.rho, "max_rows": act.unit}
+            row |= {"entry": record.position, "rho": act.guarantee.rho, "max_rows": act.records}
+            row["note"] = "" if act.unit is None else f"the unit is a {act.unit}"
         if "found" in row:
             row["note"] = row["found"]
         if "budget" in row:
@@ -160,6 +162,7 @@ def balance_json(balance: Balance) -> Json:
         "budget": budget_json(balance.budget),
         "neighbours": balance.neighbours,
         "max_rows": balance.max_rows,
+        **({"units": list(balance.units)} if balance.units not in ((), (PERSON,)) else {}),
         "note": balance.note,
         "entries": balance.entries,
         "refusals": balance.refusals,
@@ -181,6 +184,8 @@ def entry_json(entry: Entry) -> Json:
         "law": guarantee.law,
         "neighbours": guarantee.neighbours,
         "max_rows": entry.max_rows,
+        **({"unit": entry.unit} if entry.unit != PERSON else {}),
+        **({"tables": [name for name, *_ in entry.tables]} if entry.tables else {}),
         "factor": entry.factor,
         "purpose": entry.purpose,
         "plan_hash": entry.plan_hash,
@@ -191,9 +196,10 @@ def entry_json(entry: Entry) -> Json:
     }
 
 
-def told_json(told: Refusal | Check) -> Json:
+def told_json(told: Told) -> Json:
     """A refusal or a check as plain JSON."""
-    return asdict(told)
+    named = {"found": "refusal"} if told.kind == "refused" else {}
+    return {named.get(key, key): value for key, value in asdict(told).items() if key != "kind"}
 
 
 def change_json(change: Change) -> Json:

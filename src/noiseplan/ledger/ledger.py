@@ -6,7 +6,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, TypeVar, final
 
@@ -27,11 +27,11 @@ from noiseplan.ledger.events import (
     Started,
 )
 from noiseplan.ledger.replay import History
-from noiseplan.ledger.state import Books, Change, Check, Entry, Refusal
+from noiseplan.ledger.state import Books, Change, Entry, Told
 from noiseplan.ledger.storage import Storage
 from noiseplan.privacy import Budget, Guarantee, Neighbours
 
-Row = TypeVar("Row", Entry, Refusal, Check, Change, Record)
+Row = TypeVar("Row", Entry, Told, Change, Record)
 
 
 @final
@@ -219,13 +219,13 @@ class Ledger:
         -------
         Purpose and notes are kept in clear and exported: put nothing about a person into them.
         """
-        return self._spent(_reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows))
+        return self._spent(reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows))
 
     def _spent(self, act: Reserved) -> Entry:
         factors: list[int] = []
 
         def decide(books: Books) -> Act:
-            factors.append(books.balance(act.dataset).factor(act.unit))
+            factors.append(books.balance(act.dataset).factor(act.records))
             return act
 
         record = self._history.add(decide)
@@ -246,7 +246,10 @@ class Ledger:
 
         To be asked before data are read: whoever may not release learns nothing of them.
         """
-        act = _reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows)
+        self.admit(reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows))
+
+    def admit(self, act: Reserved) -> None:
+        """The same of a charge that was made by `reserved`."""
         with self._history.current() as books:
             books.check(act)
 
@@ -270,15 +273,9 @@ class Ledger:
         details
             Whether somebody was shown values or numbers.
         """
-        self._record(
-            Refused(
-                text_checks.known("dataset", dataset),
-                text_checks.note("refusal", refusal),
-                bool(details),
-                text_checks.note("purpose", purpose),
-                text_checks.note("plan_hash", plan_hash),
-            )
-        )
+        name = text_checks.known("dataset", dataset)
+        what = text_checks.note("refusal", refusal)
+        self._record(Refused(name, what, bool(details), *_what_for(purpose, plan_hash)))
 
     def note_check(
         self,
@@ -293,17 +290,10 @@ class Ledger:
 
         Parameters as in `note_refusal`; `found` holds no value and no number of the data.
         """
-        self._record(
-            Looked(
-                text_checks.known("dataset", dataset),
-                text_checks.note("found", found),
-                bool(details),
-                text_checks.note("purpose", purpose),
-                text_checks.note("plan_hash", plan_hash),
-            )
-        )
+        name = text_checks.known("dataset", dataset)
+        what = text_checks.note("found", found)
+        self._record(Looked(name, what, bool(details), *_what_for(purpose, plan_hash)))
 
-    @contextmanager
     def charge(
         self,
         dataset: str,
@@ -313,14 +303,19 @@ class Ledger:
         plan_hash: str = "",
         max_rows: int = 1,
         follows: Entry | int | None = None,
-    ) -> Iterator[Entry]:
+    ) -> AbstractContextManager[Entry]:
         """Charge a release around the block that makes it, and record how the block ended.
 
         An exception in the block marks the entry failed. It stays charged: noise may have been
         drawn, and seen. Only the exception's type is recorded, as its message may show data.
         """
-        what = _reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows)
-        entry = self._spent(what)
+        act = reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows)
+        return self.charging(act)
+
+    @contextmanager
+    def charging(self, act: Reserved) -> Iterator[Entry]:
+        """The same for a charge that was made by `reserved`."""
+        entry = self._spent(act)
         try:
             yield entry
         except BaseException as error:
@@ -361,15 +356,17 @@ class Ledger:
         with self._history.current() as books:
             return _about(dataset, books, books.entries.values())
 
-    def refusals(self, dataset: str | None = None) -> tuple[Refusal, ...]:
+    def refusals(self, dataset: str | None = None) -> tuple[Told, ...]:
         """Every time that data of a dataset, or of any, were refused for what they hold."""
-        with self._history.current() as books:
-            return _about(dataset, books, books.refusals)
+        return self._told("refused", dataset)
 
-    def checks(self, dataset: str | None = None) -> tuple[Check, ...]:
+    def checks(self, dataset: str | None = None) -> tuple[Told, ...]:
         """Every time that data of a dataset, or of any, were read without a release."""
+        return self._told("checked", dataset)
+
+    def _told(self, kind: str, dataset: str | None) -> tuple[Told, ...]:
         with self._history.current() as books:
-            return _about(dataset, books, books.checks)
+            return _about(dataset, books, [each for each in books.told if each.kind == kind])
 
     def changes(self, dataset: str | None = None) -> tuple[Change, ...]:
         """Every time that the budget of a dataset, or of any, became another, and why."""
@@ -452,7 +449,7 @@ def _about(dataset: str | None, books: Books, every: Iterable[Row]) -> tuple[Row
     return tuple(each for each in every if each.dataset == name)
 
 
-def _reserved(
+def reserved(
     dataset: str,
     guarantee: Guarantee | Budget,
     purpose: str,
@@ -464,11 +461,14 @@ def _reserved(
     return Reserved(
         text_checks.known("dataset", dataset),
         _checked_cost(guarantee),
-        text_checks.note("purpose", purpose),
-        text_checks.note("plan_hash", plan_hash),
+        *_what_for(purpose, plan_hash),
         _checked_rows(max_rows),
         _checked_entry(follows),
     )
+
+
+def _what_for(purpose: object, plan_hash: object) -> tuple[str, str]:
+    return text_checks.note("purpose", purpose), text_checks.note("plan_hash", plan_hash)
 
 
 def _checked_cost(cost: object) -> Guarantee:

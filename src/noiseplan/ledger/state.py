@@ -32,8 +32,10 @@ from noiseplan.ledger.events import (
     Reserved,
     Settled,
     Started,
+    Tables,
 )
 from noiseplan.privacy import Budget, Guarantee
+from noiseplan.privacy.people import PERSON
 
 # Others would need an argument of their own for adding up costs.
 COUNTED: Final = ("gaussian", "zcdp")
@@ -67,6 +69,11 @@ class Entry:
         in full whatever its status.
     note
         What was said when it was settled.
+    unit
+        Who has the records that the cost is the price of: a person, a household.
+    tables
+        What it publishes, where that is on record: of each table its name and its attributes, of
+        many the first.
     """
 
     id: int
@@ -82,6 +89,8 @@ class Entry:
     max_rows: int = 1
     follows: int | None = None
     factor: int = 1
+    unit: str = field(default=PERSON, repr=False)
+    tables: Tables = field(default=(), repr=False)
 
     @classmethod
     def charged(cls, record: Record, act: Reserved, factor: int = 1) -> Entry:
@@ -89,7 +98,14 @@ class Entry:
         what = (act.dataset, act.guarantee, act.purpose, act.plan_hash)
         row = (record.time, record.by, record.hash)
         return cls(
-            record.position, *what, *row, max_rows=act.unit, follows=act.follows, factor=factor
+            record.position,
+            *what,
+            *row,
+            max_rows=act.records,
+            follows=act.follows,
+            factor=factor,
+            unit=act.whose,
+            tables=act.tables or (),
         )
 
     @property
@@ -108,48 +124,16 @@ class Entry:
 
 @final
 @dataclass(frozen=True)
-class Refusal:
-    """Data of a dataset that were refused for what they hold, at no cost.
+class Told:
+    """Data of a dataset that were read without a release, and something was told of them.
 
     Parameters
     ----------
     id
         Its number: the row of the history.
-    dataset, purpose, plan_hash
-        Whose data, and for what they were read.
-    refusal
-        What kind of thing was at fault. Values and numbers are not kept.
-    details
-        Whether somebody asked to be shown them.
-    time, by
-        When, in UTC, and the login name of who asked.
-    """
-
-    id: int
-    dataset: str
-    refusal: str
-    details: bool
-    purpose: str
-    plan_hash: str
-    time: str
-    by: str
-
-    @classmethod
-    def noted(cls, record: Record, act: Refused) -> Refusal:
-        """The refusal that a row notes."""
-        what = (act.dataset, act.refusal, act.details, act.purpose, act.plan_hash)
-        return cls(record.position, *what, record.time, record.by)
-
-
-@final
-@dataclass(frozen=True)
-class Check:
-    """Data of a dataset that were read without a release, at no cost.
-
-    Parameters
-    ----------
-    id
-        Its number: the row of the history.
+    kind
+        `"refused"` where the data were refused for what they hold, `"checked"` where somebody
+        looked whether they fit, or was warned of something.
     dataset, purpose, plan_hash
         Whose data, and for what they were read.
     found
@@ -161,6 +145,7 @@ class Check:
     """
 
     id: int
+    kind: Literal["refused", "checked"]
     dataset: str
     found: str
     details: bool
@@ -170,10 +155,11 @@ class Check:
     by: str
 
     @classmethod
-    def noted(cls, record: Record, act: Looked) -> Check:
-        """The check that a row notes."""
-        what = (act.dataset, act.found, act.details, act.purpose, act.plan_hash)
-        return cls(record.position, *what, record.time, record.by)
+    def noted(cls, record: Record, act: Refused | Looked) -> Told:
+        """What a row notes."""
+        found = act.refusal if isinstance(act, Refused) else act.found
+        what = (act.dataset, found, act.details, act.purpose, act.plan_hash)
+        return cls(record.position, act.kind, *what, record.time, record.by)
 
 
 @final
@@ -211,8 +197,7 @@ class Books:
     head: Head = EMPTY
     balances: dict[str, Balance] = field(default_factory=dict)
     entries: dict[int, Entry] = field(default_factory=dict)
-    refusals: list[Refusal] = field(default_factory=list)
-    checks: list[Check] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     _spellings: dict[str, str] = field(default_factory=dict)  # folded name → name
     _followed: set[int] = field(default_factory=set)  # entries that others complete
@@ -308,11 +293,11 @@ class Books:
         # Rows without the field are from before it was checked here.
         mixed = act.max_rows is not None and balance.max_rows not in (None, act.max_rows)
         if mixed and balance.bound is None:
-            raise other_unit(act.unit, balance)
+            raise other_unit(act.records, balance)
         if act.follows is not None:
             self._check_following(act, act.follows)
-        if not balance.fits(act.guarantee, act.unit):
-            raise refusal(act.guarantee, balance, act.unit)
+        if not balance.fits(act.guarantee, act.records):
+            raise refusal(act.guarantee, balance, act.records)
 
     def _check_following(self, act: Reserved, followed: int) -> None:
         """What is left of a plan after a look is its cost less the look's, but only once."""
@@ -386,8 +371,9 @@ class Books:
                     factor = balance.factor(entry.max_rows)
                     self.entries[entry.id] = replace(entry, factor=factor)
             case Reserved(dataset, guarantee) as act:
-                factor = self.balances[dataset].factor(act.unit)
-                self.balances[dataset] = self.balances[dataset].after(guarantee, act.unit)
+                balance = self.balances[dataset]
+                factor = balance.factor(act.records)
+                self.balances[dataset] = balance.after(guarantee, act.records, act.whose)
                 self.entries[record.position] = Entry.charged(record, act, factor)
                 if act.follows is not None:
                     self._followed.add(act.follows)
@@ -396,11 +382,11 @@ class Books:
             case Refused(dataset) as act:
                 balance = self.balances[dataset]
                 self.balances[dataset] = replace(balance, refusals=balance.refusals + 1)
-                self.refusals.append(Refusal.noted(record, act))
+                self.told.append(Told.noted(record, act))
             case Looked(dataset) as act:
                 balance = self.balances[dataset]
                 self.balances[dataset] = replace(balance, checks=balance.checks + 1)
-                self.checks.append(Check.noted(record, act))
+                self.told.append(Told.noted(record, act))
 
     def _change(self, record: Record, act: Changed) -> Change:
         before = self.balance(act.dataset).budget
@@ -412,7 +398,7 @@ class Books:
         changed = replace(self.balance(act.dataset), budget=act.budget, limits=act.limits)
         if act.max_rows is None:
             return changed
-        spent = [(entry.guarantee, entry.max_rows) for entry in self._entries_of(act.dataset)]
+        spent = [(e.guarantee, e.max_rows, e.unit) for e in self._entries_of(act.dataset)]
         return changed.bounded(act.max_rows, spent)
 
     def _entries_of(self, dataset: str) -> list[Entry]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array, Matrix
+from noiseplan.matrices.stack import StackMatrix
 
 
 @final
@@ -75,3 +77,15 @@ class PaddedMatrix(Matrix):
 def padded(matrix: Matrix, columns: int) -> Matrix:
     """The matrix over so many values, those it does not know never counted."""
     return matrix if matrix.shape[1] == columns else PaddedMatrix(matrix, columns)
+
+
+def stacked_parts(matrix: Matrix) -> Iterator[Matrix]:
+    """The matrices that one stands on top of another, each with the columns of zeros behind it."""
+    if isinstance(matrix, StackMatrix):
+        for block in matrix.blocks:
+            yield from stacked_parts(block)
+    elif isinstance(matrix, PaddedMatrix) and isinstance(matrix.inner, StackMatrix):
+        for block in matrix.inner.blocks:
+            yield from stacked_parts(PaddedMatrix(block, matrix.columns))
+    else:
+        yield matrix

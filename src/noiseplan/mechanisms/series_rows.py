@@ -16,11 +16,12 @@ from noiseplan.matrices import (
     GroupMatrix,
     IdentityMatrix,
     Matrix,
+    PaddedMatrix,
     PrefixMatrix,
     RangesMatrix,
-    StackMatrix,
     TotalMatrix,
 )
+from noiseplan.matrices.padded import stacked_parts
 
 # Rows that are none of these are written down up to so many numbers.
 MOST_WEIGHTS: Final = 1 << 26
@@ -102,28 +103,42 @@ SeriesRows = Spans | AllRanges | Weighted
 
 def rows_of_matrix(matrix: Matrix) -> Iterator[SeriesRows | None]:
     """What a factor asks, piece by piece; None where that would be too many numbers."""
+    for part in stacked_parts(matrix):
+        yield _rows_of_part(part)
+
+
+def _rows_of_part(matrix: Matrix) -> SeriesRows | None:
     size = matrix.shape[1]
     bounds = np.arange(size + 1)
-    if isinstance(matrix, StackMatrix):
-        for block in matrix.blocks:
-            yield from rows_of_matrix(block)
-    elif isinstance(matrix, TotalMatrix):
-        yield Spans.between(bounds[[0, -1]])
-    elif isinstance(matrix, IdentityMatrix):
-        yield Spans.between(bounds)
-    elif isinstance(matrix, PrefixMatrix):
-        yield Spans.prefixes(size)
-    elif isinstance(matrix, RangesMatrix):
-        yield AllRanges(size)
-    elif isinstance(matrix, GroupMatrix) and (found := group_bounds(matrix.group)) is not None:
-        yield Spans.between(found)
-    elif isinstance(matrix, GroupMatrix):
+    if isinstance(matrix, PaddedMatrix):
+        return _over_more(_rows_of_part(matrix.inner), matrix.columns)
+    if isinstance(matrix, TotalMatrix):
+        return Spans.between(bounds[[0, -1]])
+    if isinstance(matrix, IdentityMatrix):
+        return Spans.between(bounds)
+    if isinstance(matrix, PrefixMatrix):
+        return Spans.prefixes(size)
+    if isinstance(matrix, RangesMatrix):
+        return AllRanges(size)
+    if isinstance(matrix, GroupMatrix):
+        if (found := group_bounds(matrix.group)) is not None:
+            return Spans.between(found)
         entries = np.ones(size), (matrix.group, np.arange(size))
-        yield Weighted(bounds, sp.csr_array(entries, shape=matrix.shape))
-    elif isinstance(matrix, DenseMatrix) or matrix.shape[0] * size <= MOST_WEIGHTS:
-        yield Weighted(bounds, sp.csr_array(matrix.take(np.arange(matrix.shape[0]))))
-    else:
-        yield None
+        return Weighted(bounds, sp.csr_array(entries, shape=matrix.shape))
+    if isinstance(matrix, DenseMatrix) or matrix.shape[0] * size <= MOST_WEIGHTS:
+        return Weighted(bounds, sp.csr_array(matrix.take(np.arange(matrix.shape[0]))))
+    return None
+
+
+def _over_more(rows: SeriesRows | None, values: int) -> SeriesRows | None:
+    """The same rows where there are more values behind those that they know."""
+    if isinstance(rows, AllRanges):
+        return rows.spans() if rows.count <= MOST_RANGES else None
+    if isinstance(rows, Weighted):
+        none = sp.csr_array((rows.count, 1))
+        weights = sp.csr_array(sp.hstack([rows.weights, none]))
+        return Weighted(np.append(rows.bounds, values), weights)
+    return rows
 
 
 def group_bounds(group: IntArray) -> IntArray | None:

@@ -8,17 +8,18 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.domain.series_kinds import SeriesKind
+from noiseplan.domain.series_kinds import Name, SeriesKind
 from noiseplan.matrices import (
     GroupMatrix,
     IdentityMatrix,
     Matrix,
+    PaddedMatrix,
     PrefixMatrix,
     RangesMatrix,
-    StackMatrix,
     TotalMatrix,
 )
 from noiseplan.matrices.base import Array
+from noiseplan.matrices.padded import stacked_parts
 from noiseplan.mechanisms.series_rows import AllRanges, SeriesRows, Spans, group_bounds
 from noiseplan.planning import limits
 from noiseplan.planning.long_problem import LongProblem, factor_of_query, long_attribute
@@ -42,6 +43,20 @@ class SeriesProblem(LongProblem):
     @cached_property
     def sizes(self) -> Array:
         return np.array([kind.norm for kind in self.kinds])
+
+    @cached_property
+    def bounded(self) -> tuple[SeriesKind, ...]:
+        """What the kinds ask of the values in order, without the cell of missing ones behind them.
+
+        Whatever serves all records serves those whose value is stated, so that a bound for them is
+        one for all.
+        """
+        attribute = self.problem.workload.schema.attributes[self.place]
+        if attribute.missing is None:
+            return self.kinds
+        ends = [np.unique(np.minimum(kind.bounds, attribute.stated)) for kind in self.kinds]
+        pairs = zip(self.kinds, ends, strict=True)
+        return tuple(SeriesKind(kind.name, bounds) for kind, bounds in pairs)
 
     @property
     def ranges(self) -> bool:
@@ -72,20 +87,30 @@ def series_problem(problem: Problem) -> SeriesProblem | None:
 
 def _kinds(matrix: Matrix) -> list[SeriesKind] | None:
     """What a factor asks, or None if it is none of these."""
-    if isinstance(matrix, StackMatrix):
-        parts = [_kinds(block) for block in matrix.blocks]
-        return None if None in parts else [kind for part in parts for kind in part or ()]
+    parts = [_kind(part) for part in stacked_parts(matrix)]
+    known = [part for part in parts if part is not None]
+    return known if len(known) == len(parts) else None
+
+
+def _kind(matrix: Matrix) -> SeriesKind | None:
+    if isinstance(matrix, PaddedMatrix):
+        # Planned as if rows went on to the missing values, which are one place behind the others.
+        found = _kind(matrix.inner)
+        if found is None:
+            return None
+        name: Name = "groups" if found.name == "total" else found.name
+        return SeriesKind(name, np.append(found.bounds, matrix.columns))
     bounds = np.arange(matrix.shape[1] + 1)
     if isinstance(matrix, TotalMatrix):
-        return [SeriesKind("total", bounds[[0, -1]])]
+        return SeriesKind("total", bounds[[0, -1]])
     if isinstance(matrix, IdentityMatrix):
-        return [SeriesKind("values", bounds)]
+        return SeriesKind("values", bounds)
     if isinstance(matrix, PrefixMatrix):
-        return [SeriesKind("prefix", bounds)]
+        return SeriesKind("prefix", bounds)
     if isinstance(matrix, RangesMatrix):
-        return [SeriesKind("ranges", bounds)]
-    found = group_bounds(matrix.group) if isinstance(matrix, GroupMatrix) else None
-    return None if found is None else [SeriesKind("groups", found)]
+        return SeriesKind("ranges", bounds)
+    group = group_bounds(matrix.group) if isinstance(matrix, GroupMatrix) else None
+    return None if group is None else SeriesKind("groups", group)
 
 
 def _key(kind: SeriesKind) -> tuple[str, bytes]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.tree import Tree
-from noiseplan.matrices import IdentityMatrix, Matrix, StackMatrix, TotalMatrix
+from noiseplan.matrices import Matrix, PaddedMatrix, TotalMatrix
 from noiseplan.matrices.base import Array
-from noiseplan.matrices.groups import GroupMatrix
+from noiseplan.matrices.padded import stacked_parts
+from noiseplan.mechanisms.tree_rows import groups_of
 from noiseplan.optimize.tree_sharing import Alike, Goal
 from noiseplan.planning import limits
 from noiseplan.planning.long_problem import LongProblem, factor_of_query, long_attribute
@@ -25,6 +27,22 @@ class TreeProblem(LongProblem):
 
     tree: Tree
     levels: tuple[IntArray, ...]  # of each query, with repetition
+    uncounted: NDArray[np.bool_]  # queries × levels: asked without the cell of missing values
+
+    @cached_property
+    def asked_kinds(self) -> list[Array]:
+        """Of each level, queries × kinds of nodes: one, but zero where the query does not ask.
+
+        The cell of missing values is a node of its own at every level, and nobody pays for it but
+        its own records; what is asked of the others hardly depends on it.
+        """
+        found = []
+        for level, kinds in enumerate(self.alike.copies):
+            asked = np.ones((len(self.levels), len(kinds)))
+            last = self.alike.kind[level][self.tree.node_of_value(level)[-1]]
+            asked[self.uncounted[:, level], last] = 0.0
+            found.append(asked)
+        return found
 
     @cached_property
     def alike(self) -> Alike:
@@ -60,19 +78,20 @@ def _on(problem: Problem, place: int) -> TreeProblem | None:
         for number, found in asked.items()
     }
     own = factor_of_query(problem.workload, place)
-    return TreeProblem(problem, place, tree, tuple(level[int(n)] for n in own))
+    levels = tuple(level[int(n)] for n in own)
+    uncounted = np.zeros((len(own), tree.depth + 1), dtype=bool)
+    for query, number in enumerate(own):
+        if number >= 0:
+            matrix = columns.distinct[int(number)].matrix(attribute)
+            uncounted[query, levels[query]] = isinstance(matrix, PaddedMatrix)
+    return TreeProblem(problem, place, tree, levels, uncounted)
 
 
 def _groupings(matrix: Matrix) -> list[IntArray] | None:
     """The groups of values that a factor counts, one array for each level; None if it is none."""
-    if isinstance(matrix, StackMatrix):
-        parts = [_groupings(block) for block in matrix.blocks]
-        return None if None in parts else [group for part in parts for group in part or ()]
-    if isinstance(matrix, TotalMatrix):
-        return [np.zeros(matrix.size, dtype=np.int64)]
-    if isinstance(matrix, IdentityMatrix):
-        return [np.arange(matrix.size)]
-    return [matrix.group] if isinstance(matrix, GroupMatrix) else None
+    parts = [groups_of(part) for part in stacked_parts(matrix)]
+    known = [part for part in parts if part is not None]
+    return known if len(known) == len(parts) else None
 
 
 def _level(tree: Tree, group: IntArray) -> int:

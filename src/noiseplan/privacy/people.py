@@ -120,12 +120,16 @@ def checked_unit(unit: object) -> str:
     return unit
 
 
-def unit_text(max_rows: int) -> str:
+def unit_text(max_rows: int, unit: str = PERSON) -> str:
     """What a cost is the price of, as reports and ledgers say it; nothing for one record.
 
     Examples
     --------
-    >>> unit_text(3), unit_text(1)
-    ('one person, at most 3 records', '')
+    >>> unit_text(3), unit_text(4, "household"), unit_text(1)
+    ('one person, at most 3 records', 'one household, at most 4 records', '')
+    >>> unit_text(1, "household")
+    'one household, at most 1 record'
     """
-    return "" if max_rows == 1 else f"one person, at most {max_rows} records"
+    if max_rows == 1 and unit == PERSON:
+        return ""
+    return f"one {unit}, at most {max_rows} record{'s' * (max_rows != 1)}"

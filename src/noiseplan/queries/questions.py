@@ -2,7 +2,8 @@
 
     question   part, part, …          attributes that are not named are summed over
     part       attribute              one row per value
-               level                  one row per group of it: county, or geo.county
+               level                  one row per group of it: county, or geo.county; several
+                                      levels of one attribute within each other
                attribute=factor       what is asked of it: see `factor_text`
                statistic(…)           at most one: mean(age), share(sex); see `read_statistic`
 
@@ -22,7 +23,8 @@ from noiseplan.queries.factors import Custom, Factor, Identity
 from noiseplan.queries.named_levels import Level
 from noiseplan.queries.parsing import Comparison, parse
 from noiseplan.queries.query import Query
-from noiseplan.schema import Schema
+from noiseplan.queries.within_levels import AskedLevel, within
+from noiseplan.schema import Attribute, Hierarchical, Schema
 from noiseplan.texts import listed, suggestion, unknown_attribute
 
 if TYPE_CHECKING:
@@ -53,9 +55,7 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
     named = None if workload is None else named_query(text, workload)
     if named is not None:
         return named
-    factors: dict[str, Factor] = {}
-    typed: dict[str, str] = {}  # how each attribute was called: by its name or that of a level
-    chosen = False  # some values: the question itself is then the best name
+    asked: dict[str, list[AskedLevel]] = {}  # of each attribute, once or level by level
     for part in split(text, ",×"):
         name, equals, ask = _partition(part)
         if not name:
@@ -67,26 +67,26 @@ def read_question(text: str, schema: Schema, workload: Workload | None = None) -
             continue
         called = name
         name, level = schema.levels.get(name, (name, ""))
-        if name in factors:
-            raise QueryError(_named_twice(name, (typed[name], called), text))
-        typed[name] = called
         if name not in schema:
             raise QueryError(unknown_attribute(name, schema, schema.level_names))
         plain = Level(level) if level else Identity()
-        factors[name] = read_factor(ask, name, schema[name], level) if equals else plain
-        chosen = chosen or isinstance(factors[name], Custom)
+        factor = read_factor(ask, name, schema[name], level) if equals else plain
+        own = schema[name]
+        level = level or (own.levels[0] if isinstance(own, Hierarchical) else "")
+        if any(level == other.level for other in asked.get(name, [])):
+            raise QueryError(f"{called!r} is named twice in {text!r}")
+        asked.setdefault(name, []).append(AskedLevel(" ".join(part.split()), level, factor))
+    factors = {name: _together(parts, schema[name]) for name, parts in asked.items()}
+    # Of some values, the question itself is the best name.
+    chosen = any(isinstance(factor, Custom) for factor in factors.values())
     return Query(schema, factors, name=" ".join(text.split()) if chosen else None)
 
 
-def _named_twice(attribute: str, called: tuple[str, str], text: str) -> str:
-    first, second = called
-    if first == second:
-        return f"{first!r} is named twice in {text!r}"
-    return (
-        f"{text!r}: {first!r} and {second!r} are of one attribute, {attribute!r}, and a question "
-        f"has one of them; name the values of the finer one, as in {second}=…+…, or ask two "
-        f"questions"
-    )
+def _together(parts: list[AskedLevel], attribute: Attribute) -> Factor:
+    """What is asked of one attribute; of one with levels, by several of them."""
+    if len(parts) == 1 or not isinstance(attribute, Hierarchical):
+        return parts[0].factor
+    return within(parts, attribute)
 
 
 def named_query(text: str, workload: Workload) -> Query | None:

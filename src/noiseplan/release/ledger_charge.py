@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from noiseplan.errors import PlanError
 from noiseplan.noise import NoiseSampler
 from noiseplan.planning.plan import Plan
+from noiseplan.privacy.people import PERSON
+from noiseplan.queries import Workload
 from noiseplan.release.drawing import require_private
 from noiseplan.release.provenance import BETWEEN
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Entry, Ledger
+    from noiseplan.ledger.events import Reserved, Tables
     from noiseplan.release.release import Release
 
 # Charges of one plan may fall short of the cost it states by the rounding of what was left to pay,
 # and by what matrices in integers measure less; each of them covered what was measured.
 ROUNDING = Fraction(1, 10**7)
+# Tables of a release that are kept by name in a ledger, and letters of such a name.
+MOST_TABLES, LONGEST_NAME = 200, 120
+# Tables that a message names.
+SHOWN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +68,7 @@ class Account:
 
         require_private(sampler)
         try:
-            self.ledger.ask(
-                self.dataset, plan.privacy.as_zcdp, purpose=self.purpose, plan_hash=plan.hash(),
-                max_rows=plan.max_rows, follows=self._entry(follows),
-            )  # fmt: skip
+            self.ledger.admit(self._charge(plan, follows))
         except BudgetExceeded as error:
             raise error.told_in(plan.budget) from None
 
@@ -79,13 +83,18 @@ class Account:
             yield ""
             return
         require_private(sampler)
-        cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
-        charge = self.ledger.charge(
-            self.dataset, cost, purpose=self.purpose, plan_hash=plan.hash(),
-            max_rows=plan.max_rows, follows=self._entry(follows),
-        )  # fmt: skip
-        with charge as entry:
+        with self.ledger.charging(self._charge(plan, follows)) as entry:
             yield _text(entry)
+
+    def _charge(self, plan: Plan, follows: str) -> Reserved:
+        """What is charged for a plan, and what else is on record of it."""
+        from noiseplan.ledger.ledger import reserved
+
+        cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
+        completed = self._entry(follows)
+        act = reserved(self.dataset, cost, self.purpose, plan.hash(), plan.max_rows, completed)
+        unit = None if plan.unit == PERSON else plan.unit
+        return replace(act, unit=unit, tables=published(plan.workload))
 
     def note_refusal(self, plan: Plan, kind: str, detailed: bool) -> None:
         """Enter that the data were refused, before anybody is told so."""
@@ -107,11 +116,7 @@ class Account:
         return f"dataset {self.dataset!r} of {self.ledger.path.name}"
 
     def disagreeing(self, plan: Plan) -> list[str]:
-        """What was released of this dataset before, and what of it the plan will disagree with.
-
-        A ledger knows the hashes of plans and not their tables, so only the same plan is known to
-        tell the same tables.
-        """
+        """What was released of this dataset before, and what of it the plan will disagree with."""
         entries = [] if self.ledger is None else list(self.ledger.entries(self.dataset))
         entries = [entry for entry in entries if entry.status != "failed"]
         if not entries:
@@ -123,11 +128,23 @@ class Account:
                 f"noise of its own and so with other numbers. The earlier release answers at no "
                 f"cost"
             ]
+        told = [
+            f"{_named(entries)} released another plan of the same people. "
+            + both_published(plan.workload, entries)
+            + "What builds on the earlier release agrees with it: noiseplan release --given "
+            "FOLDER, or plan.given(earlier) in Python"
+        ]
+        return told + self._other_units(plan, entries)
+
+    def _other_units(self, plan: Plan, entries: list[Entry]) -> list[str]:
+        """Whether earlier releases were for others than this one: persons, households."""
+        others = dict.fromkeys(entry.unit for entry in entries if entry.unit != plan.unit)
+        if not others:
+            return []
         return [
-            f"{_named(entries)} released another plan of the same people: a count that both tell "
-            f"will have two different numbers, and tables of the one do not add up to those of "
-            f"the other. plan.given(earlier), in Python, builds on what was released and agrees "
-            f"with it"
+            f"earlier releases were priced for a {' and a '.join(others)}, and this one is for a "
+            f"{plan.unit}: the budget adds up costs for both, and the sum is a promise to the "
+            f"smaller of them only"
         ]
 
     def _entry(self, follows: str) -> Entry | None:
@@ -164,6 +181,46 @@ def require_charged(
             f"the ledger and dataset of the earlier release, or release the whole plan: "
             f"plan.release(data, ledger=…, dataset={dataset!r})"
         )
+
+
+def published(workload: Workload) -> Tables:
+    """The first tables of a workload for a ledger: of each its name and its attributes."""
+    some = (workload[i] for i in range(min(len(workload), MOST_TABLES)))
+    return tuple(tuple(map(_plain, (query.name, *query.attributes))) for query in some)
+
+
+def both_published(workload: Workload, entries: list[Entry]) -> str:
+    """Which tables both tell, and which tell parts of each other: there numbers will differ."""
+    before = {name: set(own) for entry in entries for name, *own in entry.tables}
+    now = {name: set(own) for name, *own in published(workload)}
+    if not before:
+        return (
+            "The ledger does not know its tables: a count that both tell will have two different "
+            "numbers, and tables of the one do not add up to those of the other. "
+        )
+    same = [name for name, own in now.items() if before.get(name) == own]
+    sums = [
+        f"{name!r} and {other!r}"
+        for name, own in now.items()
+        for other, theirs in before.items()
+        if name not in same and other not in same and (own & theirs or not own or not theirs)
+    ]
+    told = f"In both, with two different numbers each: {_listed(map(repr, same))}. " if same else ""
+    if sums:
+        told += f"Will not add up to the same sums: {_listed(sums)}. "
+    return told or "No table is in both, but their totals will differ. "
+
+
+def _listed(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + more
+
+
+def _plain(text: str) -> str:
+    """A name on one line that is safe to print."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= LONGEST_NAME else line[: LONGEST_NAME - 1] + "…"
 
 
 def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:

@@ -103,7 +103,7 @@ def _marked(finding: Finding, worded: Callable[[NoiseplanError], str]) -> str:
 
 def check(plan: Plan, data: object, how: ReleaseOptions) -> Checked:
     """What a release of these data would be refused for, by the ledger or for what they hold."""
-    cost = unit_text(plan.max_rows) or "one record"
+    cost = unit_text(plan.max_rows, plan.unit) or "one record"
     found = [Finding("cost", f"ρ = {text_up(plan.privacy.rho)}, for {cost}")]
     found += [
         Finding("privacy", each, warning=True) for each in doubts(plan.budget or plan.privacy)
@@ -127,7 +127,7 @@ def _ledger(admission: Admission) -> str:
     if account.ledger is None:
         return "none is named: a release would not be recorded"
     balance = account.ledger.balance(account.dataset)
-    left = balance.after(plan.privacy.as_zcdp, plan.max_rows)
+    left = balance.after(plan.privacy.as_zcdp, plan.max_rows, plan.unit)
     return f"dataset {account.dataset!r} admits it\nnow    {_left(balance)}\nafter  {_left(left)}"
 
 

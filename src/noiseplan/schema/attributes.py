@@ -33,6 +33,8 @@ from noiseplan.schema.labels import (
     checked_missing,
     checked_range,
     edge_text,
+    evenly_from_json,
+    evenly_to_json,
     label_from_json,
     label_to_json,
     shortened,
@@ -48,8 +50,8 @@ class Attribute(ABC):
 
     The domain is declared and public; it is never read off the data. Make one of
     :class:`Categorical`, :class:`Ordinal`, :class:`Binned` and
-    :class:`~noiseplan.schema.hierarchical.Hierarchical`. The first three may declare a cell for
-    missing values, the last one: it is outside order, ranges, sums up to a value and bins.
+    :class:`~noiseplan.schema.hierarchical.Hierarchical`. Each may declare a cell for missing
+    values, the last one: it is outside order, ranges, sums up to a value and bins.
     """
 
     missing: str | None = field(default=None, init=False)
@@ -155,6 +157,8 @@ class Attribute(ABC):
                 return Categorical(map(label_from_json, values), other=label, missing=missing)
             case {"kind": "ordinal", "range": [int(start), int(stop)]}:
                 return Ordinal(range(start, stop), missing=missing, clip=saved.get("clip") is True)
+            case {"kind": "ordinal", "evenly": dict(spaced)}:
+                return Ordinal(evenly_from_json(spaced), missing=missing)
             case {"kind": "ordinal", "values": list(values)}:
                 return Ordinal(map(label_from_json, values), missing=missing)
             case {"kind": "binned", "edges": list(edges), "clip": bool(clip)}:
@@ -327,6 +331,8 @@ class Ordinal(Attribute):
         saved: dict[str, object] = {"kind": "ordinal"}
         if isinstance(self.values, range):
             saved["range"] = [self.values.start, self.values.stop]
+        elif (spaced := evenly_to_json(self.values)) is not None:
+            saved["evenly"] = spaced
         else:
             saved["values"] = [label_to_json(value) for value in self.values]
         if self.clip:

@@ -18,7 +18,13 @@ from noiseplan.errors import SchemaError
 from noiseplan.schema.attributes import SAVED_KINDS, Attribute, Categorical, as_range
 from noiseplan.schema.code_files import code_file, read_code_columns
 from noiseplan.schema.encoding import Codes, LabelTable
-from noiseplan.schema.labels import Label, checked_label, label_from_json, label_to_json
+from noiseplan.schema.labels import (
+    Label,
+    checked_label,
+    checked_missing,
+    label_from_json,
+    label_to_json,
+)
 from noiseplan.schema.nested_columns import (
     MOST_LEAVES,
     PATH,
@@ -53,8 +59,11 @@ class Hierarchical(Attribute):
         One column per level, from fine to coarse, by the name of the level: the leaves, each once,
         then the group of each leaf; or a data frame of such columns. At most eight levels.
     other
-        The name of one more leaf, the last, which catches every value that is not declared, missing
-        values included. It is a group of its own at every level.
+        The name of one more leaf, which catches every value that is not declared, missing values
+        included unless they have a cell. It is a group of its own at every level.
+    missing
+        The name of a cell for missing values, and for nothing else: the last leaf, and the last
+        group of every level, alone in it. Totals count it; a county does not.
     paths
         Allow one label for several groups, tract "0001" in two counties: they are told apart by
         their parents, and labelled "41 › 0001". Without it such labels are refused.
@@ -68,6 +77,9 @@ class Hierarchical(Attribute):
     [2, 0, -1]
     >>> geo.level_labels("county"), geo.group_of("county").tolist()
     (('a', 'b'), [0, 0, 1])
+    >>> geo = Hierarchical({"tract": ["a1"], "county": ["a"]}, missing="not stated")
+    >>> geo.encode(["a1", None]).tolist(), geo.level_labels("county")
+    ([0, 1], ('a', 'not stated'))
     """
 
     levels: tuple[str, ...]
@@ -86,6 +98,7 @@ class Hierarchical(Attribute):
         columns: Mapping[str, Iterable[object]] | Frame,
         *,
         other: Label | None = None,
+        missing: str | None = None,
         paths: bool = False,
     ) -> None:
         listed = checked_columns(columns)
@@ -105,7 +118,7 @@ class Hierarchical(Attribute):
             numbers.append(codes)
         numbers = [np.arange(len(leaves)), *reversed(numbers)]
         parents = tuple(parents_of(fine, coarse) for fine, coarse in pairwise(numbers))
-        self._fill(tuple(names), tuple(leaves), tuple(reversed(groups)), parents, other)
+        self._fill(tuple(names), tuple(leaves), tuple(reversed(groups)), parents, (other, missing))
 
     def _fill(
         self,
@@ -113,26 +126,26 @@ class Hierarchical(Attribute):
         values: Labels | range,
         groups: tuple[Labels, ...],
         parents: tuple[IntArray, ...],
-        other: Label | None,
+        beside: tuple[Label | None, str | None],
     ) -> None:
-        """Set what is kept; `other`, if there is one, becomes the last group of every level."""
-        if other is not None:
-            other = checked_label(other, "Hierarchical")
-            for name, labels in zip(levels, (values, *groups), strict=True):
-                if other in labels:
-                    raise SchemaError(
-                        f"Hierarchical: other={other!r} is also declared as a {name}; choose "
-                        f"another name."
-                    )
-            groups = tuple((*labels, other) for labels in groups)
-            parents = tuple(
-                np.append(own, len(labels) - 1) for own, labels in zip(parents, groups, strict=True)
-            )
-        for own in parents:
+        """Set what is kept; `beside` are the names of other and missing values, where declared.
+
+        Each of them is a group of its own at every level, behind all that is listed.
+        """
+        other, missing = beside
+        other = None if other is None else checked_label(other, "Hierarchical")
+        if missing is not None:
+            checked_missing(missing, [] if other is None else [other], "Hierarchical")
+        for said, label in (("other", other), ("missing", missing)):
+            if label is not None:
+                _refuse_declared(said, label, dict(zip(levels, (values, *groups), strict=True)))
+        more = tuple(label for label in (other, missing) if label is not None)
+        for own in (parents := tuple(_with_own_groups(own, len(more)) for own in parents)):
             own.setflags(write=False)
         kept = as_range(values) if isinstance(values, tuple) else values
+        groups = tuple((*labels, *more) for labels in groups)
         found = {"levels": levels, "values": kept, "groups": groups, "parents": parents}
-        for name, value in {**found, "other": other}.items():
+        for name, value in {**found, "other": other, "missing": missing}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -143,6 +156,7 @@ class Hierarchical(Attribute):
         *,
         separator: str = ",",
         other: Label | None = None,
+        missing: str | None = None,
         paths: bool = False,
     ) -> Hierarchical:
         """Declare the levels by columns of a public code list, CSV with a header line or Parquet.
@@ -157,7 +171,7 @@ class Hierarchical(Attribute):
             ``{"block": "GEOID", "county": "county name"}``.
         separator
             Between the cells of CSV.
-        other, paths
+        other, missing, paths
             As for the class itself.
         """
         columns = dict(levels) if isinstance(levels, Mapping) else {name: name for name in levels}
@@ -167,7 +181,8 @@ class Hierarchical(Attribute):
         if len(set(found[0])) < len(found[0]):
             rows = dict.fromkeys(zip(*found, strict=True))
             found = [list(column) for column in zip(*rows, strict=True)]
-        return cls(dict(zip(columns, found, strict=True)), other=other, paths=paths)
+        named = dict(zip(columns, found, strict=True))
+        return cls(named, other=other, missing=missing, paths=paths)
 
     @classmethod
     def from_codes(
@@ -178,6 +193,7 @@ class Hierarchical(Attribute):
         leaf: str = "code",
         ignore: str = "",
         other: Label | None = None,
+        missing: str | None = None,
     ) -> Hierarchical:
         """Declare the levels by how many signs of the code they have: FIPS, NUTS, NACE, ICD.
 
@@ -191,6 +207,8 @@ class Hierarchical(Attribute):
             The name of the leaves, if no such level names them.
         ignore
             Signs that are not counted, such as "." in ICD.
+        other, missing
+            As for the class itself.
 
         Examples
         --------
@@ -213,12 +231,12 @@ class Hierarchical(Attribute):
             if name in columns:
                 raise SchemaError(f"Hierarchical.from_codes: two levels are called {name!r}.")
             columns[name] = prefixes_of(name, length, listed, bare)
-        return cls(columns, other=other)
+        return cls(columns, other=other, missing=missing)
 
     @staticmethod
     def from_saved(saved: Mapping[str, Any]) -> Hierarchical:
         """Undo :meth:`to_dict`; whatever is no hierarchy is refused."""
-        names, other = saved["levels"], saved["other"]
+        names, other, missing = saved["levels"], saved["other"], saved.get("missing")
         check_levels(names)
         leaves, *groups = (_labels_from_json(labels) for labels in saved["labels"])
         parents = tuple(map(_parents_from_json, saved["parents"]))
@@ -234,16 +252,20 @@ class Hierarchical(Attribute):
             if len(set(labels)) < len(labels):
                 raise SchemaError(f"Hierarchical: the labels of {name!r} do not differ.")
         made = object.__new__(Hierarchical)
-        label = None if other is None else label_from_json(other)
-        made._fill(tuple(names), leaves, tuple(map(tuple, groups)), parents, label)  # type: ignore[arg-type]
+        label: Any = None if other is None else label_from_json(other)
+        made._fill(tuple(names), leaves, tuple(map(tuple, groups)), parents, (label, missing))
         return made
 
     # ------------------------------------------------------------------ what it holds
 
     @cached_property
     def labels(self) -> Labels:
-        leaves = tuple(self.values)
-        return leaves if self.other is None else (*leaves, self.other)
+        return (*self.values, *self._beside)
+
+    @property
+    def _beside(self) -> Labels:
+        """The last leaves, which are groups of their own: of other and of missing values."""
+        return tuple(label for label in (self.other, self.missing) if label is not None)
 
     @property
     def size(self) -> int:
@@ -275,7 +297,11 @@ class Hierarchical(Attribute):
     def at(self, level: str) -> Attribute:
         """The groups of a level as an attribute of their own; itself for the leaves."""
         place = self.level_index(level)
-        return Categorical(self.groups[place - 1]) if place else self
+        if not place:
+            return self
+        labels = self.groups[place - 1]
+        named = labels if self.missing is None else labels[:-1]
+        return Categorical(named, missing=self.missing)
 
     @cached_property
     def _numbers(self) -> tuple[IntArray, ...]:
@@ -300,9 +326,9 @@ class Hierarchical(Attribute):
             return True
         if not isinstance(other, Hierarchical):
             return NotImplemented
-        same = (self.levels, self.other) == (other.levels, other.other)
+        own = (self.levels, self.other, self.missing)
         return (
-            same
+            own == (other.levels, other.other, other.missing)
             and all(map(np.array_equal, self.parents, other.parents))
             and (self.values, self.groups) == (other.values, other.groups)
         )
@@ -317,22 +343,39 @@ class Hierarchical(Attribute):
 
     def describe(self) -> str:
         caught = "" if self.other is None else f"; anything else is {self.other!r}"
-        return f"hierarchical: {len(self.levels)} levels, {self._chain()}{caught}"
+        gone = self._said_of_missing()
+        return f"hierarchical: {len(self.levels)} levels, {self._chain()}{caught}{gone}"
 
     def to_dict(self) -> dict[str, object]:
-        own = self.groups if self.other is None else [labels[:-1] for labels in self.groups]
-        parents = self.parents if self.other is None else [own[:-1] for own in self.parents]
-        return {
+        last = len(self._beside)
+        own = [labels[: len(labels) - last] for labels in self.groups]
+        parents = [numbers[: len(numbers) - last] for numbers in self.parents]
+        saved = {
             "kind": "hierarchical",
             "levels": list(self.levels),
             "labels": [_labels_to_json(self.values), *map(_labels_to_json, own)],
             "parents": [_parents_to_json(own) for own in parents],
             "other": None if self.other is None else label_to_json(self.other),
         }
+        return saved if self.missing is None else {**saved, "missing": self.missing}
 
     def __repr__(self) -> str:
         other = "" if self.other is None else f", other={self.other!r}"
-        return f"Hierarchical({self._chain()}{other})"
+        return f"Hierarchical({self._chain()}{other}{self._missing_argument()})"
+
+
+def _refuse_declared(said: str, label: Label, levels: Mapping[str, Sequence[Label]]) -> None:
+    """Refuse a name for other or missing values that a group has already."""
+    for name, labels in levels.items():
+        if label in labels:
+            raise SchemaError(
+                f"Hierarchical: {said}={label!r} is also declared as a {name}; choose another name."
+            )
+
+
+def _with_own_groups(parents: IntArray, more: int) -> IntArray:
+    """The parents of a level with so many more groups at its end, each in one of its own."""
+    return np.append(parents, int(parents.max()) + 1 + np.arange(more))
 
 
 SAVED_KINDS["hierarchical"] = Hierarchical.from_saved

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from datetime import date, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
 from itertools import pairwise
 from numbers import Real
 from typing import Final, TypeAlias, TypeVar
@@ -19,6 +19,8 @@ Label: TypeAlias = str | int | float | bool | date | datetime
 _SHOWN: Final = 6
 _DIGITS: Final = 1000  # Python writes no number of more than 4300
 _LARGEST: Final = 10**_DIGITS
+# Of more days or times at equal distances only the first is written down; and no more are read.
+_FEW, _MOST = 1000, 10_000_000
 
 
 # What else a column may be declared as, for messages.
@@ -226,3 +228,31 @@ def label_from_json(value: object) -> object:
         case {"float": str(text)}:
             return float(text)
     return value
+
+
+def evenly_to_json(labels: Sequence[Label]) -> dict[str, object] | None:
+    """Many days, or times without a zone, at equal distances: the first, the step in microseconds
+    and how many; None for all other labels."""
+    first = labels[0]
+    if len(labels) <= _FEW or type(first) not in (date, datetime):
+        return None
+    if any(type(label) is not type(first) or getattr(label, "tzinfo", None) for label in labels):
+        return None
+    steps = np.diff(np.array(labels, dtype="M8[us]").astype(np.int64))
+    if steps[0] <= 0 or (steps != steps[0]).any():
+        return None
+    return {"first": label_to_json(first), "step": int(steps[0]), "count": len(labels)}
+
+
+def evenly_from_json(saved: Mapping[str, object]) -> list[Label]:
+    """Undo :func:`evenly_to_json`."""
+    first, step, count = (saved.get(key) for key in ("first", "step", "count"))
+    start = label_from_json(first)
+    if type(step) is not int or type(count) is not int or not isinstance(start, date):
+        raise SchemaError(f"{dict(saved)!r} are no days or times at equal distances.")
+    if not (step > 0 and 0 < count <= _MOST):
+        raise SchemaError(f"{count} days or times at a distance of {step} µs cannot be read.")
+    try:
+        return [start + timedelta(microseconds=step * i) for i in range(count)]
+    except OverflowError:
+        raise SchemaError(f"{count} steps from {start} go beyond the calendar.") from None

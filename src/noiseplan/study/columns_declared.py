@@ -9,7 +9,7 @@ from math import isnan
 from noiseplan.schema import Attribute, Binned, Categorical, Ordinal, Schema
 from noiseplan.schema.labels import number_text
 from noiseplan.study.code_lists import read_code_list
-from noiseplan.study.hierarchies_declared import read_hierarchy
+from noiseplan.study.hierarchies_declared import Beside, read_hierarchy
 from noiseplan.study.nodes import Node
 from noiseplan.texts import suggestion
 
@@ -18,7 +18,7 @@ KINDS = ("categorical", "ordinal", "binned", "hierarchical")
 EXTRAS = {
     "other": ("categorical", "hierarchical"),
     "clip": ("ordinal", "binned"),
-    "missing": ("categorical", "ordinal", "binned"),
+    "missing": KINDS,
 }
 MOST_VALUES = 10_000_000
 _EXAMPLES = {
@@ -64,7 +64,7 @@ def _attribute(node: Node) -> Attribute:
             return Binned(edges, clip=clip, missing=missing)
     other = keys["other"].label() if "other" in keys else None
     if kind == "hierarchical":
-        return read_hierarchy(values, other)
+        return read_hierarchy(values, Beside(other, missing))
     labels = _labels(values)
     if kind == "ordinal":
         with blamed.blamed():

@@ -9,6 +9,7 @@ job = { hierarchical = { codes = ["A01", "A02", "B05"], prefixes = { section = 1
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from noiseplan.schema import Hierarchical, Label
 from noiseplan.schema.code_files import read_code_columns
@@ -23,7 +24,15 @@ _BY_COLUMNS = ("file", "levels", "separator", "paths")
 _BY_PREFIXES = ("file", "column", "codes", "prefixes", "leaf", "ignore", "separator")
 
 
-def read_hierarchy(node: Node, other: Label | None) -> Hierarchical:
+@dataclass(frozen=True)
+class Beside:
+    """The names of the leaves for other and for missing values, where declared."""
+
+    other: Label | None
+    missing: str | None
+
+
+def read_hierarchy(node: Node, beside: Beside) -> Hierarchical:
     """The attribute that a table of `[schema]` declares."""
     keys = node.table(_KEYS, f"{_LEVELS} or {_CODES}")
     chosen = node.exactly_one(keys, ("levels", "prefixes"), "what the levels are")
@@ -31,10 +40,10 @@ def read_hierarchy(node: Node, other: Label | None) -> Hierarchical:
     for key, child in keys.items():
         if key not in (_BY_COLUMNS if by_columns else _BY_PREFIXES):
             child.fail(f"{key} does not go with {chosen.place[-1]}")
-    return _by_columns(node, keys, other) if by_columns else _by_prefixes(node, keys, other)
+    return _by_columns(node, keys, beside) if by_columns else _by_prefixes(node, keys, beside)
 
 
-def _by_columns(node: Node, keys: Mapping[str, Node], other: Label | None) -> Hierarchical:
+def _by_columns(node: Node, keys: Mapping[str, Node], beside: Beside) -> Hierarchical:
     if "file" not in keys:
         node.fail(f"levels are columns of a file, as in {_LEVELS}")
     path = public_file(keys["file"])
@@ -42,7 +51,7 @@ def _by_columns(node: Node, keys: Mapping[str, Node], other: Label | None) -> Hi
     paths = keys["paths"].boolean() if "paths" in keys else False
     with node.blamed():
         return Hierarchical.from_file(
-            path, levels, separator=_separator(keys), other=other, paths=paths
+            path, levels, separator=_separator(keys), paths=paths, **asdict(beside)
         )
 
 
@@ -52,7 +61,7 @@ def _columns(node: Node) -> Sequence[str] | Mapping[str, str]:
     return [item.text("county") for item in node.items('["tract", "county"], from fine to coarse')]
 
 
-def _by_prefixes(node: Node, keys: Mapping[str, Node], other: Label | None) -> Hierarchical:
+def _by_prefixes(node: Node, keys: Mapping[str, Node], beside: Beside) -> Hierarchical:
     codes = _codes(node, keys)
     prefixes = {
         name: length.integer("how many signs of the code the level has", 1)
@@ -62,7 +71,7 @@ def _by_prefixes(node: Node, keys: Mapping[str, Node], other: Label | None) -> H
     leaf = "code" if named is None else named.text("tract")
     ignore = keys["ignore"].text(".") if "ignore" in keys else ""
     with node.blamed():
-        return Hierarchical.from_codes(codes, prefixes, leaf=leaf, ignore=ignore, other=other)
+        return Hierarchical.from_codes(codes, prefixes, leaf=leaf, ignore=ignore, **asdict(beside))
 
 
 def _codes(node: Node, keys: Mapping[str, Node]) -> Sequence[str]:

@@ -15,7 +15,6 @@ from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
 from noiseplan.privacy import Budget, Neighbours
 from noiseplan.privacy.doubts import doubts
-from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 from noiseplan.schema.spelling import AS_USUAL, Spelling
@@ -136,7 +135,7 @@ class Study:
             how["person"] = self.people.person
         if self.ledger is not None:
             named = self.ledger
-            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": self._purpose(plan)}
+            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
         more = plan if given is None else plan.given(given)
         left = more.rest if isinstance(more, Continuation) else more
         for each in doubts(plan.budget or plan.privacy):
@@ -147,12 +146,6 @@ class Study:
                 tell(each)
         self._require_public_lists(data)
         return more.release(self.as_declared(data), **how)
-
-    def _purpose(self, plan: Plan) -> str:
-        """What the ledger is told a release is for, and the unit where that is no person."""
-        assert self.ledger is not None
-        said = "" if plan.unit == PERSON else f" (the unit is a {plan.unit})"
-        return f"{self.ledger.purpose}{said}".strip()
 
     def as_declared(self, data: object) -> object:
         """Data to be opened: a path of text together with what `[data]` says of such files."""
@@ -173,7 +166,7 @@ class Study:
             self.as_declared(data),
             ledger=None if named is None else named.path,
             dataset=None if named is None else named.dataset,
-            purpose="" if named is None else self._purpose(plan),
+            purpose="" if named is None else named.purpose,
             person=None if self.people is None else self.people.person,
             details=details,
         )

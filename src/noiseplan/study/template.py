@@ -35,6 +35,7 @@ class Column:
 def read_column(text: str) -> Column:
     """`age=0..99`, `sex=F,M`, `income=bins:0,10000,50000`, or just a name.
 
+    Groups within groups are columns of a public code list: `geo=levels:places.csv:tract,county`.
     What may be missing ends in the name of a cell for that: `age=0..99; missing=not stated`.
 
     Examples
@@ -73,11 +74,26 @@ def _column(text: str) -> Column:
         return Column(
             name, f"{{ binned = [{', '.join(_edge(e, text) for e in edges)}] }}", ordered=True
         )
+    if values.startswith("levels:"):
+        return Column(name, _levels(values.removeprefix("levels:"), text))
     labels = [part.strip() for part in values.split(",")]
     if not all(labels):
         raise StudyError(f"{text}: an empty value; write {_FORMS}")
     written = ", ".join(map(_written, labels))
     return Column(name, f"{{ categorical = [{written}] }}")
+
+
+def _levels(values: str, column: str) -> str:
+    """A code list and its columns, from fine to coarse."""
+    file, colon, listed = values.rpartition(":")
+    levels = [part.strip() for part in listed.split(",")]
+    if not (colon and file.strip()) or len(levels) < 2 or not all(levels):
+        raise StudyError(
+            f"{column}: levels are columns of a code list, from fine to coarse, as in "
+            f"geo=levels:places.csv:tract,county"
+        )
+    written = ", ".join(map(_written, levels))
+    return f"{{ hierarchical = {{ file = {_written(file.strip())}, levels = [{written}] }} }}"
 
 
 def unknown_column(name: str) -> Column:
@@ -142,6 +158,7 @@ title = {title}
 #     {{ binned = [0, 10, 20] }}                       numbers, by the edges of their bins
 #     {{ binned = [0, 10], missing = "not stated" }}   with a cell for missing values; all kinds
 #     {{ categorical = {{ file = "codes.csv", column = "code" }} }}   a public code list
+#     {{ hierarchical = {{ file = "places.csv", levels = ["tract", "county"] }} }}   levels
 [schema]
 {schema}
 
@@ -176,6 +193,7 @@ weighting = "tables"         # every table counts the same; without it every row
 # [people]
 # person   = "id"
 # max_rows = 3
+# unit     = "person"  # what the column names, in all that is said: "household", say
 
 # Where each release is recorded before its noise is drawn; made by: noiseplan ledger init
 # [ledger]

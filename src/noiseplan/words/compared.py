@@ -60,7 +60,7 @@ def _line(each: Contender, figure: Figure) -> tuple[str, ...]:
 def _privacy(each: Contender) -> str:
     """What is promised, in a few words."""
     privacy = each.privacy
-    unit = unit_text(each.max_rows)
+    unit = unit_text(each.max_rows, each.unit)
     whom = f", for {unit}" if unit else ""
     if not math.isfinite(privacy.pcost):
         return "not known"

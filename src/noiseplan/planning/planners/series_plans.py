@@ -230,7 +230,7 @@ class _SeriesPlan(LongPlan):
     # ------------------------------------------------------------------ how good it is
 
     def total_bound(self, weights: Array) -> float:
-        kinds = self.whole.kinds
+        kinds = self.whole.bounded
         found = []
         for seen in self._seen:
             of_sets = np.array([weights @ each for each in seen])  # kinds × sets

@@ -196,7 +196,7 @@ class _TreePlan(LongPlan):
 
     def even(self, each: Array) -> list[Array]:
         """One weight for every query, at every node it asks for."""
-        return [np.outer(each, np.ones(len(c))) for c in self.whole.alike.copies]
+        return [each[:, None] * asked for asked in self.whole.asked_kinds]
 
     def tilted(self, power: float, dual: float) -> tuple[list[Array], float]:
         """Weights on queries' nodes whose sum bounds a p-norm, and ‖y‖ in the dual norm.
@@ -212,7 +212,7 @@ class _TreePlan(LongPlan):
             of_rows = often[:, None] * (rows @ np.array(here) / self._largest) ** (power - 1)
             found = np.zeros((len(sizes), len(zero)))
             np.add.at(found, query, of_rows)
-            each.append(found / sizes[:, None])
+            each.append(whole.asked_kinds[level] * found / sizes[:, None])
         counts = [np.outer(sizes, copies[at]) for at in range(len(each))]
         size = sum(float((n * y**dual).sum()) for n, y in zip(counts, each, strict=True))
         shared = np.maximum(whole.often, 1)  # asked for twice, its sum is counted twice

@@ -61,6 +61,17 @@ class Comparison:
 
     Errors of plans that do not look at the data are exact, and hold for any data. Those of
     data-aware plans are simulated on the example data; on other data they will be others.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, k=1, factors={"age": nz.Prefix()})
+    >>> planners = ("residual", "residual+")
+    >>> plans = {name: nz.plan(workload, budget=nz.zCDP(0.5), planner=name) for name in planners}
+    >>> compared = nz.compare(plans)
+    >>> compared.best, compared.same_privacy
+    ('residual', True)
     """
 
     contenders: tuple[Contender, ...]

@@ -67,6 +67,20 @@ class Entry:
         in full whatever its status.
     note
         What was said when it was settled.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     with ledger.charge("census", Guarantee(0.5, law="zcdp"), purpose="yearly tables"):
+    ...         noisy = 41 + 1  # noise is drawn here
+    ...     (entry,) = ledger.entries()
+    >>> entry.purpose, entry.status, entry.guarantee.rho
+    ('yearly tables', 'released', 0.25)
     """
 
     id: int
@@ -123,6 +137,24 @@ class Refusal:
         Whether somebody asked to be shown them.
     time, by
         When, in UTC, and the login name of who asked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=zCDP(0.5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     try:
+    ...         plan.release({"age": [0, 99]}, ledger=ledger, dataset="census", purpose="tables")
+    ...     except nz.NoiseplanError:
+    ...         (refused,) = ledger.refusals()
+    >>> refused.dataset, refused.purpose
+    ('census', 'tables')
     """
 
     id: int
@@ -158,6 +190,22 @@ class Check:
         Whether somebody asked to be shown them.
     time, by
         When, in UTC, and the login name of who asked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=zCDP(0.5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     _ = plan.check({"age": [0, 1, 1]}, ledger=ledger, dataset="census", purpose="tables")
+    ...     (check,) = ledger.checks()
+    >>> check.dataset, check.purpose
+    ('census', 'tables')
     """
 
     id: int
@@ -191,6 +239,19 @@ class Change:
         The most records of one person in the data, where that was declared with it.
     time, by
         When, in UTC, and the login name of who changed it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     _ = ledger.change_budget("census", zCDP(2.0), reason="a second survey")
+    ...     (change,) = ledger.changes()
+    >>> change.after.rho, change.reason
+    (2.0, 'a second survey')
     """
 
     id: int

@@ -39,6 +39,18 @@ class Answer:
     rows, not for each: rows that meet a cell which towers over the others of its bucket have more;
     where it was not measured such cells are left out. `lower` and `upper` reach as far as an
     unbiased answer with the error of both would; they are a guide, no confidence interval.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [7.0, 2.0, 4.0], 4.0)])
+    >>> print(release.answer(nz.Query(schema, ["age"])))
+    age  estimate  std_error  lower  upper
+      0       7.0        2.0    3.1   10.9
+      1       2.0        2.0   -1.9    5.9
+      2       4.0        2.0    0.1    7.9
+    95% pointwise intervals, covering noise only
     """
 
     query: Query

@@ -41,6 +41,17 @@ class Statistic:
     group too small to tell has no estimate (NaN), and an interval of all that is possible. The
     intervals cover the noise only, not the data's own errors. Quantiles have no `std_error`: their
     intervals are not symmetric.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema({"age": nz.Ordinal(range(3))})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [70.0, 20.0, 40.0], 4.0)])
+    >>> print(release.median("age"))
+    estimate  lower  upper
+           0      0      0
+    95% pointwise intervals, covering noise only
+    intervals by inverting exact tests at every value (Woodruff)
     """
 
     name: str

@@ -9,8 +9,8 @@ from sphinx.application import Sphinx
 # The front page's contents: a heading, and the pages below it.
 FRONT = {
     "Begin": [
-        "What to read <docs/index>", "docs/quickstart", "docs/story", "docs/command-line", "docs/examples",
-        "docs/gallery",
+        "What to read <docs/index>", "docs/quickstart", "docs/story", "docs/command-line",
+        "docs/examples", "docs/gallery",
     ],
     "Publish": [
         "docs/custodian", "docs/how-to-choose", "docs/sources", "docs/ledger", "docs/saving",

@@ -12,6 +12,7 @@ import numpy as np
 from noiseplan.comparing.error_figures import Errors, Figure
 from noiseplan.draw.error_dots import comparison_spec
 from noiseplan.draw.figure import shown
+from noiseplan.draw.notebook import comparison_html
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.privacy import Guarantee
@@ -154,6 +155,9 @@ class Comparison:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {figure.rmse:.4g}" for name, figure in self.figures.items())
         return f"Comparison(rmse: {shown})"
+
+    def _repr_html_(self) -> str:
+        return str(comparison_html(self))
 
     def __str__(self) -> str:
         return described(self)

@@ -327,6 +327,9 @@ class Plan:
         )
         return released
 
+    def _repr_html_(self) -> str:
+        return str(through("plan.html")(self))
+
     def check(
         self,
         data: object,

@@ -227,6 +227,9 @@ class Release(Derived):
     def __str__(self) -> str:
         return str(through("release.describe")(self))
 
+    def _repr_html_(self) -> str:
+        return str(through("release.html")(self))
+
     # ------------------------------------------------------------------ of a data-aware release
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pygments.lexers import TextLexer
 from sphinx.application import Sphinx
 
 import noiseplan
@@ -72,6 +73,7 @@ html_theme_options = {"navigation_with_keys": True}
 
 def setup(app: Sphinx) -> None:
     """Navigation, which pages know nothing of; docstrings and names as this house writes them."""
+    app.add_lexer("csv", TextLexer)
     app.connect("source-read", contents.add)
     app.connect("autodoc-process-docstring", references.whole_first_line, priority=400)
     app.connect("autodoc-process-signature", references.made_elsewhere)

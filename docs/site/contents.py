@@ -26,7 +26,8 @@ FRONT = {
     ],
     "Reference": ["reference/index"],
     "The project": [
-        "CHANGELOG", "CONTRIBUTING", "SECURITY", "docs/design", "src/noiseplan/data/README",
+        "CHANGELOG", "CONTRIBUTING", "SECURITY", "docs/design",
+        "The survey sample <src/noiseplan/data/README>",
     ],
 }  # fmt: skip
 

@@ -36,7 +36,7 @@ STYLE: Final = Markup(
 .nz { font-size: .92em; line-height: 1.45; max-width: 58em; }
 .nz p { margin: .2em 0; } .nz .head { font-weight: 600; font-size: 1.08em; }
 .nz dl { display: grid; grid-template-columns: max-content 1fr; gap: .1em 1em; margin: .4em 0; }
-.nz dt { opacity: .72; font-weight: 400; } .nz dd { margin: 0; overflow-wrap: anywhere; }
+.nz dt { opacity: .72; font-weight: 400; margin: 0; } .nz dd { margin: 0; overflow-wrap: anywhere; }
 .nz .scroll { overflow-x: auto; }
 .nz table { border-collapse: collapse; margin: .4em 0; font-size: 1em; table-layout: auto; }
 .nz caption { text-align: left; padding: 0 0 .2em; font-weight: 600; caption-side: top; }

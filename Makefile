@@ -13,7 +13,7 @@ DEMO_STAMP := $(VENV)/.stamp-demo
 DEV_STAMP  := $(VENV)/.stamp-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types all-tests fast-tests bench docs-tables clean
+.PHONY: help demo test quick lint types all-tests fast-tests bench docs docs-serve docs-tables pythons clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,9 +43,18 @@ fast-tests: $(DEV_STAMP)
 bench: $(DEV_STAMP) ## run the benchmarks and print their tables
 	@$(BIN)/python -m benchmarks
 
+docs: $(DEV_STAMP) ## build the documentation as a site in build/site; open index.html there
+	@$(BIN)/python docs/site/build.py build/site
+
+docs-serve: docs ## the same, served on this machine: http://localhost:8000
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
+
 docs-tables: $(DEV_STAMP) ## run the benchmarks and write docs/results.md and its pages
 	@mkdir -p docs
 	@$(BIN)/python -m benchmarks --write docs/results.md
+
+pythons: ## the smoke tests under every Python from 3.11 on that is found
+	@$(PYTHON) tests/pythons.py
 
 clean: ## remove the virtual environment, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -79,7 +79,8 @@ def engine(file: Path | None = None) -> Iterator[DuckDBPyConnection]:
         for name, value in _WHERE_KNOWN.items():
             with suppress(duckdb.CatalogException):  # an older DuckDB without the setting
                 connection.execute(f"SET {name} = {value}")
-        connection.execute("SET enable_progress_bar = false")  # on standard output
+        with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
+            connection.execute("SET enable_progress_bar = false")  # on standard output
         if file is not None:
             connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")

@@ -8,6 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+__all__ = [  # the errors; what words them is for those who write messages
+    "BudgetError",
+    "DataError",
+    "DataRefused",
+    "DependsOnData",
+    "MissingExtraError",
+    "NoiseError",
+    "NoiseplanError",
+    "PlanError",
+    "QueryError",
+    "SchemaError",
+    "StorageError",
+    "UnanswerableError",
+]
+
 
 @dataclass(frozen=True)
 class Remedy:
@@ -65,7 +80,17 @@ def setting(name: str, value: str) -> Message:
 
 
 class NoiseplanError(Exception):
-    """Root of all errors raised on purpose by noiseplan."""
+    """Root of all errors raised on purpose by noiseplan.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> try:
+    ...     nz.zCDP(-1.0)
+    ... except nz.NoiseplanError as error:
+    ...     print(type(error).__name__)
+    BudgetError
+    """
 
     @property
     def message(self) -> str:
@@ -74,23 +99,76 @@ class NoiseplanError(Exception):
 
 
 class SchemaError(NoiseplanError, ValueError):
-    """A schema or one of its attributes is not well formed."""
+    """A schema or one of its attributes is not well formed.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> try:
+    ...     nz.Ordinal([1, 1])
+    ... except SchemaError as error:
+    ...     print(isinstance(error, nz.NoiseplanError))
+    True
+    """
 
 
 class QueryError(NoiseplanError, ValueError):
-    """A factor, query or workload is not well formed."""
+    """A factor, query or workload is not well formed.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> try:
+    ...     nz.Workload([])
+    ... except QueryError as error:
+    ...     print(isinstance(error, nz.NoiseplanError))
+    True
+    """
 
 
 class BudgetError(NoiseplanError, ValueError):
-    """A privacy budget is not well formed, or cannot be met."""
+    """A privacy budget is not well formed, or cannot be met.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> try:
+    ...     nz.zCDP(-1.0)
+    ... except BudgetError as error:
+    ...     print(isinstance(error, nz.NoiseplanError))
+    True
+    """
 
 
 class PlanError(NoiseplanError, ValueError):
-    """No plan can be made from what was asked."""
+    """No plan can be made from what was asked.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> try:
+    ...     nz.plan(nz.Workload.marginals(nz.Schema.from_sizes({"age": 5}), k=1))
+    ... except PlanError as error:
+    ...     print(isinstance(error, nz.NoiseplanError))
+    True
+    """
 
 
 class DependsOnData(PlanError, AttributeError):
-    """Asked of a plan what only the data know: also an attribute that is not there."""
+    """Asked of a plan what only the data know: also an attribute that is not there.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 64})
+    >>> workload = nz.Workload([nz.Query(schema, {"age": nz.Prefix()})])
+    >>> plan = nz.plan(workload, budget=nz.PureDP(1.0), planner="dawa")
+    >>> try:
+    ...     plan.rmse
+    ... except DependsOnData:
+    ...     print("only the data know")
+    only the data know
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -104,7 +182,19 @@ class DependsOnData(PlanError, AttributeError):
 
 
 class DataError(NoiseplanError, ValueError):
-    """The data do not fit the declared schema. Nothing was released and nothing was spent."""
+    """The data do not fit the declared schema. Nothing was released and nothing was spent.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.5))
+    >>> try:
+    ...     plan.release({"sex": [0, 1]})
+    ... except DataError as error:
+    ...     print("age" in str(error))
+    True
+    """
 
 
 class DataRefused(DataError):
@@ -112,6 +202,17 @@ class DataRefused(DataError):
 
     `kind` says what sort of thing that was, and `detailed` whether the message shows private
     values. Where a ledger is in use, both are entered there: refusals tell something of the data.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.5))
+    >>> try:
+    ...     plan.release({"age": [0, 99], "sex": [0, 1]})
+    ... except DataRefused as error:
+    ...     print("99" in str(error))  # values are told with details=True alone
+    False
     """
 
     def __init__(self, message: str, kind: str, detailed: bool = False) -> None:
@@ -123,16 +224,56 @@ class DataRefused(DataError):
 
 
 class UnanswerableError(NoiseplanError, ValueError):
-    """A query lies outside the span of what the plan measures."""
+    """A query lies outside the span of what the plan measures.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.5))
+    >>> release = plan.release({"age": [0, 1, 1], "sex": [0, 1, 1]})
+    >>> try:
+    ...     release.answer(nz.Query(schema, ["sex"]))
+    ... except UnanswerableError as error:
+    ...     print("sex" in str(error))
+    True
+    """
 
 
 class NoiseError(NoiseplanError, ValueError):
-    """Noise was asked for that no sampler here draws: a bad variance, scale, size or source."""
+    """Noise was asked for that no sampler here draws: a bad variance, scale, size or source.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> from noiseplan import noise
+    >>> try:
+    ...     noise.discrete_gaussian(-1.0, 3)
+    ... except NoiseError as error:
+    ...     print(isinstance(error, nz.NoiseplanError))
+    True
+    """
 
 
 class StorageError(NoiseplanError, ValueError):
-    """A saved plan or release cannot be written here, or what is read is damaged."""
+    """A saved plan or release cannot be written here, or what is read is damaged.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> try:
+    ...     nz.load("not there")
+    ... except StorageError as error:
+    ...     print(isinstance(error, nz.NoiseplanError))
+    True
+    """
 
 
 class MissingExtraError(NoiseplanError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed.
+
+    Examples
+    --------
+    >>> issubclass(MissingExtraError, ImportError)
+    True
+    """

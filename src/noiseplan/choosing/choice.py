@@ -75,7 +75,18 @@ def adaptive(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Choice:
-    """Plans to choose from, and the one that measures what they have in common."""
+    """Plans to choose from, and the one that measures what they have in common.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> one = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> two = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(0.5))
+    >>> choice = nz.adaptive([one, two])
+    >>> choice.privacy.rho <= 0.5  # of looking and choosing together
+    True
+    """
 
     plans: tuple[Plan, ...]
     common: Plan
@@ -214,6 +225,19 @@ class Look(Answers):
     for the look has most left to pay. So a look is neither copied nor sent to another process, and
     a ledger lets its entry be followed once at that price. Whatever is measured after it again,
     because a first try broke off, is charged all that it costs on its own.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> one = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> two = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(0.5))
+    >>> choice = nz.adaptive([one, two])
+    >>> look = choice.look({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99})
+    >>> look.answer(nz.Query(schema, ["sex"])).estimate.shape
+    (2,)
+    >>> look.choose(two).plan is two
+    True
     """
 
     choice: Choice

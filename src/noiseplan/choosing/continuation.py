@@ -41,7 +41,18 @@ def completed(family: Family[Any], target: Plan, parts: Sequence[Release]) -> Re
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Continuation:
-    """What is still to be measured for a plan after an earlier release of the same data."""
+    """What is still to be measured for a plan after an earlier release of the same data.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> tables = [nz.Workload.marginals(schema, k=k) for k in (1, 2)]
+    >>> first, second = (nz.plan(asked, budget=nz.zCDP(0.5)) for asked in tables)
+    >>> more = second.given(first.release({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99}))
+    >>> more.privacy.rho < 0.5  # less than the second plan costs on its own
+    True
+    """
 
     plan: Plan
     earlier: Release
@@ -189,6 +200,19 @@ def joint_covariance(earlier: Release, later: Release, query: Query, other: Quer
     The later answers are the best linear unbiased ones from all that was measured, so that what
     the earlier ones differ from them is not correlated with them: Cov(earlier, later) =
     Cov(later, later).
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> tables = [nz.Workload.marginals(schema, k=k) for k in (1, 2)]
+    >>> first, second = (nz.plan(asked, budget=nz.zCDP(0.5)) for asked in tables)
+    >>> people = {"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99}
+    >>> earlier = first.release(people)
+    >>> later = second.given(earlier).release(people)
+    >>> sex = nz.Query(schema, ["sex"])
+    >>> joint_covariance(earlier, later, sex, sex).shape
+    (2, 2)
     """
     earlier.plan.mechanism.require(query)
     return later.covariance(query, other)

@@ -36,6 +36,17 @@ class Recommendation:
 
     `action` is "choose" plan number `number`, "pass over" it and look closer at the others, or
     "stop". `figures` are the numbers the rule went by.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> one = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> two = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(0.5))
+    >>> choice = nz.adaptive([one, two])
+    >>> advice = choice.look({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99}).recommend()
+    >>> advice.action, advice.number in (0, 1), len(advice.figures)
+    ('choose', True, 4)
     """
 
     action: Action
@@ -59,7 +70,20 @@ def _written(value: float) -> str:
 
 
 class DecisionRule(ABC):
-    """Turns a look into a recommendation."""
+    """Turns a look into a recommendation.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> one = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> two = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(0.5))
+    >>> choice = nz.adaptive([one, two])
+    >>> from noiseplan.choosing import Usefulness
+    >>> look = choice.look({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99})
+    >>> look.recommend(Usefulness(share=0.5, ratio=3.0)).action
+    'choose'
+    """
 
     @abstractmethod
     def judge(self, look: Look) -> Recommendation:
@@ -114,6 +138,17 @@ class SignalToNoise(DecisionRule):
     -----
     With L, U = estimate ∓ sigmas · s_look, the ratios lie between L/s and U/s, s the standard error
     with the first or with the second plan: those of its best linear unbiased answers.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> budget = nz.zCDP(0.5)
+    >>> coarse = nz.plan(nz.Workload.marginals(schema, k=1), budget=budget)
+    >>> fine = nz.plan(nz.Workload.marginals(schema, up_to=2), budget=budget)
+    >>> look = nz.adaptive([coarse, fine]).look({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99})
+    >>> look.recommend(SignalToNoise(share=0.01, ratio=0.1)).number
+    1
     """
 
     share: float
@@ -203,6 +238,18 @@ class Posterior(DecisionRule):
     -----
     Given the look, counts have the covariance V = (C_* + S⁻¹)⁻¹, S the prior's; the rows W of plan
     k then have the variances diag(WVWᵀ), which are compared with those the plan would give.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> one = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> two = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(0.5))
+    >>> choice = nz.adaptive([one, two])
+    >>> from noiseplan.choosing import Posterior
+    >>> look = choice.look({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99})
+    >>> look.recommend(Posterior()).action
+    'choose'
     """
 
     variance: ArrayLike | None = None
@@ -254,6 +301,17 @@ class ConfidenceRegion(DecisionRule):
     -----
     {x ≥ 0 : (x̂ − x)ᵀC_*(x̂ − x) ≤ z}, z the quantile of χ² with rank(C_*) degrees of freedom. Counts
     are not negative, and the total must be part of the look: otherwise the region has no end.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> one = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> two = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(0.5))
+    >>> choice = nz.adaptive([one, two])
+    >>> look = choice.look({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99})
+    >>> look.recommend(ConfidenceRegion()).action in ('choose', 'pass over', 'stop')
+    True
     """
 
     level: float = 0.95

@@ -54,6 +54,17 @@ class Usefulness(DecisionRule):
     A row is useful if count ≥ ratio · s, s the standard error that the plan has. Counts are the
     look's estimates where it answers, else those of the table of greatest entropy that agrees with
     all of the look's tables on its attributes.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> one = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> two = nz.plan(nz.Workload.marginals(schema, k=2), budget=nz.zCDP(0.5))
+    >>> choice = nz.adaptive([one, two])
+    >>> look = choice.look({"age": [0, 1, 1] * 99, "sex": [0, 1, 1] * 99})
+    >>> look.recommend(Usefulness(share=0.9, ratio=2.0)).number in (0, 1)
+    True
     """
 
     share: float = 0.5

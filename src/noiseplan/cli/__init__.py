@@ -22,6 +22,7 @@ from io import TextIOWrapper
 from typing import Any, Final, cast
 
 import click
+from click.shell_completion import CompletionItem
 
 from noiseplan import __version__
 from noiseplan.console import plain_complaints, say
@@ -41,6 +42,7 @@ COMMANDS: Final = {
     "report": "Write a page with pictures, to read or to hand on.",
     "local": "Count users who randomize their own reports, and trust nobody.",
     "ledger": "Keep the privacy budgets of datasets, and what was spent.",
+    "completion": "Print a script with which a shell completes these commands.",
 }
 FAILED, REFUSED, DAMAGED, BUSY = 1, 3, 4, 5  # 2 is click's own
 INTERRUPTED = 130
@@ -62,6 +64,15 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands by name, without loading any; then the group's own options."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with plain_complaints():

@@ -12,6 +12,7 @@ import numpy as np
 from noiseplan.comparing.error_figures import Errors, Figure
 from noiseplan.draw.error_dots import comparison_spec
 from noiseplan.draw.figure import shown
+from noiseplan.draw.notebook import comparison_html
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.privacy import Guarantee
@@ -63,6 +64,17 @@ class Comparison:
 
     Errors of plans that do not look at the data are exact, and hold for any data. Those of
     data-aware plans are simulated on the example data; on other data they will be others.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, k=1, factors={"age": nz.Prefix()})
+    >>> planners = ("residual", "residual+")
+    >>> plans = {name: nz.plan(workload, budget=nz.zCDP(0.5), planner=name) for name in planners}
+    >>> compared = nz.compare(plans)
+    >>> compared.best, compared.same_privacy
+    ('residual', True)
     """
 
     contenders: tuple[Contender, ...]
@@ -145,6 +157,9 @@ class Comparison:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name} {figure.rmse:.4g}" for name, figure in self.figures.items())
         return f"Comparison(rmse: {shown})"
+
+    def _repr_html_(self) -> str:
+        return str(comparison_html(self))
 
     def __str__(self) -> str:
         return described(self)

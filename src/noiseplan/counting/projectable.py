@@ -25,6 +25,15 @@ class Projectable(Protocol):
     Privacy
     -------
     What :meth:`marginals` returns is exact and confidential; noise is added elsewhere.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> from noiseplan.counting import CountTensor
+    >>> schema = nz.Schema.from_sizes({"age": 3, "sex": 2})
+    >>> counts = CountTensor(schema, [[1, 0], [2, 2], [0, 4]])
+    >>> counts.marginals(np.array([[1]])).tolist()
+    [[3, 6]]
     """
 
     @property
@@ -53,7 +62,17 @@ class Projectable(Protocol):
 
 
 class Countable(ABC):
-    """Data that are counted by passing over the records, the base of most sources."""
+    """Data that are counted by passing over the records, the base of most sources.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> from noiseplan.counting import open_source
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> records = open_source({"age": [0, 1, 1]}, schema)
+    >>> isinstance(records, Countable), records.marginals([[0]]).tolist()
+    (True, [[1, 2, 0]])
+    """
 
     schema: Schema
     origin: str

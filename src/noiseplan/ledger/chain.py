@@ -72,6 +72,18 @@ class Record:
         The login name of the process that wrote it.
     act
         What happened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     history = ledger.history()
+    >>> [record.position for record in history]  # the file, and the dataset
+    [1, 2]
     """
 
     position: int

@@ -14,23 +14,76 @@ BETWEEN: Final = ";\n  "
 
 
 class LedgerError(NoiseplanError, RuntimeError):
-    """The ledger cannot be used as asked: its file, its names or the order of calls."""
+    """The ledger cannot be used as asked: its file, its names or the order of calls.
+
+    Examples
+    --------
+    >>> from noiseplan.ledger import Ledger
+    >>> try:
+    ...     Ledger("not there/budget.ledger")
+    ... except LedgerError as error:
+    ...     print("not there" in str(error))
+    True
+    """
 
 
 class LedgerDamaged(LedgerError):
-    """The file is not the history that was written: edited, truncated, or broken by its disk."""
+    """The file is not the history that was written: edited, truncated, or broken by its disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Head, Ledger
+    >>> from noiseplan.privacy import zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     head = ledger.head()
+    ...     try:
+    ...         ledger.verify(expected_head=Head(head.count, "0" * 64))
+    ...     except LedgerDamaged as error:
+    ...         print("budget.ledger" in str(error))
+    True
+    """
 
 
 class LedgerBusy(LedgerError, TimeoutError):
-    """Other processes held the ledger for longer than its timeout."""
+    """Other processes held the ledger for longer than its timeout.
+
+    Examples
+    --------
+    >>> issubclass(LedgerBusy, TimeoutError)  # worth another try
+    True
+    """
 
 
 class UnknownDataset(LedgerError, LookupError):
-    """The ledger has no dataset of that name."""
+    """The ledger has no dataset of that name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     try:
+    ...         ledger.balance("cencus")
+    ...     except UnknownDataset as error:
+    ...         print("'census'" in str(error))
+    True
+    """
 
 
 class AlreadyFollowed(LedgerError):
-    """An entry was completed before at the price of what was left to pay, which holds once."""
+    """An entry was completed before at the price of what was left to pay, which holds once.
+
+    Examples
+    --------
+    >>> issubclass(AlreadyFollowed, LedgerError)  # charge what it costs on its own instead
+    True
+    """
 
 
 class BudgetExceeded(BudgetError):
@@ -48,6 +101,20 @@ class BudgetExceeded(BudgetError):
         The same as a budget to plan with, `zCDP(left)`; None if nothing is left.
     balance
         The dataset's budget and what is spent of it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     try:
+    ...         ledger.spend("census", Guarantee(4.0, law="zcdp"), purpose="too much")
+    ...     except BudgetExceeded as error:
+    ...         print(error.asked.rho, error.left)
+    2.0 1.0
     """
 
     def __init__(

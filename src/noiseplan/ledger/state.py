@@ -74,6 +74,20 @@ class Entry:
     tables
         What it publishes, where that is on record: of each table its name and its attributes, of
         many the first.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     with ledger.charge("census", Guarantee(0.5, law="zcdp"), purpose="yearly tables"):
+    ...         noisy = 41 + 1  # noise is drawn here
+    ...     (entry,) = ledger.entries()
+    >>> entry.purpose, entry.status, entry.guarantee.rho
+    ('yearly tables', 'released', 0.25)
     """
 
     id: int
@@ -142,6 +156,22 @@ class Told:
         Whether somebody asked to be shown them.
     time, by
         When, in UTC, and the login name of who asked.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=zCDP(0.5))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     _ = plan.check({"age": [0, 1, 1]}, ledger=ledger, dataset="census", purpose="tables")
+    ...     (check,) = ledger.checks()
+    >>> check.dataset, check.purpose
+    ('census', 'tables')
     """
 
     id: int
@@ -177,6 +207,19 @@ class Change:
         The most records of one person in the data, where that was declared with it.
     time, by
         When, in UTC, and the login name of who changed it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from noiseplan.ledger import Ledger
+    >>> from noiseplan.privacy import Guarantee, zCDP
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(f"{folder}/budget.ledger", create=True)
+    ...     _ = ledger.open_dataset("census", zCDP(1.0))
+    ...     _ = ledger.change_budget("census", zCDP(2.0), reason="a second survey")
+    ...     (change,) = ledger.changes()
+    >>> change.after.rho, change.reason
+    (2.0, 'a second survey')
     """
 
     id: int

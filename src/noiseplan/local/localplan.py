@@ -49,6 +49,14 @@ class LocalPlan:
     one of several with public chances, and reports on that one only: ε is that of one report. Who
     the users are is then said by `records`, a column of values for each attribute, or by `counts`
     of the cells of all attributes where these are few.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"seconds": 4})
+    >>> plan = nz.local.plan(nz.Query(schema, ["seconds"]), epsilon=1.0)
+    >>> plan.epsilon, plan.worst_variance >= plan.lower_bound
+    (1.0, True)
     """
 
     workload: Workload
@@ -261,7 +269,19 @@ class LocalPlan:
 
 
 def load_plan(path: str | Path) -> LocalPlan:
-    """Read a plan written by `LocalPlan.save`: the same reports, the same figures."""
+    """Read a plan written by `LocalPlan.save`: the same reports, the same figures.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"seconds": 4})
+    >>> plan = nz.local.plan(nz.Query(schema, ["seconds"]), epsilon=1.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_plan(plan.save(f"{folder}/start-up.plan"))
+    >>> again.worst_variance == plan.worst_variance
+    True
+    """
     return read_whole(path, "local plan", FORMATS, _rebuilt)
 
 

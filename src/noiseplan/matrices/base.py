@@ -32,6 +32,15 @@ class Matrix(ABC):
     given, so they are to be read, not written to.
 
     `forms` and `weighted_grams` are adjoint to each other: ⟨u, forms(S)⟩ = ⟨weighted_grams(u), S⟩.
+
+    Examples
+    --------
+    >>> from noiseplan.matrices import PrefixMatrix
+    >>> sums = PrefixMatrix(3)
+    >>> isinstance(sums, Matrix), sums.shape
+    (True, (3, 3))
+    >>> sums.matmul(np.array([1.0, 2.0, 4.0])).tolist()
+    [1.0, 3.0, 7.0]
     """
 
     @property

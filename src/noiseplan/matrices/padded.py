@@ -75,7 +75,14 @@ class PaddedMatrix(Matrix):
 
 
 def padded(matrix: Matrix, columns: int) -> Matrix:
-    """The matrix over so many values, those it does not know never counted."""
+    """The matrix over so many values, those it does not know never counted.
+
+    Examples
+    --------
+    >>> from noiseplan.matrices import PrefixMatrix
+    >>> padded(PrefixMatrix(2), 3).dense().astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0]]
+    """
     return matrix if matrix.shape[1] == columns else PaddedMatrix(matrix, columns)
 
 

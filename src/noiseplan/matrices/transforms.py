@@ -32,7 +32,15 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 
 class Transform(SizedMatrix):
-    """A strategy of full column rank, entries 0 and ±1, that is solved as fast as it is applied."""
+    """A strategy of full column rank, entries 0 and ±1, that is solved as fast as it is applied.
+
+    Examples
+    --------
+    >>> from noiseplan.matrices import HaarMatrix
+    >>> wavelet = HaarMatrix(4)
+    >>> isinstance(wavelet, Transform), wavelet.sums(np.array([1, 2, 3, 4])).tolist()
+    (True, [10, -4, -1, -1])
+    """
 
     @property
     @abstractmethod
@@ -41,7 +49,7 @@ class Transform(SizedMatrix):
 
     @abstractmethod
     def sums(self, x: NDArray[Number]) -> NDArray[Number]:
-        """Ax; integers stay integers. No partial sum is larger than the sum of all |x|."""
+        """Ax; integers stay integers. No partial sum is larger than the sum of all ``|x|``."""
 
     @abstractmethod
     def recover(self, y: Array) -> Array:

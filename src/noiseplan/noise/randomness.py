@@ -33,7 +33,15 @@ _SHORT_READ: Final = 1024  # bytes; below this a fresh key costs more than the b
 
 
 class Source(ABC):
-    """Independent fair bits."""
+    """Independent fair bits.
+
+    Examples
+    --------
+    >>> from noiseplan.noise import SeededSource, discrete_gaussian
+    >>> drawn = discrete_gaussian(4.0, 3, source=SeededSource(7))
+    >>> drawn.shape, drawn.dtype.kind
+    ((3,), 'i')
+    """
 
     @abstractmethod
     def read(self, count: int) -> bytes:
@@ -79,7 +87,13 @@ class Source(ABC):
 
 @dataclass(frozen=True)
 class SystemSource(Source):
-    """The operating system's generator (`os.urandom`): the default."""
+    """The operating system's generator (`os.urandom`): the default.
+
+    Examples
+    --------
+    >>> SystemSource().brand
+    'randomness from the operating system'
+    """
 
     def read(self, count: int) -> bytes:
         """Straight from the kernel."""
@@ -108,6 +122,12 @@ class StreamSource(Source):
     repeat, by which they could be told from fair bits with an advantage below (n/16)²/2¹²⁸ (2⁻¹⁰⁰
     for the reads made here), apart from what breaking AES would give. The key is dropped when the
     read ends; Python does not wipe it from memory.
+
+    Examples
+    --------
+    >>> from noiseplan.noise import discrete_gaussian
+    >>> discrete_gaussian(4.0, 3, source=StreamSource()).shape
+    (3,)
     """
 
     _ciphers: Any = field(init=False, repr=False, compare=False)

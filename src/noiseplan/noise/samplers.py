@@ -28,6 +28,13 @@ class NoiseSampler(ABC):
     -------
     Both properties are abstract: a new kind of noise is not for publishing by oversight. A ledger
     charges for noise that has both, and for no other.
+
+    Examples
+    --------
+    >>> from noiseplan.noise import SystemSource
+    >>> secure, simulated = ExactSampler("gaussian", SystemSource()), SimulationSampler("gaussian")
+    >>> secure.private, simulated.private
+    (True, False)
     """
 
     @abstractmethod
@@ -59,7 +66,14 @@ class NoiseSampler(ABC):
 @final
 @dataclass(frozen=True)
 class ExactSampler(NoiseSampler):
-    """Exact discrete noise of one law, from a source of bits."""
+    """Exact discrete noise of one law, from a source of bits.
+
+    Examples
+    --------
+    >>> from noiseplan.noise import SystemSource
+    >>> ExactSampler("gaussian", SystemSource()).private
+    True
+    """
 
     law: Law
     source: Source
@@ -95,6 +109,11 @@ class SimulationSampler(NoiseSampler):
 
     Floating-point noise can leak through its gaps (Mironov 2012), so whatever is made with it says
     so.
+
+    Examples
+    --------
+    >>> SimulationSampler("laplace", seed=7).private
+    False
     """
 
     law: Law

@@ -67,6 +67,15 @@ class Certificate:
         is known.
     confidence
         The probability that the bound holds: 1 where no chance was involved.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 8, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2, factors={"age": nz.Prefix()})
+    >>> certificate = nz.plan(workload, budget=nz.zCDP(0.5)).certify()
+    >>> certificate.bound <= certificate.value
+    True
     """
 
     value: float

@@ -26,6 +26,18 @@ class Objective(ABC):
 
     With `at_most`, and without a budget, it is what a plan must reach: the least privacy cost at
     which it is at most so much is found.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> plans = [nz.plan(workload, budget=nz.zCDP(0.5), objective=how)
+    ...          for how in (nz.TotalVariance(), nz.WorstVariance())]
+    >>> plans[0].total_variance < plans[1].total_variance
+    True
+    >>> plans[0].worst_variance > plans[1].worst_variance
+    True
     """
 
     at_most: float | None = None
@@ -51,7 +63,17 @@ class Objective(ABC):
 
 @dataclass(frozen=True)
 class TotalVariance(Objective):
-    """Σ weight · variance over all rows of all queries."""
+    """Σ weight · variance over all rows of all queries.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=nz.TotalVariance())  # the default
+    >>> plan.optimal
+    True
+    """
 
     def __str__(self) -> str:
         return "total variance"
@@ -62,6 +84,15 @@ class RMSE(TotalVariance):
     """√(Σ variance / rows) over all rows of all queries: weights play no part.
 
     A plan for it is one of least total variance for the same queries without weights.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> plan = nz.plan(workload, objective=nz.RMSE(at_most=5.0))  # the least privacy for it
+    >>> round(plan.rmse, 3)
+    5.0
     """
 
     def __str__(self) -> str:
@@ -70,7 +101,17 @@ class RMSE(TotalVariance):
 
 @dataclass(frozen=True)
 class WorstVariance(Objective):
-    """max weight · variance over all rows of all queries."""
+    """max weight · variance over all rows of all queries.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> plan = nz.plan(workload, objective=nz.WorstVariance(at_most=9.0))
+    >>> round(plan.worst_variance, 3)  # no answer has a standard error above 3
+    9.0
+    """
 
     def __str__(self) -> str:
         return "worst variance"
@@ -78,7 +119,18 @@ class WorstVariance(Objective):
 
 @dataclass(frozen=True)
 class PNormVariance(Objective):
-    """(Σ (weight · variance)^p)^(1/p) over all rows: the total for p = 1, the worst for p = ∞."""
+    """(Σ (weight · variance)^p)^(1/p) over all rows: the total for p = 1, the worst for p = ∞.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> norms = [nz.PNormVariance(p) for p in (1.5, 3.0)]
+    >>> plans = [nz.plan(workload, budget=nz.zCDP(0.5), objective=norm) for norm in norms]
+    >>> plans[0].worst_variance > plans[1].worst_variance  # nearer to the worst, the larger p is
+    True
+    """
 
     p: float
 
@@ -104,6 +156,16 @@ class ConvexLoss(Objective):
         Array → array; by central differences if not given, which costs two calls per query.
     at_most
         Without a budget: what the loss must be, at the least privacy cost.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> loss = nz.ConvexLoss(lambda v: float((v**2).sum()), lambda v: 2 * v)
+    >>> plan = nz.plan(workload, budget=nz.zCDP(0.5), objective=loss)
+    >>> len(plan.workload), plan.optimal
+    (4, True)
     """
 
     function: Callable[[Array], float]

@@ -52,6 +52,18 @@ class Plan:
 
     Variances are exact, not estimates. Every number is about noise only: the data's own errors
     (coverage, sampling, response) come on top.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> plan = nz.plan(workload, budget=nz.zCDP(0.5))
+    >>> plan.privacy.rho <= 0.5, plan.optimal
+    (True, True)
+    >>> age = workload["age"]
+    >>> plan.variance(age).shape, plan.covariance(age, workload["sex"]).shape
+    ((5,), (5, 2))
     """
 
     workload: Workload
@@ -314,6 +326,9 @@ class Plan:
             self, data, seed, ledger, dataset, purpose, randomness, person, details=details
         )
         return released
+
+    def _repr_html_(self) -> str:
+        return str(through("plan.html")(self))
 
     def check(
         self,

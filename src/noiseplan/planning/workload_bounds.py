@@ -62,6 +62,14 @@ class WorkloadBounds:
 
     The lower bounds hold for Laplace noise too, at its own cost (`at`).
     `None` stands for what was too large to work out.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 8})
+    >>> known = nz.bounds(nz.Workload([nz.Query(schema, {"age": nz.Prefix()})]))
+    >>> known.lower <= known.upper, known.rank
+    (True, 8)
     """
 
     rows: int

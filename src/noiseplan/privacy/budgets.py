@@ -14,7 +14,13 @@ from noiseplan.privacy.rounding import product_down, text_down, text_of
 
 @dataclass(frozen=True)
 class Budget(ABC):
-    """A bound on the privacy a release may spend: one of `zCDP`, `GDP`, `ApproxDP`, `PureDP`."""
+    """A bound on the privacy a release may spend: one of `zCDP`, `GDP`, `ApproxDP`, `PureDP`.
+
+    Examples
+    --------
+    >>> isinstance(zCDP(0.5), Budget), isinstance(PureDP(1.0), Budget)
+    (True, True)
+    """
 
     @abstractmethod
     def gaussian_pcost(self) -> float:

@@ -38,6 +38,15 @@ class Factor(ABC):
     """What is asked about one attribute: a matrix with one column per value of the attribute.
 
     Factors are values: equal ones ask the same, and can be kept in sets and as keys.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> size = nz.Ordinal(range(3))
+    >>> nz.Prefix().matrix(size).dense().astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0], [1, 1, 1]]
+    >>> nz.Prefix() == nz.Prefix()
+    True
     """
 
     needs_order: ClassVar[bool] = False

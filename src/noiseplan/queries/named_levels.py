@@ -17,7 +17,7 @@ from noiseplan.schema import Attribute, Hierarchical, Schema
 class Level(Factor):
     """One row per group of a level: every county of a hierarchy of places.
 
-    The attribute is a :class:`~noiseplan.schema.Hierarchical` one, which knows the groups.
+    The attribute is a `Hierarchical` one, which knows the groups.
 
     Parameters
     ----------

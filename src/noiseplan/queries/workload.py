@@ -12,6 +12,7 @@ from typing import SupportsIndex, final
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan._doors import through
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
@@ -273,6 +274,9 @@ class Workload(RandomWorkloads):
 
     def _counts(self) -> str:
         return f"{counted(len(self), 'query', 'queries')}, {counted(self.rows, 'row')}"
+
+    def _repr_html_(self) -> str:
+        return str(through("workload.html")(self))
 
     def __str__(self) -> str:
         names = [visible_name(name) for name in self.schema.names]

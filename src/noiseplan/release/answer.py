@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from noiseplan._doors import through
 from noiseplan.errors import QueryError
 from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
@@ -39,6 +40,18 @@ class Answer:
     rows, not for each: rows that meet a cell which towers over the others of its bucket have more;
     where it was not measured such cells are left out. `lower` and `upper` reach as far as an
     unbiased answer with the error of both would; they are a guide, no confidence interval.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [7.0, 2.0, 4.0], 4.0)])
+    >>> print(release.answer(nz.Query(schema, ["age"])))
+    age  estimate  std_error  lower  upper
+      0       7.0        2.0    3.1   10.9
+      1       2.0        2.0   -1.9    5.9
+      2       4.0        2.0    0.1    7.9
+    95% pointwise intervals, covering noise only
     """
 
     query: Query
@@ -191,10 +204,24 @@ class Answer:
     def text(self, most: int | None = None) -> str:
         """The table in aligned columns: its first rows, or all."""
         lines = aligned(self.columns(), self.query.rows, most)
-        note = self._reading()
+        note = self.reading
         return "\n".join([*lines, f"{note}; {self.brand}" if self.brand else note])
 
-    def _reading(self) -> str:
+    def _repr_html_(self) -> str:
+        return str(through("answer.html")(self))
+
+    @property
+    def rows(self) -> int:
+        """How many rows the query has."""
+        return self.query.rows
+
+    @property
+    def digits(self) -> int:
+        """Decimal places of the numbers that are shown."""
+        return 1
+
+    @property
+    def reading(self) -> str:
         """How the limits are to be read."""
         if self.bias_error is None:
             return reading(self.level, self.simultaneous)
@@ -224,19 +251,26 @@ def aligned(
 ) -> list[str]:
     """Lines of text: the headings, then the first rows or all of them."""
     shown = rows if most is None else min(most, rows)
-    text = {
-        visible_name(name): [
-            _shown(value, digits if isinstance(values, np.ndarray) else None)
-            for value in list(values)[:shown]
-        ]
-        for name, values in columns.items()
-    }
+    text = shown_columns(columns, shown, digits)
     widths = {name: max(len(name), *map(len, cells)) for name, cells in text.items()}
     lines = ["  ".join(f"{name:>{w}}" for name, w in widths.items())]
     for row in zip(*text.values(), strict=True):
         cells = zip(row, widths.values(), strict=True)
         lines.append("  ".join(f"{cell:>{w}}" for cell, w in cells))
     return lines + ([f"… {rows - shown:,} more rows"] if rows > shown else [])
+
+
+def shown_columns(
+    columns: Mapping[str, list[Hashable] | Array], rows: int, digits: int = 1
+) -> dict[str, list[str]]:
+    """The first rows of columns as they are shown, by the headings they are shown under."""
+    return {
+        visible_name(name): [
+            _shown(value, digits if isinstance(values, np.ndarray) else None)
+            for value in list(values)[:rows]
+        ]
+        for name, values in columns.items()
+    }
 
 
 def _shown(value: Hashable, digits: int | None) -> str:

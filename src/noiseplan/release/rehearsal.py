@@ -52,6 +52,14 @@ class Checked:
     """What `plan.check(data)` found. Print it; `ok` says whether a release would go through.
 
     `read` says whether records were read, and `recorded` where a ledger keeps that they were.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.5))
+    >>> plan.check({"age": [0, 1, 1]}).ok
+    True
     """
 
     findings: tuple[Finding, ...]

@@ -45,6 +45,19 @@ class Release(Derived):
 
     All answers are linear in the same measurements, so they agree with each other: tables add up,
     and a query asked twice gets the same answer. Answering costs no privacy.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> workload = nz.Workload.marginals(schema, up_to=2)
+    >>> plan = nz.plan(workload, budget=nz.zCDP(0.5))
+    >>> release = plan.release({"age": [0, 1, 1], "sex": [0, 1, 1]})  # once, with secure noise
+    >>> release.answer("sex").estimate.shape
+    (2,)
+    >>> by_age, total = release.answer("age"), release.answer("total")
+    >>> bool(abs(by_age.estimate.sum() - total.estimate[0]) < 1e-9)  # answers agree
+    True
     """
 
     plan: Plan
@@ -213,6 +226,9 @@ class Release(Derived):
 
     def __str__(self) -> str:
         return str(through("release.describe")(self))
+
+    def _repr_html_(self) -> str:
+        return str(through("release.html")(self))
 
     # ------------------------------------------------------------------ of a data-aware release
 

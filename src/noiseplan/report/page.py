@@ -53,6 +53,20 @@ def report_page(
         What it is about; shown on top.
     level
         Level of the intervals.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> from pathlib import Path
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     plan.release({"age": [0, 1, 1], "sex": [0, 1, 1]}).save(f"{parent}/out")
+    ...     certificate = json.loads(Path(parent, "out", "certificate.json").read_text("utf-8"))
+    ...     page = report_page(nz.load(f"{parent}/out"), certificate, title="People")
+    >>> page[:15].lower()
+    '<!doctype html>'
     """
     plan = release.plan
     heading = title or "A differentially private release"

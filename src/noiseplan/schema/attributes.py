@@ -49,9 +49,15 @@ class Attribute(ABC):
     """What one column may hold: ``size`` values, numbered 0 to ``size - 1``.
 
     The domain is declared and public; it is never read off the data. Make one of
-    :class:`Categorical`, :class:`Ordinal`, :class:`Binned` and
-    :class:`~noiseplan.schema.hierarchical.Hierarchical`. Each may declare a cell for missing
+    `Categorical`, `Ordinal`, `Binned` and `Hierarchical`. Each may declare a cell for missing
     values, the last one: it is outside order, ranges, sums up to a value and bins.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> region = nz.Categorical(["north", "south"])
+    >>> isinstance(region, Attribute), region.size, region.labels
+    (True, 2, ('north', 'south'))
     """
 
     missing: str | None = field(default=None, init=False)
@@ -352,7 +358,7 @@ class Binned(Attribute):
     """Numbers, or dates and times, put into bins whose edges are public.
 
     Bins are closed on the left and open on the right, the last one closed on both sides, as in
-    :func:`numpy.histogram`.
+    `numpy.histogram`.
 
     Parameters
     ----------

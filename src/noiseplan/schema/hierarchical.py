@@ -51,7 +51,7 @@ class Hierarchical(Attribute):
     """Values with named levels of groups above them: blocks, tracts, counties, states.
 
     Data hold the values of the finest level, the leaves. Queries ask for any level,
-    ``{"geo": Level("county")}``; :class:`~noiseplan.queries.Identity` asks for the leaves.
+    ``{"geo": Level("county")}``; `Identity()` asks for the leaves.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import SupportsIndex, final
 
+from noiseplan._doors import through
 from noiseplan.errors import SchemaError
 from noiseplan.escaping import unwritable, visible_name
 from noiseplan.schema.attributes import Attribute, Ordinal
@@ -203,6 +204,9 @@ class Schema:
     def __repr__(self) -> str:
         pairs = zip(self.names, self.attributes, strict=True)
         return f"Schema({{{', '.join(f'{name!r}: {kind!r}' for name, kind in pairs)}}})"
+
+    def _repr_html_(self) -> str:
+        return str(through("schema.html")(self))
 
     def __str__(self) -> str:
         count = "1 attribute" if len(self) == 1 else f"{len(self)} attributes"

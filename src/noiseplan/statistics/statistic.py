@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan._doors import through
 from noiseplan.matrices.base import Array
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.release.answer import aligned, reading, renamed, tidy_frame
@@ -41,6 +42,17 @@ class Statistic:
     group too small to tell has no estimate (NaN), and an interval of all that is possible. The
     intervals cover the noise only, not the data's own errors. Quantiles have no `std_error`: their
     intervals are not symmetric.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema({"age": nz.Ordinal(range(3))})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [70.0, 20.0, 40.0], 4.0)])
+    >>> print(release.median("age"))
+    estimate  lower  upper
+           0      0      0
+    95% pointwise intervals, covering noise only
+    intervals by inverting exact tests at every value (Woodruff)
     """
 
     name: str
@@ -75,12 +87,20 @@ class Statistic:
 
     def text(self, most: int | None = None) -> str:
         """The table in aligned columns, its first rows or all; then how it was found."""
-        lines = aligned(self.columns(), self.rows, most, self._digits)
-        said = [reading(self.level, self.simultaneous), self.method, *self.notes, self.brand]
+        lines = aligned(self.columns(), self.rows, most, self.digits)
+        said = [self.reading, self.method, *self.notes, self.brand]
         return "\n".join([*lines, *filter(None, said)])
 
+    def _repr_html_(self) -> str:
+        return str(through("answer.html")(self))
+
     @property
-    def _digits(self) -> int:
+    def reading(self) -> str:
+        """How the limits are to be read."""
+        return reading(self.level, self.simultaneous)
+
+    @property
+    def digits(self) -> int:
         """So many that a usual error has two digits; none where all numbers are whole."""
         numbers = [each for each in (self.estimate, self.lower, self.upper) if _numeric(each)]
         if len(numbers) < 3 or all(_whole(each) for each in numbers):

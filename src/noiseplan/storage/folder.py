@@ -59,7 +59,20 @@ NEEDED = (CERTIFICATE, PLAN, PLAN_ARRAYS, MEASUREMENTS)
 
 
 def save(release: Release, folder: str | os.PathLike[str], tables: Sequence[Query]) -> None:
-    """Write a release into a new folder, with the answers to some queries as tables."""
+    """Write a release into a new folder, with the answers to some queries as tables.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5))
+    >>> release = plan.release({"age": [0, 1, 1], "sex": [0, 1, 1]})
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     save(release, f"{parent}/out", [nz.Query(schema, ["sex"])])  # as release.save does
+    ...     sorted(path.name for path in Path(parent, "out", "tables").iterdir())
+    ['1-sex.csv', '1-sex.parquet', 'index.csv']
+    """
     target = checked_path(folder, StorageError)
     _require_new(target)
     with whole_folder(target) as part:
@@ -125,7 +138,16 @@ def load(folder: str | os.PathLike[str]) -> Release:
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of everything that defines a plan: the same plan has the same hash anywhere."""
+    """SHA-256 of everything that defines a plan: the same plan has the same hash anywhere.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5, "sex": 2})
+    >>> plans = [nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.5)) for _ in range(2)]
+    >>> plan_hash(plans[0]) == plan_hash(plans[1])
+    True
+    """
     if plan.data_aware:
         return hash_of(*_of_partitions().defining_parts(plan))
     return defining_hash(*write_plan(plan))

@@ -224,6 +224,12 @@ def read_study(
     ------
     StudyError
         With the file, the line, what was found there, what is allowed, and what was probably meant.
+
+    Examples
+    --------
+    >>> from noiseplan.data import example_study
+    >>> read_study(example_study("wages")).schema.shape
+    (2, 44, 4, 12, 16)
     """
     root = read_document(checked_path(path, StudyError), allow_outside)
     sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")

@@ -48,6 +48,14 @@ class ClippedAnswer:
 
     Rows without negative coefficients are at least zero, rows without positive ones at most; the
     interval of the unbiased answer is clipped alike, and covers as often as before.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [7.0, -2.0, 4.0], 2.0)])
+    >>> clipped_answer(release, nz.Query(schema, ["age"])).valid.round(6).tolist()
+    [7.0, 0.0, 4.0]
     """
 
     unbiased: Answer
@@ -72,6 +80,15 @@ class ValidAnswers:
     """Answers of one table of non-negative counts, beside the unbiased ones.
 
     `counts` has one axis per attribute of the schema.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [7.0, -2.0, 4.0], 2.0)])
+    >>> valid = valid_answers(release, total=10)
+    >>> valid.counts.shape, bool(valid.counts.min() >= 0)
+    ((3,), True)
     """
 
     release: Release
@@ -142,7 +159,17 @@ def valid_answers(
 
 
 def clipped_answer(release: Release, query: Query | str, *, level: float = 0.95) -> ClippedAnswer:
-    """One unbiased answer, clipped where its coefficients allow, with simultaneous intervals."""
+    """One unbiased answer, clipped where its coefficients allow, with simultaneous intervals.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [7.0, -2.0, 4.0], 2.0)])
+    >>> clipped = clipped_answer(release, nz.Query(schema, ["age"]))
+    >>> bool((clipped.lower >= 0).all())
+    True
+    """
     require_release(release, "clipped_answer")
     asked = release.plan.query(query)
     positive, negative = _signs(asked)

@@ -36,6 +36,15 @@ class Changes:
     population that was mixed in so that no cell is negative; `apart` the most by which two tables
     differ on a common margin, relative to all records. `filled` are tables of which not every cell
     was told apart by what was measured; their moves are those of the workload's answers.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [7.0, -2.0, 4.0], 2.0)])
+    >>> changes = release.valid().changes
+    >>> changes.cells, changes.negative  # the total is a table too
+    (4, 1)
     """
 
     tables: int
@@ -58,6 +67,15 @@ class ValidTables(Tables):
     They are nearer to the truth than the unbiased tables wherever tables are sparse, and biased:
     they have no standard errors of their own. The unbiased estimates with their exact standard
     errors and intervals stand beside them.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 3})
+    >>> release = nz.from_noisy_tables(schema, [nz.NoisyTable(["age"], [7.0, -2.0, 4.0], 2.0)])
+    >>> valid = release.valid(total=10)
+    >>> valid.values("age").round(6).tolist()
+    [6.5, 0.0, 3.5]
     """
 
     source: Unbiased

@@ -22,16 +22,20 @@ ALIKE = 0.005
 FEW_RUNS = 20
 
 
+COLUMNS = ("plan", "rmse", "worst", "bias", "planned", "release", "privacy")
+
+
 def described(comparison: Comparison) -> str:
     """Head, one line per plan, and what to keep in mind."""
-    header = ("plan", "rmse", "worst", "bias", "planned", "release", "privacy")
-    lines = [
-        header,
-        *(_line(each, comparison.figures[each.name]) for each in comparison.contenders),
-    ]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    lines = [COLUMNS, *plan_lines(comparison)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(COLUMNS))]
     shown = ["  " + "  ".join(_aligned(line, widths)).rstrip() for line in lines]
-    return visible("\n".join([*_head(comparison), "", *shown, "", *_notes(comparison)]))
+    return visible("\n".join([*heads(comparison), "", *shown, "", *notes(comparison)]))
+
+
+def plan_lines(comparison: Comparison) -> list[tuple[str, ...]]:
+    """What is told of each plan, under `COLUMNS`."""
+    return [_line(each, comparison.figures[each.name]) for each in comparison.contenders]
 
 
 def _aligned(line: tuple[str, ...], widths: list[int]) -> list[str]:
@@ -74,7 +78,8 @@ def _two_digits(value: float) -> str:
     return f"{float(f'{value:.2g}'):g}"
 
 
-def _head(comparison: Comparison) -> list[str]:
+def heads(comparison: Comparison) -> list[str]:
+    """What is compared, and on which data."""
     plans = counted(len(comparison.contenders), "plan")
     queries = counted(len(comparison.workload), "query", "queries")
     lines = [f"Comparison of {plans} over {queries}, {comparison.workload.rows:,} rows"]
@@ -86,21 +91,22 @@ def _head(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _notes(comparison: Comparison) -> list[str]:
-    notes = [_verdict(comparison)]
+def notes(comparison: Comparison) -> list[str]:
+    """What to keep in mind, the verdict first."""
+    said = [_verdict(comparison)]
     if any(each.simulated for each in comparison.contenders):
-        notes += [
+        said += [
             f"  ± one Monte Carlo standard error over {comparison.runs} simulated runs on the "
             f"example data;",
             "  on other data these errors are others. Those without ± are exact, for any data",
         ]
         if comparison.runs < FEW_RUNS:
-            notes.append(f"  so few runs may mislead, ± included: runs={5 * FEW_RUNS} tells more")
+            said.append(f"  so few runs may mislead, ± included: runs={5 * FEW_RUNS} tells more")
     else:
-        notes.append("  all errors are exact, for any data")
+        said.append("  all errors are exact, for any data")
     if not comparison.same_privacy:
-        notes.append("  the plans do not promise the same privacy: not only their errors differ")
-    return notes
+        said.append("  the plans do not promise the same privacy: not only their errors differ")
+    return said
 
 
 def _verdict(comparison: Comparison) -> str:

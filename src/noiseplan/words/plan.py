@@ -65,8 +65,10 @@ def table_rows(plan: Plan) -> list[TableKind]:
     return rows
 
 
-def _shown_rows(plan: Plan) -> list[TableKind]:
-    """The same by the digits that are shown: equal ones in the workload's order, on any machine."""
+def shown_rows(plan: Plan) -> list[TableKind]:
+    """One row per kind of table, by the digits that are shown: equal ones in the workload's order,
+    on any machine.
+    """
     first = np.unique(plan.design.roles.type_of_query, return_index=True)[1]
     shown = [float(f"{error:.4g}") for error in np.sqrt(_mean_variances(plan))]
     return _kinds(plan, np.lexsort((first, -np.array(shown))))
@@ -116,21 +118,30 @@ def describe(plan: Plan) -> str:
 
 def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
     """What is known of a plan beside its tables; `read` says what was read for it."""
+    told = named_facts(plan, read)
+    return [headline(plan), *(f"  {name:<11} {text}" for name, text in told.items())]
+
+
+def headline(plan: Plan) -> str:
+    """How much a plan is for."""
+    rows = counted(plan.workload.rows, "row")
+    return f"Plan for {counted(len(plan.workload), 'query', 'queries')}, {rows}"
+
+
+def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
+    """The same by name; a line break within a fact is followed by spaces."""
     # Residuals leave the total to itself, and it costs nothing where it is public.
     exact = isinstance(plan.mechanism.priced, ResidualMechanism)
-    facts = [
-        ("objective", _objective(plan, read)),
-        ("privacy", _privacy(plan) + _no_protection(plan)),
-        ("neighbours", neighbours_words(plan.privacy, plan.max_rows, exact, plan.unit)),
-        ("error", _error(plan)),
-        ("optimality", _optimality(plan)),
-        *([("considered", _considered(plan.considered))] if plan.considered else []),
-        ("measures", _measures(plan)),
-        ("noise", _noise(plan)),
-    ]
-    rows = counted(plan.workload.rows, "row")
-    head = f"Plan for {counted(len(plan.workload), 'query', 'queries')}, {rows}"
-    return [head, *(f"  {name:<11} {text}" for name, text in facts)]
+    return {
+        "objective": _objective(plan, read),
+        "privacy": _privacy(plan) + _no_protection(plan),
+        "neighbours": neighbours_words(plan.privacy, plan.max_rows, exact, plan.unit),
+        "error": _error(plan),
+        "optimality": _optimality(plan),
+        **({"considered": _considered(plan.considered)} if plan.considered else {}),
+        "measures": _measures(plan),
+        "noise": _noise(plan),
+    }
 
 
 def _objective(plan: Plan, read: str) -> str:
@@ -324,7 +335,7 @@ def _bytes(count: int) -> str:
 
 
 def _table(plan: Plan) -> list[str]:
-    rows = _shown_rows(plan)
+    rows = shown_rows(plan)
     half, hidden = SHOWN_KINDS // 2, len(rows) - SHOWN_KINDS
     shown = rows if hidden <= 1 else rows[:half] + rows[-half:]
     names = [

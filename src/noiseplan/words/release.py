@@ -23,16 +23,26 @@ def describe(release: Release) -> str:
     plan = release.plan
     if plan.data_aware:
         return partition_plan.describe_release(release)
-    return "\n".join(
-        [
-            f"Release of {counted(len(plan.workload), 'query', 'queries')}, "
-            f"{counted(plan.workload.rows, 'row', 'rows')}",
-            f"  privacy  {_promise(plan)}",
-            f"  noise    {release.brand}",
-            f"  holds    {plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
-            f"  ask      {_example(plan)}, .answer(query), .covariance(query, other)",
-        ]
-    )
+    facts = (f"  {name:<7}  {text}" for name, text in named_facts(release).items())
+    return "\n".join([headline(release), *facts])
+
+
+def headline(release: Release) -> str:
+    """How much a release answers."""
+    workload = release.plan.workload
+    queries = counted(len(workload), "query", "queries")
+    return f"Release of {queries}, {counted(workload.rows, 'row', 'rows')}"
+
+
+def named_facts(release: Release) -> dict[str, str]:
+    """What is known of a release, by name."""
+    plan = release.plan
+    return {
+        "privacy": _promise(plan),
+        "noise": release.brand,
+        "holds": f"{plan.measured_numbers:,} noisy numbers; RMSE {plan.rmse:.4g}",
+        "ask": f"{_example(plan)}, .answer(query), .covariance(query, other)",
+    }
 
 
 def _example(plan: Plan) -> str:

@@ -79,6 +79,17 @@ class Memory:
 
     Reports of the same user should not be counted twice in one aggregator: answers assume one
     report per user and round.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"seconds": 4})
+    >>> plan = nz.local.plan(nz.Query(schema, ["seconds"]), epsilon=1.0)
+    >>> memory = Memory(plan.randomizer())
+    >>> memory.report(2) == memory.report(2)  # the same value has the same report, ever after
+    True
+    >>> memory.spent <= 1.0
+    True
     """
 
     def __init__(self, randomizer: Randomizer, path: str | Path | None = None) -> None:

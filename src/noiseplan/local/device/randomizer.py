@@ -94,6 +94,15 @@ class Randomizer(ABC):
     One report is `epsilon`-differentially private for the user's whole value. Every further report
     spends as much again: k reports of one user are k·ε-private together. See `Memory` for values
     that are asked for again and again.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"seconds": 4})
+    >>> plan = nz.local.plan(nz.Query(schema, ["seconds"]), epsilon=1.0)
+    >>> device = plan.randomizer()
+    >>> device.epsilon <= 1.0, isinstance(device.report(2), bytes)
+    (True, True)
     """
 
     kind: ClassVar[str]

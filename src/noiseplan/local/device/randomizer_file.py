@@ -51,7 +51,19 @@ Numbers = NDArray[np.uint8]
 
 
 def load_randomizer(path: str | Path) -> Randomizer:
-    """Read a randomizer written by `Randomizer.save`."""
+    """Read a randomizer written by `Randomizer.save`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"seconds": 4})
+    >>> plan = nz.local.plan(nz.Query(schema, ["seconds"]), epsilon=1.0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     device = load_randomizer(plan.randomizer().save(f"{folder}/start-up.randomizer"))
+    >>> isinstance(device.report(2), bytes)
+    True
+    """
     try:
         data = checked_path(path, ReportError).read_bytes()
     except OSError as error:

@@ -47,6 +47,17 @@ class Aggregator:
 
     Counting is all there is: aggregators of parts add up in any order to the aggregator of the
     whole. What is no report of this plan is left out and counted in `rejected`; the others stay.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"seconds": 4})
+    >>> plan = nz.local.plan(nz.Query(schema, ["seconds"]), epsilon=1.0)
+    >>> device, server = plan.randomizer(), plan.aggregator()
+    >>> for value in (0, 1, 1, 3):
+    ...     _ = server.add(device.report(value))
+    >>> server.users, server.answer(nz.Query(schema, ["seconds"])).estimate.shape
+    (4, (4,))
     """
 
     randomizer: Randomizer
@@ -342,7 +353,21 @@ def _sum(counted: IntArray, more: IntArray) -> IntArray:
 
 
 def load_aggregator(path: str | Path) -> Aggregator:
-    """Read an aggregator written by `Aggregator.save`; the plan is not needed."""
+    """Read an aggregator written by `Aggregator.save`; the plan is not needed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"seconds": 4})
+    >>> plan = nz.local.plan(nz.Query(schema, ["seconds"]), epsilon=1.0)
+    >>> server = plan.aggregator()
+    >>> _ = server.add(plan.randomizer().report(2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = load_aggregator(server.save(f"{folder}/servers.npz"))
+    >>> again.users
+    1
+    """
     return read_whole(path, "aggregator", FORMATS, _rebuilt)
 
 

@@ -57,16 +57,38 @@ def test_a_whole_folder(tmp_path: Path) -> None:
     [
         {"budget": nz.PureDP(1.0)},
         {"neighbours": "replace"},
-        {"max_rows": 3},
-        {"planner": "dawa", "budget": nz.PureDP(1.0)},
+        {"noise": "discrete", "budget": nz.ApproxDP(1.0, 1e-6)},
     ],
 )
 def test_other_kinds_of_releases(tmp_path: Path, arguments: dict[str, object]) -> None:
     folder = saved(tmp_path, **arguments)
     found = check_folder(folder)
     assert found.cost is not None
-    assert found.cost.rho <= found.release.plan.privacy.rho * (1 + 1e-12)
+    assert found.cost.law == found.release.plan.privacy.law
+    assert found.cost.rho <= found.release.plan.privacy.rho * (1 + 1e-9)
     assert checked(folder).exit_code == 0
+
+
+def test_people_with_several_records(tmp_path: Path) -> None:
+    workload = nz.Workload.marginals(SCHEMA, k=1)
+    data = {"age": DATA[:, 0], "sex": DATA[:, 1], "id": np.arange(200) // 4}
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), max_rows=3)
+    labelled = data | {"sex": np.array(["F", "M"])[DATA[:, 1]]}
+    plan.release(labelled, person="id").save(tmp_path / "out")
+    found = check_folder(tmp_path / "out")
+    record = float(np.diagonal(found.release.plan.mechanism.cost_matrix()).max()) / 2
+    assert found.cost is not None
+    assert found.cost.rho == pytest.approx(9 * record, rel=1e-9)
+
+
+def test_a_data_aware_release(tmp_path: Path) -> None:
+    schema = nz.Schema({"age": nz.Ordinal(range(32))})
+    workload = nz.Workload.marginals(schema, k=1)
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), planner="dawa")
+    plan.release(DATA[:, :1]).save(tmp_path / "out")
+    found = check_folder(tmp_path / "out")
+    assert found.cost is not None
+    assert found.cost.pure_epsilon == pytest.approx(1.0, rel=1e-9)
 
 
 def test_tables_made_elsewhere(tmp_path: Path) -> None:

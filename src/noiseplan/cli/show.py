@@ -93,14 +93,11 @@ def checked(folder: Path, as_json: bool) -> None:
         print_json(about | {"files": found.files, "beside": found.beside, "recomputed": privacy})
     else:
         private = "private" if found.private else "NOT PRIVATE, not for publishing"
-        recomputed = (
-            "; the measurements were made elsewhere"
-            if cost is None
-            else (", recomputed from what was measured: no more than is stated")
-        )
+        # To a billionth, by which computing it anew may differ: a plan that states less is damaged.
+        anew = "" if cost is None else "; computed anew from what was measured: no more than that"
         say(f"{folder}: as it was written, and {private}")
         say(f"  files   {found.files:,} have the hashes that SHA256SUMS states")
-        say(f"  cost    {cost_words(cost or plan.privacy)}{recomputed}")
+        say(f"  cost    {cost_words(plan.privacy)}{anew}")
         say(f"  noise   {found.release.brand}")
         say(f"  ledger  {found.release.recorded or 'not recorded in a ledger'}")
         if found.beside:

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Identity, Prefix, Query
 from noiseplan.release.answer import Answer
-from noiseplan.schema import Binned, Ordinal
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def table_axes(query: Query) -> tuple[Axis, ...]:
     found = []
     for heading, (name, factor) in zip(query.headings, query.factors.items(), strict=True):
         attribute = query.schema[name]
-        ordered = isinstance(attribute, Ordinal | Binned) and isinstance(factor, Identity | Prefix)
+        ordered = attribute.ordered and isinstance(factor, Identity | Prefix)
         found.append(Axis(heading, tuple(factor.row_labels(attribute)), ordered))
     return tuple(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from noiseplan.release.rehearsal import Checked
     from noiseplan.release.release import Release
 
-ASKED = ("title", "schema", "tables", "predicates", "budget", "targets")
+ASKED = ("title", "purpose", "schema", "tables", "predicates", "budget", "targets")
 SECTIONS = (*ASKED, "plan", "data", "people", "ledger", "output")
 
 
@@ -56,6 +56,7 @@ class Study:
     """
 
     title: str
+    purpose: str  # what the tables are for: published, and told to a ledger that is told no other
     schema: Schema
     workload: Workload
     budget: Budget | None
@@ -135,7 +136,8 @@ class Study:
             how["person"] = self.people.person
         if self.ledger is not None:
             named = self.ledger
-            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": named.purpose}
+            purpose = named.purpose or self.purpose
+            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": purpose}
         more = plan if given is None else plan.given(given)
         left = more.rest if isinstance(more, Continuation) else more
         for each in doubts(plan.budget or plan.privacy):
@@ -145,7 +147,8 @@ class Study:
             for each in admission.account.disagreeing(left) if given is None else ():
                 tell(each)
         self._require_public_lists(data)
-        return more.release(self.as_declared(data), **how)
+        made: Release = more.release(self.as_declared(data), **how)
+        return replace(made, title=self.title, purpose=self.purpose)
 
     def as_declared(self, data: object) -> object:
         """Data to be opened: a path of text together with what `[data]` says of such files."""
@@ -166,7 +169,7 @@ class Study:
             self.as_declared(data),
             ledger=None if named is None else named.path,
             dataset=None if named is None else named.dataset,
-            purpose="" if named is None else named.purpose,
+            purpose="" if named is None else named.purpose or self.purpose,
             person=None if self.people is None else self.people.person,
             details=details,
         )
@@ -268,6 +271,7 @@ def read_study(
     folder, tables = _output(sections.get("output"), workload)
     return Study(
         title=sections["title"].text("Wages 2005") if "title" in sections else "",
+        purpose=sections["purpose"].text("Yearly report") if "purpose" in sections else "",
         schema=schema,
         workload=workload,
         budget=read_budget(sections["budget"]) if "budget" in sections else None,

@@ -140,7 +140,7 @@ def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
         "optimality": _optimality(plan),
         **({"considered": _considered(plan.considered)} if plan.considered else {}),
         "measures": _measures(plan),
-        "noise": _noise(plan),
+        "noise": noise_words(plan),
     }
 
 
@@ -181,7 +181,10 @@ def _no_protection(plan: Plan) -> str:
     return "; this protects nobody" if epsilon_of(plan.privacy) >= NO_PROTECTION else ""
 
 
-def _noise(plan: Plan) -> str:
+def noise_words(plan: Plan) -> str:
+    """What noise would be drawn, and what whole numbers cost."""
+    if plan.data_aware:
+        return partition_plan.noise_words(plan)
     if plan.noise == "given":
         return "as stated by the maker of the measurements"
     if plan.noise in FLOATING:

@@ -4,7 +4,7 @@ import { errorBar } from "./bars.js";
 import { dialog } from "./dialogs.js";
 import { field, h, select } from "./dom.js";
 import { run } from "./jobs.js";
-import { percent, shown } from "./numbers.js";
+import { aligned, percent, shown } from "./numbers.js";
 import { planning } from "./plans.js";
 import { state } from "./store.js";
 
@@ -70,8 +70,8 @@ function comparison(left, right, view, options) {
     h("tbody", {},
       fact("Cost", left.privacy.currencies[0].value, right.privacy.currencies[0].value, ratio(left.privacy.rho, right.privacy.rho)),
       fact("Finds somebody in at most", `${shown(left.privacy.success)} of 100`, `${shown(right.privacy.success)} of 100`, ratio(left.privacy.success, right.privacy.success)),
-      fact("Average error", `± ${shown(left.rmse)}`, `± ${shown(right.rmse)}`, ratio(left.rmse, right.rmse)),
-      fact("Largest error", `± ${shown(left.largest)}`, `± ${shown(right.largest)}`, ratio(left.largest, right.largest)),
+      fact("Average error", `± ${aligned(left.rmse)}`, `± ${aligned(right.rmse)}`, ratio(left.rmse, right.rmse)),
+      fact("Largest error", `± ${aligned(left.largest)}`, `± ${aligned(right.largest)}`, ratio(left.largest, right.largest)),
       fact("Tables", shown(left.queries), shown(right.queries), null)),
     h("tbody", {}, names.sort((m, n) => (b.get(n)?.std_error ?? a.get(n)?.std_error) - (b.get(m)?.std_error ?? a.get(m)?.std_error)).map((name) => tableRow(name, a.get(name), b.get(name), { left, right, most }))));
 }
@@ -89,6 +89,6 @@ function changeCell(change) {
 }
 
 function tableRow(name, one, other, { left, right, most }) {
-  const cell = (table, result) => h("td", {}, table ? [`± ${shown(table.std_error)}`, errorBar(table.std_error, table.largest, result.rmse, most)] : h("span", { class: "muted" }, "not asked"));
+  const cell = (table, result) => h("td", {}, table ? [`± ${aligned(table.std_error)}`, errorBar(table.std_error, table.largest, result.rmse, most)] : h("span", { class: "muted" }, "not asked"));
   return h("tr", { key: `compare:${name}` }, h("th", { scope: "row" }, h("bdi", {}, name)), cell(one, left), cell(other, right), changeCell(one && other ? ratio(one.std_error, other.std_error) : null));
 }

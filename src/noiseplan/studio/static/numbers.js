@@ -9,6 +9,12 @@ export function shown(x, digits = 4) {
   return x.toLocaleString("en", { maximumSignificantDigits: Math.max(digits, Math.ceil(Math.log10(size + 1))) });
 }
 
+/** Four digits, no fewer: for columns, in which numbers are compared. */
+export function aligned(x) {
+  if (x === null || x === undefined || !Number.isFinite(x) || x === 0 || Math.abs(x) < 1e-4 || Math.abs(x) >= 1000) return shown(x);
+  return x.toLocaleString("en", { minimumSignificantDigits: 4, maximumSignificantDigits: 4 });
+}
+
 /** A share as a percentage: 12 %, 0.73 %. */
 export function percent(x, digits = 3) {
   return x === null || x === undefined ? "–" : `${shown(100 * x, digits)} %`;

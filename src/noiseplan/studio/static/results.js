@@ -4,7 +4,7 @@ import { errorBar } from "./bars.js";
 import { effectsBox } from "./effects.js";
 import { expected, expectedBox, expectedOf, relativeWords } from "./expected.js";
 import { h, select } from "./dom.js";
-import { counted, listed, percent, shown } from "./numbers.js";
+import { aligned, counted, listed, percent, shown } from "./numbers.js";
 import { cancelPlan, errorFactor, plan, planning, sameQuestions } from "./plans.js";
 import { changed, plannable, state } from "./store.js";
 
@@ -54,8 +54,8 @@ function body(result) {
 function summary(result, factor) {
   const card = (id, name, value, more) => h("div", {}, h("dt", {}, name), h("dd", { id }, value), more ? h("dd", { class: "muted small" }, more) : null);
   return h("dl", { class: "figures" },
-    card("rmse", "Average error", `± ${shown(result.rmse * factor)}`, "root mean square of the standard errors"),
-    card("largest", "Largest error", result.largest === null ? "–" : `± ${shown(result.largest * factor)}`, "standard error of the worst cell"),
+    card("rmse", "Average error", `± ${aligned(result.rmse * factor)}`, "root mean square of the standard errors"),
+    card("largest", "Largest error", result.largest === null ? "–" : `± ${aligned(result.largest * factor)}`, "standard error of the worst cell"),
     card("gap", "From the optimum", gapWords(result), result.lower_bound === null ? "no bound is known" : "proved for this question"));
 }
 
@@ -104,8 +104,8 @@ function row(table, result, factor, most, { withTargets, withExpected }) {
   return h("tr", { key: `row:${table.section}:${table.index}:${table.name}`, "data-table": table.name },
     h("th", { scope: "row" }, h("bdi", {}, table.name), table.tables > 1 ? ` and ${table.tables - 1} like it` : "", errorBar(error, table.largest === null ? null : table.largest * factor, result.rmse * factor, most)),
     h("td", { class: "n rows" }, table.rows.toLocaleString("en")),
-    h("td", { class: "n error" }, shown(error)), h("td", { class: "n largest" }, shown(table.largest === null ? null : table.largest * factor)),
-    withTargets ? h("td", { class: "n" }, shown(table.target)) : null,
+    h("td", { class: "n error" }, aligned(error)), h("td", { class: "n largest" }, aligned(table.largest === null ? null : table.largest * factor)),
+    withTargets ? h("td", { class: "n" }, aligned(table.target)) : null,
     withExpected ? [h("td", { class: "n" }, found.relative), h("td", { class: "n" }, found.useless)] : null);
 }
 

@@ -116,8 +116,11 @@ class Visit:
 
     def planned(self) -> None:
         """Wait until the plan is that of the design that is open."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator("body.pending")).to_have_count(0, timeout=30_000)
+        expect(self.page.locator(".progress, .stale")).to_have_count(0, timeout=60_000)
         self.page.locator("#errors").wait_for()
-        self.page.wait_for_function("!document.querySelector('.progress, .stale')")
 
     def errors_shown(self) -> dict[str, tuple[float, float]]:
         """Every table with its standard error and its largest, as the page writes them."""

@@ -32,7 +32,7 @@ async function planOf(text, side, redraw, view) {
 
 export async function compareDesigns() {
   const abort = new AbortController();
-  const view = { left: "now", right: choices()[1]?.[0] ?? "now", wrong: {}, signal: abort.signal };
+  const view = { left: choices()[1]?.[0] ?? "now", right: "now", wrong: {}, signal: abort.signal };
   await dialog("Compare two designs", (close, redraw) => {
     const all = choices();
     const textOf = (key) => all.find(([each]) => each === key)?.[2] ?? state.text;
@@ -66,7 +66,7 @@ function comparison(left, right, view, options) {
   const [a, b] = [of(left), of(right)];
   const most = Math.max(...[...left.tables, ...right.tables].map((table) => table.largest ?? table.std_error));
   return h("table", { class: "comparison" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, ""), h("th", { scope: "col" }, h("bdi", {}, words(view.left))), h("th", { scope: "col" }, h("bdi", {}, words(view.right))), h("th", { scope: "col", class: "n" }, "Change"))),
+    h("thead", {}, h("tr", {}, h("td", {}), h("th", { scope: "col" }, h("bdi", {}, words(view.left))), h("th", { scope: "col" }, h("bdi", {}, words(view.right))), h("th", { scope: "col", class: "n" }, "Change"))),
     h("tbody", {},
       fact("Cost", left.privacy.currencies[0].value, right.privacy.currencies[0].value, ratio(left.privacy.rho, right.privacy.rho)),
       fact("Finds somebody in at most", `${shown(left.privacy.success)} of 100`, `${shown(right.privacy.success)} of 100`, ratio(left.privacy.success, right.privacy.success)),

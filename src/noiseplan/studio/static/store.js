@@ -23,6 +23,7 @@ export const state = {
 
 const listeners = new Set();
 let queue = Promise.resolve();
+let waiting = 0;
 let lastChange = { label: "", at: 0 };
 
 export function onChange(listener) {
@@ -41,7 +42,12 @@ export const plannable = () => Boolean(state.view && state.design && !state.view
 
 /** One thing after the other: the next begins when the one before is done. */
 function inTurn(act) {
-  const done = queue.then(act);
+  waiting += 1;
+  document.body.classList.add("pending");
+  const done = queue.then(act).finally(() => {
+    waiting -= 1;
+    document.body.classList.toggle("pending", waiting > 0);
+  });
   queue = done.catch(() => {});
   return done;
 }

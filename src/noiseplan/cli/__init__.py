@@ -74,7 +74,7 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader has seen enough, which click knows to be no error
             raise
         except (NoiseplanError, OSError) as error:
-            from noiseplan.cli.hints import in_command_line
+            from noiseplan.words.hints import in_command_line
 
             say(f"Error: {in_command_line(error)}", err=True)
             ctx.exit(exit_code(error))

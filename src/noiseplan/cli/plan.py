@@ -9,14 +9,13 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    calm_threads,
     json_option,
     outside_option,
-    plan_figures,
     study_argument,
     warned,
 )
 from noiseplan.console import print_json, say
+from noiseplan.planning.threads import calm_threads
 from noiseplan.privacy.doubts import doubts
 from noiseplan.progress import waiting
 from noiseplan.study import read_study
@@ -40,6 +39,8 @@ def command(study: Path, every: bool, allow_outside: bool, as_json: bool) -> Non
         with waiting("planning"):
             plan = read.plan()
         if as_json:
+            from noiseplan.storage.plan_figures import plan_figures
+
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}
             each = {"tables": plan.tables()} if every and not plan.data_aware else {}

@@ -6,6 +6,7 @@ So numbers are compared by value, and large ones travel as text.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from datetime import date, datetime, time
@@ -90,3 +91,23 @@ def same(one: object, other: object) -> bool:
     if numbers and not isinstance(one, bool) and not isinstance(other, bool):
         return one == other or (one != one and other != other)  # nan is nan here
     return type(one) is type(other) and one == other
+
+
+def canonical(value: object) -> str:
+    """A text that is equal for values that are the `same`, to find them in lists.
+
+    Examples
+    --------
+    >>> canonical([1.0, True]) == canonical([1, True]) != canonical([1, 1])
+    True
+    """
+    return json.dumps(_whole(to_json(value)))
+
+
+def _whole(value: Any) -> Any:
+    """Numbers without a fraction as whole ones."""
+    if isinstance(value, dict):
+        return {key: _whole(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

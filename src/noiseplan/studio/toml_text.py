@@ -12,6 +12,7 @@ WIDTH: Final = 96
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 # Written as they are by JSON, and not allowed so in TOML.
 _HIDDEN: Final = re.compile("[\x7f]")
+_EXPONENT: Final = re.compile(r"e\+?(-?)0*(?=\d)")
 
 
 def key_text(key: str) -> str:
@@ -49,7 +50,7 @@ def scalar_text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, date | datetime | time):
         return value.isoformat()
-    return repr(value)  # of finite numbers, inf and nan as TOML has them
+    return _EXPONENT.sub(r"e\1", repr(value))  # inf and nan are written as TOML has them
 
 
 def _list_text(items: list[str], before: int) -> str:

@@ -126,7 +126,7 @@ def facts(plan: Plan, read: str = NO_DATA) -> list[str]:
         ("optimality", optimality_words(plan)),
         *([("considered", considered_words(plan.considered))] if plan.considered else []),
         ("measures", _measures(plan)),
-        ("noise", _noise(plan)),
+        ("noise", noise_words(plan)),
     ]
     rows = counted(plan.workload.rows, "row")
     head = f"Plan for {counted(len(plan.workload), 'query', 'queries')}, {rows}"
@@ -170,7 +170,10 @@ def _no_protection(plan: Plan) -> str:
     return "; this protects nobody" if epsilon_of(plan.privacy) >= NO_PROTECTION else ""
 
 
-def _noise(plan: Plan) -> str:
+def noise_words(plan: Plan) -> str:
+    """What noise would be drawn, and what whole numbers cost."""
+    if plan.data_aware:
+        return partition_plan.noise_words(plan)
     if plan.noise == "given":
         return "as stated by the maker of the measurements"
     if plan.noise in FLOATING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,9 @@ from noiseplan.cli import main
 from noiseplan.draw.html import element
 from noiseplan.draw.svg import Scale, _ticks, interval_bar
 from noiseplan.report import released_tables, report_page
-from noiseplan.report.page import _scaled
+from noiseplan.report.budgets import scaled_guarantee
 from noiseplan.storage.certificate import certificate
+from page_parsing import parsed
 
 SCHEMA = nz.Schema(
     {
@@ -40,48 +40,14 @@ def page_of(release: nz.Release, **arguments: object) -> str:
     return report_page(release, certificate(release), **arguments)  # type: ignore[arg-type]
 
 
-class Checker(HTMLParser):
-    """Elements that are open, and everything that was seen."""
-
-    VOID = frozenset({"meta", "input", "rect", "line", "circle", "path"})
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.seen: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] not in (["script"], ["style"]):
-            self.words.append(data)
-
-
-def parsed(page: str) -> Checker:
-    checker = Checker()
-    checker.feed(page)
-    checker.close()
-    assert checker.open == []
-    return checker
-
-
 def test_the_page_is_well_formed_and_complete() -> None:
     release = released()
     checker = parsed(page_of(release, title="Persons & places"))
     words = " ".join(checker.words)
     ids = [attributes["id"] for _, attributes in checker.seen if "id" in attributes]
     assert len(ids) == len(set(ids))
-    assert {"privacy", "errors", "budget", "tables", "certificate"} <= set(ids)
+    assert {"the-tables", "how-precise-the-tables-are", "certificate"} <= set(ids)
+    assert {"what-another-budget-would-buy", "the-promise-in-every-currency"} <= set(ids)
     assert "Persons & places" in words
     assert "ρ = 0.5" in words
     assert "CERTIFICATE OF A DIFFERENTIALLY PRIVATE RELEASE" in words
@@ -177,7 +143,7 @@ def test_measurements_made_elsewhere() -> None:
 
 
 def test_pure_privacy_is_scaled_by_the_square() -> None:
-    scaled = _scaled(nz.Guarantee.pure(0.5), 4.0)
+    scaled = scaled_guarantee(nz.Guarantee.pure(0.5), 4.0)
     assert scaled.epsilon(1e-9) == pytest.approx(1.0)
     assert scaled.rho == pytest.approx(4 * nz.Guarantee.pure(0.5).rho)
 

@@ -9,17 +9,16 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    calm_threads,
     json_option,
     outside_option,
-    plan_figures,
     study_argument,
     warned,
 )
 from noiseplan.console import print_json, say
+from noiseplan.planning.threads import calm_threads
 from noiseplan.privacy.doubts import doubts
 from noiseplan.progress import waiting
-from noiseplan.study import read_study
+from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -28,9 +27,18 @@ if TYPE_CHECKING:
 @click.command(context_settings=CONTEXT)
 @study_argument
 @click.option("--all", "every", is_flag=True, help="List every table, not kinds of them.")
+@click.option(
+    "--report",
+    "page",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write a page for those who decide: what is promised, and how precise it will be.",
+)
 @outside_option
 @json_option
-def command(study: Path, every: bool, allow_outside: bool, as_json: bool) -> None:
+def command(
+    study: Path, every: bool, page: Path | None, allow_outside: bool, as_json: bool
+) -> None:
     """Print and draw the errors that STUDY will have. Spends nothing.
 
     Reads no data: only STUDY, and the code lists that it names.
@@ -39,9 +47,14 @@ def command(study: Path, every: bool, allow_outside: bool, as_json: bool) -> Non
     with calm_threads(read.schema):
         with waiting("planning"):
             plan = read.plan()
+        if page is not None:
+            write_report(read, plan, page)
         if as_json:
+            from noiseplan.storage.plan_figures import plan_figures
+
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}
+            about |= {} if page is None else {"page": str(page)}
             each = {"tables": plan.tables()} if every and not plan.data_aware else {}
             print_json({**about, **plan_figures(plan), **each})
             return
@@ -51,7 +64,7 @@ def command(study: Path, every: bool, allow_outside: bool, as_json: bool) -> Non
     # Only here: what draws is not needed for --json, nor for messages.
     from rich.console import Console
 
-    from noiseplan.draw.terminal import draw_errors
+    from noiseplan.draw.terminal import MOST_BARS, draw_errors
 
     if read.title:
         say(read.title, bold=True)
@@ -66,13 +79,23 @@ def command(study: Path, every: bool, allow_outside: bool, as_json: bool) -> Non
         say(f"  {'people':<{wide}}of each, {counted}; the privacy is that of a {plan.unit}")
     if plan.data_aware:
         say(f"Try it on public data: noiseplan compare {study} EXAMPLE --planner dawa")
-        return
-    say()
-    console = Console(highlight=False)
-    if every:
-        draw_errors(console, plan.tables(), plan.rmse, most=len(plan.workload))
     else:
-        draw_errors(console, plan.fairness(), plan.rmse)
+        say()
+        console = Console(highlight=False)
+        rows, most = (plan.tables(), len(plan.workload)) if every else (plan.fairness(), MOST_BARS)
+        draw_errors(console, rows, plan.rmse, most)
+    if page is not None:
+        say(f"wrote {page}; open it in a browser")
+
+
+def write_report(study: Study, plan: Plan, page: Path) -> None:
+    """The planning report of one study."""
+    from noiseplan.cli.report import replace_file
+    from noiseplan.report import Design, planning_page
+
+    document = study.root.document
+    design = Design(document.name, study.title, study.purpose, plan, document.text)
+    replace_file(page, planning_page([design]))
 
 
 def stated(plan: Plan, lists: bool) -> str:

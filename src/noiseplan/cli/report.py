@@ -10,13 +10,13 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    calm_threads,
     json_option,
     open_release,
     release_argument,
 )
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
+from noiseplan.planning.threads import calm_threads
 
 
 @click.command(context_settings=CONTEXT)

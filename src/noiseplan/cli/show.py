@@ -14,9 +14,9 @@ from noiseplan.cli._common import (
     open_release,
     release_argument,
 )
-from noiseplan.cli.hints import quoted
 from noiseplan.console import print_json, say
 from noiseplan.escaping import from_cell, visible_name
+from noiseplan.words.hints import quoted
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release

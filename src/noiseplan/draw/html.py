@@ -84,6 +84,7 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[objec
         element("caption", caption),
         element("thead", element("tr", head)),
         element("tbody", body),
+        class_="wide" if any(column.hidden for column in columns) else None,
     )
     return element("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
 

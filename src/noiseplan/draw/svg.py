@@ -13,19 +13,34 @@ from dataclasses import dataclass
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.privacy.rounding import text_up
 
-WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 76, 12, 14, 40  # room around the plot
+WIDTH, HEIGHT = 640, 290
+LEFT, RIGHT, TOP, BOTTOM = 76, 12, 34, 56  # room around the plot
 SERIES = 6  # colours
 BAR, NAMES, NUMBERS, MOST_LETTERS = 22, 250, 60, 28  # of bars down the page, beside their names
 
 
-def share_bar(share: float, over: bool) -> Markup:
-    """A bar from the left, as part of the longest."""
-    width = 100 * min(max(share, 0.0), 1.0)
-    fill = (
-        f'<rect class="{"over" if over else "fill"}" x="0" y="1" width="{width:.2f}" height="8"/>'
-    )
+def share_bar(share: float, over: bool, reach: float = 0.0) -> Markup:
+    """A bar from the left, as part of the longest; thinner as far as `reach`, where that is more.
+
+    `over` has the colour of what is above the average.
+    """
+    width, end = (100 * min(max(part, 0.0), 1.0) for part in (share, reach))
+    kind = "over" if over else "fill"
+    fill = f'<rect class="{kind}" x="0" y="1" width="{width:.2f}" height="8"/>'
+    if end > width:
+        fill += f'<rect class="reach" x="{width:.2f}" y="3" width="{end - width:.2f}" height="4"/>'
     return _small(fill)
+
+
+def stacked_bars(shares: Sequence[float]) -> Markup:
+    """One thin bar for each of several, below each other, each in its colour."""
+    high = 10 / max(len(shares), 1)
+    bars = (
+        f'<rect class="s{i}" stroke-width="0" x="0" y="{i * high:.2f}" height="{high * 0.8:.2f}" '
+        f'width="{100 * min(max(share, 0.0), 1.0):.2f}"/>'
+        for i, share in enumerate(shares)
+    )
+    return _small("".join(bars))
 
 
 def interval_bar(low: float, value: float, high: float, ends: tuple[float, float]) -> Markup:
@@ -95,7 +110,8 @@ def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> 
         if i in (0, here, len(costs) - 1):
             parts.append(_text(x, HEIGHT - BOTTOM + 22, text_up(cost, 3), anchor))
             parts.append(_text(LEFT - 8, y + 5, _short(error), "end"))
-    parts.append(_text(WIDTH - RIGHT, TOP + 12, "average error against budget ρ", "end"))
+    parts.append(_text(LEFT, TOP - 12, "average error (logarithmic)", "start"))
+    parts.append(_text(WIDTH - RIGHT, HEIGHT - 4, "budget ρ (logarithmic)", "end"))
     words = ", ".join(f"{e:.3g} at ρ = {text_up(c, 3)}" for c, e in zip(costs, errors, strict=True))
     return chart("Root mean squared error against the privacy budget ρ", words, "".join(parts))
 

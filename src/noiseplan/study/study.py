@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from noiseplan.release.rehearsal import Checked
     from noiseplan.release.release import Release
 
-ASKED = ("title", "schema", "tables", "predicates", "budget", "targets")
+ASKED = ("title", "purpose", "schema", "tables", "predicates", "budget", "targets")
 SECTIONS = (*ASKED, "plan", "data", "people", "ledger", "output")
 
 
@@ -57,6 +57,7 @@ class Study:
     """
 
     title: str
+    purpose: str  # what the tables are for: published, and told to a ledger that is told no other
     schema: Schema
     workload: Workload
     budget: Budget | None
@@ -152,7 +153,7 @@ class Study:
         """What the ledger is told a release is for, and the unit where that is no person."""
         assert self.ledger is not None
         said = "" if plan.unit == PERSON else f" (the unit is a {plan.unit})"
-        return f"{self.ledger.purpose}{said}".strip()
+        return f"{self.ledger.purpose or self.purpose}{said}".strip()
 
     def as_declared(self, data: object) -> object:
         """Data to be opened: a path of text together with what `[data]` says of such files."""
@@ -232,7 +233,11 @@ def read_study(
     StudyError
         With the file, the line, what was found there, what is allowed, and what was probably meant.
     """
-    root = read_document(checked_path(path, StudyError), allow_outside)
+    return study_of(read_document(checked_path(path, StudyError), allow_outside), priced)
+
+
+def study_of(root: Node, priced: bool = True) -> Study:
+    """A study whose text has been read already."""
     sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")
     for example, *needed in (("[schema]", "schema"), ("[[tables]]", "tables", "predicates")):
         if not any(name in sections for name in needed):
@@ -269,6 +274,7 @@ def read_study(
     folder, tables = _output(sections.get("output"), workload)
     return Study(
         title=sections["title"].text("Wages 2005") if "title" in sections else "",
+        purpose=sections["purpose"].text("Yearly report") if "purpose" in sections else "",
         schema=schema,
         workload=workload,
         budget=read_budget(sections["budget"]) if "budget" in sections else None,

@@ -55,7 +55,7 @@ def describe(plan: Plan) -> str:
     return "\n".join(
         [
             *lines,
-            f"  noise        {_noise(plan)}",
+            f"  noise        {noise_words(plan)}",
             "  error        depends on the data, and answers are biased: a release estimates it",
         ]
     )
@@ -122,7 +122,8 @@ def _amount(budget: PureDP | zCDP) -> str:
     return f"ρ = {text_up(budget.rho)}"
 
 
-def _noise(plan: Plan) -> str:
+def noise_words(plan: Plan) -> str:
+    """What noise would be drawn."""
     return {
         "discrete Laplace": "exact discrete Laplace",
         "discrete": "exact discrete Gaussian, accounted by zCDP",

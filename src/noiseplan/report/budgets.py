@@ -1,0 +1,77 @@
+"""What another budget would buy."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from noiseplan.draw.html import Column, Markup, element, joined, table
+from noiseplan.draw.svg import budget_chart
+from noiseplan.privacy import Guarantee
+from noiseplan.privacy.guarantee import SHOWN_DELTA
+from noiseplan.privacy.rounding import product_up, text_up
+from noiseplan.words.plan import largest_text
+
+if TYPE_CHECKING:
+    from noiseplan.planning.plan import Plan
+
+TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)
+
+
+def other_budgets(plan: Plan, called: str = "this release") -> Markup:
+    """Variances are inversely proportional to ρ, whatever the plan: no planning is needed."""
+    guarantee = plan.privacy
+    if not (math.isfinite(guarantee.pcost) and guarantee.pcost > 0):
+        return element("p", "The cost is not known or nothing, so there is nothing to compare.")
+    costs = [guarantee.rho * times for times in TIMES]
+    errors = [plan.rmse / math.sqrt(times) for times in TIMES]
+    columns = [
+        Column("budget"),
+        Column("ρ", number=True),
+        Column(f"ε (δ = {text_up(SHOWN_DELTA)})", number=True),
+        Column("error", number=True),
+        Column("largest", number=True, spare=True),
+    ]
+    words = (
+        "Variances fall as the budget ρ grows, in proportion: twice the budget makes every "
+        "standard error smaller by the factor √2 = 1.41, half of it larger by the same. (Noise of "
+        "whole numbers departs from this a little where it is smaller than a few counts.)"
+    )
+    return joined(
+        [
+            element("p", words),
+            budget_chart(costs, errors, TIMES.index(1.0)),
+            table("Average error against budget", columns, _rows(plan, errors, called)),
+        ]
+    )
+
+
+def _rows(plan: Plan, errors: list[float], called: str) -> list[list[str]]:
+    worst = float(np.sqrt(np.max(plan.type_worst)))
+    rows = []
+    for times, error in zip(TIMES, errors, strict=True):
+        scaled = scaled_guarantee(plan.privacy, times)
+        rows.append(
+            [
+                called if times == 1 else f"{_times(times)} ×",
+                text_up(scaled.rho, 4),
+                text_up(scaled.epsilon(SHOWN_DELTA), 4),
+                f"{error:.4g}",
+                largest_text(worst / math.sqrt(times)),
+            ]
+        )
+    return rows
+
+
+def scaled_guarantee(guarantee: Guarantee, times: float) -> Guarantee:
+    """The guarantee at so many times ρ; pure privacy has ρ = ε²/2."""
+    if guarantee.pure_epsilon is not None:
+        epsilon = product_up(guarantee.pure_epsilon, math.sqrt(times))
+        return Guarantee.pure(epsilon, guarantee.neighbours)
+    return Guarantee(product_up(guarantee.pcost, times), guarantee.law, guarantee.neighbours)
+
+
+def _times(times: float) -> str:
+    return {0.25: "¼", 0.5: "½"}.get(times, f"{times:g}")

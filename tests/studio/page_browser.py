@@ -127,10 +127,61 @@ class Visit:
         rows = self.page.locator("#errors tbody tr").all()
         number = lambda row, kind: float(row.locator(f".{kind}").inner_text().replace(",", ""))  # noqa: E731
         return {
-            str(row.get_attribute("data-table")): (number(row, "error"), number(row, "largest"))
+            str(row.get_attribute("data-table")): (number(row, "std"), number(row, "largest"))
             for row in rows
         }
 
     def close(self) -> None:
         assert self.errors == []
         self.page.close()
+
+
+TOWN = """\
+# What a town may publish. This comment stays.
+title = "A town"
+
+[schema]
+sex  = { categorical = ["F", "M"] }       # as in the register
+age  = { ordinal = { from = 0, to = 9 } }
+area = { categorical = ["north", "south", "east"] }
+
+[[tables]]
+name  = "ages"
+query = "sex, age=prefix"  # the pyramid
+
+[[tables]]
+k = 2
+
+[[predicates]]
+name  = "small"
+where = "age < 3 and area = 'north'"
+
+[budget]
+zcdp = 0.5  # decided in March
+"""
+
+
+@contextmanager
+def town(folder: Path) -> Iterator[Served]:
+    """A studio with a small study that is planned in no time."""
+    (folder / "town.toml").write_text(TOWN, encoding="utf-8")
+    with studio(folder, "town.toml") as served:
+        yield served
+
+
+@contextmanager
+def visiting(browser: Any, served: Served, width: int = 1300, **how: Any) -> Iterator[Visit]:
+    """A page in a browser that has not seen it before; what went wrong there fails the test."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, **how)
+    visit = Visit(context, served)
+    yield visit
+    visit.close()
+    context.close()
+
+
+def study_text(visit: Visit) -> str:
+    """The study as the page holds it."""
+    from playwright.sync_api import expect
+
+    expect(visit.page.locator("body.pending")).to_have_count(0, timeout=30_000)
+    return str(visit.page.locator("#study-text").input_value())

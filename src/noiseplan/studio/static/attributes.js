@@ -16,7 +16,7 @@ export function attributesArea() {
   const seen = new Map((state.view?.schema ?? []).map((each) => [each.name, each]));
   return [
     h("div", { class: "area-head" }, h("h2", { id: "attributes-title" }, "Attributes"), h("p", { class: "muted" }, names.length ? cellsWords() : "What each column may hold.")),
-    names.length ? h("ol", { class: "cards attributes" }, names.map((name, at) => card(name, at, names.length, seen.get(name)))) : h("p", { class: "empty" }, "None yet. Write them from a code book, or take them from a file that is public. Never from the data: what is written here is published."),
+    names.length ? h("ol", { class: "pieces" }, names.map((name, at) => card(name, at, names.length, seen.get(name)))) : h("p", { class: "empty" }, "None yet. Write them from a code book, or take them from a file that is public. Never from the data: what is written here is published."),
     h("div", { class: "actions" },
       h("button", { type: "button", class: names.length ? "" : "main", key: "add-attribute", onclick: () => editAttribute() }, "Add an attribute"),
       h("button", { type: "button", key: "public-file", onclick: () => readPublicFile() }, "From a public file…")),

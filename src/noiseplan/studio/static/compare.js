@@ -73,7 +73,14 @@ function comparison(left, right, view, options) {
       fact("Average error", `± ${aligned(left.rmse)}`, `± ${aligned(right.rmse)}`, ratio(left.rmse, right.rmse)),
       fact("Largest error", `± ${aligned(left.largest)}`, `± ${aligned(right.largest)}`, ratio(left.largest, right.largest)),
       fact("Tables", shown(left.queries), shown(right.queries), null)),
-    h("tbody", {}, names.sort((m, n) => (b.get(n)?.std_error ?? a.get(n)?.std_error) - (b.get(m)?.std_error ?? a.get(m)?.std_error)).map((name) => tableRow(name, a.get(name), b.get(name), { left, right, most }))));
+    h("tbody", {}, inOrder(names, a, b).map((name) => tableRow(name, a.get(name), b.get(name), { left, right, most }))));
+}
+
+/** Tables of both designs first, then those of one; each by their errors. */
+function inOrder(names, a, b) {
+  const size = (name) => (b.get(name) ?? a.get(name)).std_error;
+  const both = (name) => a.has(name) && b.has(name);
+  return names.sort((m, n) => both(n) - both(m) || size(n) - size(m));
 }
 
 function fact(name, left, right, change) {

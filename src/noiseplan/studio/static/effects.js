@@ -44,11 +44,11 @@ export function effectsBox() {
       : h("button", { type: "button", onclick: find, disabled: !plannable(), key: "effects-go" }, list.length ? "Find again" : "Find out")),
     now && effects.error ? h("p", { class: "wrong", role: "alert" }, effects.error) : null,
     list.length ? h("ul", { class: "effects" }, list.map((each) => h("li", { key: `effect:${each.section}:${each.index}` },
-      h("span", {}, "Without ", h("bdi", {}, h("b", {}, each.name)), `: ${gainWords(each.gain)}`), plainBar(each.gain ?? 0, most, "gain")))) : null);
+      h("span", {}, "Without ", h("bdi", {}, h("b", {}, each.name)), `: ${gainWords(each)}`), plainBar(each.gain ?? 0, most, "gain")))) : null);
 }
 
-function gainWords(gain) {
-  if (gain === null || gain === undefined) return "nothing else is asked";
-  if (gain < 0.0005) return "the others gain nothing; it comes for free";
+function gainWords({ gain, what }) {
+  if (gain < 0.0005) return "nothing is gained; it comes for free";
+  if (what === "privacy") return `the cost falls by ${percent(gain, 2)}`;
   return `all others gain ${percent(gain, 2)}`;
 }

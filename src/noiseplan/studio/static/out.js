@@ -4,12 +4,13 @@ import { post } from "./api.js";
 import { actions, ask, confirm, dialog, download, tell } from "./dialogs.js";
 import { announce, h } from "./dom.js";
 import { askRelease } from "./release.js";
-import { keepVariant, replaceText, saved, setFile, state } from "./store.js";
+import { keepVariant, replaceText, saved, setFile, settled, state } from "./store.js";
 
 const withEnding = (name) => (name.endsWith(".toml") ? name : `${name}.toml`);
 
 /** Save under the name it has; the first time, or `as` another, under one that is asked for. */
 export async function save({ as = false } = {}) {
+  await settled();
   let { name, digest } = state.file;
   if (as || digest === null) {
     const asked = await ask("Save the study", "Name of the file", name, "Save", `In ${state.folder}`);

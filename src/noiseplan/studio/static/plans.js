@@ -9,7 +9,7 @@ import { changed, plannable, state } from "./store.js";
 export const planning = {
   state: "idle", // or "running", "failed", "cancelled"
   progress: null, error: null,
-  result: null, text: null, asked: null, // the last plan, the text it is of, and what that asks
+  result: null, text: null, asked: null, budget: null, // the last plan, its text, what that asks and may cost
 };
 let abort = null;
 
@@ -37,8 +37,14 @@ export function errorFactor() {
 
 const soon = calmly(250, plan);
 
+/** A change of the title, say, is no reason to plan anew. */
+function takeOver() {
+  if (sameQuestions() && planning.budget === JSON.stringify(state.design.budget)) planning.text = state.text;
+}
+
 /** Call after each change: plans what is there now, if it can be planned. */
 export function replan() {
+  takeOver();
   if (upToDate() && planning.state !== "running") return;
   abort?.abort();
   if (!plannable()) {
@@ -63,15 +69,15 @@ export async function plan() {
   const mine = new AbortController();
   abort?.abort();
   abort = mine;
-  const [text, asked] = [state.text, askedOf(state.design)];
+  const of = { text: state.text, asked: askedOf(state.design), budget: JSON.stringify(state.design.budget) };
   Object.assign(planning, { state: "running", error: null, progress: null });
   try {
-    const ended = await run({ kind: "plan", text, client: state.client }, {
+    const ended = await run({ kind: "plan", text: of.text, client: state.client }, {
       signal: mine.signal,
       onStep: (now) => { if (abort === mine) { planning.progress = now.progress; changed(); } },
     });
     if (abort !== mine) return;
-    finish(ended, text, asked);
+    finish(ended, of);
   } catch (error) {
     if (abort !== mine || mine.signal.aborted) return;
     Object.assign(planning, { state: "failed", error });
@@ -79,9 +85,9 @@ export async function plan() {
   changed();
 }
 
-function finish(ended, text, asked) {
+function finish(ended, of) {
   if (ended.state === "done") {
-    Object.assign(planning, { state: "idle", result: ended.result, text, asked, error: null });
+    Object.assign(planning, { state: "idle", result: ended.result, error: null, ...of });
     announce(`Planned: average error ${shown(ended.result.rmse)}, largest ${shown(ended.result.largest)}.`);
   } else if (ended.state === "failed") {
     Object.assign(planning, { state: "failed", error: ended.error });

@@ -104,7 +104,7 @@ function row(table, result, factor, most, { withTargets, withExpected }) {
   return h("tr", { key: `row:${table.section}:${table.index}:${table.name}`, "data-table": table.name },
     h("th", { scope: "row" }, h("bdi", {}, table.name), table.tables > 1 ? ` and ${table.tables - 1} like it` : "", errorBar(error, table.largest === null ? null : table.largest * factor, result.rmse * factor, most)),
     h("td", { class: "n rows" }, table.rows.toLocaleString("en")),
-    h("td", { class: "n error" }, aligned(error)), h("td", { class: "n largest" }, aligned(table.largest === null ? null : table.largest * factor)),
+    h("td", { class: "n std" }, aligned(error)), h("td", { class: "n largest" }, aligned(table.largest === null ? null : table.largest * factor)),
     withTargets ? h("td", { class: "n" }, aligned(table.target)) : null,
     withExpected ? [h("td", { class: "n" }, found.relative), h("td", { class: "n" }, found.useless)] : null);
 }

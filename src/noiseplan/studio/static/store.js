@@ -10,6 +10,8 @@ import { forget, keep, openDrafts } from "./drafts.js";
 
 const STEPS = 60;
 const MERGED = 3000;
+// What does not speak against an edit: it is still missing, or a file has yet to be called public.
+const LATER = new Set(["missing", "not public"]);
 
 export const state = {
   client: "", version: "", folder: "", examples: [],
@@ -51,6 +53,9 @@ function inTurn(act) {
   queue = done.catch(() => {});
   return done;
 }
+
+/** Wait until all that was asked for is done. */
+export const settled = () => queue;
 
 function persist() {
   const { text, past, future, variants, file, folder, public: called } = state;
@@ -95,7 +100,7 @@ export function change(label, mutate, { strict = false, merge = false } = {}) {
       view = await post("/api/edit", { text: view.text, design: renamed });
     }
     const known = new Set((state.view?.problems ?? []).map((problem) => problem.message));
-    const fresh = view.problems.find((problem) => !known.has(problem.message) && problem.kind !== "missing");
+    const fresh = view.problems.find((problem) => !known.has(problem.message) && !LATER.has(problem.kind));
     if (strict && fresh) throw new Unfit(fresh);
     if (view.text === state.text) {
       changed();
@@ -179,13 +184,14 @@ export async function begin(start) {
   state.client = id;
   state.file = start.file ? { ...start.file } : { name: start.name ?? "study.toml", digest: null, text: null };
   const mine = kept && belongs(kept, start) ? kept : null;
+  const clean = mine && mine.text === mine.file.text && start.file;
   if (mine) {
     Object.assign(state, { past: mine.past, future: mine.future, variants: mine.variants, public: mine.public ?? [] });
     // The digest stays that of the file this draft began with: saving then tells if it is another.
-    state.file = { ...mine.file };
+    if (!clean) state.file = { ...mine.file };
   }
   state.left = worthOffering(left.filter((draft) => belongs(draft, start)));
-  const view = await post("/api/read", { text: mine ? mine.text : start.file?.text ?? "" });
+  const view = await post("/api/read", { text: mine && !clean ? mine.text : start.file?.text ?? "" });
   take(view);
   return { restored: Boolean(mine && mine.text !== start.file?.text && mine.text !== "") };
 }

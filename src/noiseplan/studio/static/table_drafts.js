@@ -86,7 +86,7 @@ function askOf(part, schema) {
   if (part.way !== "groups") return { called: part.name, ask: part.way };
   const groups = readGroups(part.groups);
   if (groups.plain !== undefined) return { called: part.name, ask: groups.plain };
-  const object = part.form === "levels" ? { levels: [groups.named], leaves: false, total: false } : { custom: groups.named };
+  const object = part.form === "levels" ? { levels: [groups.named], leaves: false, total: false } : { custom: groups.named, name: Object.keys(groups.named).join(", ") };
   return { called: part.name, ask: object };
 }
 

@@ -17,7 +17,7 @@ export function tablesArea() {
   const named = attributeNames(state.design).length > 0;
   return [
     h("div", { class: "area-head" }, h("h2", { id: "tables-title" }, "Tables"), h("p", { class: "muted" }, totals())),
-    entries.length ? h("ol", { class: "cards" }, entries.map((each) => card(each, entries))) : h("p", { class: "empty" }, named ? "None yet. Click attributes together, and add the table." : "First say what the columns may hold."),
+    entries.length ? h("ol", { class: "pieces" }, entries.map((each) => card(each, entries))) : h("p", { class: "empty" }, named ? "None yet. Click attributes together, and add the table." : "First say what the columns may hold."),
     named ? composer() : null,
   ];
 }
@@ -95,7 +95,10 @@ function wishes(section, index, entry, seen, title) {
   if (targets || costMode(state.design) === "targets") return targetField(section, index, seen, title);
   const set = (event) => {
     const weight = Number(event.target.value);
-    if (!(weight > 0)) return changed();
+    if (!(weight > 0)) {
+      event.target.value = String(entry.weight ?? 1);
+      return null;
+    }
     return change(`weight of ${title}`, (design) => {
       if (weight === 1) delete design[section][index].weight;
       else design[section][index].weight = weight;

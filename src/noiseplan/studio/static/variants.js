@@ -20,7 +20,7 @@ export async function keepAs() {
 
 export async function chooseVariant() {
   const then = await dialog("Variants", (close, redraw) => [
-    state.variants.length ? h("ul", { class: "cards" }, state.variants.map((variant) => row(variant, close, redraw))) : h("p", { class: "empty" }, "None yet. Keep the design under a name, change it, and compare."),
+    state.variants.length ? h("ul", { class: "pieces" }, state.variants.map((variant) => row(variant, close, redraw))) : h("p", { class: "empty" }, "None yet. Keep the design under a name, change it, and compare."),
     actions(
       h("button", { type: "button", class: "main", "data-first": true, onclick: () => close(keepAs), key: "keep-variant" }, "Keep this design as…"),
       h("button", { type: "button", onclick: () => close(compareDesigns), key: "compare-variants" }, "Compare…")),

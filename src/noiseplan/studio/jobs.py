@@ -120,6 +120,7 @@ class Jobs:
 
     def __init__(self, most_running: int = MOST_RUNNING) -> None:
         self.lock = threading.RLock()
+        self.ended = threading.Condition(self.lock)
         self.most_running = most_running
         self.workers: list[Worker] = []
         self.waiting: deque[Job] = deque()
@@ -131,9 +132,12 @@ class Jobs:
 
     def ask(self, kind: str, text: str, desk: Desk, client: str = "") -> Job:
         """Have something planned; the same text again gives the same result at once."""
-        key = (kind, text, desk.key())
-        order = {"kind": kind, "text": text, **desk.order()}
-        job = Job(kind, key, order, client)
+        return self.order(kind, {"text": text}, desk, client)
+
+    def order(self, kind: str, what: dict[str, Any], desk: Desk, client: str = "") -> Job:
+        """The same of anything that a process of ours does."""
+        key = (kind, json.dumps(what, sort_keys=True), desk.key())
+        job = Job(kind, key, {"kind": kind, **what, **desk.order()}, client)
         with self.lock:
             running = self._same(job)
             if running is not None:
@@ -167,7 +171,7 @@ class Jobs:
             return
         for each in list(self.jobs.values()):
             mine = each.client == job.client and each.stop is None and not each.over
-            if mine and (each.kind == job.kind or each.order["text"] != job.order["text"]):
+            if mine and (each.kind == job.kind or each.order.get("text") != job.order.get("text")):
                 self.cancel(each)
 
     def _keep(self, job: Job) -> None:
@@ -182,6 +186,12 @@ class Jobs:
         with self.lock:
             job.state = "running"
             self._keep(job)
+
+    def wait(self, job: Job) -> Job:
+        """Until a job is over; what it refuses is refused here."""
+        with self.ended:
+            self.ended.wait_for(lambda: job.over or self.closed)
+        return job
 
     def find(self, number: str) -> Job | None:
         with self.lock:
@@ -232,6 +242,7 @@ class Jobs:
         job.error = report.get("error")
         if "state" in report:
             job.end(report["state"])
+            self.ended.notify_all()
         if job.state == "done":
             self.results[job.key] = job.result
             while len(self.results) > KEPT_RESULTS:
@@ -247,6 +258,7 @@ class Jobs:
                 "needed more memory than there is"
             }
             worker.job.end("failed")
+            self.ended.notify_all()
         self._distribute()
 
     # ------------------------------------------------------------------ ending
@@ -260,6 +272,7 @@ class Jobs:
                 job.stop()
                 return
             job.end("cancelled")
+            self.ended.notify_all()
             if job in self.waiting:
                 self.waiting.remove(job)
             for worker in [worker for worker in self.workers if worker.job is job]:
@@ -272,6 +285,7 @@ class Jobs:
         """End all of it; a release that has begun goes on to its end."""
         with self.lock:
             self.closed = True
+            self.ended.notify_all()
             workers, self.workers = self.workers, []
         for worker in workers:
             worker.kill()

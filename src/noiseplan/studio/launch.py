@@ -46,7 +46,8 @@ def serve(study: Path | None, port: int | None, browser: bool, tell: Callable[[s
     require_parts()
     import uvicorn
 
-    from noiseplan.studio.app import Studio, create
+    from noiseplan.studio.app import create
+    from noiseplan.studio.calls import Studio
     from noiseplan.studio.security import new_token
 
     folder = Path.cwd() if study is None else study.resolve().parent

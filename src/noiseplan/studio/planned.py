@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from noiseplan.planning.certify import usual_certificate
 from noiseplan.planning.plan import Plan, TableKind
+from noiseplan.planning.threads import calm_threads
 from noiseplan.queries import Workload
 from noiseplan.storage.plan_figures import plan_figures
+from noiseplan.studio.desk import Desk
 from noiseplan.studio.privacy_view import privacy_view, unit_of
 from noiseplan.studio.views import entry_workload
 from noiseplan.study import Study
@@ -117,3 +120,16 @@ def entry_places(study: Study) -> list[tuple[str, int]]:
             first.setdefault(query.named or query.key, (section, index))
             first.setdefault(query.key, (section, index))
     return [first[query.named or query.key] for query in study.workload]
+
+
+def planning_report(desk: Desk, designs: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """One page about some designs, for those who decide; all of them are planned for it."""
+    from noiseplan.report import Design, planning_page
+
+    made = []
+    for design in designs:
+        study = desk.study(design["text"])
+        with calm_threads(study.schema):
+            plan = study.plan()
+        made.append(Design(design["name"], study.title, study.purpose, plan, design["text"]))
+    return {"html": planning_page(made)}

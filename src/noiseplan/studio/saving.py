@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,10 @@ class Found:
     name: str
     text: str
     digest: str
+
+    def view(self) -> dict[str, str]:
+        """The same for the page."""
+        return {"name": self.name, "text": self.text, "digest": self.digest}
 
 
 class Changed(StorageError):
@@ -113,6 +118,7 @@ def _write(path: Path, content: bytes, new: bool) -> None:
         if new:
             _put_new(beside, path)
         else:
+            shutil.copymode(path, beside)
             beside.replace(path)
         to_disk(path.parent)
     finally:

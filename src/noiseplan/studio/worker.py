@@ -18,6 +18,17 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, TextIO
 
+SMALL = """
+[schema]
+a = { ordinal = { from = 0, to = 3 } }
+b = { categorical = ["x", "y"] }
+[[tables]]
+query = "a=prefix, b"
+[[tables]]
+up_to = 2
+[budget]
+zcdp = 0.5
+"""
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -54,10 +65,11 @@ def _listen(orders: SimpleQueue[dict[str, Any]]) -> None:
 
 
 def _prepare() -> None:
-    """Import what planning needs, and plan something small, so that the first order is quick."""
-    import noiseplan.planning.planner
-    import noiseplan.studio.effects
-    import noiseplan.studio.planned  # noqa: F401
+    """Plan something small: what planning needs is imported then, and the first order is quick."""
+    from noiseplan.studio import effects
+    from noiseplan.studio.desk import Desk
+
+    effects.effects(Desk(Path()).study(SMALL), lambda _: None)
 
 
 def serve(order: dict[str, Any], tell: Tell) -> None:
@@ -83,13 +95,14 @@ def serve(order: dict[str, Any], tell: Tell) -> None:
 
 
 def _done(order: dict[str, Any], report: Callable[..., None]) -> Any:
+    from noiseplan.planning.threads import calm_threads
     from noiseplan.studio import effects, planned
     from noiseplan.studio.desk import Desk
 
-    public = frozenset(order["public"])
-    study = Desk(Path(order["folder"]), order["name"], public).study(order["text"])
-    from noiseplan.planning.threads import calm_threads
-
+    desk = Desk(Path(order["folder"]), order["name"], frozenset(order["public"]))
+    if order["kind"] == "report":
+        return planned.planning_report(desk, order["designs"])
+    study = desk.study(order["text"])
     with calm_threads(study.schema):
         if order["kind"] == "effects":
             return effects.effects(study, lambda found: report(result=found))

@@ -59,7 +59,7 @@ export function expectedBox() {
         ? field("People in all", h("input", { type: "number", min: 1, step: 1, value: expected.total, oninput: set("total"), key: "expected-total" }))
         : fileFields(set),
       h("div", { class: "row" }, field("A cell is useless above a relative error of, %", h("input", { type: "number", min: 1, step: "any", value: String(expected.limit), onchange: (event) => { expected.limit = Number(event.target.value) || 50; changed(); }, key: "expected-limit" }))),
-      h("div", { class: "actions" }, h("button", { class: "main", disabled: !given() || !planning.result || expected.busy, key: "expected-go" }, "Compare"),
+      h("div", { class: "actions" }, h("button", { class: "main", disabled: !given() || !planning.result || expected.busy, key: "expected-go" }, "Compare with these"),
         expected.of ? h("button", { type: "button", onclick: clear, key: "expected-clear" }, "Leave out") : null)),
     expected.wrong ? h("p", { class: "wrong", role: "alert" }, expected.wrong) : null,
     expected.notes.map((note) => h("p", { class: "muted" }, note)),
@@ -86,9 +86,10 @@ function fileFields(set) {
 
 /** Relative error and share of useless cells of one table, as two short texts. */
 export function relativeWords(found) {
-  if (!found || found.relative === null || found.relative === undefined) return { relative: "–", useless: found?.note ?? "–" };
+  if (!found || found.useless === null) return { relative: "–", useless: found?.note ?? "–" };
   const factor = state.moving ? errorFactor() : 1;
-  return { relative: percent(found.relative * factor, 2), useless: found.useless > 0 ? `${percent(found.useless, 2)} of cells` : "none" };
+  const relative = found.relative === null ? "∞" : percent(found.relative * factor, 2);
+  return { relative, useless: found.useless > 0 ? `${percent(found.useless, 2)} of cells` : "none" };
 }
 
 function worst() {

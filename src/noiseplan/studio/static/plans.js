@@ -45,10 +45,9 @@ function takeOver() {
 /** Call after each change: plans what is there now, if it can be planned. */
 export function replan() {
   takeOver();
-  if (upToDate() && planning.state !== "running") return;
+  soon.cancel();
   abort?.abort();
-  if (!plannable()) {
-    soon.cancel();
+  if (upToDate() || !plannable()) {
     planning.state = "idle";
     return;
   }

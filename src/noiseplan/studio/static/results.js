@@ -69,7 +69,7 @@ function favoured(result) {
   const low = result.tables.filter((table) => table.ratio < 0.8).sort((a, b) => a.ratio - b.ratio);
   const high = result.tables.filter((table) => table.ratio > 1.25).sort((a, b) => b.ratio - a.ratio);
   if (!low.length && !high.length) return h("p", {}, "No table is much better or worse off than the average.");
-  return h("p", {}, low.length ? `Favoured: ${names(low)}, ${percent(1 - low[0].ratio, 2)} below the average at best. ` : "", high.length ? `Worst off: ${names(high)}, up to ${percent(high[0].ratio - 1, 2)} above it.` : "");
+  return h("p", {}, low.length ? `Favoured: ${names(low)}, up to ${percent(1 - low[0].ratio, 2)} below the average. ` : "", high.length ? `Worst off: ${names(high)}, up to ${percent(high[0].ratio - 1, 2)} above the average.` : "");
 }
 
 const SORTS = [["std_error", "largest error first"], ["small", "smallest error first"], ["order", "as in the study"], ["rows", "most rows first"]];

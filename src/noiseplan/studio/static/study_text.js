@@ -36,8 +36,7 @@ function editor() {
   const lines = text.split("\n").length;
   const area = h("textarea", {
     id: "study-text", class: "code", spellcheck: "false", wrap: "off", rows: Math.min(30, Math.max(8, lines + 1)), value: text, key: "study-text", "aria-label": "The study file",
-    oninput: (event) => { typed = event.target.value; },
-    onchange: () => { changed(); },
+    oninput: (event) => { typed = event.target.value; changed(); },
     onscroll: (event) => { document.getElementById("lines").scrollTop = event.target.scrollTop; },
     onkeydown: (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) apply(); },
   });

@@ -36,7 +36,7 @@ LAYERS = (
     ("words", "draw", "statistics"),
     ("storage", "choosing", "local", "valid", "aware"),
     ("comparing", "report", "study"),
-    ("data", "demo", "cli"),
+    ("data", "demo", "studio", "cli"),
 )
 # Within a layer, from the one that looks to the one that is looked at.
 BESIDE = {
@@ -51,6 +51,8 @@ BESIDE = {
     ("demo", "data"),
     ("cli", "data"),
     ("cli", "demo"),
+    ("cli", "studio"),
+    ("studio", "data"),
 }
 # The front of the house, and the fluent methods that open doors to rooms above.
 EXEMPT = {"__init__", "__main__", "_doors"}

@@ -13,6 +13,37 @@ from typing import Any
 PATIENCE = 1.0
 
 
+# Whoever hears of progress instead of seeing a bar: what is being done, and the share done.
+Listener = Callable[[str, float | None], None]
+_LISTENERS: list[Listener] = []
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Inside the block, progress is told to `listener`: the title, and the share that is done.
+
+    Examples
+    --------
+    >>> heard = []
+    >>> with listening(lambda title, share: heard.append((title, share))):
+    ...     with progress("counting", 4) as advance:
+    ...         advance(1)
+    ...         advance(3)
+    >>> heard
+    [('counting', 0.0), ('counting', 0.25), ('counting', 1.0)]
+    """
+    _LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        _LISTENERS.remove(listener)
+
+
+def _tell(title: str, share: float | None) -> None:
+    for listener in _LISTENERS:
+        listener(title, share)
+
+
 # Bars that stand for work of unknown length, while no other has something to show.
 _WAITING: list[Any] = []
 
@@ -20,6 +51,7 @@ _WAITING: list[Any] = []
 @contextmanager
 def waiting(title: str) -> Iterator[None]:
     """A bar that only moves, around work of which nobody knows how long it takes."""
+    _tell(title, None)
     if not sys.stderr.isatty():
         yield
         return
@@ -46,6 +78,9 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
     The bar appears on a terminal's standard error once the work has taken a second.
     """
+    if _LISTENERS:
+        yield _counting(title, total)
+        return
     if not sys.stderr.isatty():
         yield lambda steps: None
         return
@@ -70,6 +105,19 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     finally:
         if shown:
             bar.stop()
+
+
+def _counting(title: str, total: int) -> Callable[[int], None]:
+    """Steps told to whoever listens, as a share of all."""
+    done = 0
+
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+        _tell(title, min(done / total, 1.0) if total else None)
+
+    advance(0)
+    return advance
 
 
 @contextmanager

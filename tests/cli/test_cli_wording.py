@@ -17,9 +17,9 @@ from click.testing import CliRunner
 import noiseplan as nz
 import noiseplan.errors
 from noiseplan.cli import main
-from noiseplan.cli.hints import WORDS, in_command_line
 from noiseplan.queries.predicates import predicate_query
 from noiseplan.study import read_study
+from noiseplan.words.hints import WORDS, in_command_line
 
 STUDY = """
 [schema]

@@ -32,6 +32,7 @@ from noiseplan.errors import NoiseplanError, StorageError
 COMMANDS: Final = {
     "demo": "A tour in one command: tables of 61,395 workers.",
     "init": "Write a first study file, from what is public.",
+    "studio": "Design a study in the browser, on this machine only. Reads no data.",
     "plan": "Print and draw the errors that a study will have. Reads no data.",
     "compare": "Compare planners, on public data where errors depend on them.",
     "check": "See whether a release would go through. Spends nothing.",
@@ -85,7 +86,7 @@ class Commands(click.Group):
         except BrokenPipeError:  # the reader has seen enough, which click knows to be no error
             raise
         except (NoiseplanError, OSError) as error:
-            from noiseplan.cli.hints import in_command_line
+            from noiseplan.words.hints import in_command_line
 
             say(f"Error: {in_command_line(error)}", err=True)
             ctx.exit(exit_code(error))

@@ -1,10 +1,8 @@
-"""What several commands share: options, saved releases, figures for programs."""
+"""What several commands share: options, saved releases, rows for programs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +13,7 @@ from noiseplan.console import say
 from noiseplan.errors import StorageError
 
 if TYPE_CHECKING:
-    from noiseplan.planning.plan import Plan
     from noiseplan.release.release import Release
-    from noiseplan.schema import Schema
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 study_argument = click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
@@ -49,47 +45,6 @@ def require_release_folder(folder: Path) -> None:
             f"{str(folder)!r} {found}; name the folder that was written by: "
             f"noiseplan release STUDY DATA -o {folder}"
         )
-
-
-@contextmanager
-def calm_threads(schema: Schema) -> Iterator[None]:
-    """One thread for linear algebra unless some attribute is large, also while a plan is printed:
-    bounds are computed then, and threads that wait for each other cost more than they bring."""
-    from threadpoolctl import threadpool_limits
-
-    from noiseplan.planning.threads import LARGE
-
-    limit = 1 if max(schema.shape) < LARGE else None
-    with threadpool_limits(limits=limit, user_api="blas"):
-        yield
-
-
-def plan_figures(plan: Plan) -> dict[str, Any]:
-    """Everything that is printed about a plan, for programs."""
-    from noiseplan.storage.certificate import privacy_json
-
-    common = {
-        "queries": len(plan.workload),
-        "rows": plan.workload.rows,
-        "planner": plan.planner,
-        "noise": plan.noise,
-        "privacy": privacy_json(plan.privacy, plan.max_rows, unit=plan.unit),
-    }
-    if plan.data_aware:
-        return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
-    bound, worst = plan.lower_bound, plan.worst_variance
-    return common | {
-        "objective": str(plan.objective),
-        "rmse": plan.rmse,
-        "total_variance": plan.total_variance,
-        "worst_variance": worst if math.isfinite(worst) else None,
-        "lower_bound": bound if math.isfinite(bound) else None,
-        "optimal": plan.optimal,
-        "target_scale": plan.target_scale,
-        "measured_numbers": plan.measured_numbers,
-        "memory": plan.memory,
-        "tables": plan.fairness(),
-    }
 
 
 def warned(text: str) -> None:

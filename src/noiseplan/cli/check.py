@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli import exit_code
-from noiseplan.cli._common import CONTEXT, calm_threads, json_option, outside_option, study_argument
-from noiseplan.cli.hints import in_command_line
+from noiseplan.cli._common import CONTEXT, json_option, outside_option, study_argument
 from noiseplan.cli.release import (
     chosen_tables,
     database_options,
@@ -19,9 +18,11 @@ from noiseplan.cli.release import (
 )
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
+from noiseplan.planning.threads import calm_threads
 from noiseplan.progress import waiting
 from noiseplan.study import Study, read_study
 from noiseplan.texts import counted
+from noiseplan.words.hints import in_command_line
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan

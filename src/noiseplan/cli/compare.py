@@ -10,13 +10,13 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    calm_threads,
     json_option,
     outside_option,
     rows_of,
     study_argument,
 )
 from noiseplan.console import print_json, say
+from noiseplan.planning.threads import calm_threads
 from noiseplan.study import Study, read_study
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    calm_threads,
     json_option,
     outside_option,
-    plan_figures,
     study_argument,
     warned,
 )
 from noiseplan.console import print_json, say
+from noiseplan.planning.threads import calm_threads
 from noiseplan.privacy.doubts import doubts
 from noiseplan.progress import waiting
 from noiseplan.study import Study, read_study
@@ -51,6 +50,8 @@ def command(
         if page is not None:
             write_report(read, plan, page)
         if as_json:
+            from noiseplan.storage.plan_figures import plan_figures
+
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}
             about |= {} if page is None else {"page": str(page)}

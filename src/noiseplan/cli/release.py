@@ -17,19 +17,19 @@ import click
 from noiseplan.cli import INTERRUPTED
 from noiseplan.cli._common import (
     CONTEXT,
-    calm_threads,
     json_option,
     open_release,
     outside_option,
     study_argument,
     warned,
 )
-from noiseplan.cli.hints import in_command_line
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.paths import checked_path
+from noiseplan.planning.threads import calm_threads
 from noiseplan.progress import waiting
 from noiseplan.study import Study, read_study
+from noiseplan.words.hints import in_command_line
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan

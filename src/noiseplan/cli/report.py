@@ -11,13 +11,13 @@ import click
 
 from noiseplan.cli._common import (
     CONTEXT,
-    calm_threads,
     json_option,
     open_release,
     release_argument,
 )
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
+from noiseplan.planning.threads import calm_threads
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release

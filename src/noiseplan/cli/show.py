@@ -15,11 +15,11 @@ from noiseplan.cli._common import (
     release_argument,
     require_release_folder,
 )
-from noiseplan.cli.hints import quoted
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
 from noiseplan.texts import listed
+from noiseplan.words.hints import quoted
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release

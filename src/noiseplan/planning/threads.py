@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from noiseplan.planning.workload_types import Design
+if TYPE_CHECKING:  # commands hold threads before anything is planned
+    from noiseplan.planning.workload_types import Design
+    from noiseplan.schema import Schema
 
 # From this many values on, products are large enough to share among threads.
 LARGE = 512
@@ -32,4 +35,15 @@ def one_thread_below(large: int, values: int) -> Iterator[None]:
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
+def calm_threads(schema: Schema) -> Iterator[None]:
+    """One thread for linear algebra unless some attribute is large, also while a plan is printed:
+    bounds are computed then, and threads that wait for each other cost more than they bring."""
+    from threadpoolctl import threadpool_limits
+
+    limit = 1 if max(schema.shape) < LARGE else None
+    with threadpool_limits(limits=limit, user_api="blas"):
         yield

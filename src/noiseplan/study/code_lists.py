@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from noiseplan.schema.code_files import csv_rows
+from noiseplan.study.errors import NotCalledPublic
 from noiseplan.study.nodes import Node
 from noiseplan.texts import listed, suggestion
 
@@ -75,6 +76,13 @@ def _columns(keys: dict[str, Node], wanted: list[Node]) -> Iterator[tuple[int, l
 def public_file(node: Node) -> Path:
     """The file of a code list, within the folder of the study; it is remembered as read."""
     path = node.path_inside("regions.csv", "the code list")
+    public = node.document.public
+    if public is not None and path.resolve() not in public:
+        node.fail(
+            f"{node.value!r} is not read before somebody says that it is public: what a code list "
+            f"holds is published",
+            NotCalledPublic,
+        )
     if path not in node.document.files:
         node.document.files.append(path)
     return path

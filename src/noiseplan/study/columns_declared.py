@@ -34,12 +34,13 @@ def read_schema(node: Node) -> Schema:
     columns = node.keys(f"[schema] with lines such as {_EXAMPLES['ordinal']}")
     if not columns:
         node.fail(f"no attributes are declared; write lines such as {_EXAMPLES['ordinal']}")
-    attributes = {name: _attribute(column) for name, column in columns.items()}
+    attributes = {name: read_attribute(column) for name, column in columns.items()}
     with node.blamed():
         return Schema(attributes)
 
 
-def _attribute(node: Node) -> Attribute:
+def read_attribute(node: Node) -> Attribute:
+    """What one column may hold."""
     example = " or ".join(text.partition(" = ")[2] for text in _EXAMPLES.values())
     keys = node.keys(example)
     for key, child in keys.items():

@@ -11,6 +11,7 @@ import re
 import tomllib
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 # Where a value stands: keys of tables, and positions in arrays from 0.
 Place = tuple[str | int, ...]
@@ -22,6 +23,32 @@ _STRING = re.compile(
 )
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}#\n]+")
+
+
+class Statement(NamedTuple):
+    """A header, or a key with its value, and where it begins and ends in the text."""
+
+    place: Place  # of the table or the value
+    header: bool
+    start: int
+    value: int  # where the value begins; of a header, its start
+    end: int
+
+
+def statements_of(text: str) -> list[Statement]:
+    """Every header and every pair outside brackets, in order; comments stand between them.
+
+    Examples
+    --------
+    >>> text = "[a]  # first\\nb.c = [1]\\n"
+    >>> for each in statements_of(text):
+    ...     print(each.place, repr(text[each.start : each.end]))
+    ('a',) '[a]'
+    ('a', 'b', 'c') 'b.c = [1]'
+    """
+    reader = _Reader(text)
+    reader.document()
+    return reader.statements
 
 
 def lines_of(text: str) -> dict[Place, int]:
@@ -44,6 +71,7 @@ class _Reader:
     lines: dict[Place, int] = field(default_factory=dict)
     tables: dict[Place, int] = field(default_factory=dict)  # arrays of tables and their lengths
     starts: list[int] = field(default_factory=list)  # where each line begins
+    statements: list[Statement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
@@ -52,10 +80,14 @@ class _Reader:
         here: Place = ()
         self.blank()
         while self.at < len(self.text):
-            if self.text.startswith("[", self.at):
+            start = self.at
+            if self.text.startswith("[", start):
                 here = self.header()
+                self.statements.append(Statement(here, True, start, start, self.at))
             else:
-                self.pair(here)
+                place, value = self.pair(here)
+                end = value + len(self.text[value : self.at].rstrip(" \t\r"))
+                self.statements.append(Statement(place, False, start, value, end))
             self.blank()
 
     def header(self) -> Place:
@@ -78,15 +110,17 @@ class _Reader:
         self.lines[here] = line if double or here not in self.lines else self.lines[here]
         return here
 
-    def pair(self, here: Place) -> None:
-        """`key = value`."""
+    def pair(self, here: Place) -> tuple[Place, int]:
+        """`key = value`: the place of the value, and where it begins."""
         line = self.line()
         for key in self.keys():
             here = (*here, key)
             self.lines.setdefault(here, line)
         self.at += 1  # the equals sign
         self.blank()
+        start = self.at
         self.value(here)
+        return here, start
 
     def keys(self) -> list[str]:
         """The parts of a dotted key."""

@@ -29,6 +29,8 @@ class Document:
     folder: Path
     allow_outside: bool = False
     files: list[Path] = field(default_factory=list)  # that were read beside it, in order
+    # Files that may be read beside it, resolved; None for all that lie in its folder.
+    public: frozenset[Path] | None = None
 
     @cached_property
     def lines(self) -> dict[Place, int]:
@@ -54,12 +56,12 @@ class Node:
 
     # ------------------------------------------------------------------ complaints
 
-    def fail(self, message: str) -> NoReturn:
+    def fail(self, message: str, error: type[StudyError] = StudyError) -> NoReturn:
         """Refuse the value: `study.toml:12: schema.age: message`."""
         line = self.document.line(self.place)
         where = f"{self.document.name}:{line}" if line else self.document.name
         named = f"{self.where}: " if self.place else ""
-        raise StudyError(f"{where}: {named}" + message)
+        raise error(f"{where}: {named}" + message, said=message, line=line, place=self.place)
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
@@ -243,26 +245,31 @@ def read_document(path: Path, allow_outside: bool = False) -> Node:
         raise StudyError(
             f"{path.name}: not UTF-8 text (at byte {error.start}); save the study as UTF-8"
         ) from None
-    document = Document(path.name, text, path.parent, allow_outside)
+    return document_root(Document(path.name, text, path.parent, allow_outside))
+
+
+def document_root(document: Document) -> Node:
+    """The whole of a document whose text is known; refuses what is not TOML."""
     try:
-        return Node(tomllib.loads(text), (), document)
+        return Node(tomllib.loads(document.text), (), document)
     except tomllib.TOMLDecodeError as error:
-        raise StudyError(_not_toml(document, str(error))) from None
+        raise _not_toml(document, str(error)) from None
     except RecursionError:
-        raise StudyError(f"{path.name}: nested too deeply to be a study") from None
+        raise StudyError(f"{document.name}: nested too deeply to be a study") from None
 
 
-def _not_toml(document: Document, message: str) -> str:
+def _not_toml(document: Document, message: str) -> StudyError:
     """What tomllib found, with the line itself and what it usually means."""
     found = search(r"\(at line (\d+), column (\d+)\)", message)
     if found is None:  # at the end of the document
-        last = document.text.count("\n") + 1
-        return f"{document.name}:{last}: not TOML: {message[:1].lower()}{message[1:]}"
-    line = int(found[1])
-    said = message[: found.start()].strip()
-    written = document.text.split("\n")[line - 1].strip()
-    hint = next((hint for start, hint in _HINTS if said.startswith(start)), "")
-    return f"{document.name}:{line}: not TOML: {said[:1].lower()}{said[1:]} in {written!r}{hint}"
+        line = document.text.count("\n") + 1
+        said = f"not TOML: {message[:1].lower()}{message[1:]}"
+    else:
+        line, start = int(found[1]), message[: found.start()].strip()
+        written = document.text.split("\n")[line - 1].strip()
+        hint = next((hint for begin, hint in _HINTS if start.startswith(begin)), "")
+        said = f"not TOML: {start[:1].lower()}{start[1:]} in {written!r}{hint}"
+    return StudyError(f"{document.name}:{line}: {said}", said=said, line=line)
 
 
 _HINTS: Iterable[tuple[str, str]] = (

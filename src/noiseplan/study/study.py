@@ -234,7 +234,11 @@ def read_study(
     >>> read_study(example_study("wages")).schema.shape
     (2, 44, 4, 12, 16)
     """
-    root = read_document(checked_path(path, StudyError), allow_outside)
+    return study_of(read_document(checked_path(path, StudyError), allow_outside), priced)
+
+
+def study_of(root: Node, priced: bool = True) -> Study:
+    """A study whose text has been read already."""
     sections = root.table(SECTIONS, "[schema], [[tables]] and [budget]")
     for example, *needed in (("[schema]", "schema"), ("[[tables]]", "tables", "predicates")):
         if not any(name in sections for name in needed):

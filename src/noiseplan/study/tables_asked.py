@@ -25,14 +25,15 @@ def read_workload(node: Node, schema: Schema) -> Workload:
         node.fail(f"no tables are asked for; write {_EXAMPLE}")
     workload: Workload | None = None
     for entry in entries:
-        piece = _piece(entry, schema)
+        piece = read_tables(entry, schema)
         with entry.blamed():
             workload = piece if workload is None else workload + piece
     assert workload is not None
     return workload
 
 
-def _piece(node: Node, schema: Schema) -> Workload:
+def read_tables(node: Node, schema: Schema) -> Workload:
+    """The tables of one entry of `[[tables]]`."""
     keys = node.table(_KEYS, _EXAMPLE)
     chosen = node.exactly_one(keys, _WAYS, "which tables")
     factors = read_factors(keys["factors"], schema) if "factors" in keys else {}
@@ -98,12 +99,13 @@ def read_predicates(node: Node, schema: Schema) -> Workload:
     entries = node.items(_PREDICATE)
     if not entries:
         node.fail(f"no predicates are given; write {_PREDICATE}")
-    queries = [query for entry in entries for query in _conditions(entry, schema)]
+    queries = [query for entry in entries for query in read_conditions(entry, schema)]
     with node.blamed():
         return Workload(queries)
 
 
-def _conditions(node: Node, schema: Schema) -> list[Query]:
+def read_conditions(node: Node, schema: Schema) -> list[Query]:
+    """The conditions of one entry of `[[predicates]]`."""
     keys = node.table(_PREDICATE_KEYS, _PREDICATE)
     if "where" not in keys:
         node.fail(f"a predicate needs a condition, as in {_PREDICATE}")

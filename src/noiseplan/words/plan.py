@@ -137,8 +137,8 @@ def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
         "privacy": _privacy(plan) + _no_protection(plan),
         "neighbours": neighbours_words(plan.privacy, plan.max_rows, exact, plan.unit),
         "error": _error(plan),
-        "optimality": _optimality(plan),
-        **({"considered": _considered(plan.considered)} if plan.considered else {}),
+        "optimality": optimality_words(plan),
+        **({"considered": considered_words(plan.considered)} if plan.considered else {}),
         "measures": _measures(plan),
         "noise": noise_words(plan),
     }
@@ -203,7 +203,8 @@ def _error(plan: Plan) -> str:
     return f"RMSE {plan.rmse:.4g} over all rows{largest}"
 
 
-def _optimality(plan: Plan) -> str:
+def optimality_words(plan: Plan) -> str:
+    """How near a plan is to the best, as far as that is proved."""
     if plan.noise == "given":
         return "the best linear unbiased answers from these measurements"
     if _of_others(plan):
@@ -274,12 +275,12 @@ def _made_small(plan: Plan) -> str:
     return "total variance" if isinstance(plan.objective, TotalVariance) else str(plan.objective)
 
 
-def _considered(planners: Considered) -> str:
+def considered_words(planners: Considered) -> str:
     """The planner that was taken, and why others were not.
 
     Examples
     --------
-    >>> _considered((("residual", "taken"), ("optimal", "not tried, 2,816 cells")))
+    >>> considered_words((("residual", "taken"), ("optimal", "not tried, 2,816 cells")))
     'residual (taken); optimal: not tried, 2,816 cells'
     """
     (name, reason), *others = planners

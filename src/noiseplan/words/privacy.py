@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -56,6 +57,7 @@ class Currency:
     meaning: str
 
 
+@lru_cache(maxsize=1024)
 def success_bound(guarantee: Guarantee, false_alarms: float = FALSE_ALARMS) -> float:
     """How often, at most, a test finds a record that is there.
 

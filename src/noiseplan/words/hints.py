@@ -70,8 +70,13 @@ def in_command_line(error: Exception) -> str:
     'no plan is that large; use [plan] planner = "auto"'
     """
     message = error.args[0] if error.args else ""
+    return worded(message) if isinstance(message, Message) else str(error)
+
+
+def worded(message: str) -> str:
+    """A message with its remedies as commands and lines of a study; a plain text stays itself."""
     if not isinstance(message, Message):
-        return str(error)
+        return message
     return "".join(piece if isinstance(piece, str) else _worded(piece) for piece in message.pieces)
 
 

@@ -83,7 +83,7 @@ def test_errors_are_those_of_least_squares(seed: int, noise: str) -> None:
         ]
     )
     plan = planned(workload, noise=noise)
-    assert any(block.total is not None for block in plan.mechanism.blocks)
+    assert any(block.sums for block in plan.mechanism.blocks)
     exact = cells(plan)
     rng = np.random.default_rng(seed)
     queries = [
@@ -167,7 +167,7 @@ def test_answers_are_unbiased_with_the_errors_that_are_said() -> None:
     plan = planned(workload, noise="gaussian")
     rng, runs = np.random.default_rng(1), 4000
     shapes = plan.mechanism.shapes
-    noises = [n for b in plan.mechanism.blocks for n in (b.noise, b.total) if n is not None]
+    noises = [noise for block in plan.mechanism.blocks for noise in block.noises]
     query = workload.query(0)
     found = np.empty((runs, query.rows))
     for run in range(runs):
@@ -269,7 +269,7 @@ def test_totals_that_count_much_are_measured_by_themselves() -> None:
         [nz.Query(schema, {"time": nz.Prefix(), "sex": VALUE}), nz.Query(schema, ["sex"])]
     ).weighted("tables")
     plan = planned(tables, noise="gaussian")
-    assert all(block.total is not None for block in plan.mechanism.blocks)
+    assert all(block.sums for block in plan.mechanism.blocks)
     best = nz.plan(tables, budget=BUDGET, noise="gaussian", planner="optimal")
     assert plan.total_variance <= 1.06 * best.total_variance
 
@@ -428,7 +428,15 @@ def test_saved_series_that_make_no_sense_are_refused() -> None:
     refused("nothing is measured", blocks=[])
     block = content["blocks"][0]
     refused("has no noise", blocks=[{**block, "sigma2": 0.0}])
-    refused("has no noise", blocks=[{**block, "total_sigma2": float("nan")}])
+    old = {key: value for key, value in block.items() if key != "sums_sigma2"}
+    refused("has no noise", blocks=[{**old, "total_sigma2": float("nan")}])
+    number = next(i for i, each in enumerate(content["blocks"]) if each["sums_sigma2"])
+    name = f"block_{number}_sums_0_bounds"
+    refused("parts in their order", **{name: arrays[name][::-1].copy()})
+    refused("fit its series", **{name: np.array([0, 1])})
+    blank = {**content["blocks"][number], "sums_sigma2": [0.0]}
+    rest = [blank if i == number else each for i, each in enumerate(content["blocks"])]
+    refused("has no noise", blocks=rest)
     refused("fit its series", blocks=[{**block, "series": 99}])
     refused("about attributes", blocks=[{**block, "others": [1]}])
 

@@ -234,6 +234,33 @@ def test_the_trace_of_the_root_is_never_above_the_truth(weights: list[float]) ->
     assert found == pytest.approx(exact, rel=1e-6, abs=1e-6)
 
 
+@given(
+    st.lists(st.floats(0.01, 10.0), min_size=5, max_size=5),
+    st.sampled_from(["prefix", "ranges"]),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=60, deadline=None)
+def test_groups_and_totals_beside_prefix_sums_are_hardly_lost(
+    weights: list[float], along: str, seed: int
+) -> None:
+    """Groups that lie within each other, and others that cross: beside eigenvalues, written out."""
+    size, rng = 40, np.random.default_rng(seed)
+    values = np.arange(size + 1)
+    asked: list[tuple[SeriesKind, np.ndarray]] = []
+    rows = PrefixMatrix(size) if along == "prefix" else RangesMatrix(size)
+    asked.append((SeriesKind(along, values), rows.gram()))  # type: ignore[arg-type]
+    asked.append((SeriesKind("values", values), np.eye(size)))
+    for inner in ([], rng.choice(values[1:-1], 5), rng.choice(values[1:-1], 12)):
+        bounds = np.unique([0, *inner, size])
+        own = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        name = "groups" if len(bounds) > 2 else "total"
+        asked.append((SeriesKind(name, bounds), (own[:, None] == own).astype(float)))  # type: ignore[arg-type]
+    matrix = sum(w * g for w, (_, g) in zip(weights, asked, strict=True))
+    exact = np.sqrt(np.linalg.eigvalsh(matrix)).sum()
+    found = root_trace([kind for kind, _ in asked], np.array(weights))
+    assert 0.99 * exact <= found <= exact * (1 + 1e-9)
+
+
 # ---------------------------------------------------------------------- sharing
 
 

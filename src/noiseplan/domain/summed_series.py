@@ -85,8 +85,7 @@ class SummedSeries:
     @cached_property
     def covariance(self) -> Array:
         """N."""
-        each = self.with_values(np.eye(self.parts))
-        found = np.concatenate([np.add.reduceat(c, self.bounds[:-1], axis=1) for c in each])
+        found = np.diff(self.up_to(self.bounds), axis=0)
         return np.asarray((found + found.T) / 2)
 
     @cached_property
@@ -97,8 +96,16 @@ class SummedSeries:
 
     def up_to(self, ends: IntArray) -> Array:
         """h of the sums over the values before each end, ends × parts."""
+        if self.parts * self.series.size <= KEPT:
+            return np.asarray(self._up_to_every[:, ends].T)
         each = [_cumulated(c)[:, ends] for c in self.with_values(np.eye(self.parts))]
         return np.concatenate(each).T
+
+    @cached_property
+    def _up_to_every(self) -> Array:
+        """h of all prefix sums, from none on, parts × ends."""
+        each = [_cumulated(c) for c in self.with_values(np.eye(self.parts))]
+        return np.concatenate(each)
 
 
 def _cumulated(values: Array) -> Array:

@@ -57,8 +57,8 @@ SAMPLED: Final = 2048
 # Groups are measured beside a series where all of them make no more parts than this, where there are
 # no more covariances of parts with values, and no more work for all sets at each step.
 MOST_PARTS: Final = 1024
-MOST_NUMBERS: Final = 1 << 28
-MOST_WORK: Final = float(1 << 30)
+MOST_NUMBERS: Final = 1 << 24
+MOST_WORK: Final = 2.2e9
 
 
 def solve(problem: Problem) -> Candidate | None:

@@ -19,13 +19,14 @@ from noiseplan.domain.convolutions import (
 )
 from noiseplan.domain.series import Series
 from noiseplan.domain.series_kinds import SeriesKind
+from noiseplan.domain.summed_series import JointEstimate, SummedSeries
 from noiseplan.errors import PlanError
 from noiseplan.matrices import GroupMatrix, Matrix, PrefixMatrix, RangesMatrix
 from noiseplan.noise.wide_integers import WideIntegers, wide
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.series_bound import root_trace
 from noiseplan.optimize.series_factor import Mixture, binomial, series_for, spectral_zeros
-from noiseplan.optimize.series_sharing import Precisions, SeriesSharing, Sums
+from noiseplan.optimize.series_sharing import Asked, Parts, Precisions, SeriesSharing, SummedRows
 
 
 @st.composite
@@ -233,38 +234,106 @@ def test_the_trace_of_the_root_is_never_above_the_truth(weights: list[float]) ->
     assert found == pytest.approx(exact, rel=1e-6, abs=1e-6)
 
 
+@given(
+    st.lists(st.floats(0.01, 10.0), min_size=5, max_size=5),
+    st.sampled_from(["prefix", "ranges"]),
+    st.integers(0, 2**32),
+)
+@settings(max_examples=60, deadline=None)
+def test_groups_and_totals_beside_prefix_sums_are_hardly_lost(
+    weights: list[float], along: str, seed: int
+) -> None:
+    """Groups that lie within each other, and others that cross: beside eigenvalues, written out."""
+    size, rng = 40, np.random.default_rng(seed)
+    values = np.arange(size + 1)
+    asked: list[tuple[SeriesKind, np.ndarray]] = []
+    rows = PrefixMatrix(size) if along == "prefix" else RangesMatrix(size)
+    asked.append((SeriesKind(along, values), rows.gram()))  # type: ignore[arg-type]
+    asked.append((SeriesKind("values", values), np.eye(size)))
+    for inner in ([], rng.choice(values[1:-1], 5), rng.choice(values[1:-1], 12)):
+        bounds = np.unique([0, *inner, size])
+        own = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        name = "groups" if len(bounds) > 2 else "total"
+        asked.append((SeriesKind(name, bounds), (own[:, None] == own).astype(float)))  # type: ignore[arg-type]
+    matrix = sum(w * g for w, (_, g) in zip(weights, asked, strict=True))
+    exact = np.sqrt(np.linalg.eigvalsh(matrix)).sum()
+    found = root_trace([kind for kind, _ in asked], np.array(weights))
+    assert 0.99 * exact <= found <= exact * (1 + 1e-9)
+
+
 # ---------------------------------------------------------------------- sharing
 
 
 def test_precisions_are_the_best_there_are() -> None:
-    """Beside a convex program of the same problem, for the sum and for the largest."""
+    """Beside a convex program of the same problem: sets with groups and totals beside series."""
     cp = pytest.importorskip("cvxpy")
     rng = np.random.default_rng(2)
     series = [series_for(12, Mixture(prefix=1.0)), series_for(12, Mixture(values=1.0, prefix=0.1))]
-    norms = [float(s.column_norms().max()) for s in series]
+    norms = np.array([float(s.column_norms().max()) for s in series])
     price = np.array([1.0, 0.4])
-    rows = [np.vstack([np.tril(np.ones((12, 12)))[2::3], np.ones((1, 12))]) for _ in series]
-    often = rng.uniform(0.5, 2.0, (5, 2))
-    back = [np.linalg.inv(s.rows()) for s in series]
-    v = np.array([((r @ b) ** 2).sum(axis=1) for r, b in zip(rows, back, strict=True)]).T
-    c = np.array([(r @ s.with_total) ** 2 for r, s in zip(rows, series, strict=True)]).T
-    sums = Sums(often * v, often * c)
-    spread = np.array([s.with_total.sum() for s in series])
-    sharing = SeriesSharing(price * norms, price, spread, np.array([True, True]))
-    weights = np.array([1.0, 1.0, 1.0, 1.0, 40.0])
-    found = sharing.best(
-        sums, lambda x: (float(weights @ x), weights), sharing.first(sums, weights)
-    )
+    partitions = [(np.array([0, 12]), np.array([0, 3, 4, 9, 12])), (np.array([0, 5, 12]),)]
+    both = [SummedSeries(s, p) for s, p in zip(series, partitions, strict=True)]
+    kinds = [np.tril(np.ones((12, 12)))[2::3], np.ones((1, 12)), np.eye(12)[::5]]
+    often = [rng.uniform(0.5, 2.0, (4, 2)) for _ in kinds]
+    weights = np.array([1.0, 1.0, 2.0, 10.0])
+    rows = []
+    for one in both:
+        covariance = np.linalg.inv(one.series.rows().T @ one.series.rows())
+        parts = np.array([one.spread(row) for row in np.eye(one.parts)])
+        told = [kind @ covariance @ parts.T @ one.information for kind in kinds]
+        alone = np.array([np.trace(kind @ covariance @ kind.T) for kind in kinds])
+        rows.append(SummedRows(alone, np.array([q.T @ q for q in told])))
+    asked = Asked(rows, often, [1, 1, 1], added=True)
+    sharing = SeriesSharing(price * norms, price, tuple(map(Parts.of, both)))
+    start = sharing.first(asked, weights)
+    found = sharing.best(asked, lambda v: (float(weights @ v), weights), start)
     assert sharing.cost(found) == pytest.approx(1.0)
-    omega, tau = cp.Variable(2, nonneg=True), cp.Variable(2, nonneg=True)
+    omega = cp.Variable(2, nonneg=True)
+    tau = [cp.Variable(len(p), nonneg=True) for p in partitions]
     total = 0
-    for b, one in enumerate(series):
-        gram_of = one.rows().T @ one.rows()
-        precision = omega[b] * (gram_of / norms[b]) + tau[b] * np.ones((12, 12))
-        each = [often[i, b] * cp.matrix_frac(row, precision) for i, row in enumerate(rows[b])]
-        total += sum(w * x for w, x in zip(weights, each, strict=True))
-    problem = cp.Problem(cp.Minimize(total), [price @ omega + price @ tau <= 1])
+    for b, one in enumerate(both):
+        precision = omega[b] * (one.series.rows().T @ one.series.rows() / norms[b])
+        for g, bounds in enumerate(partitions[b]):
+            own = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+            precision = precision + tau[b][g] * (own[:, None] == own).astype(float)
+        for kind, each in zip(kinds, often, strict=True):
+            total += weights @ each[:, b] * sum(cp.matrix_frac(row, precision) for row in kind)
+    cost = sum(p * (omega[b] + cp.sum(tau[b])) for b, p in enumerate(price))
+    problem = cp.Problem(cp.Minimize(total), [cost <= 1])
     problem.solve(solver="CLARABEL")
-    assert float(weights @ sharing.variances(sums, found)) == pytest.approx(problem.value, rel=1e-4)
-    faint = sharing.kept(Precisions(found.series, 1e-9 * found.total))
-    assert not faint.total.any() and sharing.cost(faint) == pytest.approx(1.0)
+    value = float(weights @ sharing.variances(asked, found))
+    assert value == pytest.approx(problem.value, rel=1e-4)
+    faint = sharing.kept(Precisions(found.series, tuple(1e-9 * each for each in found.sums)))
+    assert not any(each.any() for each in faint.sums) and sharing.cost(faint) == pytest.approx(1.0)
+
+
+@given(some_series(most=16), st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_sums_beside_a_series_are_put_together_by_least_squares(series: Series, seed: int) -> None:
+    """Estimates and variances from all measured rows at once, written out."""
+    rng, size = np.random.default_rng(seed), series.size
+    partitions = []
+    for _ in range(rng.integers(1, 4)):
+        inner = rng.choice(np.arange(1, size), rng.integers(0, size), replace=False)
+        partitions.append(np.unique([0, *inner, size]))
+    both = SummedSeries(series, tuple(partitions))
+    variance = float(rng.uniform(0.5, 2.0))
+    of_sums = rng.uniform(0.1, 2.0, sum(len(p) - 1 for p in partitions)) / 100.0
+    sums = np.vstack(
+        [[(a <= np.arange(size)) & (np.arange(size) < b) for a, b in zip(p, p[1:], strict=False)]
+         for p in partitions]
+    ).astype(float)  # fmt: skip
+    rows = np.vstack([series.rows(), sums])
+    noise = np.concatenate([np.full(size, variance), of_sums])
+    covariance = np.linalg.inv(rows.T @ (rows / noise[:, None]))
+    joint = JointEstimate(both, variance, of_sums)
+    measured = rng.normal(size=(2, len(rows)))
+    exact = measured @ (rows / noise[:, None]) @ covariance
+    values = series.values(measured[:, :size])
+    np.testing.assert_allclose(joint.moved(values, measured[:, size:]), exact, atol=1e-8)
+    back = np.linalg.inv(series.rows())
+    told = np.concatenate(list(joint.told()))
+    np.testing.assert_allclose(variance * back @ back.T - told.T @ told, covariance, atol=1e-9)
+    with mock.patch("noiseplan.domain.summed_series.KEPT", 0):
+        again = np.concatenate(list(JointEstimate(both, variance, of_sums).told()))
+    np.testing.assert_array_equal(again, told)

@@ -83,7 +83,7 @@ def test_errors_are_those_of_least_squares(seed: int, noise: str) -> None:
         ]
     )
     plan = planned(workload, noise=noise)
-    assert any(block.total is not None for block in plan.mechanism.blocks)
+    assert any(block.sums for block in plan.mechanism.blocks)
     exact = cells(plan)
     rng = np.random.default_rng(seed)
     queries = [
@@ -111,6 +111,7 @@ def test_the_cost_covers_every_pair_of_records(seed: int, noise: str) -> None:
     """Against the measured columns themselves; neighbours that replace are bounded from above."""
     plan = planned(sums(seed, ranges=False), noise=noise)
     columns = plan.mechanism
+    assert any(each.count > 1 for block in columns.blocks for each in block.sums)
     size = plan.schema.size
 
     def measured(cell: int) -> np.ndarray:
@@ -167,7 +168,7 @@ def test_answers_are_unbiased_with_the_errors_that_are_said() -> None:
     plan = planned(workload, noise="gaussian")
     rng, runs = np.random.default_rng(1), 4000
     shapes = plan.mechanism.shapes
-    noises = [n for b in plan.mechanism.blocks for n in (b.noise, b.total) if n is not None]
+    noises = [noise for block in plan.mechanism.blocks for noise in block.noises]
     query = workload.query(0)
     found = np.empty((runs, query.rows))
     for run in range(runs):
@@ -269,9 +270,61 @@ def test_totals_that_count_much_are_measured_by_themselves() -> None:
         [nz.Query(schema, {"time": nz.Prefix(), "sex": VALUE}), nz.Query(schema, ["sex"])]
     ).weighted("tables")
     plan = planned(tables, noise="gaussian")
-    assert all(block.total is not None for block in plan.mechanism.blocks)
+    assert all(block.sums for block in plan.mechanism.blocks)
     best = nz.plan(tables, budget=BUDGET, noise="gaussian", planner="optimal")
     assert plan.total_variance <= 1.06 * best.total_variance
+
+
+def by_group(values: int, along: nz.Factor) -> nz.Workload:
+    """Prefix sums or ranges, groups, values and totals, every table alike."""
+    schema = nz.Schema.from_sizes({"time": values, "sex": 2})
+    asked = [
+        {"time": along, "sex": VALUE},
+        {"time": groups(10), "sex": VALUE},
+        {"time": groups(values // 4)},
+        {"time": VALUE},
+        {"sex": VALUE},
+    ]
+    return nz.Workload([nz.Query(schema, factors) for factors in asked]).weighted("tables")
+
+
+@pytest.mark.parametrize("along", [nz.Prefix(), nz.Ranges()], ids=str)
+def test_groups_that_count_as_much_as_all_prefix_sums(along: nz.Factor) -> None:
+    workload = by_group(160, along)
+    plan = planned(workload, noise="gaussian")
+    assert all(any(each.count == 16 for each in block.sums) for block in plan.mechanism.blocks)
+    best = nz.plan(workload, budget=BUDGET, noise="gaussian", planner="optimal")
+    assert best.total_variance * (1 - 1e-4) <= plan.total_variance <= 1.05 * best.total_variance
+    assert plan.certify().bound <= best.total_variance
+    assert plan.certify().gap <= 0.12
+
+
+def test_the_worst_variance_of_several_kinds_of_rows() -> None:
+    workload = by_group(100, nz.Prefix())
+    goal = nz.WorstVariance()
+    plan = planned(workload, noise="gaussian", objective=goal)
+    before = nz.plan(workload, budget=BUDGET, noise="gaussian", objective=goal, planner="residual")
+    assert plan.worst_variance <= 1.12 * before.worst_variance
+
+
+def test_groups_beside_thousands_of_values_are_released_and_saved(tmp_path: Path) -> None:
+    workload = by_group(3000, nz.Prefix())
+    plan = nz.plan(workload, budget=BUDGET)
+    assert plan.certify().gap <= 0.08
+    rng = np.random.default_rng(0)
+    data = {"time": rng.integers(0, 3000, 30_000), "sex": rng.integers(0, 2, 30_000)}
+    release = plan.release(data, seed=1)
+    release.save(tmp_path / "out")
+    loaded = nz.load(tmp_path / "out")
+    for query in workload:
+        again, answer = loaded.answer(query), release.answer(query)
+        assert np.array_equal(again.estimate, answer.estimate)
+        assert np.array_equal(again.std_error, answer.std_error)
+    tens = release.answer(workload.query(1))
+    truth = np.zeros((300, 2))
+    np.add.at(truth, (data["time"] // 10, data["sex"]), 1)
+    errors = (tens.estimate - truth.ravel()) / tens.std_error
+    assert 0.8 < (errors**2).mean() < 1.2
 
 
 @pytest.mark.parametrize("factor", [nz.Prefix(), nz.Ranges()], ids=str)
@@ -428,7 +481,15 @@ def test_saved_series_that_make_no_sense_are_refused() -> None:
     refused("nothing is measured", blocks=[])
     block = content["blocks"][0]
     refused("has no noise", blocks=[{**block, "sigma2": 0.0}])
-    refused("has no noise", blocks=[{**block, "total_sigma2": float("nan")}])
+    old = {key: value for key, value in block.items() if key != "sums_sigma2"}
+    refused("has no noise", blocks=[{**old, "total_sigma2": float("nan")}])
+    number = next(i for i, each in enumerate(content["blocks"]) if each["sums_sigma2"])
+    name = f"block_{number}_sums_0_bounds"
+    refused("parts in their order", **{name: arrays[name][::-1].copy()})
+    refused("fit its series", **{name: np.array([0, 1])})
+    blank = {**content["blocks"][number], "sums_sigma2": [0.0]}
+    rest = [blank if i == number else each for i, each in enumerate(content["blocks"])]
+    refused("has no noise", blocks=rest)
     refused("fit its series", blocks=[{**block, "series": 99}])
     refused("about attributes", blocks=[{**block, "others": [1]}])
 

@@ -16,8 +16,10 @@ from noiseplan.noise.sizes import size_above
 from noiseplan.schema import Schema
 
 EXPLICIT_CELLS: Final = 1024
-# Entries of integer rows: rounding them changes precisions by about 2^−bits.
-BITS: Final = 28
+# Entries of integer rows: rounding them changes precisions by about 2^−bits. Where they are made from
+# a basis they have fewer, so that no row has an entry that double precision does not hold.
+BITS: Final = 46
+HELD: Final = 52
 # A row space is taken for rational if multiples up to this of its reduced basis are integers.
 DENOMINATORS: Final = 12
 NEAR_INTEGER: Final = 1e-6
@@ -77,7 +79,7 @@ def _integer_rows(cost: Array, room: Array | None = None) -> tuple[Array, float]
         back = np.linalg.pinv(basis)
         values, vectors = np.linalg.eigh(symmetric(back.T @ cost @ back))
         values = np.maximum(values, np.finfo(float).eps * values[-1])
-        root = _rounded(_symmetric_root(values, vectors))
+        root = _rounded(_symmetric_root(values, vectors), np.abs(basis).sum(axis=0).max())
         inverse = _symmetric_root(1.0 / values, vectors)
         # The largest share of a direction of C that is measured: with so much noise, all of it.
         grown = float(np.linalg.eigvalsh(symmetric(inverse @ (root.T @ root) @ inverse))[-1])
@@ -89,9 +91,10 @@ def _symmetric_root(values: Array, vectors: Array) -> Array:
     return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
-def _rounded(rows: Array) -> Array:
-    """A multiple of the rows, in integers of at most so many bits."""
-    return np.asarray(np.rint(rows * (2.0**BITS / np.abs(rows).max())))
+def _rounded(rows: Array, times: float = 1.0) -> Array:
+    """A multiple of the rows, in integers of at most so many bits; of fewer if they grow."""
+    most = min(2.0**BITS, 2.0**HELD / times)
+    return np.asarray(np.rint(rows * (most / np.abs(rows).max())))
 
 
 def _integer_basis(vectors: Array) -> Array | None:

@@ -6,9 +6,10 @@ A of the others
     measured along the values:   ω_A = (⊗_{i∈A} U_i) x_A (T(c_A)D_A)ᵀ + σ_A z ,
 
 x_A the counts by A and value, T lower triangular of whole coefficients c, D whole levels
-(`domain.series`); and the totals (⊗U_i)x_A1 where these count. The cost of a record of value j is
+(`domain.series`); and sums of them by group, or the totals, (⊗U_i)x_AZᵀ, where these count. The cost
+of a record of value j, which is in one group of each partition g, is
 
-    Σ_A ∏_{i∈A} β_i (‖column j of T(c_A)D_A‖²/σ²_A + 1/τ²_A) .
+    Σ_A ∏_{i∈A} β_i (‖column j of T(c_A)D_A‖²/σ²_A + Σ_g 1/τ²_{A,g}) .
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from noiseplan.mechanisms.exact_residuals import (
 )
 from noiseplan.mechanisms.long_answers import AskedTable
 from noiseplan.mechanisms.long_attribute import LongMechanism, read_others
-from noiseplan.mechanisms.series_block import SeriesBlock
+from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
 from noiseplan.mechanisms.series_rows import (
     MOST_RANGES,
     AllRanges,
@@ -71,7 +72,7 @@ class SeriesMechanism(LongMechanism):
 
     @cached_property
     def noise(self) -> Noise:  # type: ignore[override]
-        noises = [n for b in self.blocks for n in (b.noise, b.total) if n is not None]
+        noises = [noise for block in self.blocks for noise in block.noises]
         return Noise("gaussian", np.concatenate([n.size for n in noises]), self.exact)
 
     # ------------------------------------------------------------------ privacy
@@ -79,11 +80,9 @@ class SeriesMechanism(LongMechanism):
     def _dearest(self) -> tuple[float, int]:
         cost = np.zeros(self.values)
         for block in self.blocks:
-            each = block.series.column_norms() / block.noise.one
-            if block.total is not None:
-                each += 1.0 / block.total.one
-            cost += np.repeat(each * self.price(block), np.diff(block.bounds))
-        terms = sum(4 + len(block.others) for block in self.blocks)
+            each = block.prices() * self.price(block)
+            cost += np.repeat(each, np.diff(block.bounds))
+        terms = sum(3 + len(block.sums) + len(block.others) for block in self.blocks)
         return float(cost.max()), terms
 
     # ------------------------------------------------------------------ measuring
@@ -104,10 +103,9 @@ class SeriesMechanism(LongMechanism):
             if block.size < self.values:
                 counts = np.add.reduceat(counts, block.bounds[:-1], axis=0)
             values.append(self._along(block, counts, sample))
-            if block.total is not None:
-                rows = [self.basis(i).measure for i in block.others]
-                together = counts.sum(axis=0, keepdims=True)
-                values.append(noisy_residuals(rows, together, block.total, sample))
+            rows = [self.basis(i).measure for i in block.others]
+            for each in block.sums:
+                values.append(noisy_residuals(rows, each.added(counts), each.noise, sample))
             progress(1)
         return Measurements(tuple(values))
 
@@ -181,14 +179,15 @@ class SeriesMechanism(LongMechanism):
         blocks = []
         for i, block in enumerate(self.blocks):
             arrays[f"block_{i}_bounds"] = block.bounds
-            total = None if block.total is None else block.total.one
+            for j, beside in enumerate(block.sums):
+                arrays[f"block_{i}_sums_{j}_bounds"] = beside.bounds
             number = next(j for j, each in enumerate(series) if each is block.series)
             blocks.append(
                 {
                     "others": list(block.others),
                     "series": number,
                     "sigma2": block.noise.one,
-                    "total_sigma2": total,
+                    "sums_sigma2": [beside.noise.one for beside in block.sums],
                 }
             )
         content: Json = {
@@ -218,9 +217,10 @@ class SeriesMechanism(LongMechanism):
             if not ends or not (np.diff(bounds) > 0).all():
                 raise StorageError(f"block {i} is not about parts of the values in their order")
             noise = _read_noise(saved["sigma2"], exact, i)
-            total = saved["total_sigma2"]
-            read = None if total is None else _read_noise(total, exact, i)
-            blocks.append(SeriesBlock(others, bounds, series[number], noise, read))
+            sums = tuple(_read_sums(saved, arrays, i, exact))
+            if any(each.bounds[-1] != series[number].size for each in sums):
+                raise StorageError(f"sums of block {i} do not fit its series")
+            blocks.append(SeriesBlock(others, bounds, series[number], noise, sums))
         if not blocks:
             raise StorageError("nothing is measured")
         return cls(schema, place, bases, basis_of, tuple(blocks), exact)
@@ -231,6 +231,22 @@ def _read_noise(size: object, exact: bool, block: int) -> Noise:
     if not (np.isfinite(noise.one) and noise.one > 0):
         raise StorageError(f"block {block} has no noise")
     return noise
+
+
+def _read_sums(
+    saved: Mapping[str, Any], arrays: Arrays, block: int, exact: bool
+) -> Iterator[PartSums]:
+    """Sums beside a series; plans saved before there were others have the total only."""
+    if "sums_sigma2" not in saved:
+        size = len(whole(arrays, f"block_{block}_bounds")) - 1
+        if saved["total_sigma2"] is not None:
+            yield PartSums(np.array([0, size]), _read_noise(saved["total_sigma2"], exact, block))
+        return
+    for j, variance in enumerate(saved["sums_sigma2"]):
+        bounds = whole(arrays, f"block_{block}_sums_{j}_bounds")
+        if bounds[0] != 0 or len(bounds) < 2 or not (np.diff(bounds) > 0).all():
+            raise StorageError(f"sums of block {block} are not over parts in their order")
+        yield PartSums(bounds, _read_noise(variance, exact, block))
 
 
 def _read_series(arrays: Arrays, number: int) -> Series:

@@ -1,16 +1,13 @@
-"""One set of other attributes, measured along ordered values by a series, and by its total.
+"""One set of other attributes, measured along ordered values by a series, and by sums beside it.
 
-The series A has estimates A⁻¹y and covariances S = (AᵀA)⁻¹σ² (`domain.series`). Where the total is
-measured too, with variance τ², both are put together by the formula of Sherman and Morrison,
-
-    x = x₀ + g (t − 1ᵀx₀) ,    S − (1ᵀS1 + τ²) g gᵀ ,     g = S1/(1ᵀS1 + τ²) .
-
-Values that no query of the set tells apart are one part, and the series runs over the parts.
+The series A has estimates A⁻¹y and covariances S = (AᵀA)⁻¹σ² (`domain.series`). Where the total, or
+the sums of groups, are measured too, both are put together (`domain.summed_series`). Values that no
+query of the set tells apart are one part, and the series runs over the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -21,6 +18,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.series import HELD, Series
+from noiseplan.domain.summed_series import JointEstimate, SummedSeries
 from noiseplan.errors import UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.long_block import LongBlock
@@ -38,14 +36,31 @@ ROUNDING: Final = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
+class PartSums:
+    """Sums of the parts of a block between `bounds`, and their noise."""
+
+    bounds: IntArray
+    noise: Noise
+
+    @property
+    def count(self) -> int:
+        """How many sums."""
+        return len(self.bounds) - 1
+
+    def added(self, along: NDArray[np.number]) -> NDArray[np.number]:
+        """The sums of numbers whose first axis is the parts."""
+        return np.add.reduceat(along, self.bounds[:-1], axis=0)
+
+
+@dataclass(frozen=True, eq=False)
 class SeriesBlock(LongBlock[SeriesRows]):
-    """Where the parts begin and end, the series over them, and the noise of both measurements."""
+    """Where the parts begin and end, the series over them, and sums measured beside it."""
 
     others: tuple[int, ...]
     bounds: IntArray
     series: Series
     noise: Noise
-    total: Noise | None = None
+    sums: tuple[PartSums, ...] = ()
 
     @property
     def size(self) -> int:
@@ -54,16 +69,29 @@ class SeriesBlock(LongBlock[SeriesRows]):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        return (self.size,) if self.total is None else (self.size, 1)
+        return (self.size, *(each.count for each in self.sums))
+
+    @property
+    def noises(self) -> tuple[Noise, ...]:
+        """The noise of each measured array."""
+        return (self.noise, *(each.noise for each in self.sums))
+
+    def prices(self) -> Array:
+        """What a record in each part costs: Σ of squares over variances."""
+        of_sums = sum(1.0 / each.noise.one for each in self.sums)
+        return np.asarray(self.series.column_norms() / self.noise.one + of_sums)
 
     def cost_along(self) -> Array:
         rows = np.repeat(self.series.rows(), np.diff(self.bounds), axis=1)
         cost = rows.T @ rows / self.noise.one
-        return cost if self.total is None else cost + 1.0 / self.total.one
+        for each in self.sums:
+            own = np.repeat(np.arange(each.count), np.diff(self.bounds[each.bounds]))
+            cost += (own[:, None] == own) / each.noise.one
+        return np.asarray(cost)
 
     def floating(self) -> SeriesBlock:
-        total = None if self.total is None else self.total.floating()
-        return replace(self, noise=self.noise.floating(), total=total)
+        sums = tuple(replace(each, noise=each.noise.floating()) for each in self.sums)
+        return replace(self, noise=self.noise.floating(), sums=sums)
 
     # ------------------------------------------------------------------ estimates
 
@@ -73,19 +101,22 @@ class SeriesBlock(LongBlock[SeriesRows]):
         return float(self.noise.variance[0])
 
     @cached_property
-    def _gain(self) -> tuple[Array, float]:
-        """g, and 1ᵀS1 + τ²."""
-        along = self._variance * self.series.with_total
-        assert self.total is not None
-        both = float(along.sum()) + float(self.total.variance[0])
-        return along / both, both
+    def _joint(self) -> JointEstimate:
+        """Of the series and the sums."""
+        both = SummedSeries(self.series, tuple(each.bounds for each in self.sums))
+        noise = [np.repeat(each.noise.variance, each.count) for each in self.sums]
+        return JointEstimate(both, self._variance, np.concatenate(noise))
+
+    def _told(self) -> Iterator[Array]:
+        """What sums tell of every part (`JointEstimate.told`); nothing where there are none."""
+        return self._joint.told() if self.sums else iter(())
 
     def estimates(self, measured: Sequence[NDArray[np.number]]) -> list[Array]:
         """x of every part, and their sums up to each, from none on."""
         values = self.series.values(np.asarray(measured[0], dtype=np.float64))
-        if self.total is not None:
-            missing = np.asarray(measured[1], dtype=np.float64) - values.sum(axis=-1, keepdims=True)
-            values = values + missing * self._gain[0]
+        if self.sums:
+            beside = [np.asarray(each, dtype=np.float64) for each in measured[1:]]
+            values = self._joint.moved(values, np.concatenate(beside, axis=-1))
         sums = np.zeros((*values.shape[:-1], self.size + 1))
         np.cumsum(values, axis=-1, out=sums[..., 1:])
         return [values, sums]
@@ -155,10 +186,9 @@ class SeriesBlock(LongBlock[SeriesRows]):
             spans = rows.spans() if isinstance(rows, AllRanges) else rows
             found = self.series.span_variances(spans.start, spans.stop)
         found = found * self._variance
-        if self.total is None:
-            return np.asarray(found)
-        gain, both = self._gain
-        return np.asarray(found - both * self._applied(rows, gain[None])[:, 0] ** 2)
+        for told in self._told():
+            found -= (self._applied(rows, told) ** 2).sum(axis=1)
+        return np.asarray(found)
 
     def covariance(self, rows: SeriesRows, others: SeriesRows) -> Array:
         if rows.count < others.count:
@@ -167,21 +197,16 @@ class SeriesBlock(LongBlock[SeriesRows]):
         for some in self._some(others.count):
             own = self._variance * self.series.covariances(weights[some].toarray())
             found[:, some] = self._applied(rows, own)
-        if self.total is None:
-            return found
-        gain, both = self._gain
-        each = (self._applied(side, gain[None])[:, 0] for side in (rows, others))
-        return found - both * np.outer(*each)
+        for told in self._told():
+            found -= self._applied(rows, told) @ self._applied(others, told).T
+        return found
 
     def variance_sum(self, rows: SeriesRows) -> float:
         """Σ of the variances of all rows; ranges are not listed for it."""
         if not isinstance(rows, AllRanges):
             return float(self.variance(rows).sum())
-        found = self._variance * self.series.range_sum
-        if self.total is None:
-            return found
-        gain, both = self._gain
-        return found - both * square_sum(gain, rows)
+        told = sum(square_sum(each, rows) for some in self._told() for each in some)
+        return self._variance * self.series.range_sum - told
 
     def _some(self, count: int) -> list[slice]:
         """A few rows at a time."""

@@ -19,16 +19,25 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.series import Series
+from noiseplan.domain.series_kinds import SeriesKind
+from noiseplan.domain.summed_series import SummedSeries
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.measured_series import SeriesMechanism
-from noiseplan.mechanisms.series_block import SeriesBlock, square_sum
-from noiseplan.mechanisms.series_rows import Spans
+from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
+from noiseplan.mechanisms.series_rows import AllRanges, SeriesRows, Spans
 from noiseplan.noise import Noise
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.optimize.series_bound import root_trace
 from noiseplan.optimize.series_factor import Mixture, series_for
-from noiseplan.optimize.series_sharing import Precisions, SeriesSharing, Sums
+from noiseplan.optimize.series_sharing import (
+    Asked,
+    Parts,
+    Precisions,
+    SeriesSharing,
+    SingleRows,
+    SummedRows,
+)
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.limits import GRAM_VALUES
 from noiseplan.planning.objectives import ConvexLoss, PNormVariance, WorstVariance
@@ -42,6 +51,13 @@ from noiseplan.progress import progress
 DIGITS: Final = 6
 # Places along the values that norms are taken over while precisions are shared out.
 PLACES: Final = 256
+# Places that stand for all, where sums of variances are shared out: these are smooth along them.
+SAMPLED: Final = 2048
+# Groups are measured beside a series where all of them make no more parts than this, where there are
+# no more covariances of parts with values, and no more work for all sets at each step.
+MOST_PARTS: Final = 1024
+MOST_NUMBERS: Final = 1 << 24
+MOST_WORK: Final = 2.2e9
 
 
 def solve(problem: Problem) -> Candidate | None:
@@ -72,6 +88,7 @@ class _SeriesPlan(LongPlan):
     def __init__(self, whole: SeriesProblem) -> None:
         super().__init__(whole)
         self._known: dict[tuple[int, Mixture], Series] = {}
+        self._summed: dict[tuple[int, ...] | tuple[object, ...], SummedSeries] = {}
         with progress("Planning the series", len(self.sets)) as advance:
             self.units_of_sets = []
             for b in range(len(self.sets)):
@@ -79,12 +96,8 @@ class _SeriesPlan(LongPlan):
                 advance(1)
         price, blocks = self.bases.price[self.sets], self.units_of_sets
         norms = np.array([float(block.series.column_norms().max()) for block in blocks])
-        self.sharing = SeriesSharing(
-            price * norms,
-            price,
-            np.array([float(block.series.with_total.sum()) for block in blocks]),
-            np.array([block.total is not None for block in blocks]),
-        )
+        parts = [Parts.of(both) if both else Parts.none() for both in map(self._both, blocks)]
+        self.sharing = SeriesSharing(price * norms, price, tuple(parts))
 
     # ------------------------------------------------------------------ what is measured along
 
@@ -94,23 +107,35 @@ class _SeriesPlan(LongPlan):
         asked = [kind for kind, need in zip(kinds, needed, strict=True) if need]
         finer = [kind for kind in asked if kind.name != "total"]
         bounds = _joined([kind.bounds for kind in finer or asked])
-        series = self._series(len(bounds) - 1, self._mixture(b, bounds))
         one = Noise("gaussian", 1.0)
-        total = one if len(finer) < len(asked) and len(bounds) > 2 else None
-        return SeriesBlock(self.others(b), bounds, series, one, total)
+        sums = tuple(PartSums(each, one) for each in self._sums(asked, bounds))
+        series = self._series(len(bounds) - 1, self._mixture(b, bounds, sums))
+        return SeriesBlock(self.others(b), bounds, series, one, sums)
 
-    def _mixture(self, b: int, bounds: IntArray) -> Mixture:
-        """What queries ask of a set together, in shares of all."""
+    def _sums(self, asked: Sequence[SeriesKind], bounds: IntArray) -> list[IntArray]:
+        """Totals and groups that are measured beside the series, over its parts: coarse first."""
+        size, found = len(bounds) - 1, []
+        most = min(MOST_PARTS, MOST_NUMBERS // size, int((MOST_WORK / len(self.sets)) ** (1 / 3)))
+        for kind in sorted(asked, key=lambda kind: kind.rows):
+            if kind.name in ("total", "groups") and kind.rows < size:
+                sums = np.searchsorted(bounds, kind.bounds)
+                if len(_joined([*found, sums])) - 1 <= most:
+                    found.append(sums)
+        return found
+
+    def _mixture(self, b: int, bounds: IntArray, sums: Sequence[PartSums]) -> Mixture:
+        """What queries ask of a series together, in shares of all; not what sums answer."""
         weights = np.array([self.whole.weights @ asked[:, b] for asked in self.asked])
         weights /= weights.max()
         of_name = dict.fromkeys(("values", "prefix", "ranges"), 0.0)
-        groups = []
+        groups, parts = [], len(bounds) - 1
+        beside = {bounds[each.bounds].tobytes() for each in sums}
         for kind, weight in zip(self.whole.kinds, weights.tolist(), strict=True):
-            share, parts = float(f"{weight:.{DIGITS}g}"), len(bounds) - 1
+            share = float(f"{weight:.{DIGITS}g}")
             single = kind.name == "groups" and kind.rows == parts
             if single or kind.name in of_name:
                 of_name["values" if single else kind.name] += share
-            elif kind.name == "groups" and share > 0:
+            elif kind.name == "groups" and share > 0 and kind.bounds.tobytes() not in beside:
                 groups.append((share, parts / kind.rows))
         return Mixture(**of_name, groups=tuple(groups))
 
@@ -120,29 +145,35 @@ class _SeriesPlan(LongPlan):
             self._known[key] = series_for(size, mixture)
         return self._known[key]
 
+    def _both(self, block: SeriesBlock) -> SummedSeries | None:
+        """The series of a block with its sums, the same for all blocks that have the same."""
+        if not block.sums:
+            return None
+        partitions = tuple(each.bounds for each in block.sums)
+        key = (id(block.series), *(each.tobytes() for each in partitions))
+        return self._summed.setdefault(key, SummedSeries(block.series, partitions))
+
     # ------------------------------------------------------------------ how precise
 
     @cached_property
-    def _kind_sums(self) -> tuple[Array, Array]:
-        """V and C of every kind and set."""
-        shape = len(self.whole.kinds), len(self.sets)
-        series, total = np.zeros(shape), np.zeros(shape)
-        for b, unit in enumerate(self.units_of_sets):
-            alone = replace(unit, total=None)
-            for k, kind in enumerate(self.whole.kinds):
-                rows = unit.seen(rows_of_kind(kind)) if self.needed[k, self.sets[b]] else None
-                if rows is not None:
-                    series[k, b] = alone.variance_sum(rows)
-                    if unit.total is not None:
-                        total[k, b] = square_sum(unit.series.with_total, rows)
-        return series, total
+    def _query_sums(self) -> Asked:
+        """Sums of the variances of every query."""
+        rows = [self._kind_rows(b) for b in range(len(self.sets))]
+        return Asked(rows, self.asked, [1] * len(self.asked), added=True)
 
-    @cached_property
-    def _query_sums(self) -> Sums:
-        """V and C of every query."""
-        of_kinds, shape = np.array(self.asked), "kqb,kb->qb"
-        series, total = self._kind_sums
-        return Sums(np.einsum(shape, of_kinds, series), np.einsum(shape, of_kinds, total))
+    def _kind_rows(self, b: int) -> SummedRows:
+        """V and Σqqᵀ of every kind; the latter from some places along the values."""
+        unit, both = self.units_of_sets[b], self._both(self.units_of_sets[b])
+        kinds, parts = self.whole.kinds, both.parts if both else 0
+        alone, grams = np.zeros(len(kinds)), np.zeros((len(kinds), parts, parts))
+        for k, kind in enumerate(kinds):
+            rows = unit.seen(rows_of_kind(kind)) if self.needed[k, self.sets[b]] else None
+            if rows is None:
+                continue
+            alone[k] = replace(unit, sums=()).variance_sum(rows)
+            if both is not None:
+                grams[k] = _gram(both, rows)
+        return SummedRows(alone, grams)
 
     @cached_property
     def precisions(self) -> Precisions:
@@ -173,38 +204,42 @@ class _SeriesPlan(LongPlan):
         return lambda sums: (goal.value(share * sums), share * goal.slope(share * sums))
 
     @cached_property
-    def _places(self) -> tuple[Sums, Array, IntArray]:
-        """Rows of all queries at some places along the values: V and C, how often, and whose."""
+    def _places(self) -> tuple[Asked, Array, IntArray]:
+        """Rows of all queries at some places along the values, how often each, and whose it is."""
         worst = isinstance(self.problem.goal, WorstVariance)
         of_kinds, often, query = self.bases.rows(np.inf if worst else 2.0)
-        series, total, counts, owners = [], [], [], []
-        for k, kind in enumerate(self.whole.kinds):
-            rows = rows_of_kind(kind)
-            assert isinstance(rows, Spans)  # ranges were refused
-            v, c, many = self._along(rows)
-            each = of_kinds[k][:, self.sets]
-            series.append((each[:, None, :] * v).reshape(-1, len(self.sets)))
-            total.append((each[:, None, :] * c).reshape(-1, len(self.sets)))
-            counts.append(np.outer(often[k], many).ravel())
-            owners.append(np.repeat(query[k], len(many)))
-        both = Sums(np.concatenate(series), np.concatenate(total))
-        return both, np.concatenate(counts), np.concatenate(owners)
+        weights = [each[:, self.sets] for each in of_kinds]
+        along = [self._along(rows_of_kind(kind)) for kind in self.whole.kinds]
+        rows = [
+            SingleRows(
+                np.concatenate([alone[b] for alone, _, _ in along]),
+                np.concatenate([vectors[b] for _, vectors, _ in along]),
+            )
+            for b in range(len(self.sets))
+        ]
+        many = [m for _, _, m in along]
+        asked = Asked(rows, weights, [len(m) for m in many], added=False)
+        counts = [np.outer(o, m).ravel() for o, m in zip(often, many, strict=True)]
+        owners = [np.repeat(q, len(m)) for q, m in zip(query, many, strict=True)]
+        return asked, np.concatenate(counts), np.concatenate(owners)
 
-    def _along(self, rows: Spans) -> tuple[Array, Array, Array]:
-        """V and C at some places × sets, and how many rows each place stands for."""
-        found = [(np.zeros(rows.count), np.zeros(rows.count)) for _ in self.units_of_sets]
-        for b, unit in enumerate(self.units_of_sets):
-            seen = unit.seen(rows)
-            if isinstance(seen, Spans):
-                sums = np.concatenate([[0.0], np.cumsum(unit.series.with_total)])
-                squares = (sums[seen.stop] - sums[seen.start]) ** 2 * (unit.total is not None)
-                found[b] = replace(unit, total=None).variance(seen), squares
-        places = np.unique(np.linspace(0, rows.count - 1, PLACES).astype(np.int64))
-        high = [int(np.argmax(v)) for v, _ in found]
-        places = np.unique(np.concatenate([places, high]))
-        ends = np.append((places[1:] + places[:-1] + 1) // 2, rows.count)
-        v, c = (np.array(side)[:, places].T for side in zip(*found, strict=True))
-        return v, c, np.diff(ends, prepend=0).astype(np.float64)
+    def _along(self, rows: SeriesRows) -> tuple[list[Array], list[Array], Array]:
+        """V and q at some places, by set, and how many rows each place stands for."""
+        assert isinstance(rows, Spans)  # ranges were refused
+        seen = [unit.seen(rows) for unit in self.units_of_sets]
+        alone = [
+            replace(unit, sums=()).variance(own) if isinstance(own, Spans) else np.zeros(rows.count)
+            for unit, own in zip(self.units_of_sets, seen, strict=True)
+        ]
+        high = [int(np.argmax(v)) for v in alone]
+        places, many = _some(rows.count, PLACES, high)
+        vectors = []
+        for unit, own in zip(self.units_of_sets, seen, strict=True):
+            both = self._both(unit)
+            empty = np.zeros((len(places), both.parts if both else 0))
+            spans = isinstance(own, Spans) and both is not None
+            vectors.append(_told(both, own, places) if spans else empty)  # type: ignore[arg-type]
+        return [v[places] for v in alone], vectors, many
 
     # ------------------------------------------------------------------ the mechanism
 
@@ -218,7 +253,11 @@ class _SeriesPlan(LongPlan):
             replace(
                 unit,
                 noise=noise(at.series[b], b),
-                total=noise(at.total[b], b) if at.total[b] > 0 else None,
+                sums=tuple(
+                    replace(each, noise=noise(tau, b))
+                    for each, tau in zip(unit.sums, at.sums[b].tolist(), strict=True)
+                    if tau > 0
+                ),
             )
             for b, unit in enumerate(self.units_of_sets)
         ]
@@ -263,6 +302,35 @@ class _SeriesPlan(LongPlan):
         dual = 1.0 if largest else power / (power - 1)
         size = np.linalg.norm(each * sizes ** (1 / dual), dual)
         return float(self.total_bound(self.whole.weights * each) / size)
+
+
+def _some(count: int, most: int, also: Sequence[int] = ()) -> tuple[IntArray, Array]:
+    """Some of so many places, and how many each stands for."""
+    spread = np.linspace(0, count - 1, min(most, count)).astype(np.int64)
+    places = np.unique(np.concatenate([spread, np.array(also, dtype=np.int64)]))
+    ends = np.append((places[1:] + places[:-1] + 1) // 2, count)
+    return places, np.diff(ends, prepend=0).astype(np.float64)
+
+
+def _told(both: SummedSeries, rows: Spans, places: IntArray) -> Array:
+    """q of some rows: what each is of the parts."""
+    start, stop = rows.start[places], rows.stop[places]
+    ends, where = np.unique(np.concatenate([start, stop]), return_inverse=True)
+    upto = both.up_to(ends) @ both.information
+    return np.asarray(upto[where[len(start) :]] - upto[where[: len(start)]])
+
+
+def _gram(both: SummedSeries, rows: SeriesRows) -> Array:
+    """Σqqᵀ of all rows, from some of them; of all ranges (n + 1) Σ q_kq_kᵀ − (Σ q_k)(Σ q_k)ᵀ."""
+    spans = Spans.prefixes(rows.size) if isinstance(rows, AllRanges) else rows
+    assert isinstance(spans, Spans)
+    places, many = _some(spans.count, SAMPLED)
+    told = _told(both, spans, places)
+    found = (told.T * many) @ told
+    if isinstance(rows, AllRanges):
+        together = many @ told
+        return np.asarray((rows.size + 1) * found - np.outer(together, together))
+    return np.asarray(found)
 
 
 def _joined(bounds: Sequence[IntArray]) -> IntArray:

@@ -13,7 +13,11 @@ from noiseplan.counting.person_cap import ChosenRecords
 from noiseplan.errors import StorageError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.partition.bucket_tree import BucketPlan
-from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
+from noiseplan.mechanisms.partition.mechanism import (
+    PartitionMeasurements,
+    PartitionMechanism,
+    partition_of,
+)
 from noiseplan.mechanisms.partition.partition_settings import Dawa
 from noiseplan.noise import Noise
 from noiseplan.planning.plan import Plan
@@ -54,22 +58,17 @@ def read_release(
     ).with_unit(saved.get("unit", PERSON))
     if plan.hash() != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
-    measurements = _read_measurements(_drawn(plan), saved["buckets"], measured)
+    measurements = _read_measurements(partition_of(plan.mechanism), saved["buckets"], measured)
     choice = ChosenRecords() if content.get("records_chosen") else None
     made = replace(plan, loaded=True)
     words = read_words(content)
     return Release(made, measurements, read_provenance(content), choice=choice, **words)
 
 
-def _drawn(plan: Plan) -> PartitionMechanism:
-    assert isinstance(plan.mechanism, PartitionMechanism)  # the one that is data-aware
-    return plan.mechanism
-
-
 def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
     """What is asked, promised and chosen beforehand."""
     workload, arrays = write_workload(plan.workload)
-    budget, mechanism = plan.budget, _drawn(plan)
+    budget, mechanism = plan.budget, partition_of(plan.mechanism)
     assert budget is not None  # such plans are made within one
     content = {
         "kind": "data-aware",

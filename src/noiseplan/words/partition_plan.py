@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
-from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, PartitionMechanism
+from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, partition_of
 from noiseplan.mechanisms.partition.partition_settings import COMPARED, Comparison
 from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
@@ -31,7 +31,7 @@ TWO: Final = (
 
 def describe(plan: Plan) -> str:
     """What `print(plan)` shows."""
-    mechanism = _drawn(plan)
+    mechanism = partition_of(plan.mechanism)
     line, spending = mechanism.line, mechanism.spending
     cells, longest = len(line.order), spending.selector.longest
     along = "" if len(line.asked) == 1 else ", along a Hilbert curve"
@@ -79,7 +79,7 @@ def _price(cost: Guarantee) -> str:
 
 def describe_release(release: Release) -> str:
     """What `print(release)` shows."""
-    line, measured = _drawn(release.plan).line, release.measurements
+    line, measured = partition_of(release.plan.mechanism).line, release.measurements
     assert isinstance(measured, PartitionMeasurements)  # as its mechanism made them
     return "\n".join(
         [
@@ -92,11 +92,6 @@ def describe_release(release: Release) -> str:
             f"  ask      .table({line.asked[0]!r}), .answer(query), .counts",
         ]
     )
-
-
-def _drawn(plan: Plan) -> PartitionMechanism:
-    assert isinstance(plan.mechanism, PartitionMechanism)  # the one that is data-aware
-    return plan.mechanism
 
 
 def _errors(measured: PartitionMeasurements) -> str:

@@ -200,6 +200,12 @@ class PartitionMechanism(Mechanism):
         raise StorageError("what is chosen from the data is saved with its release")
 
 
+def partition_of(mechanism: Mechanism) -> PartitionMechanism:
+    """The mechanism of a data-aware plan."""
+    assert isinstance(mechanism, PartitionMechanism)  # no other is data-aware
+    return mechanism
+
+
 def _own(measured: Measurements) -> PartitionMeasurements:
     assert isinstance(measured, PartitionMeasurements)  # as `measure` made them
     return measured

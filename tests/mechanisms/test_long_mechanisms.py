@@ -1,0 +1,153 @@
+"""Mechanisms along a long attribute, beside others: dense least squares over all cells, costs."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import noiseplan as nz
+from noiseplan.domain.series import Series
+from noiseplan.domain.tree import Tree
+from noiseplan.errors import PlanError, UnanswerableError
+from noiseplan.matrices import kronecker_dense
+from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.basis import Basis
+from noiseplan.mechanisms.long_attribute import LongMechanism
+from noiseplan.mechanisms.measured_series import SeriesMechanism
+from noiseplan.mechanisms.measured_tree import TreeMechanism
+from noiseplan.mechanisms.series_block import SeriesBlock
+from noiseplan.mechanisms.tree_block import TreeBlock
+from noiseplan.noise import Noise
+
+# The long attribute between two others, so that nothing is in order by chance.
+SCHEMA = nz.Schema.from_sizes({"a": 2, "t": 6, "b": 3})
+PLACE, VALUES = 1, 6
+BASES, BASIS_OF = (Basis.orthogonal(2), Basis.integer(3)), np.array([0, -1, 1])
+SETS = ((), (0,), (2,), (0, 2))
+TREE = Tree.of([np.arange(VALUES), np.arange(VALUES) // 2])
+assert TREE is not None
+SERIES = Series(np.array([5, 2, 1, 0, 0, 0]), np.array([0, 4]), np.array([1, 2]))
+ASKED = {
+    "along": nz.Query(SCHEMA, ["t"]),
+    "prefixes": nz.Query(SCHEMA, {"t": nz.Prefix()}),
+    "by another": nz.Query(SCHEMA, {"b": nz.Identity(), "t": nz.Prefix()}),
+    "by both": nz.Query(SCHEMA, ["b", "t", "a"]),
+    "others alone": nz.Query(SCHEMA, ["a", "b"]),
+    "total": nz.Query(SCHEMA, []),
+}
+
+
+def tree(sets: tuple[tuple[int, ...], ...] = SETS) -> TreeMechanism:
+    rng = np.random.default_rng(3)
+    blocks = tuple(
+        TreeBlock(TREE, s, tuple(Noise("gaussian", rng.uniform(1, 4, n)) for n in TREE.sizes))
+        for s in sets
+    )
+    return TreeMechanism(SCHEMA, PLACE, BASES, BASIS_OF, blocks, exact=False)
+
+
+def series(sets: tuple[tuple[int, ...], ...] = SETS) -> SeriesMechanism:
+    rng, bounds = np.random.default_rng(4), np.arange(VALUES + 1)
+    blocks = tuple(
+        SeriesBlock(
+            s,
+            bounds,
+            SERIES,
+            Noise("gaussian", rng.uniform(9, 20)),
+            Noise("gaussian", rng.uniform(1, 4)) if number % 2 else None,
+        )
+        for number, s in enumerate(sets)
+    )
+    return SeriesMechanism(SCHEMA, PLACE, BASES, BASIS_OF, blocks, exact=False)
+
+
+MADE = {"tree": tree, "series": series}
+
+
+def along(block: TreeBlock | SeriesBlock) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of every measured array: its rows over the long attribute, and their variances."""
+    if isinstance(block, TreeBlock):
+        levels = enumerate(block.noise)
+        return [(np.eye(len(n.size))[:, TREE.node_of_value(at)], n.size) for at, n in levels]
+    found = [(SERIES.rows(), np.full(VALUES, block.noise.one))]
+    return found if block.total is None else [*found, (np.ones((1, VALUES)), block.total.size)]
+
+
+def written_out(mechanism: LongMechanism) -> tuple[np.ndarray, np.ndarray]:
+    """All rows over all cells, other attributes first, and the variance of each."""
+    every, variances = [], []
+    for block in mechanism.blocks:
+        for rows, sizes in along(block):
+            # Rows by the others first and then along; cells in the order of the schema.
+            axes = {
+                i: np.asarray(mechanism.basis(i).measure @ np.eye(n)) for i, n in ((0, 2), (2, 3))
+            }
+            a, b = (axes[i] if i in block.others else np.ones((1, len(axes[i].T))) for i in (0, 2))
+            dense = kronecker_dense([a, rows, b]).reshape(len(a), len(rows), len(b), -1)
+            every.append(dense.transpose(0, 2, 1, 3).reshape(-1, SCHEMA.size))
+            variances.append(np.tile(sizes, len(a) * len(b)))
+    return np.vstack(every), np.concatenate(variances)
+
+
+def estimator(mechanism: LongMechanism) -> tuple[np.ndarray, np.ndarray]:
+    rows, variances = written_out(mechanism)
+    found = np.linalg.pinv(rows / np.sqrt(variances)[:, None], rcond=1e-10)
+    return found / np.sqrt(variances), found @ found.T
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("kind", MADE)
+def test_answers_and_errors_are_those_of_least_squares(kind: str, name: str) -> None:
+    mechanism, query = MADE[kind](), ASKED[name]
+    takes, spread = estimator(mechanism)
+    values = [np.random.default_rng(9).standard_normal(shape) for shape in mechanism.shapes]
+    flat = np.concatenate([value.ravel() for value in values])
+    rows = query.dense()
+    found = mechanism.answering(Measurements(tuple(values)))(query)
+    np.testing.assert_allclose(found, rows @ takes @ flat, atol=1e-9)
+    covariance = rows @ spread @ rows.T
+    np.testing.assert_allclose(mechanism.variance(query), np.diagonal(covariance), rtol=1e-9)
+    np.testing.assert_allclose(mechanism.covariance(query, query), covariance, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_covariances_of_two_queries(kind: str) -> None:
+    mechanism = MADE[kind]()
+    spread = estimator(mechanism)[1]
+    for one, two in combinations(ASKED.values(), 2):
+        found = mechanism.covariance(one, two)
+        np.testing.assert_allclose(found, one.dense() @ spread @ two.dense().T, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_the_cost_is_that_of_the_dearest_record(kind: str) -> None:
+    mechanism = MADE[kind]()
+    rows, variances = written_out(mechanism)
+    unit = rows / np.sqrt(variances)[:, None]
+    dearest = float((unit**2).sum(axis=0).max())
+    assert dearest <= mechanism.record_cost("add-remove") <= dearest * (1 + 1e-9)
+    np.testing.assert_allclose(mechanism.cost_matrix(), unit.T @ unit, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("sets", [((),), ((), (2,)), ((0,), (2,), (0, 2))])
+@pytest.mark.parametrize("kind", MADE)
+def test_what_is_not_told_is_refused(
+    kind: str, sets: tuple[tuple[int, ...], ...], name: str
+) -> None:
+    mechanism, rows = MADE[kind](sets), ASKED[name].dense()
+    measured = written_out(mechanism)[0]
+    told = np.allclose(rows @ np.linalg.pinv(measured) @ measured, rows, atol=1e-9)
+    if told:
+        mechanism.require(ASKED[name])
+        return
+    with pytest.raises(UnanswerableError):
+        mechanism.require(ASKED[name])
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_set_is_in_one_block(kind: str) -> None:
+    with pytest.raises(PlanError, match="put it into one"):
+        MADE[kind](((), (0,), (0,)))

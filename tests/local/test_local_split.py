@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import cvxpy as cp
@@ -352,6 +353,22 @@ def test_auto_takes_the_better_of_one_matrix_and_a_split() -> None:
     assert found[0.5].gap <= 0.1
     assert not whole.split
     assert found[0.5].lower_bound <= whole.average_variance * (1 + 1e-9)
+
+
+def test_auto_splits_small_products_without_a_long_search() -> None:
+    """Three attributes of six values, prefix sums of each: one matrix over all 216 types was found
+    after 71 seconds, with a variance of 172.6."""
+    schema = nz.Schema.from_sizes(dict.fromkeys("abc", 6))
+    asked = nz.Workload([nz.Query(schema, {name: nz.Prefix()}) for name in "abc"])
+    started = time.process_time()
+    plan = nz.local.plan(asked, 1.0)
+    assert time.process_time() - started < 10.0  # some tenths of a second
+    assert plan.split and [len(part.types.uniform) for part in plan.parts] == [6, 6, 6]
+    assert plan.value == pytest.approx(131.59, abs=0.01)
+    assert plan.gap <= 0.1 and plan.lower_bound <= plan.value
+    for name in "abc":  # a third of the users each: no less than three times what all would have
+        alone = nz.local.plan(asked.query("abc".index(name)), 1.0)
+        assert plan.value >= 3 * alone.value
 
 
 def test_equal_tables_are_planned_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

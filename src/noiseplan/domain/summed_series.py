@@ -33,7 +33,7 @@ class SummedSeries:
     Examples
     --------
     >>> both = SummedSeries(Series.identity(4), (np.array([0, 4]), np.array([0, 1, 4])))
-    >>> both.bounds.tolist(), both.covariance.round(9).tolist()
+    >>> both.bounds.tolist(), np.abs(both.covariance).round(9).tolist()
     ([0, 1, 4], [[1.0, 0.0], [0.0, 3.0]])
     >>> both.rows.tolist()
     [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]

@@ -1,4 +1,4 @@
-"""What the page tells of a plan: expected counts, effects, comparisons; and what leaves the page."""
+"""What the page tells of a plan: expected counts, effects, comparisons; and what leaves it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_variants_are_kept_and_compared_side_by_side(visit: Visit) -> None:
 def test_a_plan_under_way_is_cancelled(visit: Visit) -> None:
     page = visit.page
     page.locator("#file summary").click()
-    slow = TOWN.replace('from = 0, to = 9 }', 'from = 0, to = 400 }')
+    slow = TOWN.replace("from = 0, to = 9 }", "from = 0, to = 400 }")
     page.locator("#study-text").fill(slow.replace("age=prefix", "age=ranges"))
     visit.click("Apply")
     visit.click("Cancel")
@@ -180,9 +180,7 @@ def test_python_commands_and_report_leave_the_page(visit: Visit, tmp_path: Path)
     assert Path(download.value.path()).read_text(encoding="utf-8") == TOWN
 
 
-def test_a_release_asks_twice_and_is_done_by_the_command_line(
-    visit: Visit, served: Served
-) -> None:
+def test_a_release_asks_twice_and_is_done_by_the_command_line(visit: Visit, served: Served) -> None:
     page = visit.page
     last_year(served.folder)
     visit.click("Take out…")

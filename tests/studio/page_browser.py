@@ -87,7 +87,7 @@ def studio(folder: Path, study: str | None = None, port: int | None = None) -> I
 
 
 class Visit:
-    """A page of a studio in a tab of its own; what it asks of whom, and what went wrong, is kept."""
+    """A page of a studio in a tab of its own; whom it asks, and what went wrong, is kept."""
 
     def __init__(self, context: Any, served: Served) -> None:
         self.asked: list[str] = []

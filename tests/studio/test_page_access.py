@@ -39,7 +39,8 @@ FAINT = """() => {
   const over = (top, below) => { const a = top.length > 3 ? top[3] : 1;
     return [0, 1, 2].map((i) => a * top[i] + (1 - a) * below[i]); };
   const behind = (e) => { const layers = [];
-    for (let at = e; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    for (let at = e; at; at = at.parentElement)
+      layers.push(parse(getComputedStyle(at).backgroundColor));
     return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]); };
   const light = (c) => { const l = c.map((x) => x / 255)
     .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);

@@ -219,7 +219,7 @@ def test_accuracy_first_finds_the_least_budget(visit: Visit) -> None:
 
 def test_persons_with_several_records_and_the_total_as_public(visit: Visit) -> None:
     page = visit.page
-    page.get_by_text("Who is protected").click()
+    page.get_by_text("Who is protected, what the plan aims at").click()
     page.get_by_label("What may differ").select_option("replace")
     page.get_by_label("Column of persons").fill("patient")
     page.get_by_label("Column of persons").press("Enter")

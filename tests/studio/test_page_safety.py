@@ -1,4 +1,4 @@
-"""Labels that mean harm, two tabs, a server that goes and comes back, a study that cannot be read."""
+"""Labels that mean harm, two tabs, a server that comes back, a study that cannot be read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ import pytest
 from page_browser import TOWN, Served, Visit, chromium, studio, study_text, town, visiting
 from playwright.sync_api import expect
 
+MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\("
+
 HOSTILE = """\
 title = "<img src=x onerror=alert(1)>"
 [schema]
-"<script>document.title='owned'</script>" = { categorical = ["<b>bold</b>", "\\u202Eturned", "</td>"] }
-"javascript:alert(1)" = { categorical = ["' onclick='alert(1)", "\\"><svg onload=alert(1)>"], missing = "&lt;none&gt;" }
 __proto__ = { ordinal = { from = 0, to = 3 } }
+
+[schema."<script>document.title='owned'</script>"]
+categorical = ["<b>bold</b>", "\\u202Eturned", "</td>"]
+
+[schema."javascript:alert(1)"]
+categorical = ["' onclick='alert(1)", "\\"><svg onload=alert(1)>"]
+missing     = "&lt;none&gt;"
 
 [[tables]]
 name  = "<iframe src=//example.org></iframe>"
@@ -188,7 +195,5 @@ def test_modules_of_the_page_use_no_html_and_no_network() -> None:
     assert len(modules) > 15
     for module in modules:
         text = module.read_text(encoding="utf-8")
-        assert not re.search(
-            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text
-        )
+        assert not re.search(MARKUP, text)
         assert set(re.findall(r"https?://[^\"'`\s]+", text)) <= {"http://www.w3.org/2000/svg"}

@@ -158,9 +158,8 @@ def _depth(value: object) -> int:
 
 async def look(_: Request) -> Response:
     """The colours and type of all pages."""
-    return Response(
-        files("noiseplan.draw").joinpath("look.css").read_bytes(), media_type="text/css"
-    )
+    css = files("noiseplan.draw").joinpath("look.css").read_bytes()
+    return Response(css, media_type="text/css")
 
 
 async def page(_: Request) -> Response:

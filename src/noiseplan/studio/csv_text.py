@@ -35,7 +35,7 @@ def read_csv(name: str, content: str) -> TextTable:
     if "\0" in content:
         raise DataError(f"{name}: no text; save it as CSV in UTF-8")
     first = content.split("\n", 1)[0]
-    separator = max(SEPARATORS, key=first.count)
+    separator = max(SEPARATORS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
     rows = csv.reader(io.StringIO(content, newline=""), delimiter=separator)
     try:
         header = [cell.strip() for cell in next(rows, [])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,13 +54,18 @@ def _stamp(path: Path) -> Hashable:
     return str(path), found.st_mtime_ns, found.st_size
 
 
-def files_named(design: object) -> Iterator[str]:
-    """The files that a study names as code lists, anywhere in it."""
-    if isinstance(design, dict):
-        if isinstance(design.get("file"), str) and len(design) > 1:
-            yield design["file"]
-        for each in design.values():
-            yield from files_named(each)
-    elif isinstance(design, list):
-        for each in design:
-            yield from files_named(each)
+def files_named(design: Mapping[str, object]) -> Iterator[str]:
+    """The files that a study names as code lists of its attributes and tables."""
+    for section in ("schema", "tables"):
+        yield from _files_in(design.get(section))
+
+
+def _files_in(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("file"), str):
+            yield value["file"]
+        for each in value.values():
+            yield from _files_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _files_in(each)

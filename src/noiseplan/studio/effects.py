@@ -32,7 +32,8 @@ def effects(study: Study, tell: Callable[[list[dict[str, Any]]], None]) -> list[
     """For every entry, how much smaller the error of all others is without it, biggest first.
 
     Where the study asks for the least cost of its targets, errors stay and the cost falls: then
-    the gain is that of ρ (or of ε for pure DP). `tell` is called with what is known so far.
+    the gain is that of ρ (or of ε for pure DP), and None without the last entry that has targets.
+    `tell` is called with what is known so far.
     """
     rests = without_each(study)[:MOST_ENTRIES]
     if not rests:
@@ -44,26 +45,29 @@ def effects(study: Study, tell: Callable[[list[dict[str, Any]]], None]) -> list[
     with progress("leaving tables out, one entry at a time", len(rests)) as advance:
         for rest in rests:
             found.append(_effect(rest, whole))
-            found.sort(key=lambda each: -each["gain"])
+            found.sort(
+                key=lambda each: -math.inf if each["gain"] is None else each["gain"], reverse=True
+            )
             tell(list(found))
             advance(1)
     return found
 
 
 def _effect(rest: Rest, whole: Plan) -> dict[str, Any]:
-    less = rest.study.plan()
-    if rest.study.budget is None:
-        gain, what = 1.0 - _cost(less) / _cost(whole), "privacy"
-    else:
-        before, after = rmse_of(whole, less.workload), less.rmse
-        gain, what = (1.0 - after / before if before > 0 else 0.0), "error"
-    return {
-        "section": rest.section,
-        "index": rest.index,
-        "name": rest.name,
-        "gain": gain,
-        "what": what,
-    }
+    what = "privacy" if rest.study.budget is None else "error"
+    place = {"section": rest.section, "index": rest.index, "name": rest.name}
+    return {**place, "gain": _gain(rest.study, whole), "what": what}
+
+
+def _gain(study: Study, whole: Plan) -> float | None:
+    aim = study.objective
+    if study.budget is None and study.targets is None and (aim is None or aim.at_most is None):
+        return None
+    less = study.plan()
+    if study.budget is None:
+        return 1.0 - _cost(less) / _cost(whole)
+    before = rmse_of(whole, less.workload)
+    return 1.0 - less.rmse / before if before > 0 else 0.0
 
 
 def _cost(plan: Plan) -> float:

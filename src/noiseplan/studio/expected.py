@@ -188,7 +188,9 @@ def _weights(name: str, table: TextTable, column: str | None) -> Array:
 def codes_of(attribute: Attribute, texts: Sequence[str]) -> IntArray:
     """The code of each text: that of the label written so, or of the number; −1 for none."""
     known = {_spelled(label): code for code, label in enumerate(attribute.labels)}
-    place = {text: known.get(_spelled(text), -1) for text in set(texts)}
+    place = {text: known.get(text.strip(), -1) for text in set(texts)}
+    if any(isinstance(label, bool) for label in attribute.labels[:2]):
+        place = {text: known.get(text.strip().casefold(), -1) for text in place}
     lost = [text for text, code in place.items() if code < 0]
     numbers = {text: number for text in lost if (number := number_of(text)) is not None}
     if numbers:

@@ -57,6 +57,7 @@ class Worker:
                 else:
                     hear(self, report)
         self.process.wait()
+        self._hang_up()
         hear(self, None)
 
     def order(self, job: Job, order: dict[str, Any]) -> None:
@@ -70,9 +71,12 @@ class Worker:
     def kill(self) -> None:
         """End it at once."""
         self.process.kill()
-        if self.process.stdin is not None:
-            with suppress(OSError):
-                self.process.stdin.close()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        assert self.process.stdin is not None
+        with suppress(OSError):  # of what was written and not read
+            self.process.stdin.close()
 
 
 @dataclass

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from noiseplan.errors import MissingExtraError, NoiseplanError
+from noiseplan.paths import checked_path, near_files
+from noiseplan.studio.saving import checked_name
 
 HOST: Final = "127.0.0.1"
 PORT: Final = 8717
@@ -44,6 +46,18 @@ def listening_socket(port: int | None) -> socket.socket:
     raise NoiseplanError(f"port {port} is taken; leave out --port, and a free one is found")
 
 
+def place_of(study: Path) -> tuple[Path, str]:
+    """The folder and the name of a study that is there, wherever a link to it leads."""
+    path = checked_path(study, NoiseplanError)
+    if not path.is_file():
+        found = "is a folder" if path.is_dir() else f"is not there{near_files(path)}"
+        raise NoiseplanError(
+            f"the study {str(path)!r} {found}; without one the page begins empty: noiseplan studio"
+        )
+    path = path.resolve()
+    return path.parent, checked_name(path.name)
+
+
 def serve(study: Path | None, port: int | None, browser: bool, tell: Callable[[str], None]) -> None:
     """Show the page until the program is stopped."""
     require_parts()
@@ -53,11 +67,11 @@ def serve(study: Path | None, port: int | None, browser: bool, tell: Callable[[s
     from noiseplan.studio.calls import Studio
     from noiseplan.studio.security import new_token
 
-    folder = Path.cwd() if study is None else study.resolve().parent
+    folder, name = (Path.cwd(), None) if study is None else place_of(study)
     bound, token = listening_socket(port), new_token()
     number = bound.getsockname()[1]
     address = f"http://{HOST}:{number}/?token={token}"
-    app = create(Studio(folder, None if study is None else study.name), token, number)
+    app = create(Studio(folder, name), token, number)
     config = uvicorn.Config(
         app, log_level="error", access_log=False, server_header=False, ws="none", lifespan="on"
     )

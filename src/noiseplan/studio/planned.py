@@ -33,6 +33,7 @@ def plan_view(study: Study, plan: Plan) -> dict[str, Any]:
         "considered": considered_words(plan.considered) if plan.considered else "",
         "rows": plan.workload.rows,
         "queries": len(plan.workload),
+        "left_out": len(study.workload) - len(plan.workload),
         "least": study.budget is None,
         "seconds": plan.seconds,
         "printed": str(plan),
@@ -72,7 +73,7 @@ def table_views(study: Study, plan: Plan) -> list[dict[str, Any]]:
     """Every table in the order of the study; of very many, one of each kind."""
     if len(plan.workload) > MOST_TABLES:
         return [_table(study, plan, row) | {"tables": row["tables"]} for row in plan.fairness()]
-    places = entry_places(study)
+    places = entry_places(study, plan.workload)
     rows = zip(plan.tables(), plan.workload, places, strict=True)
     return [
         {"section": section, "index": index, **_table(study, plan, row), "cells": query.rows}
@@ -112,14 +113,14 @@ def entries(study: Study) -> list[tuple[str, int, Workload]]:
     ]
 
 
-def entry_places(study: Study) -> list[tuple[str, int]]:
-    """For every table of the workload, the first entry of the study that asks for it."""
+def entry_places(study: Study, workload: Workload) -> list[tuple[str, int]]:
+    """For every table that is planned, the first entry of the study that asks for it."""
     first: dict[object, tuple[str, int]] = {}
     for section, index, asked in entries(study):
         for query in asked:
             first.setdefault(query.named or query.key, (section, index))
             first.setdefault(query.key, (section, index))
-    return [first[query.named or query.key] for query in study.workload]
+    return [first[query.named or query.key] for query in workload]
 
 
 def planning_report(desk: Desk, designs: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +62,10 @@ def read_file(folder: Path, name: str) -> Found | None:
         return None
     except OSError:
         raise _no_file(name) from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _no_file(name)
     with os.fdopen(descriptor, "rb") as file:
-        if not path.is_file() or path.is_symlink():
-            raise _no_file(name)
         return found(name, file.read())
 
 

@@ -15,12 +15,14 @@ export function budgetArea() {
   const mode = costMode(state.design);
   return [
     h("div", { class: "area-head" }, h("h2", { id: "budget-title" }, "Budget"), h("p", { class: "muted" }, "What the publication may reveal about one person.")),
-    h("div", { class: "row" }, field("Chosen by", select({ key: "cost-mode", onchange: (event) => takeMode(event.target.value) }, mode ?? "", modes(mode)))),
+    h("div", { class: "row" },
+      field("Chosen by", select({ key: "cost-mode", onchange: (event) => takeMode(event.target.value) }, mode ?? "", modes(mode))),
+      CURRENCIES.includes(mode) ? amountFields(mode) : null,
+      mode === "reach" ? reachField() : null),
     CURRENCIES.includes(mode) ? slider(mode) : null,
-    mode === "reach" ? reachField() : null,
     mode === "targets" ? h("p", { class: "hint" }, "Every table says how exact it must be (± beside it, on the left); the least privacy cost that meets all of them is found. Tables without a target are not planned for.") : null,
     promiseBox(mode),
-    whose(), priorities(), records(),
+    h("details", { key: "further" }, h("summary", {}, "Who is protected, what the plan aims at, ledger"), whose(), priorities(), records()),
   ];
 }
 
@@ -80,14 +82,18 @@ function slider(currency) {
   const delta = budgetDelta(state.design);
   const stops = stopsOf(currency, delta);
   const amount = state.moving?.value ?? budgetAmount(state.design);
-  return h("div", { class: "slider" },
-    stops ? rangeInput(currency, delta, stops, amount) : h("p", { class: "muted" }, "…"),
-    h("div", { class: "row" },
-      field(NAMES[currency], h("input", { type: "number", min: "0", step: "any", class: "amount", value: String(amount), key: "amount", onchange: (event) => put(currency, Number(event.target.value), delta) })),
-      currency === "approx_dp" ? field("δ", select({ key: "delta", onchange: (event) => put(currency, budgetAmount(state.design), Number(event.target.value)) }, String(delta), deltas(delta))) : null));
+  return stops ? rangeInput(currency, delta, stops, amount) : h("p", { class: "muted" }, "…");
 }
 
-const deltas = (delta) => [...new Set([...DELTAS, delta])].map((each) => [String(each), each.toExponential().replace("e-", "e-")]);
+function amountFields(currency) {
+  const delta = budgetDelta(state.design);
+  const amount = state.moving?.value ?? budgetAmount(state.design);
+  const input = h("input", { type: "number", min: "0", step: "any", value: String(amount), key: "amount", onchange: (event) => put(currency, Number(event.target.value), delta) });
+  const choice = () => select({ key: "delta", onchange: (event) => put(currency, budgetAmount(state.design), Number(event.target.value)) }, String(delta), deltas(delta));
+  return h("div", { class: "amounts" }, field(NAMES[currency], input), currency === "approx_dp" ? field("δ", choice()) : null);
+}
+
+const deltas = (delta) => [...new Set([...DELTAS, delta])].map((each) => [String(each), each.toExponential()]);
 
 function rangeInput(currency, delta, stops, amount) {
   const at = nearestStop(stops, amount);
@@ -141,7 +147,7 @@ function whose() {
     setKey(design, "people", key, value);
     if (!design.people?.person) delete design.people;
   });
-  return h("details", { key: "whose", open: Boolean(state.design.people) }, h("summary", {}, "Who is protected"),
+  return h("fieldset", {}, h("legend", {}, "Who is protected"),
     field("What may differ", select({ key: "neighbours", onchange: (event) => change("neighbours", (design) => setKey(design, "plan", "neighbours", event.target.value === "replace" ? "replace" : null)) }, state.design.plan?.neighbours ?? "add-remove",
       [["add-remove", "whether somebody is among the data at all"], ["replace", "what a record says; the total is public"]]), { wide: true }),
     h("div", { class: "row" },
@@ -158,7 +164,7 @@ function priorities() {
   const objective = typeof plan.objective === "object" ? "p" : plan.objective === "rmse" ? "total" : plan.objective ?? "total";
   const fixed = ["targets", "reach"].includes(costMode(state.design)) || state.design.targets !== undefined;
   const aim = { total: null, worst: "worst", p: { p: 4 } };
-  return h("details", { key: "priorities" }, h("summary", {}, "What the plan aims at"), h("div", { class: "row" },
+  return h("fieldset", {}, h("legend", {}, "What the plan aims at"), h("div", { class: "row" },
     field("Errors: that", select({ key: "objective", disabled: fixed, onchange: (event) => change("the aim", (design) => setKey(design, "plan", "objective", aim[event.target.value])) }, objective, OBJECTIVES), { hint: fixed ? "Decided by the accuracy asked for." : undefined }),
     field("Tables: that", select({ key: "weighting", onchange: (event) => change("the weighting", (design) => setKey(design, "plan", "weighting", event.target.value === "rows" ? null : event.target.value)) }, plan.weighting ?? "rows", WEIGHTINGS))));
 }
@@ -170,7 +176,7 @@ function records() {
     if (!design.ledger?.file) delete design.ledger;
     else if (!design.ledger.dataset) design.ledger.dataset = "data";
   });
-  return h("details", { key: "records" }, h("summary", {}, "Ledger and output"), h("div", { class: "row" },
+  return h("fieldset", {}, h("legend", {}, "Ledger and output"), h("div", { class: "row" },
     field("Ledger", h("input", { value: ledger.file ?? "", key: "ledger-file", autocomplete: "off", onchange: put("file") }), { hint: "A file in which every release is recorded first." }),
     ledger.file ? field("Dataset in it", h("input", { value: ledger.dataset ?? "", key: "ledger-dataset", onchange: put("dataset") })) : null,
     ledger.file ? field("Purpose", h("input", { value: ledger.purpose ?? "", key: "ledger-purpose", onchange: put("purpose") })) : null,

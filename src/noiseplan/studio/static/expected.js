@@ -89,7 +89,7 @@ export function relativeWords(found) {
   if (!found || found.useless === null) return { relative: "–", useless: found?.note ?? "–" };
   const factor = state.moving ? errorFactor() : 1;
   const relative = found.relative === null ? "∞" : percent(found.relative * factor, 2);
-  return { relative, useless: found.useless > 0 ? `${percent(found.useless, 2)} of cells` : "none" };
+  return { relative, useless: found.useless > 0 ? percent(found.useless, 2) : "none" };
 }
 
 function worst() {

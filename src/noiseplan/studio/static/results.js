@@ -35,7 +35,7 @@ function stateLine() {
       h("button", { type: "button", class: "small", onclick: cancelPlan, key: "cancel-plan" }, "Cancel"));
   }
   if (planning.state === "cancelled") return h("div", { class: "progress" }, h("span", { class: "muted" }, "Not planned: cancelled."), h("button", { type: "button", class: "small", onclick: plan, disabled: !plannable(), key: "cancel-plan" }, "Plan"));
-  if (planning.result && sameQuestions()) return h("p", { class: "muted" }, state.moving ? "scaled as the slider moves" : `planned in ${shown(planning.result.seconds, 2)} s, no data was read`);
+  if (planning.result && sameQuestions()) return h("p", { class: "muted" }, state.moving ? "scaled as the slider moves" : "planned; no data was read");
   return null;
 }
 
@@ -92,7 +92,7 @@ function tableOf(result, factor) {
     h("div", { class: "tools" }, h("label", { for: "sort" }, "Sorted"), select({ id: "sort", key: "sort", onchange: (event) => { show.sort = event.target.value; changed(); } }, show.sort, sorts), h("span", { class: "legend muted" }, h("i", { class: "key fill" }), "standard error", h("i", { class: "key tick" }), "worst cell", h("i", { class: "key average" }), "average")),
     h("table", { class: "errors", id: "errors" },
       h("caption", { class: "unseen" }, "Expected errors of every table"),
-      h("thead", {}, h("tr", {}, head("Table", false), head("Rows"), head("Error ±"), head("Worst ±"), withTargets ? head("Target ±") : null, withExpected ? [head("Relative"), head("Useless")] : null)),
+      h("thead", {}, h("tr", {}, head("Table", false), head("Rows"), head("Error ±"), head("Worst ±"), withTargets ? head("Target ±") : null, withExpected ? [head("Relative"), head("Useless cells")] : null)),
       h("tbody", {}, shownRows.map((table) => row(table, result, factor, most, { withTargets, withExpected })))),
     rows.length > FEW ? h("button", { type: "button", key: "all-tables", onclick: () => { show.all = !show.all; changed(); } }, show.all ? "Show fewer" : `Show all ${counted(rows.length, "table")}`) : null,
   ];

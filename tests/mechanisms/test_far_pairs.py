@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noiseplan.mechanisms import pair_distances
 from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
 from noiseplan.mechanisms.far_pairs import (
     LENGTHS,
@@ -16,6 +18,7 @@ from noiseplan.mechanisms.far_pairs import (
     farthest_pair,
     pair_costs,
 )
+from noiseplan.mechanisms.pair_distances import columns_apart
 
 Array = np.ndarray[Any, Any]
 
@@ -115,3 +118,19 @@ def test_pairs_that_are_too_many_are_bounded() -> None:
     (beta, *_), (first, second, product) = far_values(basis, 16).tolist()
     assert min(beta, first, second) >= (row**2).max()
     assert product <= row.min() * row.max()
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_columns_apart_are_those_of_all_pairs(power: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(8).integers(-5, 6, size=(3, 9)).astype(float)
+    brute = max(
+        float((np.abs(rows[:, u] - rows[:, v]) ** power).sum()) for u in range(9) for v in range(u)
+    )
+    for held in (1, 20, 1 << 20):  # one column at a time, some, and all
+        monkeypatch.setattr(pair_distances, "HELD", held)
+        found = columns_apart(rows, power)
+        assert brute <= found <= brute * (1 + 1e-12)
+    monkeypatch.setattr(pair_distances, "DENSE_LIMIT", 80)
+    monkeypatch.setattr(pair_distances, "PAIRED_NUMBERS", 0)
+    assert columns_apart(rows, power) >= brute
+    assert columns_apart(rows[:, :1], 2) == 0.0

@@ -480,3 +480,19 @@ def test_targets_without_a_budget_do_not_speak_of_one() -> None:
     assert "of the variance allowed; planned in" in str(plan)
     kept = nz.plan(places(0), targets=100.0, budget=BUDGET)
     assert "of the variance allowed, for the budget; planned in" in str(kept)
+
+
+@pytest.mark.usefixtures("short_trees")
+def test_the_bound_on_what_targets_cost_is_no_more_than_that() -> None:
+    """Variance v of every value costs 1/v and no less; a plan that does a little better than its
+    targets proves nothing about what a little worse would cost."""
+    schema = nz.Schema.from_sizes({"geo": 12})
+    queries = [
+        nz.Query(schema, {"geo": nz.Identity()}, name="values"),
+        nz.Query(schema, {"geo": groups(np.arange(12) // 3)}, name="tracts"),
+    ]
+    targets = {"values": 2.5, "tracts": 1e6}
+    plan = nz.plan(nz.Workload(queries), targets=targets, noise="gaussian")
+    assert isinstance(plan.mechanism, TreeMechanism)
+    found = plan.certify()
+    assert found.bound <= 1 / 2.5 <= found.value * (1 + 1e-9)

@@ -200,6 +200,23 @@ def test_pairs_of_values_that_hardly_any_number_tells_apart_are_not_written_down
     assert peak_of(lambda: refused(saved, "privacy cost")) < FEW
 
 
+@pytest.mark.parametrize("size", [5000, 100_000])
+def test_pairs_of_cells_are_not_all_held(size: int, tmp_path: Path) -> None:
+    """The same of one row over all cells."""
+    schema = nz.Schema.from_sizes({"a": 4})
+    asked = nz.Workload([nz.Query(schema, {"a": nz.Custom([[1, 2, 3, 4]])})])
+    plan = nz.plan(asked, budget=nz.zCDP(0.5), neighbours="replace", planner="workload")
+    plan.release({"a": [0, 1]}).save(tmp_path / "out")
+    saved, row = tmp_path / "out", np.arange(float(size))[None, :]
+    content = json.loads((saved / "plan.json").read_text())
+    content["workload"]["schema"] = nz.Schema.from_sizes({"a": size}).to_dict()
+    (saved / "plan.json").write_text(json.dumps(content))
+    arrays = read_arrays(saved / "plan.npz") | {"factor_0": row, "strategy": row}
+    write_arrays(saved / "plan.npz", arrays)
+    signed_again(saved)
+    assert peak_of(lambda: refused(saved, "saved release")) < 2 * FEW
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_mutilated_files_are_refused_in_words_or_read(name: str) -> None:
     outcome = campaign(name, seed=7, cases=25)

@@ -173,7 +173,9 @@ def _bound(plan: Plan) -> float:
         design = prepare(plan.workload, 1.0 / plan.targets)
         with one_thread(design):
             largest = _in_row_space(plan) or norm_bound(design, inf, 1.0, neighbours)
-        largest /= plan.target_scale or 1.0
+        scale = plan.target_scale or 1.0
+        # What is met a hair better than asked is no bound on what was asked.
+        largest /= max(scale, 1.0) if plan.budget is None else scale
         if plan.privacy.pure_epsilon is None:
             return people * largest
         return plan.max_rows * epsilon_at(largest, _exact(plan))

@@ -251,6 +251,8 @@ class LongOptimality:
         plan, cost = self._plan, self._made.privacy.pcost
         targeted = plan.problem.priorities is not None
         value = reached(plan.problem, self._made) / (cost if targeted else 1.0)
+        if targeted and plan.problem.allowed is None:  # met a hair better than asked
+            value = max(value, 1.0)
         bound = plan.objective_bound(cost)
         # Discrete noise of less than one count falls below bounds for continuous noise.
         return max(1.0 - bound / value, 0.0) if bound > 0 else None

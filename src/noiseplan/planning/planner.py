@@ -168,7 +168,9 @@ def solve(problem: Problem) -> Candidate:
         _check_pure(problem)
         if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
             replaced = ReplacedRecords(problem.workload, problem.integer)
-            return replaced.back(solve(replaced.forward(problem)))
+            tables = replaced.back(solve(replaced.forward(problem)))
+            unasked = problem.planner in automatic.PLANNER.names
+            return automatic.for_replaced(problem, tables) if unasked else tables
     long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
     along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
     if along is not None:

@@ -267,6 +267,23 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
         return rows.made()
 
 
+def for_replaced(problem: Problem, best: Candidate) -> Candidate:
+    """`best`, which is priced as two records, or the rows themselves at the price of replacing one.
+
+    What all records have in common, as totals, costs nothing then.
+    """
+    best = _against(problem, best, "own rows", _own_rows(problem, best))
+    return _against(problem, best, "workload", _workload_matrix(problem))
+
+
+def _workload_matrix(problem: Problem) -> Candidate | str | None:
+    """One matrix of all rows with noise of one size, which is priced by its columns' distances."""
+    asked, rows = replace(problem, planner="workload"), problem.workload.rows
+    if problem.size > SMALL_CELLS or rows > SMALL_PROBLEM:
+        return f"not tried, {problem.size:,} cells and {rows:,} rows"
+    return None if laplace_matrix.refuses(asked) else laplace_matrix.solve(asked)
+
+
 def _at_the_optimum(best: Candidate) -> bool:
     """Whether nothing with Gaussian noise is clearly better: it was looked for."""
     gap = best.optimality.gap

@@ -10,7 +10,7 @@ from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.which_family import family_for
 from noiseplan.counting import Projectable
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.workload_errors import RowFigures
@@ -150,7 +150,8 @@ class Continuation:
             raise PlanError(
                 "the earlier release counted some records of each person, chosen at random, and "
                 "was pickled, copied or read from a folder, which does not keep which: make both "
-                "releases in one program, or release the whole plan: plan.release(data, person=…)"
+                "releases in one program, or release the whole plan: "
+                + remedy("whole plan", "plan.release(data, person=…)")
             )
         source = opened(admission, data, person, None if people is None else people.key)
         again = getattr(source, "choice", None)

@@ -131,8 +131,13 @@ class Account:
         told = [
             f"{_named(entries)} released another plan of the same people. "
             + both_published(plan.workload, entries)
-            + "What builds on the earlier release agrees with it: noiseplan release --given "
-            "FOLDER, or plan.given(earlier) in Python"
+            + "What builds on the earlier release agrees with it: "
+            + (
+                "noiseplan release --given FOLDER, or plan.given(earlier) in Python"
+                if plan.max_rows == 1
+                else "plan.given(earlier) in Python, in the program that made it, since records of "
+                "one unit are chosen at random and no file keeps which"
+            )
         ]
         return told + self._other_units(plan, entries)
 

@@ -51,7 +51,9 @@ def numbers_of(name: str, attribute: Attribute, given: Values | None) -> tuple[A
     if not attribute.ordered or not all(map(_is_number, labels)):
         raise QueryError(
             f"the mean of {name!r} needs a number for each value, and {name!r} is "
-            f"{attribute.describe()}; give them: mean({name!r}, values={{{labels[0]!r}: 1.0, …}})"
+            f"{attribute.describe()}; give them in Python, release.mean({name!r}, "
+            f"values={{{labels[0]!r}: 1.0, …}})"
+            + (f", or ask for the median: median({name})" if attribute.ordered else "")
         )
     return np.array([float(label) for label in labels]), f"values: the numbers of {name!r}"
 

@@ -53,6 +53,7 @@ WORDS: Final = {
     "other files": "Convert other files to one of these.",
     "give example": "noiseplan compare STUDY EXAMPLE",
     "name person": '[people] person = "id" in the study',
+    "whole plan": "leave out --given",
     "seed or ledger": "leave out --seed to publish, or [ledger] to test",
 }
 

@@ -14,7 +14,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-NEEDED = ("pytest>=8", "pytest-timeout>=2", "hypothesis>=6.100", "pyarrow>=17", "polars>=1.20")
+NEEDED = (
+    "pytest>=8", "pytest-timeout>=2", "hypothesis>=6.100", "mpmath>=1.3", "pyarrow>=17",
+    "polars>=1.20",
+)  # fmt: skip
 # One of each kind: names, declaring, noise, releases, saving, the ledger, commands, notebooks.
 SMOKE = (
     "tests/test_public_api.py",

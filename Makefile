@@ -44,6 +44,7 @@ bench: $(DEV_STAMP) ## run the benchmarks and print their tables
 	@$(BIN)/python -m benchmarks
 
 docs: $(DEV_STAMP) ## build the documentation as a site in build/site; open index.html there
+	@rm -rf build/site
 	@$(BIN)/python docs/site/build.py build/site
 
 docs-serve: docs ## the same, served on this machine: http://localhost:8000

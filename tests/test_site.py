@@ -90,9 +90,9 @@ def assert_every_name_has_its_entry(site: Path) -> None:
     for listed in reference.pages():
         path = site / "reference" / f"{listed.file}.html"
         text = path.read_text(encoding="utf-8")
-        for name in listed.names:
+        for name, following in zip(listed.names, [*listed.names[1:], ""], strict=True):
             assert name in page(path).places, name
-            own = text.partition(f'id="{name}"')[2].partition('<dl class="py ')[0]
+            own = text.partition(f'id="{name}"')[2].partition(f'id="{following}"')[0]
             assert "&gt;&gt;&gt; " in own or '<span class="gp">' in own, f"{name}: no example"
 
 

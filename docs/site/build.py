@@ -49,14 +49,17 @@ def _copy(path: Path, folder: Path) -> None:
 
 
 def build(site: Path) -> int:
-    """Build the site into a folder; the exit code of Sphinx, whose warnings are errors."""
+    """Build the site into a folder; the exit code of Sphinx, for which warnings are errors."""
     with TemporaryDirectory(prefix="noiseplan-site-") as temporary:
         source = Path(temporary, "pages")
         source.mkdir()
         stage(source)
-        folders = ["-c", str(HERE), "-d", f"{temporary}/trees", str(source), str(site)]
+        built = Path(temporary, "built", "site")  # notebooks leave their outputs beside it
+        folders = ["-c", str(HERE), "-d", f"{temporary}/trees", str(source), str(built)]
         code = build_main(["-q", "-b", "html", "--fail-on-warning", *folders])
-    (site / "index.html").write_text(FRONT, encoding="utf-8")
+        if code == 0:
+            (built / "index.html").write_text(FRONT, encoding="utf-8")
+            shutil.copytree(built, site, dirs_exist_ok=True)
     return code
 
 

@@ -66,16 +66,18 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker knows the names above, and that there are no others
 
-    if name == "local":  # a whole room: local differential privacy
-        return import_module("noiseplan.local")
-    if name not in _LAZY:
-        raise AttributeError(f"module 'noiseplan' has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name == "local":  # a whole room: local differential privacy
+            return import_module("noiseplan.local")
+        if name not in _LAZY:
+            raise AttributeError(f"module 'noiseplan' has no attribute {name!r}")
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

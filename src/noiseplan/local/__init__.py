@@ -60,14 +60,16 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'noiseplan.local' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker knows the names above, and that there are no others
 
-    value = getattr(import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module 'noiseplan.local' has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(_LAZY[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

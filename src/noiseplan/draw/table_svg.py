@@ -15,13 +15,14 @@ from typing import Final
 from noiseplan.draw.chart_layout import MOST_CELLS, VISIBLE
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.draw.svg import SERIES, Scale, chart, keys, label, short, ticks
+from noiseplan.texts import shortened
 
 WIDTH, HIGH, RELATIVE = 640, 250, 120  # of a chart, its plot, and that of percentages
-LEFT, RIGHT, ABOVE, BELOW = 76, 14, 34, 58  # room around a plot
-SMALL: Final = 0.7  # width of a panel that stands beside others, as a share
-LETTER, BAND = 12.5, 16.0  # of a label on a phone; of a bar down the page
+LEFT, RIGHT, ABOVE, BELOW = 84, 14, 34, 58  # room around a plot
+LETTER, BAND = 12.5, 21.0  # of a label on a phone; of a bar down the page
 MOST_BARS: Final = 80  # down one page
 MOST_PANELS: Final = 12
+SHORT: Final = 6  # letters of a label, of which five stand below an axis
 TITLE: Final = "estimate (records)"
 PERCENT: Final = "± in % of the estimate (logarithmic)"
 
@@ -58,9 +59,10 @@ class Along:
         """A few labels to be written below the axis."""
         if self.at is not None:
             return [(v, short(v, plain=True)) for v in ticks(min(self.at), max(self.at), most=6)]
-        last = len(self.labels) - 1
-        chosen = sorted({round(last * i / 4) for i in range(5)})
-        return [(float(i), self.labels[i][:10]) for i in chosen]
+        last, long = len(self.labels) - 1, max(map(len, self.labels)) > SHORT
+        steps = 2 if long else 4
+        chosen = sorted({round(last * i / steps) for i in range(steps + 1)})
+        return [(float(i), shortened(self.labels[i], 14)) for i in chosen]
 
 
 def table_picture(title: str, along: Along, lines: Sequence[Line], ordered: bool) -> Markup | str:
@@ -164,7 +166,7 @@ def _relative(
                 marks.append(f"M{x - 3:.1f} {up.at(100.0) + 3:.1f}h6l-3 -6z")
             else:
                 dots.append(f"M{x:.1f} {up.at(max(percent, low)):.1f}h0")
-        parts.append(f'<path class="dots s{i}" stroke-width="3" d="{"".join(dots)}"/>')
+        parts.append(f'<path class="dots s{i}" stroke-width="4" d="{"".join(dots)}"/>')
         if marks:
             parts.append(f'<path class="s{i}" stroke-width="0" d="{"".join(marks)}"/>')
     if any(p is None for line in lines for p in line.percents()):
@@ -217,7 +219,7 @@ def _bars_down(title: str, along: Along, lines: Sequence[Line]) -> Markup:
         parts.append(label(x, top - 12, short(value), "middle"))
     for place, text in enumerate(along.labels):
         y = top + place * tall
-        parts.append(label(14, y + 22, text[:44], "start"))
+        parts.append(label(14, y + 22, shortened(text, 44), "start"))
         for i, line in enumerate(lines):
             a, b, c = (across.at(each[place]) for each in (line.low, line.value, line.high))
             start, stop = sorted([across.at(0.0), b])

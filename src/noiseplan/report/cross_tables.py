@@ -108,7 +108,7 @@ def crossed(cells: Cells, digits: Digits, title: str = "") -> Markup:
     caption = f"{words}: {_what(cells)}{errors.words(cells.reading)}"
     inner = element(
         "table",
-        element("caption", caption),
+        element("caption", element("span", caption)),
         element("thead", joined(head)),
         element("tbody", joined(body)),
         class_="crossed",

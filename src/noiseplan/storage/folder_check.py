@@ -58,7 +58,7 @@ def check_folder(folder: str | os.PathLike[str]) -> CheckedFolder:
     ...     plan.release({"age": [0, 1, 1]}).save(f"{parent}/out")
     ...     checked = check_folder(f"{parent}/out")
     >>> checked.files, checked.private, checked.cost.rho <= 0.5
-    (9, True, True)
+    (8, True, True)
     """
     source = checked_path(folder, StorageError)
     release = load(source)  # refuses a plan that promises more than its mechanism costs

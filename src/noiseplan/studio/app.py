@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ def create(studio: Studio, token: str, port: int) -> Gate:
         Route("/api/start", _get(studio)),
         *posts,
         Route("/api/jobs/{number}", _job(studio), methods=["GET", "DELETE"]),
+        Route("/static/look.css", look),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
 
@@ -152,6 +154,12 @@ def _depth(value: object) -> int:
                 inner.extend(each)
         depth, level = depth + 1, inner
     return depth
+
+
+async def look(_: Request) -> Response:
+    """The colours and type of all pages."""
+    css = files("noiseplan.draw").joinpath("look.css").read_bytes()
+    return Response(css, media_type="text/css")
 
 
 async def page(_: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import webbrowser
@@ -35,6 +36,8 @@ def listening_socket(port: int | None) -> socket.socket:
     tries = [port] if port is not None else [*range(PORT, PORT + MOST_TRIES), 0]
     for number in tries:
         found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if os.name == "posix":  # a port that was left just now: drafts in the browser belong to it
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with suppress(OSError):
             found.bind((HOST, number))
             found.listen(128)

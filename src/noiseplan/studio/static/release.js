@@ -1,0 +1,84 @@
+// A release from the page: said first, confirmed by a word that is typed, done by the command line.
+
+import { get, post } from "./api.js";
+import { actions, dialog, tell } from "./dialogs.js";
+import { announce, field, h } from "./dom.js";
+import { saved, state } from "./store.js";
+
+export async function askRelease() {
+  if (!saved()) {
+    await tell("Save first", "A release is of a study that is saved: save this one, then release it.");
+    return;
+  }
+  const wish = { data: "", out: state.design.output?.folder ?? "out" };
+  let wrong = "";
+  const plan = await dialog("Release", (close, redraw) => {
+    const set = (key) => (event) => { wish[key] = event.target.value; };
+    const submit = async (event) => {
+      event.preventDefault();
+      try {
+        close(await post("/api/release/ask", { text: state.text, name: state.file.name, data: wish.data.trim(), out: wish.out.trim() }));
+      } catch (error) {
+        wrong = error.message;
+        redraw();
+      }
+    };
+    return h("form", { method: "dialog", onsubmit: submit },
+      h("p", {}, "A release reads the data and spends the budget, once and for good. The page itself never reads data: the command line does it, with the ledger that the study names. Nothing happens yet."),
+      field("Data", h("input", { value: "", required: true, oninput: set("data"), "data-first": true, key: "release-data", autocomplete: "off" }), { hint: "The path of a CSV or Parquet file on this machine.", wide: true }),
+      field("Into the folder", h("input", { value: wish.out, required: true, oninput: set("out"), key: "release-out", autocomplete: "off" }), { hint: "It must be new, or empty.", wide: true }),
+      wrong ? h("p", { class: "wrong", role: "alert" }, wrong) : null,
+      actions(h("button", { class: "main" }, "What would happen?"), h("button", { type: "button", onclick: () => close() }, "Cancel")));
+  });
+  if (plan) await confirmRelease(plan);
+}
+
+/** The second confirmation, apart from the first: a word to be typed. */
+async function confirmRelease(plan) {
+  let [typed, wrong] = ["", ""];
+  const word = plan.word ?? plan.typed ?? "release";
+  const job = await dialog("Spend the budget?", (close, redraw) => {
+    const submit = async (event) => {
+      event.preventDefault();
+      try {
+        close(await post("/api/release/confirm", { nonce: plan.nonce, typed: typed.trim() }, { twice: false }));
+      } catch (error) {
+        wrong = error.message;
+        redraw();
+      }
+    };
+    return h("form", { method: "dialog", onsubmit: submit },
+      h("ul", { class: "words" }, plan.words.map((each) => h("li", {}, each))),
+      field(`Type “${word}” to go on`, h("input", { value: "", oninput: (event) => { typed = event.target.value; redraw(); }, key: "release-word", autocomplete: "off", spellcheck: "false" }), { wide: true }),
+      wrong ? h("p", { class: "wrong", role: "alert" }, wrong) : null,
+      actions(h("button", { class: "danger", disabled: typed.trim() !== word, key: "release-go" }, "Release"), h("button", { type: "button", "data-first": true, onclick: () => close() }, "Cancel")));
+  });
+  if (job) await watchRelease(job.job);
+}
+
+async function watchRelease(number) {
+  let now = { state: "running", progress: null };
+  let open = true;
+  const shownBox = dialog("Release", (close, redraw) => {
+    if (now.state === "running" && now.progress === null) follow(number, (step) => { now = step; if (open) redraw(); });
+    const result = now.result ?? {};
+    return [
+      h("p", { role: "status" }, { done: "Released.", failed: "Not released.", cancelled: "Stopped." }[now.state] ?? "Counting, adding noise, writing… This window may be closed; the release goes on."),
+      result.output || now.error ? h("pre", { tabindex: "0", class: "scroll" }, result.output ?? now.error?.message) : h("progress", { "aria-label": "Releasing" }),
+    ];
+  }, { wide: true });
+  await shownBox;
+  open = false;
+}
+
+async function follow(number, tellStep) {
+  for (;;) {
+    const now = await get(`/api/jobs/${number}`).catch((error) => ({ state: "failed", error }));
+    tellStep({ ...now, progress: now.progress ?? {} });
+    if (["done", "failed", "cancelled"].includes(now.state)) {
+      announce(now.state === "done" ? "Released." : "Not released.");
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 300));
+  }
+}

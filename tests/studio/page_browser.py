@@ -1,0 +1,187 @@
+"""A studio that runs, and a browser to look at it, for the tests of the page.
+
+Needs Chromium, found on the path or through NOISEPLAN_CHROMIUM. Where there is none the tests are
+skipped, unless NOISEPLAN_REQUIRE_SERVICES=1 says that they must run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REQUIRED = os.environ.get("NOISEPLAN_REQUIRE_SERVICES") == "1"
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+
+
+def missing(reason: str) -> None:
+    (pytest.fail if REQUIRED else pytest.skip)(reason)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """One browser for a file of tests."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("playwright is not installed: pip install playwright")
+    found = os.environ.get("NOISEPLAN_CHROMIUM") or next(
+        filter(None, map(shutil.which, NAMES)), None
+    )
+    if found is None:
+        missing(f"no Chromium: none of {', '.join(NAMES)} is installed")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Served:
+    """`noiseplan studio` in a folder, as a user starts it."""
+
+    def __init__(self, folder: Path, study: str | None = None, port: int | None = None) -> None:
+        self.folder = folder
+        order = [sys.executable, "-m", "noiseplan", "studio", "--no-browser"]
+        order += [] if port is None else ["--port", str(port)]
+        order += [] if study is None else [study]
+        self.process = subprocess.Popen(
+            order, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.address = self._address()
+        found = re.search(r":(\d+)/", self.address)
+        assert found
+        self.port = int(found[1])
+
+    def _address(self) -> str:
+        assert self.process.stdout is not None
+        said = ""
+        for line in self.process.stdout:
+            said += line
+            found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line)
+            if found:
+                return found[0]
+        raise AssertionError(f"the studio did not start: {said}")
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait(20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@contextmanager
+def studio(folder: Path, study: str | None = None, port: int | None = None) -> Iterator[Served]:
+    served = Served(folder, study, port)
+    try:
+        yield served
+    finally:
+        served.stop()
+
+
+class Visit:
+    """A page of a studio in a tab of its own; whom it asks, and what went wrong, is kept."""
+
+    def __init__(self, context: Any, served: Served) -> None:
+        self.asked: list[str] = []
+        self.errors: list[str] = []
+        self.page = context.new_page()
+        self.page.set_default_timeout(30_000)
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._listen)
+        self.page.goto(served.address)
+        self.page.locator("#attributes h2").wait_for()
+
+    def _listen(self, message: Any) -> None:
+        refused = "Failed to load resource" in message.text  # the page handles what is refused
+        if message.type == "error" and not refused:
+            self.errors.append(message.text)
+
+    def area(self, name: str) -> Any:
+        return self.page.get_by_role("region", name=name, exact=True)
+
+    def dialog(self) -> Any:
+        return self.page.get_by_role("dialog")
+
+    def click(self, name: str, where: Any = None) -> None:
+        (where or self.page).get_by_role("button", name=name, exact=True).click()
+
+    def planned(self) -> None:
+        """Wait until the plan is that of the design that is open."""
+        from playwright.sync_api import expect
+
+        expect(self.page.locator("body.pending")).to_have_count(0, timeout=30_000)
+        expect(self.page.locator(".progress, .stale")).to_have_count(0, timeout=60_000)
+        self.page.locator("#errors").wait_for()
+
+    def errors_shown(self) -> dict[str, tuple[float, float]]:
+        """Every table with its standard error and its largest, as the page writes them."""
+        rows = self.page.locator("#errors tbody tr").all()
+        number = lambda row, kind: float(row.locator(f".{kind}").inner_text().replace(",", ""))  # noqa: E731
+        return {
+            str(row.get_attribute("data-table")): (number(row, "std"), number(row, "largest"))
+            for row in rows
+        }
+
+    def close(self) -> None:
+        assert self.errors == []
+        self.page.close()
+
+
+TOWN = """\
+# What a town may publish. This comment stays.
+title = "A town"
+
+[schema]
+sex  = { categorical = ["F", "M"] }       # as in the register
+age  = { ordinal = { from = 0, to = 9 } }
+area = { categorical = ["north", "south", "east"] }
+
+[[tables]]
+name  = "ages"
+query = "sex, age=prefix"  # the pyramid
+
+[[tables]]
+k = 2
+
+[[predicates]]
+name  = "small"
+where = "age < 3 and area = 'north'"
+
+[budget]
+zcdp = 0.5  # decided in March
+"""
+
+
+@contextmanager
+def town(folder: Path) -> Iterator[Served]:
+    """A studio with a small study that is planned in no time."""
+    (folder / "town.toml").write_text(TOWN, encoding="utf-8")
+    with studio(folder, "town.toml") as served:
+        yield served
+
+
+@contextmanager
+def visiting(browser: Any, served: Served, width: int = 1300, **how: Any) -> Iterator[Visit]:
+    """A page in a browser that has not seen it before; what went wrong there fails the test."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, **how)
+    visit = Visit(context, served)
+    yield visit
+    visit.close()
+    context.close()
+
+
+def study_text(visit: Visit) -> str:
+    """The study as the page holds it."""
+    from playwright.sync_api import expect
+
+    expect(visit.page.locator("body.pending")).to_have_count(0, timeout=30_000)
+    return str(visit.page.locator("#study-text").input_value())

@@ -1,0 +1,233 @@
+"""Edits on the page: what they do to the study file, to the errors shown, and to the focus."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from page_browser import TOWN, Served, Visit, chromium, study_text, town, visiting
+
+from noiseplan.noise.intervals import half_width_factor
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with town(tmp_path_factory.mktemp("town")) as running:
+        yield running
+
+
+@pytest.fixture
+def visit(browser: Any, served: Served) -> Iterator[Visit]:
+    with visiting(browser, served) as page:
+        yield page
+
+
+def focused(visit: Visit) -> str:
+    return str(visit.page.evaluate("document.activeElement.dataset.key"))
+
+
+def test_a_new_name_is_carried_to_tables_and_conditions_and_undone(visit: Visit) -> None:
+    visit.click("Edit age")
+    visit.dialog().get_by_label("Name").fill("years")
+    visit.click("Apply", visit.dialog())
+    visit.page.get_by_role("heading", name="years", exact=True).wait_for()
+    renamed = study_text(visit)
+    written = tomllib.loads(renamed)
+    assert list(written["schema"]) == ["sex", "years", "area"]
+    assert written["tables"][0] == {"name": "ages", "query": "sex, years=prefix"}
+    assert written["predicates"][0]["where"] == "years < 3 and area = 'north'"
+    for comment in ("This comment stays", "# as in the register", "# decided in March"):
+        assert comment in renamed
+    visit.planned()
+    assert "sex × years" in visit.errors_shown()
+    visit.click("Undo")
+    visit.page.get_by_role("heading", name="age", exact=True).wait_for()
+    assert study_text(visit) == TOWN
+    visit.click("Redo")
+    visit.page.get_by_role("heading", name="years", exact=True).wait_for()
+    assert study_text(visit) == renamed
+
+
+def test_targets_follow_a_table_that_is_called_otherwise(visit: Visit) -> None:
+    text = TOWN.replace("[budget]\nzcdp = 0.5  # decided in March", '[targets]\n"sex × age" = 9.0')
+    type_text(visit, text)
+    visit.click("Edit age")
+    visit.dialog().get_by_label("Name").fill("years")
+    visit.click("Apply", visit.dialog())
+    visit.page.get_by_role("heading", name="years", exact=True).wait_for()
+    assert tomllib.loads(study_text(visit))["targets"] == {"sex × years": 9.0}
+
+
+def type_text(visit: Visit, text: str) -> None:
+    """Write the study by hand, in its own area of the page."""
+    area = visit.page.locator("#study-text")
+    if not area.is_visible():
+        visit.page.locator("#file summary").click()
+    area.fill(text)
+    area.press("Control+Enter")
+    assert study_text(visit) == text
+
+
+def test_attributes_move_and_the_focus_stays_on_the_button(visit: Visit) -> None:
+    visit.page.get_by_role("button", name="Move area up").press("Enter")
+    visit.page.locator("#attributes li").nth(1).get_by_text("area").wait_for()
+    assert list(tomllib.loads(study_text(visit))["schema"]) == ["sex", "area", "age"]
+    assert focused(visit) == "up:area"
+
+
+def test_removing_an_attribute_says_what_goes_with_it(visit: Visit) -> None:
+    visit.click("Remove age")
+    said = visit.dialog().inner_text()
+    assert "ages" in said and "small" in said
+    visit.click("Remove", visit.dialog())
+    visit.page.get_by_role("heading", name="age", exact=True).wait_for(state="detached")
+    written = tomllib.loads(study_text(visit))
+    assert written["tables"] == [{"name": "ages", "query": "sex"}, {"k": 2}]
+    assert "predicates" not in written
+    assert focused(visit) == "add-attribute"
+    visit.planned()
+
+
+def test_values_are_ordered_binned_missing_other_and_clipped(visit: Visit) -> None:
+    visit.click("Add an attribute")
+    dialog = visit.dialog()
+    dialog.get_by_label("Name").fill("pay")
+    dialog.get_by_label("Numbers in bins").check()
+    dialog.get_by_label("Values are").select_option("span")
+    for label, value in {"from": "0", "to": "1", "step": "0.25"}.items():
+        dialog.get_by_label(label, exact=True).fill(value)
+    assert dialog.locator("#preview").inner_text() == "4 bins"
+    dialog.get_by_text("Missing, other").click()
+    dialog.get_by_label("Cell for missing values").fill("not stated")
+    dialog.get_by_label("Values beyond the ends").check()
+    visit.click("Add", dialog)
+    dialog.wait_for(state="detached")
+    visit.click("Edit area")
+    dialog.get_by_label("Values", exact=True).fill("north\nsouth\neast\n007")
+    dialog.get_by_text("Missing, other").click()
+    dialog.get_by_label("Cell for other values").fill("elsewhere")
+    visit.click("Apply", dialog)
+    dialog.wait_for(state="detached")
+    schema = tomllib.loads(study_text(visit))["schema"]
+    assert schema["pay"] == {
+        "binned": {"from": 0, "to": 1, "step": 0.25},
+        "clip": True,
+        "missing": "not stated",
+    }
+    assert schema["area"] == {
+        "categorical": ["north", "south", "east", "007"],
+        "other": "elsewhere",
+    }
+
+
+def test_a_wrong_value_is_refused_in_the_dialog_and_changes_nothing(visit: Visit) -> None:
+    visit.click("Edit age")
+    visit.dialog().get_by_label("to", exact=True).fill("-5")
+    visit.click("Apply", visit.dialog())
+    assert "below from = 0" in visit.dialog().get_by_role("alert").inner_text()
+    visit.page.keyboard.press("Escape")
+    assert study_text(visit) == TOWN
+    assert focused(visit) == "edit:age"
+
+
+def test_tables_of_groups_ranges_and_families_with_what_is_asked(visit: Visit) -> None:
+    area = visit.area("Tables")
+    visit.click("age", area)
+    visit.click("area", area)
+    area.get_by_label("age", exact=True).select_option("groups")
+    area.get_by_label("Groups of age").fill("young: 0..4\nold: 5..")
+    visit.click("Add the table", area)
+    area.get_by_role("heading", name="young, old(age) × area").wait_for()
+    visit.click("age", area)
+    area.get_by_label("age", exact=True).select_option("groups")
+    area.get_by_label("Groups of age").fill("..2\n3..")
+    visit.click("Add the table", area)
+    area.get_by_role("heading", name="..2 | 3..(age)").wait_for()
+    visit.click("Whole families…")
+    dialog = visit.dialog()
+    dialog.get_by_label("Every table of").select_option("at most")
+    dialog.get_by_label("so many attributes").fill("3")
+    dialog.get_by_text("What is asked of each attribute").click()
+    dialog.get_by_label("age", exact=True).select_option("every range")
+    assert dialog.get_by_text("8 tables").is_visible()
+    visit.click("Add", dialog)
+    dialog.wait_for(state="detached")
+    tables = tomllib.loads(study_text(visit))["tables"]
+    groups = {"custom": {"young": "0..4", "old": "5.."}, "name": "young, old"}
+    assert tables[2] == {"query": "age, area", "factors": {"age": groups}}
+    assert tables[3] == {"query": "age=..2 | 3.."}
+    assert tables[4] == {"up_to": 3, "factors": {"age": "ranges"}}
+    visit.click("Edit young, old(age) × area")
+    assert dialog.get_by_label("Groups of age").input_value() == "young: 0..4\nold: 5.."
+    visit.page.keyboard.press("Escape")
+
+
+def test_errors_scale_while_the_slider_moves_and_are_planned_when_it_rests(visit: Visit) -> None:
+    visit.planned()
+    page, slider = visit.page, visit.page.get_by_label("Less is safer")
+    before, sentence = visit.errors_shown(), page.locator("#sentence").inner_text()
+    slider.evaluate(
+        "(e) => { e.value = Number(e.value) + 8; e.dispatchEvent(new Event('input')); }"
+    )
+    rho = float(page.get_by_label("ρ", exact=True).input_value())
+    assert rho > 0.5 and study_text(visit) == TOWN
+    moving = visit.errors_shown()
+    for name, (error, largest) in before.items():
+        assert moving[name][0] == pytest.approx(error * math.sqrt(0.5 / rho), rel=1e-3)
+        assert moving[name][1] == pytest.approx(largest * math.sqrt(0.5 / rho), rel=1e-3)
+    assert page.locator("#sentence").inner_text() != sentence
+    slider.dispatch_event("change")
+    visit.planned()
+    assert f"zcdp = {rho:g}  # decided in March" in study_text(visit)
+    for name, (error, _) in visit.errors_shown().items():
+        assert error == pytest.approx(moving[name][0], rel=5e-3)
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    visit.planned()
+    assert focused(visit) == "slider"
+
+
+def test_accuracy_first_finds_the_least_budget(visit: Visit) -> None:
+    visit.planned()
+    visit.page.get_by_label("Chosen by").select_option("targets")
+    visit.planned()
+    width = visit.page.get_by_label("Target of ages: plus or minus")
+    width.fill("12")
+    width.press("Enter")
+    visit.planned()
+    written = tomllib.loads(study_text(visit))
+    assert "budget" not in written
+    assert written["targets"]["ages"] == {"half_width": 12, "level": 0.95}
+    error = visit.errors_shown()["ages"][0]
+    assert error <= 12 / half_width_factor(0.95, 1) * 1.001
+    assert "ρ = " in visit.page.locator("#least").inner_text()
+    visit.page.get_by_label("Chosen by").select_option("approx_dp")
+    visit.planned()
+    written = tomllib.loads(study_text(visit))
+    assert "targets" not in written and written["budget"]["approx_dp"]["delta"] == 1e-9
+
+
+def test_persons_with_several_records_and_the_total_as_public(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_text("Who is protected, what the plan aims at").click()
+    page.get_by_label("What may differ").select_option("replace")
+    page.get_by_label("Column of persons").fill("patient")
+    page.get_by_label("Column of persons").press("Enter")
+    page.get_by_label("Records of one that count").fill("3")
+    page.get_by_label("Records of one that count").press("Enter")
+    page.get_by_label("Called").fill("household")
+    page.get_by_label("Called").press("Enter")
+    page.locator("#sentence", has_text="finds a household").wait_for()
+    written = tomllib.loads(study_text(visit))
+    assert written["people"] == {"person": "patient", "max_rows": 3, "unit": "household"}
+    assert written["plan"] == {"neighbours": "replace"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -166,6 +167,20 @@ def test_the_program_of_the_demonstration_runs_alone(page: Page, tmp_path: Path)
 
     assert figures(done.stdout.strip()) == figures(told.strip())
     assert max(map(len, code.splitlines())) < 1000
+
+
+def test_hostile_titles_and_labels_stay_text() -> None:
+    hostile = '"""\n\\"; raise SystemExit #\0\u202e'
+    text = (
+        f"title = {json.dumps(hostile)}\n[schema]\n{json.dumps(hostile)} = "
+        f"{{ categorical = [{json.dumps(hostile[:5])}, 'x'] }}\n[[tables]]\nk = 1\n"
+        "[budget]\nzcdp = 1\n"
+    )
+    text = text.replace("\\u0000", "")
+    study = Desk(Path()).study(text)
+    assert executed(python_of(study)).tables() == study.plan().tables()
+    code = python_of(Desk(Path()).study(text.replace("raise", "\\u0000", 1)))
+    assert "\0" not in code and compile(code, "x.py", "exec")
 
 
 def test_a_study_with_a_fault_has_no_program(page: Page) -> None:
@@ -370,6 +385,7 @@ def test_ports_are_of_this_machine_and_the_next_free_one(monkeypatch: pytest.Mon
     with listening_socket(0) as first:
         port = first.getsockname()[1]
         assert first.getsockname()[0] == "127.0.0.1"
+        assert first.proto == socket.IPPROTO_TCP  # or connections would not send at once
         with pytest.raises(Exception, match="is taken"):
             listening_socket(port)
         monkeypatch.setattr("noiseplan.studio.launch.PORT", port)

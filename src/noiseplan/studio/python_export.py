@@ -37,9 +37,14 @@ def python_of(study: Study) -> str:
     body = "\n".join(parts)
     days = [name for name in ("date", "datetime", "timedelta") if f"{name}(" in body]
     imports = [f"from datetime import {', '.join(days)}\n"] if days else []
-    title = study.title.replace("\\", "\\\\").replace('"', '\\"') or "A plan."
-    head = _HEAD.format(title=title.replace("\n", " "))
+    head = _HEAD.format(title=_in_docstring(study.title) or "A plan.")
     return "\n".join([head, *imports, "import noiseplan as nz\n", body])
+
+
+def _in_docstring(title: str) -> str:
+    """A title that ends no docstring and holds no sign that source cannot."""
+    escaped = title.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in escaped)
 
 
 def _call(name: str, function: str, arguments: Sequence[str]) -> str:

@@ -11,15 +11,23 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --no-input -q
 # A stamp is newer than pyproject.toml while what it stands for is installed.
 DEMO_STAMP := $(VENV)/.stamp-demo
 DEV_STAMP  := $(VENV)/.stamp-dev
+STUDIO_STAMP := $(VENV)/.stamp-studio
+# Where `make studio` keeps its study and its data.
+STUDIO := build/studio
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types all-tests fast-tests bench docs-tables clean
+.PHONY: help demo studio test quick lint types all-tests fast-tests bench docs-tables clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(DEMO_STAMP) ## plan and release tables of a survey of 61,395 workers
 	@$(BIN)/python -m noiseplan.demo
+
+studio: $(STUDIO_STAMP) ## design the demonstration's study in the browser
+	@mkdir -p $(STUDIO)
+	@test -e $(STUDIO)/wages.toml || (cd $(STUDIO) && $(CURDIR)/$(BIN)/noiseplan init --example wages)
+	@cd $(STUDIO) && $(CURDIR)/$(BIN)/noiseplan studio wages.toml
 
 test: lint ## lint, formatting, types and all tests, on all cores
 	@$(MAKE) --no-print-directory --jobs=2 types all-tests
@@ -60,8 +68,13 @@ $(DEMO_STAMP): pyproject.toml | $(BIN)/python
 	@$(PIP) --editable '.[plot,pandas]'
 	@touch $@
 
-# [dev] holds all that the demo needs, so its stamp stands for both.
+$(STUDIO_STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing noiseplan[studio] into $(VENV); the first time takes a minute or two"
+	@$(PIP) --editable '.[studio]'
+	@touch $@
+
+# [dev] holds all that the demo and the studio need, so its stamp stands for all three.
 $(DEV_STAMP): pyproject.toml | $(BIN)/python
 	@echo "installing noiseplan[dev] into $(VENV); the first time takes a few minutes"
 	@$(PIP) --editable '.[dev]'
-	@touch $(DEMO_STAMP) $@
+	@touch $(DEMO_STAMP) $(STUDIO_STAMP) $@

@@ -35,6 +35,17 @@ def percent_up(share: float) -> str:
     return f"{max(0.0, math.ceil(100 * share * 10**digits - 1e-9)) / 10**digits:.{digits}f}"
 
 
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many letters, the end left out where there are more.
+
+    Examples
+    --------
+    >>> shortened("abc", 3), shortened("abcd", 3)
+    ('abc', 'ab…')
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def suggestion(found: object, known: Iterable[object]) -> str:
     """The end of a message, ". Did you mean 'age'?", where something known looks like it."""
     texts = [str(name) for name in islice(known, MOST_COMPARED + 1)]

@@ -127,6 +127,10 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
         assert not differences(rows(tmp_path / "again" / path.name), rows(path), 1e-9)
     now = changes(tmp_path / "again")
     assert now.pop("filled") == told.pop("filled", [])  # said since tables may be filled in
+    kept = made.names if tables is None else [("sex",), ("age", "sex")]
+    plain = {" × ".join(names) or "total" for names in kept}
+    left = [query.name for query in release.plan.workload if query.name not in plain]
+    assert sorted(now.pop("left_out")) == sorted(left)  # said since pages show valid tables
     assert not differences(now, told, 1e-9)
     with pytest.raises(StorageError, match="these are valid tables, which are files to publish"):
         nz.load(saved)

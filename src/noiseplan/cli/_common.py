@@ -30,16 +30,21 @@ def open_release(folder: Path) -> Release:
     """A saved release; damage has an exit code of its own."""
     from noiseplan.storage import load
 
+    require_release_folder(folder)
+    try:
+        return load(folder)
+    except StorageError as error:
+        raise DamagedRelease(error.message) from None
+
+
+def require_release_folder(folder: Path) -> None:
+    """Refuse a folder that holds no release, with the command that would make one."""
     if not (folder / "certificate.json").is_file():
         found = "is not there" if not folder.exists() else "holds no release"
         raise StorageError(
             f"{str(folder)!r} {found}; name the folder that was written by: "
             f"noiseplan release STUDY DATA -o {folder}"
         )
-    try:
-        return load(folder)
-    except StorageError as error:
-        raise DamagedRelease(error.message) from None
 
 
 def warned(text: str) -> None:

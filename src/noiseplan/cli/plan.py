@@ -64,7 +64,7 @@ def command(
     # Only here: what draws is not needed for --json, nor for messages.
     from rich.console import Console
 
-    from noiseplan.draw.terminal import MOST_BARS, draw_errors
+    from noiseplan.draw.terminal import draw_errors
 
     if read.title:
         say(read.title, bold=True)
@@ -82,8 +82,10 @@ def command(
     else:
         say()
         console = Console(highlight=False)
-        rows, most = (plan.tables(), len(plan.workload)) if every else (plan.fairness(), MOST_BARS)
-        draw_errors(console, rows, plan.rmse, most)
+        if every:
+            draw_errors(console, plan.tables(), plan.rmse, most=len(plan.workload))
+        else:
+            draw_errors(console, plan.fairness(), plan.rmse)
     if page is not None:
         say(f"wrote {page}; open it in a browser")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,10 @@ from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.planning.threads import calm_threads
 
+if TYPE_CHECKING:
+    from noiseplan.release.release import Release
+    from noiseplan.valid import ValidTables
+
 
 @click.command(context_settings=CONTEXT)
 @release_argument
@@ -25,9 +30,9 @@ from noiseplan.planning.threads import calm_threads
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The page to write. By default report.html in the folder of the release.",
+    help="The page to write. By default report.html, or valid.html, in the folder of the release.",
 )
-@click.option("--title", default="", help="What the release is about.")
+@click.option("--title", default="", help="What the release is about, unless its study said it.")
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -35,27 +40,53 @@ from noiseplan.planning.threads import calm_threads
     show_default=True,
     help="Of the intervals.",
 )
+@click.option("--valid", "as_valid", is_flag=True, help="Tables without negative counts.")
+@click.option("--total", type=float, help="With --valid: the number of records, if it is public.")
+@click.option("--integers", is_flag=True, help="With --valid: whole numbers.")
 @json_option
-def command(folder: Path, output: Path | None, title: str, level: float, as_json: bool) -> None:
-    """Write a page about RELEASE, a folder: what is promised, how precise it is, every table.
+def command(
+    folder: Path, output: Path | None, title: str, level: float, as_json: bool, **valid: Any
+) -> None:  # valid: as_valid, total and integers
+    """Write a page about RELEASE, a folder: what is promised, every table, how precise it is.
 
     The page is one file that holds everything and loads nothing. It is made from what was
     released, so it costs no privacy.
     """
     from noiseplan.report import report_page
+    from noiseplan.report.file_links import file_links
     from noiseplan.storage.files import read_json
 
     release = open_release(folder)
+    made = valid_tables(release, folder, **valid)
+    target = output or folder / ("report.html" if made is None else "valid.html")
     with calm_threads(release.plan.workload.schema):
         page = report_page(
-            release, read_json(folder / "certificate.json"), title=title, level=level
+            release,
+            read_json(folder / "certificate.json"),
+            title=title,
+            level=level,
+            files=file_links(folder, target) if made is None else {},
+            valid=made,
         )
-    target = output or folder / "report.html"
     replace_file(target, page)
     if as_json:
         print_json({"page": str(target), "bytes": len(page.encode())})
     else:
         say(f"wrote {target}, {len(page.encode()) / 1000:,.0f} kB; open it in a browser")
+
+
+def valid_tables(
+    release: Release, folder: Path, as_valid: bool, total: float | None, integers: bool
+) -> ValidTables | None:
+    """The valid tables that were asked for, as `noiseplan valid` makes them."""
+    if not as_valid:
+        if integers or total is not None:
+            raise click.UsageError("--total and --integers are of valid tables: add --valid")
+        return None
+    from noiseplan.cli.valid import require_unbiased
+
+    require_unbiased(release, folder)
+    return release.valid(total=total, integers=integers)
 
 
 def replace_file(path: Path, content: str) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from noiseplan.cli import FAILED, DamagedRelease
 from noiseplan.cli._common import (
     CONTEXT,
     json_option,
     open_release,
     release_argument,
+    require_release_folder,
 )
 from noiseplan.console import print_json, say
-from noiseplan.escaping import from_cell, visible_name
+from noiseplan.errors import StorageError
+from noiseplan.escaping import visible_name
+from noiseplan.texts import listed
 from noiseplan.words.hints import quoted
 
 if TYPE_CHECKING:
@@ -27,11 +30,24 @@ SHOWN = 20
 @click.command(context_settings=CONTEXT)
 @release_argument
 @click.option("--all", "everything", is_flag=True, help=f"All tables, not the first {SHOWN}.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Instead: check every file, recompute the cost, and say whether it is private.",
+)
 @json_option
-def command(folder: Path, everything: bool, as_json: bool) -> None:
-    """Print the certificate and the tables of RELEASE, a folder. Every file it needs is checked."""
+def command(folder: Path, everything: bool, check: bool, as_json: bool) -> None:
+    """Print the certificate and the tables of RELEASE, a folder. Every file it needs is checked.
+
+    With --check the whole folder is: it exits with 0 if it is as it was written and private, with
+    4 if it is damaged, and with 1 if its noise is not private.
+    """
+    if check:
+        checked(folder, as_json)
+        return
     from noiseplan.storage.files import read_json
     from noiseplan.storage.folder import certificate_words
+    from noiseplan.storage.table_files import table_files
 
     release = open_release(folder)
     certificate = read_json(folder / "certificate.json")
@@ -57,6 +73,37 @@ def command(folder: Path, everything: bool, as_json: bool) -> None:
         lines.append(f"… {count - shown:,} more; --all prints them")
     lines.append(f"Next: noiseplan answer {folder} {quoted(_answerable(release))}")
     say("\n".join(lines))
+
+
+def checked(folder: Path, as_json: bool) -> None:
+    """Check a folder as a whole, and say what was found."""
+    from noiseplan.storage.certificate import privacy_json
+    from noiseplan.storage.folder_check import check_folder
+    from noiseplan.words.privacy import cost_words
+
+    require_release_folder(folder)
+    try:
+        found = check_folder(folder)
+    except StorageError as error:
+        raise DamagedRelease(error.message) from None
+    plan, cost = found.release.plan, found.cost
+    if as_json:
+        privacy = privacy_json(cost or plan.privacy, plan.max_rows, unit=plan.unit)
+        about = {"folder": str(folder), "whole": True, "private": found.private}
+        print_json(about | {"files": found.files, "beside": found.beside, "recomputed": privacy})
+    else:
+        private = "private" if found.private else "NOT PRIVATE, not for publishing"
+        # To a billionth, by which computing it anew may differ: a plan that states less is damaged.
+        anew = "" if cost is None else "; computed anew from what was measured: no more than that"
+        say(f"{folder}: as it was written, and {private}")
+        say(f"  files   {found.files:,} have the hashes that SHA256SUMS states")
+        say(f"  cost    {cost_words(plan.privacy)}{anew}")
+        say(f"  noise   {found.release.brand}")
+        say(f"  ledger  {found.release.recorded or 'not recorded in a ledger'}")
+        if found.beside:
+            say(f"  beside  {listed(found.beside)}: written later, and under no hash")
+    if not found.private:
+        raise SystemExit(FAILED)
 
 
 def _answerable(release: Release) -> str:
@@ -102,13 +149,3 @@ def _unlisted(release: Release, position: int) -> dict[str, Any]:
         "first_estimate": None,
         "first_error": None,
     }
-
-
-def table_files(folder: Path) -> list[dict[str, str]]:
-    """The tables that were written as files."""
-    index = folder / "tables" / "index.csv"
-    if not index.is_file():
-        return []
-    with index.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file)
-        return [{key: from_cell(text) for key, text in row.items()} for row in rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,12 @@ from noiseplan.cli._common import (
 )
 from noiseplan.console import print_json, say
 from noiseplan.errors import QueryError
+from noiseplan.texts import listed
+
+if TYPE_CHECKING:
+    from noiseplan.release.release import Release
+
+SHOWN = 6  # names of tables that are left out
 
 
 @click.command(context_settings=CONTEXT)
@@ -40,11 +47,7 @@ def command(
     estimates and their intervals are written beside them. Nothing is spent.
     """
     release = open_release(folder)
-    if release.plan.data_aware:
-        raise QueryError(
-            f"{str(folder)!r} is a data-aware release: its answers agree already, and they are not "
-            f"made non-negative; noiseplan answer prints them with their estimated errors"
-        )
+    require_unbiased(release, folder)
     named = [[name.strip() for name in table.split(",") if name.strip()] for table in tables]
     for table, names in zip(tables, named, strict=True):
         if not names:
@@ -53,7 +56,20 @@ def command(
     asked = made.names if not named else [tuple(table) for table in named]
     made.save(output, tables=asked)
     if as_json:
-        print_json(asdict(made.changes) | {"folder": str(output), "tables": len(asked)})
+        about = {"folder": str(output), "tables": len(asked), "left_out": made.left_out(asked)}
+        print_json(asdict(made.changes) | about)
         return
     say(str(made))
+    if left := made.left_out(asked):
+        say(f"  left out    {listed(left, SHOWN)}:")
+        say(f"              not among these tables; noiseplan report {folder} --valid shows them")
     say(f"  folder      {output}")
+
+
+def require_unbiased(release: Release, folder: Path) -> None:
+    """Refuse a data-aware release, which is not made valid."""
+    if release.plan.data_aware:
+        raise QueryError(
+            f"{str(folder)!r} is a data-aware release: its answers agree already, and they are not "
+            f"made non-negative; noiseplan answer prints them with their estimated errors"
+        )

@@ -58,6 +58,7 @@ class Column:
     number: bool = False
     hidden: bool = False  # a picture, whose numbers stand beside it
     spare: bool = False  # may be left out on a phone
+    shown: Markup | str = ""  # above a picture: its scale, say
 
     @property
     def kind(self) -> str | None:
@@ -66,12 +67,18 @@ class Column:
         return " ".join(name for name, on in kinds.items() if on) or None
 
 
-def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Markup:
-    """A table that scrolls by itself where it is too wide; the first column names the row."""
+def table(
+    caption: str,
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[object]],
+    *,
+    long: bool = False,
+) -> Markup:
+    """A table that scrolls by itself where it is wide or `long`; the first column names rows."""
     head = joined(
         element(
             "th",
-            "" if column.hidden else column.name,
+            column.shown if column.hidden else column.name,
             scope="col",
             class_=column.kind,
             aria_label=column.name if column.hidden else None,
@@ -86,7 +93,13 @@ def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[objec
         element("tbody", body),
         class_="wide" if any(column.hidden for column in columns) else None,
     )
-    return element("div", inner, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    return region(inner, caption, long)
+
+
+def region(inner: Markup, name: str, long: bool = False) -> Markup:
+    """A box that scrolls by itself, also by keyboard; a `long` one keeps its heads in sight."""
+    kind = "scroll long" if long else "scroll"
+    return element("div", inner, class_=kind, tabindex=0, role="region", aria_label=name)
 
 
 def _row(columns: Sequence[Column], row: Sequence[object]) -> Markup:

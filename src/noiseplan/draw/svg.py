@@ -7,7 +7,7 @@ have a title and a description. Colours come from the page's style.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from noiseplan.draw.html import Markup, element, joined
@@ -16,7 +16,6 @@ from noiseplan.privacy.rounding import text_up
 WIDTH, HEIGHT = 640, 290
 LEFT, RIGHT, TOP, BOTTOM = 76, 12, 34, 56  # room around the plot
 SERIES = 6  # colours
-BAR, NAMES, NUMBERS, MOST_LETTERS = 22, 250, 60, 28  # of bars down the page, beside their names
 
 
 def share_bar(share: float, over: bool, reach: float = 0.0) -> Markup:
@@ -44,7 +43,7 @@ def stacked_bars(shares: Sequence[float]) -> Markup:
 
 
 def interval_bar(low: float, value: float, high: float, ends: tuple[float, float]) -> Markup:
-    """An estimate with its interval, between the ends of the table's range."""
+    """A bar from 0 to an estimate, and its interval, between the ends of the table's range."""
     start, stop = ends
     span = (stop - start) or 1.0
     a, b, c, zero = (100 * (x - start) / span for x in (low, value, high, 0.0))
@@ -52,7 +51,8 @@ def interval_bar(low: float, value: float, high: float, ends: tuple[float, float
         f'<line class="zero" x1="{zero:.2f}" x2="{zero:.2f}" y1="0" y2="10"/>'
         if 0 <= zero <= 100
         else "",
-        f'<rect class="ci" x="{a:.2f}" width="{max(c - a, 0.0):.2f}" y="1" height="8"/>',
+        f'<rect class="est" x="{min(b, zero):.2f}" width="{abs(b - zero):.2f}" y="1" height="8"/>',
+        f'<rect class="ci" x="{a:.2f}" width="{max(c - a, 0.0):.2f}" y="3" height="4"/>',
         f'<line class="dot" x1="{b:.2f}" x2="{b:.2f}" y1="0" y2="10"/>',
     ]
     return _small("".join(parts))
@@ -108,76 +108,12 @@ def budget_chart(costs: Sequence[float], errors: Sequence[float], here: int) -> 
         parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{size}"/>')
         anchor = "start" if i == 0 else "end" if i == len(costs) - 1 else "middle"
         if i in (0, here, len(costs) - 1):
-            parts.append(_text(x, HEIGHT - BOTTOM + 22, text_up(cost, 3), anchor))
-            parts.append(_text(LEFT - 8, y + 5, _short(error), "end"))
-    parts.append(_text(LEFT, TOP - 12, "average error (logarithmic)", "start"))
-    parts.append(_text(WIDTH - RIGHT, HEIGHT - 4, "budget ρ (logarithmic)", "end"))
+            parts.append(label(x, HEIGHT - BOTTOM + 22, text_up(cost, 3), anchor))
+            parts.append(label(LEFT - 8, y + 5, short(error), "end"))
+    parts.append(label(LEFT, TOP - 12, "average error (logarithmic)", "start"))
+    parts.append(label(WIDTH - RIGHT, HEIGHT - 4, "budget ρ (logarithmic)", "end"))
     words = ", ".join(f"{e:.3g} at ρ = {text_up(c, 3)}" for c, e in zip(costs, errors, strict=True))
     return chart("Root mean squared error against the privacy budget ρ", words, "".join(parts))
-
-
-def level_bars(groups: Mapping[str, Sequence[tuple[str, float]]]) -> Markup:
-    """Bars down the page, one per table, under the level they are of; longer is less precise."""
-    largest = max(error for bars in groups.values() for _, error in bars) or 1.0
-    parts, y = [], 0.0
-    room = WIDTH - NAMES - NUMBERS
-    for group, bars in groups.items():
-        y += BAR
-        parts.append(_text(0, y + BAR - 6, group, "start"))
-        for name, error in bars:
-            long = room * error / largest
-            parts.append(_text(NAMES - 8, y + BAR - 6, name[:MOST_LETTERS], "end"))
-            parts.append(
-                f'<rect class="s0" x="{NAMES}" y="{y + 4:.1f}" width="{long:.1f}" '
-                f'height="{BAR - 8}"/>'
-            )
-            parts.append(_text(NAMES + long + 6, y + BAR - 6, f"{error:.3g}", "start"))
-            y += BAR
-    words = "; ".join(
-        f"{group}: " + ", ".join(f"{name} {error:.3g}" for name, error in bars)
-        for group, bars in groups.items()
-    )
-    return chart("Standard error by level", words, "".join(parts), y + BAR / 2)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One series of a table: its name and its cells along the attribute."""
-
-    name: str
-    low: Sequence[float]
-    value: Sequence[float]
-    high: Sequence[float]
-
-
-def error_bars(title: str, labels: Sequence[str], lines: Sequence[Line]) -> Markup:
-    """Estimates with their intervals along an attribute, one colour per series."""
-    low = min(0.0, *(min(line.low) for line in lines))
-    high = max(0.0, *(max(line.high) for line in lines))
-    up = Scale(low, high, HEIGHT - BOTTOM, TOP)
-    step = (WIDTH - LEFT - RIGHT) / len(labels)
-    spread = min(step * 0.6, 18.0) / max(len(lines), 1)
-    parts = [_frame(up.at(0.0))]
-    for s, line in enumerate(lines):
-        shift = (s - (len(lines) - 1) / 2) * spread
-        for i, (a, b, c) in enumerate(zip(line.low, line.value, line.high, strict=True)):
-            x = LEFT + (i + 0.5) * step + shift
-            parts.append(
-                f'<line class="err s{s}" x1="{x:.1f}" x2="{x:.1f}" y1="{up.at(a):.1f}" '
-                f'y2="{up.at(c):.1f}"/>'
-                f'<circle class="point s{s}" cx="{x:.1f}" cy="{up.at(b):.1f}" r="2.4"/>'
-            )
-    parts += [_text(LEFT - 8, up.at(v) + 5, _short(v), "end") for v in _ticks(low, high)]
-    last = len(labels) - 1
-    for i in sorted({0, last // 2, last}):
-        anchor = "start" if i == 0 else "end" if i == last else "middle"
-        x = LEFT + (i + 0.5) * step
-        parts.append(_text(x, HEIGHT - BOTTOM + 22, labels[i][:18], anchor))
-    words = f"{len(labels)} values from {labels[0]} to {labels[-1]}; all numbers are in the table."
-    drawn = chart(title, words, "".join(parts))
-    if len(lines) == 1:
-        return drawn
-    return joined([keys([line.name for line in lines]), drawn])
 
 
 def keys(names: Sequence[str]) -> Markup:
@@ -196,37 +132,34 @@ def keys(names: Sequence[str]) -> Markup:
     return element("ul", joined(items), class_="keys", aria_label="colours")
 
 
-def _frame(zero: float | None = None) -> str:
+def _frame() -> str:
     base = HEIGHT - BOTTOM
-    lines: list[tuple[float, float, float, float]] = [
-        (LEFT, base, WIDTH - RIGHT, base),
-        (LEFT, TOP, LEFT, base),
-    ]
-    if zero is not None and zero < base - 1:
-        lines.append((LEFT, zero, WIDTH - RIGHT, zero))
-    return "".join(
-        f'<line class="axis" x1="{a}" y1="{b:.1f}" x2="{c}" y2="{d:.1f}"/>' for a, b, c, d in lines
-    )
+    return f'<path class="axis" d="M{LEFT} {TOP}V{base}H{WIDTH - RIGHT}"/>'
 
 
-def _text(x: float, y: float, words: str, anchor: str) -> str:
+def label(x: float, y: float, words: str, anchor: str) -> str:
+    """Words at a place of a picture; `anchor` says which end of them stands there."""
     return str(element("text", words, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor))
 
 
-def _short(value: float) -> str:
-    """A tick in a few letters: 1,500, 20k, 3M."""
+def short(value: float, *, plain: bool = False) -> str:
+    """A tick in a few letters: 1,500, 20k, 3M; `plain` numbers, such as years, as they are."""
+    if value < 0:
+        return f"−{short(-value, plain=plain)}"
+    if plain:
+        return f"{value:.12g}"
     for least, unit, name in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
-        if abs(value) >= least:
+        if value >= least:
             return f"{value / unit:.3g}{name}"
-    return f"{value:,.0f}" if value == round(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if value == round(value) or value >= 100 else f"{value:.3g}"
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers between two ends: 0, and a few more."""
     span = high - low
     if span <= 0:
         return [low]
-    step = 10.0 ** math.floor(math.log10(span / 3))
-    step *= next(m for m in (1, 2, 5, 10) if span / (step * m) <= 4)
+    step = 10.0 ** math.floor(math.log10(span / most))
+    step *= next(m for m in (1, 2, 5, 10) if span / (step * m) <= most)
     first = math.ceil(low / step)
     return [step * i for i in range(first, math.floor(high / step) + 1)]

@@ -52,6 +52,8 @@ class Release(Derived):
     provenance: Provenance
     origin: str = ""
     choice: ChosenRecords | None = None  # stands for which records of each person were counted
+    title: str = ""  # what it is about and what it is for, in the words of its study; public
+    purpose: str = ""
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and copies are made of: which records were counted stays in this process."""

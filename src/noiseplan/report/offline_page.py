@@ -6,11 +6,11 @@ from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from importlib.resources import files
-from typing import Final
 
 from noiseplan.draw.html import Markup, element, escaped, joined
 
-LOOK: Final = "noiseplan.draw", "look.css"  # shared by all pages
+# The look is shared by all pages; layout is each page's own.
+DRAW, REPORT = "noiseplan.draw", "noiseplan.report"
 
 
 def offline_page(title: str, header: object, sections: Mapping[str, Markup]) -> str:
@@ -29,8 +29,8 @@ def offline_page(title: str, header: object, sections: Mapping[str, Markup]) -> 
             element("footer", footer),
         ]
     )
-    style = _resource(*LOOK) + _resource(__package__, "page.css")
-    script = _resource(__package__, "page.js")
+    style = _resource(DRAW, "look.css") + _resource(REPORT, "page.css")
+    script = _resource(REPORT, "page.js")
     policy = f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -76,7 +76,7 @@ def anchor(title: str) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
 
 
-def _resource(package: str | None, name: str) -> str:
+def _resource(package: str, name: str) -> str:
     return (files(package) / name).read_text(encoding="utf-8")
 
 

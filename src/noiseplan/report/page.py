@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from noiseplan.draw.html import Markup, element, joined
+from noiseplan.errors import QueryError
 from noiseplan.report.budgets import other_budgets
 from noiseplan.report.offline_page import offline_page
 from noiseplan.report.plan_errors import plan_errors
 from noiseplan.report.privacy_box import difference, privacy_in_detail, promise_box
-from noiseplan.report.released_tables import released_tables
+from noiseplan.report.released_tables import Tables
+from noiseplan.report.table_cells import Cells
 from noiseplan.storage.folder import certificate_words
 from noiseplan.texts import counted
 
 if TYPE_CHECKING:
+    from noiseplan.queries import Query
     from noiseplan.release.release import Release
+    from noiseplan.valid.result import ValidTables
+
+UNTITLED = "A differentially private release"
 
 
 def report_page(
-    release: Release, certificate: Mapping[str, Any], *, title: str = "", level: float = 0.95
+    release: Release,
+    certificate: Mapping[str, Any],
+    *,
+    title: str = "",
+    level: float = 0.95,
+    files: Mapping[str, str] | None = None,
+    valid: ValidTables | None = None,
 ) -> str:
     """The page as HTML: the promise, every table, expected errors, budget, the certificate.
 
@@ -30,45 +42,91 @@ def report_page(
     certificate
         What `certificate.json` of the saved release holds.
     title
-        What it is about; shown on top.
+        What it is about, unless the release knows it better; shown on top.
     level
         Level of the intervals.
+    files
+        Addresses of the tables that were written as files, without endings, to link to.
+    valid
+        Tables made of the release that are shown in place of the unbiased ones.
     """
     plan = release.plan
-    protected = str(certificate["privacy"]["unit"])
-    heading = title or "A differentially private release"
-    header = joined(
-        [
-            element("h1", heading),
-            element("p", _summary(release, certificate)),
-            _warning(release),
-            promise_box(plan.privacy, protected, plan.unit),
-        ]
-    )
+    heading = title or release.title or UNTITLED
+    tables = Tables(plan.workload, _cells(release, level, valid), files or {})
     facts = {
-        "What is protected": difference(plan.privacy, protected),
+        "What is protected": difference(plan.privacy, str(certificate["privacy"]["unit"])),
         "Noise": release.brand,
         "Ledger": release.recorded or "not recorded in a ledger",
     }
     sections = {
-        "The tables": element("div", released_tables(release, level), id="released"),
+        "The tables": element("div", _made_valid(valid), tables.markup(), id="released"),
         "How precise the tables are": plan_errors(plan),
         "What another budget would buy": Markup("") if plan.data_aware else other_budgets(plan),
         "The promise in every currency": privacy_in_detail(plan.privacy, facts),
-        "Certificate": element("pre", certificate_words(release, dict(certificate))),
+        "Certificate": _certificate(release, certificate),
     }
     shown = {name: content for name, content in sections.items() if content.text}
-    return offline_page(heading, header, shown)
+    return offline_page(heading, _header(release, certificate, heading), shown)
 
 
-def _summary(release: Release, certificate: Mapping[str, Any]) -> str:
-    workload = release.plan.workload
-    made = str(certificate.get("made", ""))[:10]
-    return f"{counted(len(workload), 'table')}, {workload.rows:,} numbers, made {made}."
-
-
-def _warning(release: Release) -> Markup | str:
+def _header(release: Release, certificate: Mapping[str, Any], heading: str) -> Markup:
+    plan = release.plan
+    workload, made = plan.workload, str(certificate.get("made", ""))[:10]
     warning = release.provenance.warning
-    if not warning:
+    parts: list[object] = [
+        element("h1", heading),
+        element("p", release.purpose, class_="lead") if release.purpose else "",
+        element(
+            "p", f"{counted(len(workload), 'table')}, {workload.rows:,} numbers, made {made}.",
+            class_="muted",
+        ),
+        element("p", f"{warning[0].upper()}{warning[1:]}.", class_="warning") if warning else "",
+        promise_box(plan.privacy, str(certificate["privacy"]["unit"]), plan.unit),
+    ]  # fmt: skip
+    return joined(parts)
+
+
+def _certificate(release: Release, certificate: Mapping[str, Any]) -> Markup:
+    command = element("code", "noiseplan show RELEASE --check")
+    words = element(
+        "p",
+        "To check it, and every file of the folder, and to compute the cost anew: ",
+        command,
+        ". It says whether the release is private, and fails where anything was changed.",
+    )
+    return joined([words, element("pre", certificate_words(release, dict(certificate)))])
+
+
+# ---------------------------------------------------------------------- the numbers
+
+
+def _cells(
+    release: Release, level: float, valid: ValidTables | None
+) -> Callable[[Query], Cells | None]:
+    """What has the numbers of a query: the release, or valid tables where they hold it."""
+
+    def cells(query: Query) -> Cells | None:
+        unbiased = Cells.of(release.answer(query, level=level))
+        if valid is None:
+            return unbiased
+        try:
+            return unbiased.made_valid(valid.answer(query))
+        except QueryError:
+            return None
+
+    return cells
+
+
+def _made_valid(valid: ValidTables | None) -> Markup | str:
+    """What was done to the numbers, where valid ones are shown."""
+    if valid is None:
         return ""
-    return element("p", f"{warning[0].upper()}{warning[1:]}.", class_="warning")
+    told = valid.changes
+    words = (
+        f"These are valid tables: no count is negative, and tables agree with each other. "
+        f"{told.negative:,} of {told.cells:,} cells were negative before; cells moved by "
+        f"{told.mean_move:.2g} standard errors in the mean, at most by {told.largest_move:.2g}. "
+        f"They are biased, and mostly nearer to the truth; intervals are those of the unbiased "
+        f"estimates they were made of, which the release and its files have."
+    )
+    return element("p", words, class_="box")

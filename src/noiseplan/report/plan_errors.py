@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noiseplan.draw.html import Column, Markup, element, joined, table
-from noiseplan.draw.svg import level_bars, share_bar
+from noiseplan.draw.svg import share_bar
 from noiseplan.words.level_errors import level_errors
 from noiseplan.words.plan import aim, kind_name, largest_text, proved_sentence
 
@@ -60,14 +60,29 @@ def error_table(rows: list[TableKind], average: float) -> Markup:
 
 
 def _by_level(plan: Plan) -> Markup | str:
-    """A picture of the errors of each level, where the levels of an attribute are asked."""
-    groups: dict[str, list[tuple[str, float]]] = {}
-    for each in level_errors(plan):
-        groups.setdefault(each.level, []).append((each.table, each.std_error))
-    if not groups:
+    """The errors of each level with their bars, where the levels of an attribute are asked."""
+    found = level_errors(plan)
+    if not found:
         return ""
-    words = "Standard error of every table, by level from the coarsest to the finest."
-    return joined([element("p", words, class_="muted"), level_bars(groups)])
+    longest = max(each.largest for each in found) or 1.0
+    rows = [
+        [
+            each.level,
+            each.table,
+            f"{each.std_error:.4g}",
+            largest_text(each.largest),
+            share_bar(each.std_error / longest, over=False, reach=each.largest / longest),
+        ]
+        for each in found
+    ]
+    columns = [
+        Column("level"),
+        Column("table"),
+        Column("std. error", number=True),
+        Column("largest", number=True, spare=True),
+        Column("standard error", hidden=True),
+    ]
+    return table("Standard error by level, from the coarsest to the finest", columns, rows)
 
 
 def _aims(plan: Plan) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
+from noiseplan.escaping import visible_name
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee
 from noiseplan.privacy.people import PERSON
@@ -49,6 +50,11 @@ def facts(release: Release, kind: str) -> Json:
     return {
         "kind": kind,
         "format": FORMAT,
+        **{
+            name: text
+            for name, text in (("title", release.title), ("purpose", release.purpose))
+            if text
+        },
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "software": {
             "noiseplan": __version__,
@@ -76,6 +82,15 @@ def read_provenance(content: Mapping[str, Any]) -> Provenance:
     found = Provenance.read(brand, recorded)
     if content.get("simulation", False) is not False and found.private:
         return Provenance((Drawn(brand, private=False),), recorded)
+    return found
+
+
+def read_words(content: Mapping[str, Any]) -> dict[str, str]:
+    """Title and purpose of a saved release; the first folders have neither."""
+    found = {name: content.get(name, "") for name in ("title", "purpose")}
+    for name, text in found.items():
+        if not isinstance(text, str):
+            raise StorageError(f"certificate.json: {name} should be a text")
     return found
 
 
@@ -146,9 +161,11 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
     else:
         title = "NOISY TABLES MADE ELSEWHERE, PUT TOGETHER"
         promise = ["Privacy: not known here, since the measurements were made elsewhere."]
+    told = [visible_name(content[name]) for name in ("title", "purpose") if content.get(name)]
     lines = [
         title,
         "",
+        *([*told, ""] if told else []),
         f"Made {content['made']} with noiseplan {content['software']['noiseplan']}.",
         "",
         *promise,

@@ -29,6 +29,7 @@ from noiseplan.storage.certificate import (
     certificate,
     in_words,
     read_provenance,
+    read_words,
 )
 from noiseplan.storage.files import (
     file_hash,
@@ -174,17 +175,22 @@ def _check_files(folder: Path) -> None:
         raise StorageError(
             f"{', '.join(missing)} missing: the folder is incomplete; copy it again from its source"
         )
-    try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
-        stated = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
-    except ValueError:
-        raise StorageError(f"{SUMS} is damaged") from None
+    stated = stated_hashes(folder)
     for name in NEEDED:
         if stated.get(name) != file_hash(folder / name):
             raise StorageError(
                 f"{name} is damaged or was changed: its hash is not in {SUMS}; copy the folder "
                 f"again from its source"
             )
+
+
+def stated_hashes(folder: Path) -> dict[str, str]:
+    """What SHA256SUMS says: the hash of every file that was written."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    except ValueError:
+        raise StorageError(f"{SUMS} is damaged") from None
 
 
 def _read(folder: Path) -> Release:
@@ -210,7 +216,7 @@ def _read(folder: Path) -> Release:
     # A folder says that records were chosen, and not which.
     choice = ChosenRecords() if content.get("records_chosen") else None
     provenance = read_provenance(content)
-    return Release(plan, measured, provenance, choice=choice)
+    return Release(plan, measured, provenance, choice=choice, **read_words(content))
 
 
 def _of_partitions() -> Any:

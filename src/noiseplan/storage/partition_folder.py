@@ -23,7 +23,7 @@ from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.privacy.people import PERSON
 from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
 from noiseplan.release.release import Release
-from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance
+from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance, read_words
 from noiseplan.storage.plans import check_numbers, read_plan, write_plan
 
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
@@ -57,7 +57,8 @@ def read_release(
     measurements = _read_measurements(_drawn(plan), saved["buckets"], measured)
     choice = ChosenRecords() if content.get("records_chosen") else None
     made = replace(plan, loaded=True)
-    return Release(made, measurements, read_provenance(content), choice=choice)
+    words = read_words(content)
+    return Release(made, measurements, read_provenance(content), choice=choice, **words)
 
 
 def _drawn(plan: Plan) -> PartitionMechanism:

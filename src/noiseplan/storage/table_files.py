@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import unicodedata
 from collections.abc import Hashable, Mapping, Sequence
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from noiseplan.arrays import plain_columns
 from noiseplan.engine import copy_to_parquet, engine
 from noiseplan.errors import StorageError, remedy
-from noiseplan.escaping import cell, write_csv_rows
+from noiseplan.escaping import cell, from_cell, write_csv_rows
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Query
@@ -180,3 +181,13 @@ def file_name(name: str) -> str:
     """A name that every file system takes."""
     plain = unicodedata.normalize("NFKD", name.replace("×", "by")).encode("ascii", "ignore")
     return re.sub(r"[^a-z0-9]+", "-", plain.decode().lower()).strip("-")[:60] or "table"
+
+
+def table_files(folder: Path) -> list[dict[str, str]]:
+    """The tables of a saved release that were written as files: file, query and rows of each."""
+    index = folder / "tables" / "index.csv"
+    if not index.is_file():
+        return []
+    with index.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file)
+        return [{key: from_cell(text) for key, text in row.items()} for row in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,7 +147,8 @@ class Study:
             for each in admission.account.disagreeing(left) if given is None else ():
                 tell(each)
         self._require_public_lists(data)
-        return more.release(self.as_declared(data), **how)
+        made: Release = more.release(self.as_declared(data), **how)
+        return replace(made, title=self.title, purpose=self.purpose)
 
     def _purpose(self, plan: Plan) -> str:
         """What the ledger is told a release is for, and the unit where that is no person."""

@@ -15,7 +15,7 @@ from noiseplan.errors import QueryError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
-from noiseplan.queries import Query
+from noiseplan.queries import Identity, Query
 from noiseplan.queries.query import attribute_names
 from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
@@ -127,6 +127,21 @@ class ValidTables(Tables):
         answer = self.source.answer(self.source.numbers(attributes), level, simultaneous)
         return valid_beside(values, answer.columns(attributes))
 
+    def left_out(self, tables: Iterable[Sequence[str]] | None = None) -> list[str]:
+        """The workload's queries that are none of these tables, or of all, by their names.
+
+        Conditions, ranges and groups have no plain table of their own; `answer` tells them where a
+        valid table holds their attributes.
+        """
+        named = self.names if tables is None else tables
+        kept = {self.source.numbers(tuple(names)) for names in named}
+        return [
+            query.name
+            for one, queries in self.source.queries.items()
+            for query in queries
+            if one not in kept or not is_plain(query)
+        ]
+
     def plot(
         self, attribute: str, path: str | PathLike[str] | None = None, *, level: float = 0.95
     ) -> Any:
@@ -189,6 +204,7 @@ class ValidTables(Tables):
             "biased": True,
             "total": self.total,
             "public": [list(self.source.names(one)) for one in self.public],
+            "left_out": self.left_out(chosen),
         }
         write_json(folder / "changes.json", asdict(self.changes) | told)
 
@@ -227,3 +243,8 @@ class ValidTables(Tables):
                 f"margins by at most {told.apart * max(self.total, 1.0):,.0f}"
             )
         return f"on every common margin, to {max(told.apart, 1e-16):.0e} of all records"
+
+
+def is_plain(query: Query) -> bool:
+    """Whether a query asks for every value of its attributes, and nothing else."""
+    return query.joint is None and all(isinstance(f, Identity) for f in query.factors.values())

@@ -15,7 +15,7 @@ from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
-from noiseplan.texts import counted, duration, percent, percent_up
+from noiseplan.texts import counted, duration, percent, percent_up, shortened
 from noiseplan.words import partition_plan
 from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
 
@@ -332,7 +332,7 @@ def _table(plan: Plan) -> list[str]:
     half, hidden = SHOWN_KINDS // 2, len(rows) - SHOWN_KINDS
     shown = rows if hidden <= 1 else rows[:half] + rows[-half:]
     names = [
-        _shortened(visible_name(r["table"]), 40) + " and alike" * (r["tables"] != 1) for r in shown
+        shortened(visible_name(r["table"]), 40) + " and alike" * (r["tables"] != 1) for r in shown
     ]
     width = max(len("table"), *map(len, names))
     columns = ("tables", "rows each", "std. error", "largest")
@@ -345,7 +345,3 @@ def _table(plan: Plan) -> list[str]:
             f"{largest_text(r['worst_std_error']):>10}"
         )
     return lines
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,179 @@
+"""A folder checked as a whole: damage anywhere is found, and the cost is computed anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+import noiseplan as nz
+from noiseplan.cli import main
+from noiseplan.storage.folder_check import check_folder
+
+SCHEMA = nz.Schema({"age": nz.Ordinal(range(6)), "sex": nz.Categorical(["F", "M"])})
+DATA = np.random.default_rng(0).integers(0, [6, 2], size=(200, 2))
+
+
+def saved(folder: Path, seed: int | None = None, **arguments: object) -> Path:
+    workload = nz.Workload.marginals(SCHEMA, up_to=2)
+    plan = nz.plan(workload, **({"budget": nz.zCDP(0.5)} | arguments))  # type: ignore[arg-type]
+    plan.release(DATA, seed=seed).save(folder / "out")
+    return folder / "out"
+
+
+def checked(folder: Path, *more: str) -> Result:
+    return CliRunner().invoke(main, ["show", str(folder), "--check", *more])
+
+
+def test_a_whole_folder(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    (folder / "report.html").write_text("later", encoding="utf-8")
+    found = check_folder(folder)
+    listed = (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    assert found.files == len(listed)
+    assert found.beside == ("report.html",)
+    assert found.private
+    assert found.cost is not None
+    # 2ρ of one record is the largest diagonal entry of BᵀΣ⁻¹B, whatever the plan says of itself.
+    largest = float(np.diagonal(found.release.plan.mechanism.cost_matrix()).max())
+    assert found.cost.rho == pytest.approx(largest / 2, rel=1e-9)
+    assert found.cost.rho <= 0.5
+    result = checked(folder)
+    assert result.exit_code == 0, result.output
+    assert "as it was written, and private" in result.output
+    assert "ρ = 0.5 (zCDP)" in result.output
+    told = json.loads(checked(folder, "--json").stdout)
+    assert (told["whole"], told["private"], told["files"]) == (True, True, len(listed))
+    assert told["recomputed"]["rho"] == found.cost.rho
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"budget": nz.PureDP(1.0)},
+        {"neighbours": "replace"},
+        {"noise": "discrete", "budget": nz.ApproxDP(1.0, 1e-6)},
+    ],
+)
+def test_other_kinds_of_releases(tmp_path: Path, arguments: dict[str, object]) -> None:
+    folder = saved(tmp_path, **arguments)
+    found = check_folder(folder)
+    assert found.cost is not None
+    assert found.cost.law == found.release.plan.privacy.law
+    assert found.cost.rho <= found.release.plan.privacy.rho * (1 + 1e-9)
+    assert checked(folder).exit_code == 0
+
+
+def test_people_with_several_records(tmp_path: Path) -> None:
+    workload = nz.Workload.marginals(SCHEMA, k=1)
+    data = {"age": DATA[:, 0], "sex": DATA[:, 1], "id": np.arange(200) // 4}
+    plan = nz.plan(workload, budget=nz.zCDP(0.5), max_rows=3)
+    labelled = data | {"sex": np.array(["F", "M"])[DATA[:, 1]]}
+    plan.release(labelled, person="id").save(tmp_path / "out")
+    found = check_folder(tmp_path / "out")
+    record = float(np.diagonal(found.release.plan.mechanism.cost_matrix()).max()) / 2
+    assert found.cost is not None
+    assert found.cost.rho == pytest.approx(9 * record, rel=1e-9)
+
+
+def test_a_data_aware_release(tmp_path: Path) -> None:
+    schema = nz.Schema({"age": nz.Ordinal(range(32))})
+    workload = nz.Workload.marginals(schema, k=1)
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), planner="dawa")
+    plan.release(DATA[:, :1]).save(tmp_path / "out")
+    found = check_folder(tmp_path / "out")
+    assert found.cost is not None
+    assert found.cost.pure_epsilon == pytest.approx(1.0, rel=1e-9)
+
+
+def test_tables_made_elsewhere(tmp_path: Path) -> None:
+    given = nz.from_noisy_tables(SCHEMA, [nz.NoisyTable(["sex"], [9.0, 4.0], 4.0)])
+    given.save(tmp_path / "out")
+    assert check_folder(tmp_path / "out").cost is None
+    assert "made elsewhere" in checked(tmp_path / "out").output
+
+
+def test_what_is_not_private_says_so_and_fails(tmp_path: Path) -> None:
+    result = checked(saved(tmp_path, seed=1))
+    assert result.exit_code == 1
+    assert "NOT PRIVATE" in result.output
+
+
+def edited_table(folder: Path) -> str:
+    name = next((folder / "tables").glob("*.csv"))
+    name.write_text(name.read_text(encoding="utf-8").replace("1", "2"), encoding="utf-8")
+    return name.name
+
+
+def missing_table(folder: Path) -> str:
+    name = next((folder / "tables").glob("*.parquet"))
+    name.unlink()
+    return name.name
+
+
+def edited_text(folder: Path) -> str:
+    path = folder / "certificate.txt"
+    path.write_text(path.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    return path.name
+
+
+def edited_measurements(folder: Path) -> str:
+    path = folder / "measurements.npz"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    return path.name
+
+
+@pytest.mark.parametrize("damage", [edited_table, missing_table, edited_text, edited_measurements])
+def test_damage_is_found_and_named(tmp_path: Path, damage: Callable[[Path], str]) -> None:
+    folder = saved(tmp_path)
+    name = damage(folder)
+    result = checked(folder)
+    assert result.exit_code == 4
+    assert name in result.output
+
+
+def rehashed(folder: Path, name: str) -> None:
+    """State the hash that an edited file has now, as somebody who edits would."""
+    digest = sha256((folder / name).read_bytes()).hexdigest()
+    sums = folder / "SHA256SUMS"
+    lines = sums.read_text(encoding="utf-8").splitlines()
+    kept = [f"{digest}  {name}" if line.endswith(f"  {name}") else line for line in lines]
+    sums.write_text("\n".join(kept) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("rho", 0.1), ("unit", "everybody"), ("neighbours", "replace"), ("epsilon", [[1e-9, 0.1]])],
+)
+def test_a_certificate_that_promises_more_than_its_plan(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    folder = saved(tmp_path)
+    path = folder / "certificate.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["privacy"][key] = value
+    path.write_text(json.dumps(content), encoding="utf-8")
+    rehashed(folder, "certificate.json")
+    result = checked(folder)
+    assert result.exit_code == 4
+    assert f"states {key}" in result.output
+
+
+def test_names_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    (tmp_path / "secret").write_text("x", encoding="utf-8")
+    digest = sha256(b"x").hexdigest()
+    with (folder / "SHA256SUMS").open("a", encoding="utf-8") as sums:
+        sums.write(f"{digest}  ../secret\n")
+    result = checked(folder)
+    assert result.exit_code == 4
+    assert "../secret" in result.output
+
+
+def test_no_release(tmp_path: Path) -> None:
+    assert checked(tmp_path).exit_code == 1

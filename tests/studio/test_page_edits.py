@@ -7,10 +7,13 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from page_browser import TOWN, Served, Visit, chromium, study_text, town, visiting
 
+import noiseplan as nz
 from noiseplan.noise.intervals import half_width_factor
+from noiseplan.queries.questions import read_question
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +234,67 @@ def test_persons_with_several_records_and_the_total_as_public(visit: Visit) -> N
     written = tomllib.loads(study_text(visit))
     assert written["people"] == {"person": "patient", "max_rows": 3, "unit": "household"}
     assert written["plan"] == {"neighbours": "replace"}
+
+
+def test_a_code_list_is_read_once_it_is_called_public(visit: Visit, served: Served) -> None:
+    places = "block,county\n001,north\n002,north\n003,south\n"
+    (served.folder / "places.csv").write_text(places, encoding="utf-8")
+    visit.click("Add an attribute")
+    dialog = visit.dialog()
+    dialog.get_by_label("Name").fill("place")
+    dialog.get_by_label("Hierarchy").check()
+    dialog.get_by_label("File beside the study").fill("places.csv")
+    dialog.get_by_label("Columns, from the finest").fill("block\ncounty")
+    visit.click("Add", dialog)
+    dialog.wait_for(state="detached")
+    visit.click("places.csv is public")
+    assert "Never the data that are to be protected" in dialog.inner_text()
+    visit.click("It is public", dialog)
+    visit.page.get_by_text("block 3 › county 2").wait_for()
+    area = visit.area("Tables")
+    visit.click("place", area)
+    visit.click("sex", area)
+    area.get_by_label("place", exact=True).select_option("each county (2)")
+    visit.click("Add the table", area)
+    area.get_by_role("heading", name="sex × county").wait_for()
+    written = tomllib.loads(study_text(visit))
+    assert written["schema"]["place"] == {
+        "hierarchical": {"file": "places.csv", "levels": ["block", "county"]}
+    }
+    assert written["tables"][-1] == {"query": "county, sex"}
+    visit.planned()
+    assert "sex × county" in visit.errors_shown()
+
+
+def module(visit: Visit, name: str, call: str, *given: Any) -> Any:
+    """What a function of a module of the page returns."""
+    script = f"async (given) => (await import('/static/{name}')).{call}(...given)"
+    return visit.page.evaluate(script, list(given))
+
+
+def test_numbers_and_questions_of_the_page_are_those_of_the_library(visit: Visit) -> None:
+    for level in (0.5, 0.9, 0.95, 0.99, 0.999999):
+        expected = half_width_factor(level, 1)
+        assert module(visit, "numbers.js", "widthFactor", level) == pytest.approx(expected)
+    for ways in range(5):
+        exactly = module(visit, "table_drafts.js", "familySize", "k", ways, 7)
+        at_most = module(visit, "table_drafts.js", "familySize", "up_to", ways, 7)
+        assert exactly == math.comb(7, ways)
+        assert at_most == sum(math.comb(7, k) for k in range(ways + 1))
+    schema = nz.Schema.from_sizes({"age": 9, "odd, name": 3, "it's": 2})
+    for question in (
+        "age=prefix, 'odd, name'",
+        'age=0..3 | 4.., "it\'s"',
+        "total",
+        "age=levels(3)",
+    ):
+        parts = module(visit, "questions.js", "readQuestion", question, list(schema.names))
+        asks = [{"called": part["name"], "ask": part["ask"]} for part in parts]
+        written = module(visit, "questions.js", "setPartsText", asks)["query"]
+        wanted = read_question(question, schema).dense()
+        assert np.array_equal(read_question(written, schema).dense(), wanted), written
+    condition = "age < 3 and (`age` = 1 or name = 'age') and aged > 2"
+    renamed = "`the age` < 3 and (`the age` = 1 or name = 'age') and aged > 2"
+    assert (
+        module(visit, "questions.js", "renameInCondition", condition, "age", "the age") == renamed
+    )

@@ -16,7 +16,7 @@ export class Refused extends Error {
 }
 
 /** Nobody answered, and the call is not one to be made twice. */
-export class Unanswered extends Error {}
+class Unanswered extends Error {}
 
 const listeners = new Set();
 let standing = "there";

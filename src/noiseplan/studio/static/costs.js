@@ -60,7 +60,7 @@ export function promised() {
 const three = (x) => Number(x.toPrecision(3));
 
 /** The same cost in another currency, to three digits: where a change of currency begins. */
-export function sameCost(design, currency) {
+function sameCost(design, currency) {
   const known = state.view?.privacy ?? planning.result?.privacy;
   const delta = budgetDelta(design);
   if (!known) return { amount: currency === "zcdp" ? 0.1 : 1, delta };

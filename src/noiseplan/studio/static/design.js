@@ -5,7 +5,6 @@ import { valueText } from "./values.js";
 
 export const KINDS = ["categorical", "ordinal", "binned", "hierarchical"];
 export const CURRENCIES = ["zcdp", "approx_dp", "pure_dp", "gdp"];
-export const EMPTY = "";
 
 export const attributeNames = (design) => Object.keys(design?.schema ?? {});
 export const copy = (value) => structuredClone(value ?? {});
@@ -29,7 +28,7 @@ export function setAttribute(design, name, declared, before) {
   design.schema[name] = declared;
 }
 
-export function renameAttribute(design, from, to) {
+function renameAttribute(design, from, to) {
   design.schema = Object.fromEntries(Object.entries(design.schema).map(([name, declared]) => [name === from ? to : name, declared]));
   const names = attributeNames(design);
   for (const entry of design.tables ?? []) renameInTable(entry, from, to, names);
@@ -57,7 +56,7 @@ function renamed(name, from, to) {
 }
 
 /** Write parts into an entry: as text where that is possible, else as a list with factors. */
-export function setParts(entry, parts) {
+function setParts(entry, parts) {
   const text = Array.isArray(entry.query) && parts.every((part) => !part.ask) ? null : writeQuestion(parts);
   if (text !== null) {
     entry.query = text;
@@ -231,7 +230,7 @@ export function setKey(design, section, key, value) {
 }
 
 /** What a table asks of an attribute, in words. */
-export function askWords(name, ask, levelOf = null) {
+function askWords(name, ask, levelOf = null) {
   if (levelOf) return `each ${name}`;
   if (ask === undefined || ask === "" || ask === "identity") return `each ${name}`;
   if (ask === "prefix") return `up to each ${name}`;

@@ -4,7 +4,7 @@ import { get, onConnection } from "./api.js";
 import { attributesArea } from "./attributes.js";
 import { budgetArea } from "./budget.js";
 import { compareDesigns } from "./compare.js";
-import { setKey } from "./design.js";
+import { attributeNames } from "./design.js";
 import { tell } from "./dialogs.js";
 import { announce, h, patch } from "./dom.js";
 import { refreshExpected } from "./expected.js";
@@ -38,7 +38,7 @@ function bar() {
     h("div", { class: "name" },
       h("span", { class: "brand" }, "noiseplan studio"),
       h("input", { class: "title", value: state.design?.title ?? "", placeholder: "Untitled study", "aria-label": "Title of the study", key: "title", disabled: !state.design, autocomplete: "off",
-        onchange: (event) => change("the title", (design) => { if (event.target.value.trim()) design.title = event.target.value.trim(); else setTitleless(design); }) }),
+        onchange: (event) => change("the title", (design) => { retitle(design, event.target.value.trim()); }) }),
       h("span", { class: saved() ? "muted small" : "small unsaved", id: "saved" }, state.file.digest === null ? "not saved yet" : saved() ? `${state.file.name}, saved` : `${state.file.name}, not saved`)),
     h("div", { class: "bar-tools", role: "toolbar", "aria-label": "Study" },
       button("undo", "Undo", past ? `Undo: ${past} (Ctrl+Z)` : "Nothing to undo", goBack, !past),
@@ -50,12 +50,14 @@ function bar() {
   ];
 }
 
-function setTitleless(design) {
-  delete design.title;
+function retitle(design, title) {
+  if (title) design.title = title;
+  else delete design.title;
 }
 
 function welcome() {
-  if (state.text.trim()) return null;
+  // It stays until there is an attribute: what moves under the pointer is missed by a click.
+  if (!state.design || attributeNames(state.design).length) return null;
   return h("div", { class: "welcome" }, h("h2", {}, "Plan what to publish, and what it costs"),
     h("p", {}, "Say what the columns may hold, which tables are wanted and how much may be spent. The errors that every table will have are shown at once. No data is read here, ever."),
     h("div", { class: "actions" }, state.examples.map((example) => h("button", { type: "button", key: `example:${example.name}`, onclick: () => beginWith(`open ${example.title}`, example.text) }, h("span", {}, "Try: ", h("b", {}, example.title))))));

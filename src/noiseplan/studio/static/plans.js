@@ -19,7 +19,7 @@ export function askedOf(design) {
   return JSON.stringify([schema, tables, predicates, plan, people, targets, Object.keys(budget ?? {})]);
 }
 
-export const upToDate = () => planning.result !== null && planning.text === state.text;
+const upToDate = () => planning.result !== null && planning.text === state.text;
 
 /** Whether the plan at hand is of what is asked now, at another budget perhaps. */
 export const sameQuestions = () => planning.result !== null && planning.asked === askedOf(state.design);

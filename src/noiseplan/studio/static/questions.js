@@ -21,13 +21,13 @@ export function split(text, separators) {
   return [...pieces, text.slice(start)];
 }
 
-export function unquoted(text) {
+function unquoted(text) {
   const quote = text[0];
   return text.length >= 2 && (quote === '"' || quote === "'") && text.at(-1) === quote ? text.slice(1, -1) : text;
 }
 
 /** A name or value in quotes where it needs them; null where no quotes would do. */
-export function quoted(name) {
+function quoted(name) {
   if (name !== "" && !ODD.test(name)) return name;
   if (!name.includes('"')) return `"${name}"`;
   return name.includes("'") ? null : `'${name}'`;

@@ -79,7 +79,7 @@ function remember(label, merge) {
 }
 
 /** A problem of the design that was proposed, for whoever proposed it to show. */
-export class Unfit extends Error {
+class Unfit extends Error {
   constructor(problem) {
     super(problem.message);
     this.line = problem.line;

@@ -11,7 +11,7 @@ export const emptyPart = (name) => ({ name, way: "each", groups: "", widths: "",
 export const emptyTable = () => ({ kind: "table", parts: [], name: "", ways: 2, where: "", rest: {} });
 
 /** The attribute that owns a level, by the name of the level or by both: county, geo.county. */
-export function levelOwner(called, schema) {
+function levelOwner(called, schema) {
   for (const attribute of schema) {
     for (const level of attribute.levels ?? []) {
       if (called === level.name || called === `${attribute.name}.${level.name}`) return { attribute: attribute.name, level: level.name };
@@ -23,11 +23,8 @@ export function levelOwner(called, schema) {
 /** What can be asked of an attribute: [way, words] pairs. */
 export function waysOf(seen) {
   if (!seen) return [["each", "each value"], ["groups", "groups…"]];
-  const ways = [["each", seen.levels?.length ? `each ${seen.levels[0]?.name ?? "value"}` : "each value"]];
-  if (seen.levels?.length) {
-    ways[0][1] = "each value of the finest level";
-    for (const level of seen.levels.slice(1)) ways.push([`level:${level.name}`, `each ${level.name} (${level.size.toLocaleString("en")})`]);
-  }
+  const levels = (seen.levels ?? []).map(({ name, size }) => [`level:${name}`, `each ${name} (${size.toLocaleString("en")})`]);
+  const ways = levels.length ? [["each", levels[0][1]], ...levels.slice(1)] : [["each", "each value"]];
   if (seen.ordered) ways.push(["prefix", "up to each value"], ["ranges", "every range"], ["widths", "groups of equal width…"]);
   ways.push(["groups", "groups I choose…"]);
   return ways;

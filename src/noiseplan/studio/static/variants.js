@@ -9,7 +9,7 @@ function freeName() {
   for (let n = 1; ; n += 1) if (!state.variants.some((variant) => variant.name === `Variant ${n}`)) return `Variant ${n}`;
 }
 
-export async function keepAs() {
+async function keepAs() {
   const name = await ask("Keep this design", "Name", freeName(), "Keep", "It stays in this browser, as it is now, until you remove it.");
   if (!name) return;
   const there = state.variants.find((variant) => variant.name === name);

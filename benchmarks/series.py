@@ -247,9 +247,7 @@ def grouped(sizes: tuple[int, ...]) -> Table:
             best = nz.plan(
                 workload, budget=BUDGET, noise="gaussian", objective=objective, planner=how
             )
-            value, least = (
-                p.total_variance if total else p.worst_variance for p in (plan, best)
-            )
+            value, least = (p.total_variance if total else p.worst_variance for p in (plan, best))
             rows.append((f"{values:,}", str(objective), how, f"{value / least - 1:.1%}"))
     return Table(
         title="Groups that count as much as all prefix sums",

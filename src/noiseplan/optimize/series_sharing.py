@@ -156,9 +156,7 @@ class SeriesSharing:
     def _along(self, asked: Asked, at: Precisions) -> tuple[Array, list[Array]]:
         """Of every row along the values, by set; and Y."""
         found, known = [], []
-        for rows, parts, omega, tau in zip(
-            asked.rows, self.parts, at.series, at.sums, strict=True
-        ):
+        for rows, parts, omega, tau in zip(asked.rows, self.parts, at.series, at.sums, strict=True):
             own = parts.known(omega, tau)
             rest = rows.alone - rows.of_parts(parts.covariance)
             found.append(np.maximum(rest, 0.0) / omega + rows.of_parts(own))

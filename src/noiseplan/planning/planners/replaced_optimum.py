@@ -25,7 +25,7 @@ from noiseplan.planning.replaced_split import bound_alone, worst_bound_alone
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 
 # Classes of cells all pairs of which are looked at: about a minute; and unasked, some seconds.
-MOST_CLASSES, UNASKED = 1024, 400
+MOST_CLASSES, UNASKED = 1024, 600
 
 
 def refuses(problem: Problem) -> str | None:

@@ -311,9 +311,9 @@ def crossed(values: int) -> Table:
     return Table(
         title="Minutes of a year, by region",
         sentence=f"{values:,} minutes and 8 regions: prefix sums by region, single minutes, days "
-        "by region, regions. Standard errors of each table. Days are too many to be measured beside "
-        "so long a series; where they count as much as all prefix sums together, the certificate "
-        "says how far the plan may be from the best.",
+        "by region, regions. Standard errors of each table. Days are too many to be measured "
+        "beside so long a series; where they count as much as all prefix sums together, the "
+        "certificate says how far the plan may be from the best.",
         source="its own certificate: no linear Gaussian mechanism has less total variance.",
         columns="weights | seconds | certified | up to | minutes | days | regions",
         rows=tuple(rows),

@@ -175,17 +175,17 @@ def test_explicit_matrices_differ_by_no_more_than_the_page_says(seed: int) -> No
         return nz.plan(nz.Workload(queries[: rng.integers(1, 4)]), budget=nz.zCDP(0.05))
 
     plans, family = [drawn(), drawn()], ByMatrices(integer=True)
-    common = family.common([plan.mechanism for plan in plans])
-    for plan in plans:
-        rest = family.rest(plan.mechanism, common)
+    common = family.common([each.mechanism for each in plans])
+    for chosen in plans:
+        rest = family.rest(chosen.mechanism, common)
         parts = [part for part in (common, rest) if part is not None and part.numbers]
         united = sum(part.cost_matrix() for part in parts)
-        wanted = plan.mechanism.cost_matrix()
+        wanted = chosen.mechanism.cost_matrix()
         assert np.diagonal(united).max() <= np.diagonal(wanted).max() * (1 + 1e-12)
         for part in parts:
             rows = part.strategy
             assert np.array_equal(rows, np.rint(rows)) and np.abs(rows).max() < 2**53
-        for query in plan.workload:
+        for query in chosen.workload:
             w = query.dense()
             really, before = (
                 np.diagonal(w @ np.linalg.pinv(cost, rcond=1e-10, hermitian=True) @ w.T)

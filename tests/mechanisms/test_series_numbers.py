@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from unittest import mock
 
 import numpy as np
@@ -320,7 +321,7 @@ def test_sums_beside_a_series_are_put_together_by_least_squares(series: Series, 
     variance = float(rng.uniform(0.5, 2.0))
     of_sums = rng.uniform(0.1, 2.0, sum(len(p) - 1 for p in partitions)) / 100.0
     sums = np.vstack(
-        [[(a <= np.arange(size)) & (np.arange(size) < b) for a, b in zip(p, p[1:], strict=False)]
+        [[(a <= np.arange(size)) & (np.arange(size) < b) for a, b in pairwise(p)]
          for p in partitions]
     ).astype(float)  # fmt: skip
     rows = np.vstack([series.rows(), sums])

@@ -16,8 +16,8 @@ from noiseplan.noise.sizes import size_above
 from noiseplan.schema import Schema
 
 EXPLICIT_CELLS: Final = 1024
-# Entries of integer rows: rounding them changes precisions by about 2^−bits. Where they are made from
-# a basis they have fewer, so that no row has an entry that double precision does not hold.
+# Entries of integer rows: rounding them changes precisions by about 2^−bits. Where they are made
+# from a basis they have fewer, so that no row has an entry that double precision does not hold.
 BITS: Final = 46
 HELD: Final = 52
 # A row space is taken for rational if multiples up to this of its reduced basis are integers.

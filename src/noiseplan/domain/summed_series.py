@@ -1,7 +1,7 @@
 """Sums over parts of ordered values, measured beside a series: what they tell each other.
 
-Let S = (AᵀA)⁻¹ be the covariance of the values by a series with noise of variance one, and let Z add
-values up by the parts between `bounds`, the finest that all partitions together make. Then
+Let S = (AᵀA)⁻¹ be the covariance of the values by a series with noise of variance one, and let Z
+add values up by the parts between `bounds`, the finest that all partitions together make. Then
 
     N = Z S Zᵀ ,     h = Z S w
 
@@ -134,7 +134,7 @@ class JointEstimate:
         """L with LLᵀ = C."""
         rows = self.both.rows
         seen = self.variance * (rows @ self.both.covariance @ rows.T)
-        return np.linalg.cholesky(seen + np.diag(self.of_sums))
+        return np.asarray(np.linalg.cholesky(seen + np.diag(self.of_sums)), dtype=np.float64)
 
     def moved(self, values: Array, sums: Array) -> Array:
         """x of x₀ and t, along the last axis."""

@@ -6,8 +6,8 @@ A of the others
     measured along the values:   ω_A = (⊗_{i∈A} U_i) x_A (T(c_A)D_A)ᵀ + σ_A z ,
 
 x_A the counts by A and value, T lower triangular of whole coefficients c, D whole levels
-(`domain.series`); and sums of them by group, or the totals, (⊗U_i)x_AZᵀ, where these count. The cost
-of a record of value j, which is in one group of each partition g, is
+(`domain.series`); and sums of them by group, or the totals, (⊗U_i)x_AZᵀ, where these count. The
+cost of a record of value j, which is in one group of each partition g, is
 
     Σ_A ∏_{i∈A} β_i (‖column j of T(c_A)D_A‖²/σ²_A + Σ_g 1/τ²_{A,g}) .
 """
@@ -104,8 +104,9 @@ class SeriesMechanism(LongMechanism):
                 counts = np.add.reduceat(counts, block.bounds[:-1], axis=0)
             values.append(self._along(block, counts, sample))
             rows = [self.basis(i).measure for i in block.others]
-            for each in block.sums:
-                values.append(noisy_residuals(rows, each.added(counts), each.noise, sample))
+            values.extend(
+                noisy_residuals(rows, each.added(counts), each.noise, sample) for each in block.sums
+            )
             progress(1)
         return Measurements(tuple(values))
 

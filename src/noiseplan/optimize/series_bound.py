@@ -6,8 +6,8 @@ make, over the values),
 
     tr (A+B)^{1/2} − tr A^{1/2} = (1/2π) ∫₀^∞ s^{−1/2} g(s) ds ,   g(s) = log det(I + ΩZ(A+s)⁻¹Zᵀ) ,
 
-since ∫ s^{−1/2} (log(λ+s) − log s) ds = 2πλ^{1/2}. g falls and is convex, so that over an interval its
-value at the weighted mean of s is no more than its mean; and s·g(s) grows, so that what is left
+since ∫ s^{−1/2} (log(λ+s) − log s) ds = 2πλ^{1/2}. g falls and is convex, so that over an interval
+its value at the weighted mean of s is no more than its mean; and s·g(s) grows, so that what is left
 beyond t is at least 2t^{1/2}g(t). The sum over intervals and this is a bound.
 
 (A+s)⁻¹ is that of a second difference D: for A = aD⁻¹ + b and c = b + s it is (I − aT⁻¹)/c, with
@@ -173,4 +173,4 @@ class _Line:
         earlier = lfilter([0.0, ratio], [1.0, -ratio], rising)  # Σ_{i<j} φ(i) e^{−θ(j−i)}
         place = np.arange(len(rising))
         earlier = earlier - earlier[start][part] * np.exp(-theta * (place - start[part]))
-        return np.bincount(part, falling * (2 * earlier + rising))
+        return np.bincount(part, falling * (2 * earlier + rising)).astype(np.float64)

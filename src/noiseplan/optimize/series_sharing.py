@@ -2,8 +2,8 @@
 
 Set A is measured along the values by a series with precision ω_A, which costs p_A N_A of it (N the
 squared norm of its longest column), and by sums over the parts of some partitions g, each with a
-precision τ_{A,g} that costs p_A. Let N be the covariance of the parts by the series alone, for ω = 1,
-and h that of a row with the parts. The parts are known to
+precision τ_{A,g} that costs p_A. Let N be the covariance of the parts by the series alone, for
+ω = 1, and h that of a row with the parts. The parts are known to
 
     Y = (ωN⁻¹ + Σ_g τ_g F_gᵀF_g)⁻¹ ,    F_g the sums of g over the parts,
 
@@ -76,11 +76,11 @@ class SummedRows:
 
     def of_parts(self, known: Array) -> Array:
         """Σ qᵀYq."""
-        return np.einsum("eij,ij->e", self.grams, known)
+        return np.asarray(np.einsum("eij,ij->e", self.grams, known))
 
     def weighted(self, slopes: Array) -> Array:
         """Σ slope · qqᵀ."""
-        return np.einsum("e,eij->ij", slopes, self.grams)
+        return np.asarray(np.einsum("e,eij->ij", slopes, self.grams))
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,7 +212,8 @@ class SeriesSharing:
     def _logarithms(self, start: Precisions) -> Array:
         least = 0.01 * start.series * self.series_price / self.sums_price
         pairs = zip(start.sums, least, strict=True)
-        return np.log(np.concatenate([start.series, *(np.maximum(t, a) for t, a in pairs)]))
+        every = np.concatenate([start.series, *(np.maximum(t, a) for t, a in pairs)])
+        return np.asarray(np.log(every))
 
     def _at(self, x: Array) -> Precisions:
         counts = [len(parts.owners) for parts in self.parts]

@@ -53,8 +53,8 @@ DIGITS: Final = 6
 PLACES: Final = 256
 # Places that stand for all, where sums of variances are shared out: these are smooth along them.
 SAMPLED: Final = 2048
-# Groups are measured beside a series where all of them make no more parts than this, where there are
-# no more covariances of parts with values, and no more work for all sets at each step.
+# Groups are measured beside a series where all of them make no more parts than this, where there
+# are no more covariances of parts with values, and no more work for all sets at each step.
 MOST_PARTS: Final = 1024
 MOST_NUMBERS: Final = 1 << 24
 MOST_WORK: Final = 2.2e9
@@ -114,7 +114,7 @@ class _SeriesPlan(LongPlan):
 
     def _sums(self, asked: Sequence[SeriesKind], bounds: IntArray) -> list[IntArray]:
         """Totals and groups that are measured beside the series, over its parts: coarse first."""
-        size, found = len(bounds) - 1, []
+        size, found = len(bounds) - 1, list[IntArray]()
         most = min(MOST_PARTS, MOST_NUMBERS // size, int((MOST_WORK / len(self.sets)) ** (1 / 3)))
         for kind in sorted(asked, key=lambda kind: kind.rows):
             if kind.name in ("total", "groups") and kind.rows < size:

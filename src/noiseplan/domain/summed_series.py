@@ -140,6 +140,10 @@ class JointEstimate:
         """x of x₀ and t, along the last axis."""
         from scipy.linalg import cho_solve
 
+        if len(self.of_sums) == 1:  # the total, whose covariances with all values are known
+            along = self.variance * self.both.series.with_total
+            gain = along / (float(along.sum()) + float(self.of_sums[0]))
+            return np.asarray(values + (sums - values.sum(axis=-1, keepdims=True)) * gain)
         missing = sums - self.both.add_up(values)
         flat = missing.reshape(-1, missing.shape[-1])
         pulls = cho_solve((self._root, True), flat.T).T @ self.both.rows

@@ -180,15 +180,16 @@ class SeriesMechanism(LongMechanism):
         blocks = []
         for i, block in enumerate(self.blocks):
             arrays[f"block_{i}_bounds"] = block.bounds
-            for j, beside in enumerate(block.sums):
-                arrays[f"block_{i}_sums_{j}_bounds"] = beside.bounds
+            if not block.total_only:
+                for j, beside in enumerate(block.sums):
+                    arrays[f"block_{i}_sums_{j}_bounds"] = beside.bounds
             number = next(j for j, each in enumerate(series) if each is block.series)
             blocks.append(
                 {
                     "others": list(block.others),
                     "series": number,
                     "sigma2": block.noise.one,
-                    "sums_sigma2": [beside.noise.one for beside in block.sums],
+                    **_saved_sums(block),
                 }
             )
         content: Json = {
@@ -234,10 +235,18 @@ def _read_noise(size: object, exact: bool, block: int) -> Noise:
     return noise
 
 
+def _saved_sums(block: SeriesBlock) -> Json:
+    """Variances of the sums; of nothing but the total as it was saved before there were others."""
+    sizes = [each.noise.one for each in block.sums]
+    if block.total_only:
+        return {"total_sigma2": sizes[0] if sizes else None}
+    return {"sums_sigma2": sizes}
+
+
 def _read_sums(
     saved: Mapping[str, Any], arrays: Arrays, block: int, exact: bool
 ) -> Iterator[PartSums]:
-    """Sums beside a series; plans saved before there were others have the total only."""
+    """Sums beside a series: groups, or the total only."""
     if "sums_sigma2" not in saved:
         size = len(whole(arrays, f"block_{block}_bounds")) - 1
         if saved["total_sigma2"] is not None:

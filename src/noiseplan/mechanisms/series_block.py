@@ -76,6 +76,11 @@ class SeriesBlock(LongBlock[SeriesRows]):
         """The noise of each measured array."""
         return (self.noise, *(each.noise for each in self.sums))
 
+    @property
+    def total_only(self) -> bool:
+        """Whether nothing is measured beside the series but the total, if that."""
+        return not self.sums or (len(self.sums) == 1 and self.sums[0].count == 1)
+
     def prices(self) -> Array:
         """What a record in each part costs: Σ of squares over variances."""
         of_sums = sum(1.0 / each.noise.one for each in self.sums)

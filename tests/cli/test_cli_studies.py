@@ -577,6 +577,6 @@ def test_planning_loads_nothing_that_reads_data(tmp_path: Path) -> None:
 
 def test_the_commands_of_the_product() -> None:
     assert list(COMMANDS) == [
-        "demo", "init", "plan", "compare", "check", "release", "show", "answer", "valid", "report",
-        "local", "ledger", "completion",
+        "demo", "init", "studio", "plan", "compare", "check", "release", "show", "answer", "valid",
+        "report", "local", "ledger", "completion",
     ]  # fmt: skip

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.signal import lfilter
 
 from noiseplan.arrays import IntArray
 from noiseplan.domain.series_kinds import SeriesKind
@@ -169,6 +168,8 @@ class _Line:
 
     def _within(self, theta: float, rising: Array, falling: Array, part: IntArray) -> Array:
         """Σ over all pairs of places of each part."""
+        from scipy.signal import lfilter  # half a second to load, and few plans need it
+
         start, ratio = self.bounds[:-1], np.exp(-theta)
         earlier = lfilter([0.0, ratio], [1.0, -ratio], rising)  # Σ_{i<j} φ(i) e^{−θ(j−i)}
         place = np.arange(len(rising))

@@ -46,6 +46,14 @@ class Design:
         The plan made of the study.
     study_text
         The study file, shown at the end.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"age": 5})
+    >>> plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(0.5))
+    >>> Design("first", "Ages", "a yearly report", plan, "").plan.rmse == plan.rmse
+    True
     """
 
     name: str

@@ -16,8 +16,8 @@ MOST_KINDS = 200
 DATA_AWARE = (
     "Neighbouring values are put into buckets that are chosen from the data, privately, and the "
     "total of a bucket is shared evenly among its values. Answers are therefore biased where "
-    "buckets are uneven, and every error is estimated: the noise is known exactly, the bias is "
-    "not. Intervals are a guide, no confidence intervals."
+    "buckets are uneven, and every error on this page is estimated: the noise is known exactly, "
+    "the bias is not. Intervals are a guide, no confidence intervals."
 )
 
 

@@ -246,12 +246,18 @@ def read_all(descriptor: int) -> Iterator[bytes]:
 
 
 def test_a_terminal_gets_only_our_own_styles(evil: Path) -> None:
-    """Colours of bars and a bold title are ours; nothing else reaches a real terminal."""
+    """Colours of bars and a bold title are ours; nothing else reaches a real terminal.
+
+    A bar of progress, with marks of its own, would be on standard error after a second.
+    """
     outer, inner = pty.openpty()
     command = [sys.executable, "-m", "noiseplan", "plan", "evil.toml"]
-    with subprocess.Popen(command, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm"}):
+    env = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=inner, stderr=subprocess.PIPE, env=env) as process:
         os.close(inner)
         printed = list(read_all(outer))
+        assert process.stderr is not None
+        assert shapeless(process.stderr.read().decode()) == set()
     os.close(outer)
     text = b"".join(printed).decode()
     assert "█" in text

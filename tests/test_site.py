@@ -5,9 +5,7 @@ It is built once, in one test: half a minute of work and the notebooks.
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,14 +16,14 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from browsers import chromium
+
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "site"
 sys.path.insert(0, str(SITE))
 
 import reference  # noqa: E402  # beside the site's configuration
 
-REQUIRED = os.environ.get("NOISEPLAN_REQUIRE_SERVICES") == "1"
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 # Attributes by which a page loads what it does not hold; links of readers (`a`) load nothing.
 LOADING = {"src", "srcset", "data", "poster", "action"}
 SOURCE = re.compile(r"url\(\s*[\"']?(?:https?:)?//|@import\s+[\"']?(?:https?:)?//")
@@ -108,16 +106,7 @@ def assert_notebooks_ran(site: Path) -> None:
 
 
 def assert_search_works_from_a_file(site: Path) -> None:
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        found = None
-    if found is None:
-        assert not REQUIRED, "no browser to search with"
-        return
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with chromium() as browser:
         tab = browser.new_page()
         outside: list[str] = []
         tab.on("request", lambda r: outside.append(r.url) if r.url.startswith("http") else None)
@@ -130,7 +119,6 @@ def assert_search_works_from_a_file(site: Path) -> None:
         first.click()
         tab.wait_for_url("**/reference/declaring-data.html*")
         assert not outside
-        browser.close()
 
 
 @pytest.mark.timeout(1200)  # a minute of work, on machines that do other things too

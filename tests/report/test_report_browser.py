@@ -1,13 +1,7 @@
-"""The page in a real browser: it renders, nothing overflows, nothing is asked of anybody.
-
-Needs Chromium, found on the path or through NOISEPLAN_CHROMIUM. Where there is none the tests are
-skipped, unless NOISEPLAN_REQUIRE_SERVICES=1 says that they must run.
-"""
+"""The page in a real browser: it renders, nothing overflows, nothing is asked of anybody."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +9,12 @@ from typing import Any
 import pytest
 
 import noiseplan as nz
+from browsers import chromium
 from noiseplan.data import cpssw8_path, example_study
 from noiseplan.report import Design, planning_page, report_page
 from noiseplan.storage.certificate import certificate
 from noiseplan.study import read_study
 
-REQUIRED = os.environ.get("NOISEPLAN_REQUIRE_SERVICES") == "1"
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 WIDTHS = (360, 768, 1280)
 # The elements that reach beyond the window, other than those inside a box that scrolls by itself.
 OVERFLOWING = """() => [...document.querySelectorAll("body *")]
@@ -32,25 +25,10 @@ OVERFLOWING = """() => [...document.querySelectorAll("body *")]
   .map((e) => e.tagName + "." + e.className)"""
 
 
-def missing(reason: str) -> None:
-    (pytest.fail if REQUIRED else pytest.skip)(reason)
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed: pip install playwright")
-    found = os.environ.get("NOISEPLAN_CHROMIUM") or next(
-        filter(None, map(shutil.which, NAMES)), None
-    )
-    if found is None:
-        missing(f"no Chromium: none of {', '.join(NAMES)} is installed")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+    with chromium() as running:
         yield running
-        running.close()
 
 
 def long_names() -> nz.Release:

@@ -1,47 +1,14 @@
-"""A studio that runs, and a browser to look at it, for the tests of the page.
-
-Needs Chromium, found on the path or through NOISEPLAN_CHROMIUM. Where there is none the tests are
-skipped, unless NOISEPLAN_REQUIRE_SERVICES=1 says that they must run.
-"""
+"""A studio that runs, and visits to it in a browser, for the tests of the page."""
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import pytest
-
-REQUIRED = os.environ.get("NOISEPLAN_REQUIRE_SERVICES") == "1"
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-
-
-def missing(reason: str) -> None:
-    (pytest.fail if REQUIRED else pytest.skip)(reason)
-
-
-@contextmanager
-def chromium() -> Iterator[Any]:
-    """One browser for a file of tests."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed: pip install playwright")
-    found = os.environ.get("NOISEPLAN_CHROMIUM") or next(
-        filter(None, map(shutil.which, NAMES)), None
-    )
-    if found is None:
-        missing(f"no Chromium: none of {', '.join(NAMES)} is installed")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 class Served:

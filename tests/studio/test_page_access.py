@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from page_browser import Served, Visit, chromium, study_text, town, visiting
+from page_browser import Served, Visit, study_text, visiting
 
 # The elements that reach beyond the window, other than those inside a box that scrolls by itself.
 OVERFLOWING = """() => [...document.querySelectorAll("body *")]
@@ -54,18 +54,6 @@ FAINT = """() => {
       return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), e.outerHTML.slice(0, 90)]; })
     .filter(([ratio]) => ratio < 4.5)
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with town(tmp_path_factory.mktemp("town")) as running:
-        yield running
 
 
 def every_dialog(visit: Visit) -> Iterator[str]:

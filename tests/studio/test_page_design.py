@@ -6,18 +6,11 @@ import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_browser import Visit, chromium, studio
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
+from page_browser import Visit, studio
 
 
 def add_attribute(visit: Visit, name: str, kind: str, **fields: str) -> None:

@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from page_browser import TOWN, Served, Visit, chromium, study_text, town, visiting
+from page_browser import TOWN, Served, Visit, study_text
 
 import noiseplan as nz
 from noiseplan.noise.intervals import half_width_factor
 from noiseplan.queries.questions import read_question
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with town(tmp_path_factory.mktemp("town")) as running:
-        yield running
-
-
-@pytest.fixture
-def visit(browser: Any, served: Served) -> Iterator[Visit]:
-    with visiting(browser, served) as page:
-        yield page
 
 
 def focused(visit: Visit) -> str:

@@ -11,21 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_browser import TOWN, Served, Visit, chromium, study_text, town, visiting
+from page_browser import TOWN, Served, Visit, study_text, visiting
 
 from noiseplan.study import read_study
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with town(tmp_path_factory.mktemp("town")) as running:
-        yield running
 
 
 @pytest.fixture

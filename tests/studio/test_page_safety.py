@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-from page_browser import TOWN, Served, Visit, chromium, studio, study_text, town, visiting
+from page_browser import TOWN, Served, Visit, studio, study_text, town, visiting
 from playwright.sync_api import expect
 
 MARKUP = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\("
@@ -36,19 +34,6 @@ k = 1
 [budget]
 zcdp = 1.0
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("town")
-    with town(folder) as running:
-        yield running
 
 
 def type_text(visit: Visit, text: str) -> None:

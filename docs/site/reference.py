@@ -166,7 +166,7 @@ def _heading(title: str) -> str:
 
 def _index(listed: list[Page]) -> str:
     tree = [".. toctree::", "   :hidden:", "", *(f"   {page.file}" for page in listed), ""]
-    about = "Every public name, with an example. All examples are run by tests."
+    about = "Every public name, with an example. Those of classes and functions are run by tests."
     lists = (line for page in listed for line in _listed(page))
     return "\n".join([_heading("Reference"), about, "", *tree, *lists])
 

@@ -149,6 +149,7 @@ _TEMPLATE = """\
 #     noiseplan release THIS_FILE DATA -o out
 
 title = {title}
+# purpose = "yearly report"   # what the tables are for; published with them
 
 # What each column may hold, in one of these ways:
 #     {{ categorical = ["F", "M"] }}                   values without order

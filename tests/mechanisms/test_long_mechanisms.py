@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.long_attribute import LongMechanism
 from noiseplan.mechanisms.measured_series import SeriesMechanism
 from noiseplan.mechanisms.measured_tree import TreeMechanism
-from noiseplan.mechanisms.series_block import SeriesBlock
+from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
 
@@ -50,13 +50,18 @@ def tree(sets: tuple[tuple[int, ...], ...] = SETS) -> TreeMechanism:
 
 def series(sets: tuple[tuple[int, ...], ...] = SETS) -> SeriesMechanism:
     rng, bounds = np.random.default_rng(4), np.arange(VALUES + 1)
+    # Nothing beside the series, the total, groups of unequal size, and both.
+    beside = ((), ([0, VALUES],), ([0, 1, 4, VALUES],), ([0, 2, VALUES], [0, VALUES]))
     blocks = tuple(
         SeriesBlock(
             s,
             bounds,
             SERIES,
             Noise("gaussian", rng.uniform(9, 20)),
-            Noise("gaussian", rng.uniform(1, 4)) if number % 2 else None,
+            tuple(
+                PartSums(np.array(parts), Noise("gaussian", rng.uniform(1, 4)))
+                for parts in beside[number % 4]
+            ),
         )
         for number, s in enumerate(sets)
     )
@@ -72,7 +77,11 @@ def along(block: TreeBlock | SeriesBlock) -> list[tuple[np.ndarray, np.ndarray]]
         levels = enumerate(block.noise)
         return [(np.eye(len(n.size))[:, TREE.node_of_value(at)], n.size) for at, n in levels]
     found = [(SERIES.rows(), np.full(VALUES, block.noise.one))]
-    return found if block.total is None else [*found, (np.ones((1, VALUES)), block.total.size)]
+    for each in block.sums:
+        place = np.arange(VALUES)
+        rows = [(a <= place) & (place < b) for a, b in pairwise(each.bounds)]
+        found.append((np.array(rows, dtype=float), np.full(len(rows), each.noise.one)))
+    return found
 
 
 def written_out(mechanism: LongMechanism) -> tuple[np.ndarray, np.ndarray]:

@@ -48,3 +48,18 @@ def test_totals_beside_values_cost_nothing() -> None:
     values_alone = 12 * 2 * (2 / 0.1) ** 2
     assert plan.total_variance == pytest.approx(values_alone / 2, rel=1e-6)
     assert ("workload", "taken") in plan.considered
+
+
+@pytest.mark.parametrize(
+    ("workload", "epsilon"),
+    [
+        (nz.Workload([nz.Query(LINE, {})]), 1.0),  # the same for all records
+        (nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 1}), ["a"])]), 1.0),
+        (nz.Workload([nz.Query(nz.Schema.from_sizes({"a": 16}), {"a": nz.Ranges()})]), 1e-13),
+    ],
+    ids=["total", "one value", "much noise"],
+)
+def test_rows_that_cannot_be_measured_are_left_out(workload: nz.Workload, epsilon: float) -> None:
+    plan = nz.plan(workload, budget=nz.PureDP(epsilon), neighbours="replace")
+    assert 0 < plan.total_variance < np.inf
+    assert ("workload", "cannot be measured") in plan.considered

@@ -148,7 +148,15 @@ def rehashed(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("rho", 0.1), ("unit", "everybody"), ("neighbours", "replace"), ("epsilon", [[1e-9, 0.1]])],
+    [
+        ("rho", 0.1),
+        ("unit", "everybody"),
+        ("neighbours", "replace"),
+        ("epsilon", [[1e-9, 0.1]]),
+        ("pure_epsilon", 0.01),
+        ("mu", 0.1),
+        ("gdp", 0.1),
+    ],
 )
 def test_a_certificate_that_promises_more_than_its_plan(
     tmp_path: Path, key: str, value: object

@@ -279,6 +279,28 @@ def test_a_release_needs_two_confirmations_and_is_the_command_lines(custody: Pat
         assert not (custody / "more").exists()
 
 
+def test_a_release_that_has_begun_is_not_stopped(custody: Path) -> None:
+    """It is charged before it is drawn: what is stopped in between would be paid for and lost."""
+    with served(custody, "study.toml") as page:
+        asked = page.post("/api/release/ask", **wish())
+        job = page.post("/api/release/confirm", nonce=asked["nonce"], typed="release")["job"]
+        status, _, content = page.call("DELETE", f"/api/jobs/{job}", None)
+        assert status == 409 and b"goes on to its end" in content
+        assert page.ended(job)["state"] == "done"
+    assert (custody / "out" / "certificate.json").is_file()
+
+
+def test_what_was_confirmed_is_what_is_released(custody: Path) -> None:
+    """The command reads the study again: another one, saved just then, is refused and costs 0."""
+    with served(custody, "study.toml") as page:
+        confirmed = page.studio.desk({}).study(STUDY).digest()
+        (custody / "study.toml").write_text(STUDY.replace("0.5", "0.6"))
+        command = ("release", "study.toml", "people.csv", "-o", "out", "--confirmed", confirmed)
+        now = page.ended(releasing.run(command, custody, page.studio.jobs).number)
+        assert now["state"] == "failed" and "was changed since" in now["result"]["output"]
+    assert not (custody / "out").exists()
+
+
 def test_releases_that_are_not_asked_for(custody: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(custody, "study.toml") as page:
         status, error = page.refused("/api/release/ask", **wish(text=STUDY + "# new\n"))
@@ -312,7 +334,9 @@ def test_paths_are_not_taken_for_options(custody: Path) -> None:
         assert file is not None
         releases.ask(file, study, "--seed=1", "-x")
         (asked,) = releases.asked.values()
-        assert asked.command == ("release", "study.toml", "./--seed=1", "-o", "./-x")
+        *command, _, digest = asked.command
+        assert command == ["release", "study.toml", "./--seed=1", "-o", "./-x"]
+        assert digest == study.digest()
         for _ in range(50):
             releases.ask(file, study, "a", "b")
         assert len(releases.asked) <= releasing.MOST_ASKED

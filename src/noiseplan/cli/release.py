@@ -65,6 +65,7 @@ def database_options(function: Command) -> Command:
 )
 @click.option("--seed", type=int, help="The same noise every time: for tests, and not private.")
 @outside_option
+@click.option("--confirmed", hidden=True, help="The digest of the study that was confirmed.")
 @click.option(
     "--details",
     is_flag=True,
@@ -84,6 +85,8 @@ def command(
     there before any noise is drawn; a release that does not fit is refused, and nothing is spent.
     """
     read = read_study(study, allow_outside=allow_outside)
+    if how.pop("confirmed") not in (None, read.digest()):
+        raise StorageError(f"{study.name!r} was changed since it was confirmed; nothing was done")
     folder = output or read.new_folder()
     if folder is None:
         raise click.UsageError('name a new folder: -o out, or [output] folder = "out" in the study')

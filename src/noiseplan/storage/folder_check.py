@@ -92,16 +92,21 @@ def _recomputed(plan: Plan) -> Guarantee | None:
     return mechanism.cost(plan.privacy.neighbours, plan.max_rows)
 
 
+PROMISED: Final = ("unit", "neighbours", "known", "rho", "mu", "pure_epsilon", "epsilon")
+
+
 def _require_stated(release: Release, content: Mapping[str, Any], folder: str) -> None:
     """Refuse a certificate whose promise is not that of the plan."""
     plan = release.plan
     expected = privacy_json(plan.privacy, plan.max_rows, release.choice is not None, plan.unit)
     stated = content["privacy"]
-    for name in ("unit", "neighbours", "known", "rho", "mu", "pure_epsilon", "epsilon"):
-        if name in expected and not _same(stated.get(name), expected[name]):
+    # Also what the plan does not promise: a figure that was added is a promise, too.
+    added = [name for name in stated if name not in expected]
+    for name in (*PROMISED, *added):
+        if not _same(stated.get(name), expected.get(name)):
             raise StorageError(
                 f"saved release {folder!r}: {CERTIFICATE} states {name} = {stated.get(name)!r}, "
-                f"and its plan has {expected[name]!r}; copy the folder again from its source"
+                f"and its plan has {expected.get(name)!r}; copy the folder again from its source"
             )
 
 

@@ -81,6 +81,8 @@ def _job(studio: Studio) -> Endpoint:
         job = studio.jobs.find(request.path_params["number"])
         if job is None:
             return _error(404, {"message": "no such job; the server may have been started again"})
+        if request.method == "DELETE" and job.lasting:
+            return _error(409, {"message": "a release that has begun goes on to its end"})
         if request.method == "DELETE":
             await run_in_threadpool(studio.jobs.cancel, job)
         return JSON(job.view())

@@ -95,7 +95,7 @@ class Job:
     error: dict[str, Any] | None = None
     started: float = field(default_factory=monotonic)
     ended: float | None = None
-    stop: Callable[[], None] | None = None  # of a job that is no worker's
+    lasting: bool = False  # no worker's, and not to be stopped
 
     @property
     def over(self) -> bool:
@@ -174,7 +174,7 @@ class Jobs:
         if not job.client:
             return
         for each in list(self.jobs.values()):
-            mine = each.client == job.client and each.stop is None and not each.over
+            mine = each.client == job.client and not (each.lasting or each.over)
             if mine and (each.kind == job.kind or each.order.get("text") != job.order.get("text")):
                 self.cancel(each)
 
@@ -270,10 +270,7 @@ class Jobs:
     def cancel(self, job: Job) -> None:
         """End a job at once."""
         with self.lock:
-            if job.over:
-                return
-            if job.stop is not None:
-                job.stop()
+            if job.over or job.lasting:
                 return
             job.end("cancelled")
             self.ended.notify_all()

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import join
+from tempfile import TemporaryFile
 from time import monotonic
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from noiseplan.errors import StorageError
 from noiseplan.studio import saving
@@ -52,7 +53,8 @@ class Releases:
         nonce = secrets.token_urlsafe(16)
         with self.lock:
             self._forget()
-            self.asked[nonce] = Asked(file.name, file.digest, command, monotonic() + SECONDS)
+            confirmed = (*command, "--confirmed", study.digest())
+            self.asked[nonce] = Asked(file.name, file.digest, confirmed, monotonic() + SECONDS)
         shown = "noiseplan " + join(command)
         return {"nonce": nonce, "word": WORD, "words": words(study, file.name, out, shown)}
 
@@ -109,27 +111,35 @@ def words(study: Study, name: str, out: str, command: str) -> list[str]:
 
 
 def run(command: Sequence[str], folder: Path, jobs: Jobs) -> Job:
-    """The command line in a process of its own; what it prints comes back at the end."""
+    """The command line in a process of its own; what it prints comes back at the end.
+
+    It goes on to its end whatever becomes of the studio: a release that is stopped after it was
+    charged would be paid for and lost. So it is in a session of its own, which Ctrl-C does not
+    reach, and prints into a file, which nobody closes.
+    """
+    output = TemporaryFile()  # noqa: SIM115  # closed by who follows the process
     process = subprocess.Popen(
         [*PYTHON, "noiseplan", *command],
         cwd=folder,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=output,
         stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
     )
     order = {"text": "", "command": list(command)}
-    job = Job("release", ("release", secrets.token_hex(8)), order, stop=process.terminate)
+    job = Job("release", ("release", secrets.token_hex(8)), order, lasting=True)
     job.message = "releasing"
     jobs.run(job)
-    threading.Thread(target=_follow, args=(process, job, jobs), daemon=True).start()
+    threading.Thread(target=_follow, args=(process, output, job, jobs), daemon=True).start()
     return job
 
 
-def _follow(process: subprocess.Popen[str], job: Job, jobs: Jobs) -> None:
-    output, _ = process.communicate()
+def _follow(process: subprocess.Popen[bytes], printed: IO[bytes], job: Job, jobs: Jobs) -> None:
+    process.wait()
+    with printed:
+        printed.seek(0)
+        output = printed.read().decode("utf-8", "replace")
     with jobs.lock:
         job.result = {"output": output, "exit_code": process.returncode}
         if process.returncode:

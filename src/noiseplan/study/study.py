@@ -6,6 +6,7 @@ import filecmp
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,11 @@ class Study:
     def code_lists(self) -> tuple[Path, ...]:
         """The files that were read beside the study, which are taken to be public."""
         return tuple(self.root.document.files)
+
+    def digest(self) -> str:
+        """SHA-256 of its text and of its code lists, as they are now on the disk."""
+        parts = [self.root.document.text.encode(), *(p.read_bytes() for p in self.code_lists)]
+        return sha256(b"".join(sha256(part).digest() for part in parts)).hexdigest()
 
     @property
     def objective(self) -> Objective | None:

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import UnanswerableError
+from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.planning.candidate import Candidate, Considered, Planner, reached
 from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
@@ -281,7 +281,12 @@ def _workload_matrix(problem: Problem) -> Candidate | str | None:
     asked, rows = replace(problem, planner="workload"), problem.workload.rows
     if problem.size > SMALL_CELLS or rows > SMALL_PROBLEM:
         return f"not tried, {problem.size:,} cells and {rows:,} rows"
-    return None if laplace_matrix.refuses(asked) else laplace_matrix.solve(asked)
+    if laplace_matrix.refuses(asked) is not None:
+        return None
+    try:
+        return laplace_matrix.solve(asked)
+    except PlanError:  # nothing differs between records, or noise too large to be drawn
+        return "cannot be measured"
 
 
 def _at_the_optimum(best: Candidate) -> bool:

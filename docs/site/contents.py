@@ -9,7 +9,8 @@ from sphinx.application import Sphinx
 # The front page's contents: a heading, and the pages below it.
 FRONT = {
     "Begin": [
-        "What to read <docs/index>", "docs/quickstart", "docs/story", "docs/command-line",
+        "What to read <docs/index>", "docs/quickstart", "docs/story", "docs/studio",
+        "docs/command-line",
         "docs/examples", "docs/gallery",
     ],
     "Publish": [

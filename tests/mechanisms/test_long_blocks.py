@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -26,7 +27,7 @@ from noiseplan.matrices import (
 )
 from noiseplan.mechanisms import series_rows, tree_rows
 from noiseplan.mechanisms.long_block import LongBlock
-from noiseplan.mechanisms.series_block import SeriesBlock
+from noiseplan.mechanisms.series_block import PartSums, SeriesBlock
 from noiseplan.mechanisms.series_rows import AllRanges, Spans, Weighted, rows_of_matrix
 from noiseplan.mechanisms.tree_block import NodeRows, TreeBlock
 from noiseplan.mechanisms.tree_rows import node_rows
@@ -144,22 +145,30 @@ def tree_measured(block: TreeBlock) -> np.ndarray:
     )
 
 
-def series_block(total: bool) -> SeriesBlock:
-    noise = Noise("gaussian", 40.0)
-    return SeriesBlock((), BOUNDS, SERIES, noise, Noise("gaussian", 2.0) if total else None)
+def series_block(*sums: list[int]) -> SeriesBlock:
+    """A series, and sums of its parts between some of their numbers."""
+    beside = tuple(PartSums(np.array(each), Noise("gaussian", 2.0 + len(each))) for each in sums)
+    return SeriesBlock((), BOUNDS, SERIES, Noise("gaussian", 40.0), beside)
 
 
 def series_measured(block: SeriesBlock) -> np.ndarray:
-    rows = np.repeat(SERIES.rows(), np.diff(BOUNDS), axis=1)
-    return rows if block.total is None else np.vstack([rows, np.ones(VALUES)])
+    rows, place = [*np.repeat(SERIES.rows(), np.diff(BOUNDS), axis=1)], np.arange(VALUES)
+    for each in block.sums:
+        ends = BOUNDS[each.bounds]
+        rows += [((a <= place) & (place < b)).astype(float) for a, b in pairwise(ends)]
+    return np.array(rows)
 
 
 BLOCKS: dict[str, tuple[LongBlock[Any], np.ndarray, np.ndarray]] = {}
 for kind, block in {"tree": tree_block(1), "tree without values": tree_block(2, 2)}.items():
     variances = np.concatenate([noise.size for noise in block.noise])
     BLOCKS[kind] = block, tree_measured(block), variances
-for kind, own in {"series": series_block(False), "series and total": series_block(True)}.items():
-    more = [] if own.total is None else [own.total.one]
+for kind, own in {
+    "series": series_block(),
+    "series and total": series_block([0, 6]),
+    "series and groups": series_block([0, 1, 4, 6], [0, 2, 6]),
+}.items():
+    more = [each.noise.one for each in own.sums for _ in range(each.count)]
     BLOCKS[kind] = own, series_measured(own), np.array([own.noise.one] * 6 + more)
 
 

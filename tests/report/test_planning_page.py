@@ -62,6 +62,16 @@ def test_it_says_what_is_promised_and_what_would_be_published() -> None:
     assert "[schema]" in words
 
 
+def test_the_largest_error_of_a_design_is_of_rows_without_their_weights() -> None:
+    weighted = WORKLOAD.weighted("tables")
+    plans = [nz.plan(weighted, budget=nz.zCDP(rho)) for rho in (0.5, 1.0)]
+    designs = [Design(str(n), "", "", plan, "") for n, plan in enumerate(plans)]
+    figures = {row[0]: row[1:] for row in rows_of(planning_page(designs), "What each design costs")}
+    for shown, plan in zip(figures["largest standard error"], plans, strict=True):
+        largest = max(math.sqrt(plan.variance(query).max()) for query in weighted)
+        assert float(shown) == pytest.approx(largest, rel=1e-3)
+
+
 def test_several_designs_stand_side_by_side() -> None:
     designs = [design("small", 0.1), design("large", 0.9)]
     page = planning_page(designs)

@@ -381,7 +381,7 @@ def test_the_command_serves_on_this_machine_only_and_ends_whole(tmp_path: Path) 
         before = children.read_text().split() if children.exists() else []
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) in (0, 130, -signal.SIGINT)
+        assert process.wait(timeout=60) == 0
         if process.stdout:
             process.stdout.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)

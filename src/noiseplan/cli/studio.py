@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -26,4 +27,7 @@ def command(study: Path | None, port: int | None, no_browser: bool) -> None:
         say(f"The planning page is at\n  {address}")
         say("It reads no data, and only this machine can see it. Stop it with Ctrl-C.")
 
-    serve(study, port, not no_browser, tell)
+    # Ctrl-C is how it is stopped; what was saved is saved.
+    with suppress(KeyboardInterrupt):
+        serve(study, port, not no_browser, tell)
+    say("stopped")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import SERIES, keys, stacked_bars
 from noiseplan.errors import PlanError
@@ -206,7 +208,7 @@ FIGURES: Final[dict[str, Callable[[Plan], str]]] = {
     ),
     "average error": lambda plan: "depends on the data" if plan.data_aware else f"{plan.rmse:.4g}",
     "largest standard error": lambda plan: (
-        "–" if plan.data_aware else largest_text(math.sqrt(plan.worst_variance))
+        "–" if plan.data_aware else largest_text(math.sqrt(float(np.max(plan.type_worst))))
     ),
     "nearness to the best": lambda plan: (
         "–" if plan.data_aware else proved_sentence(plan) or "not proved for this objective"

@@ -68,7 +68,8 @@ function sameCost(design, currency) {
   const near = known.epsilons.find((each) => each.delta === delta) ?? known.epsilons[0];
   if (currency === "approx_dp") return { amount: three(near.epsilon), delta: near.delta };
   if (currency === "gdp") return { amount: three(Math.sqrt(2 * known.rho)), delta };
-  return { amount: three(Math.min(known.pure_epsilon ?? near.epsilon, 10)), delta };
+  // ε of pure DP implies ρ = ε²/2: the same promise in zCDP, which an ε with δ is far above.
+  return { amount: three(known.pure_epsilon ?? Math.sqrt(2 * known.rho)), delta };
 }
 
 export function takeCurrency(design, currency) {

@@ -15,7 +15,7 @@ export function notices() {
 function connection() {
   if (state.connection === "there") return null;
   const words = state.connection === "lost"
-    ? "The studio does not answer. Your work is kept in this browser; the page goes on as soon as the studio is back. Start it again with: noiseplan studio"
+    ? "The studio does not answer. Your work is kept in this browser; the page goes on as soon as the studio is back. Start it again as before, with the name of the study."
     : "The studio was started again and does not know this page. Open the address that it printed; your work is kept in this browser, and this page goes on then.";
   return h("div", { class: "notice bad", key: "connection" }, h("p", {}, words), h("button", { type: "button", onclick: tryNow, key: "try-now" }, "Try now"));
 }

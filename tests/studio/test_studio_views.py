@@ -196,6 +196,19 @@ def test_the_study_on_the_disk_says_which_lists_are_public(tmp_path: Path) -> No
         )
 
 
+def test_saving_a_study_calls_no_list_public(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("code\nKent\n")
+    (tmp_path / "data.csv").write_text("code\nsecret\n")
+    (tmp_path / "study.toml").write_text(LISTED)
+    text = LISTED.replace("places.csv", "data.csv")
+    with served(tmp_path, "study.toml") as page:
+        digest = page.json("GET", "/api/start")["file"]["digest"]
+        page.post("/api/save", name="study.toml", text=text, digest=digest)
+        found = page.post("/api/read", text=text)
+        assert found["problems"][0]["kind"] == "not public" and "secret" not in json.dumps(found)
+        assert page.post("/api/read", text=LISTED)["problems"] == []
+
+
 def test_an_edit_comes_back_as_a_view(page: Page) -> None:
     design = page.post("/api/read", text=WAGES)["design"]
     design["title"] = 'Löhne "2005" <script>'

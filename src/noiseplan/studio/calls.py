@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,11 @@ class Studio:
     name: str | None = None
     jobs: Jobs = field(default_factory=Jobs)
     _releases: Any = None
+    named: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Once and for all: what the page saves later says nothing about what is public.
+        self.named = self._named_at_first()
 
     @property
     def releases(self) -> Any:
@@ -50,21 +55,20 @@ class Studio:
     def desk(self, body: Body) -> Desk:
         """Where the study of a call lies, with the files that may be read for it.
 
-        Those are public that the study on the disk names, since somebody put it there, and those
-        that the user of the page has called public.
+        Those are public that the study named when the server was started, since somebody put it
+        there, and those that the user of the page has called public.
         """
-        named = body.get("public", [])
-        if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
+        called = body.get("public", [])
+        if not isinstance(called, list) or not all(isinstance(each, str) for each in called):
             raise BadCall("public is a list of names of files")
-        name = self.name or DEFAULT_NAME
-        return Desk(self.folder, name, frozenset(named) | self.named_on_disk())
+        return Desk(self.folder, self.name or DEFAULT_NAME, frozenset(called) | self.named)
 
-    def named_on_disk(self) -> frozenset[str]:
+    def _named_at_first(self) -> frozenset[str]:
         """The code lists of the study that the server was started with."""
-        file = self.file()
         try:
+            file = self.file()
             return frozenset() if file is None else frozenset(files_named(tomllib.loads(file.text)))
-        except (tomllib.TOMLDecodeError, RecursionError):
+        except (NoiseplanError, ValueError, RecursionError):  # the page says what is wrong with it
             return frozenset()
 
     def file(self) -> saving.Found | None:
@@ -211,10 +215,8 @@ def ask_release(studio: Studio, body: Body) -> Answer:
     file = saving.read_file(studio.folder, name)
     if file is None or ("text" in body and file.text != text_of(body).replace("\r\n", "\n")):
         raise BadCall(f"save the study first: {name!r} is not what the page shows")
-    study = Desk(studio.folder, name, frozenset(files_named(tomllib.loads(file.text))))
-    answer: Answer = studio.releases.ask(
-        file, study.study(file.text), text_of(body, "data"), text_of(body, "out")
-    )
+    study = replace(studio.desk(body), name=name).study(file.text)
+    answer: Answer = studio.releases.ask(file, study, text_of(body, "data"), text_of(body, "out"))
     return answer
 
 

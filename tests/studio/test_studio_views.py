@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,19 @@ def test_files_outside_are_not_read_whatever_they_are_called(tmp_path: Path) -> 
         found = seen(text, folder, (name,))
         assert "outside the folder" in found["problems"][0]["message"]
         assert "secret" not in json.dumps(found)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_is_no_code_list_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "places.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with served(tmp_path) as page:
+        for name in ("places.csv", "folder.csv"):
+            text = LISTED.replace("places.csv", name)
+            (fault,) = page.post("/api/read", text=text, public=[name])["problems"]
+            assert "no plain file" in fault["message"] and fault["line"] == 2
+            job = page.post("/api/jobs", kind="plan", text=text, public=[name])["job"]
+            assert "no plain file" in page.ended(job)["error"]["message"]
 
 
 def test_the_study_on_the_disk_says_which_lists_are_public(tmp_path: Path) -> None:

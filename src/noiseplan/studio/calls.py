@@ -164,9 +164,9 @@ def expected(studio: Studio, body: Body) -> Answer:
 
     study = studio.desk(body).study(text_of(body))
     tables, limit = body.get("plan"), body.get("limit", counts.USELESS)
-    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
-        raise BadCall("plan is missing: a list of tables with their names and errors")
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+    if not isinstance(tables, list) or not all(map(counts.is_table, tables)):
+        raise BadCall("plan is missing: a list of tables, each with its name and std_error")
+    if not counts.is_number(limit) or not limit > 0:
         raise BadCall("limit is a relative error above 0, as in 0.5")
     if isinstance(body.get("file"), dict):
         source, notes = counts.from_file(study.schema, body["file"])
@@ -202,6 +202,8 @@ def report(studio: Studio, body: Body) -> Answer:
     designs = body.get("designs")
     if not isinstance(designs, list) or not 0 < len(designs) <= MOST_DESIGNS:
         raise BadCall(f"designs is a list of 1 to {MOST_DESIGNS} designs")
+    if not all(isinstance(each, dict) for each in designs):
+        raise BadCall("every design is an object with its name and text")
     named = [{"name": text_of(each, "name"), "text": text_of(each)} for each in designs]
     job = studio.jobs.wait(studio.jobs.order("report", {"designs": named}, studio.desk(body)))
     if job.state != "done":

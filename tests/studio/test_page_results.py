@@ -186,6 +186,40 @@ def test_a_release_asks_twice_and_is_done_by_the_command_line(visit: Visit, serv
     assert read_study(served.folder / "town.toml").title == "A town"
 
 
+def released_into(visit: Visit, folder: str) -> None:
+    """All that a user does for a release."""
+    visit.click("Take out…")
+    visit.page.get_by_role("button", name="Release…").click()
+    visit.dialog().get_by_label("Data").fill("last-year.csv")
+    visit.dialog().get_by_label("Into the folder").fill(folder)
+    visit.click("What would happen?", visit.dialog())
+    visit.dialog().get_by_label("Type “release” to go on").fill("release")
+    visit.dialog().get_by_role("button", name="Release", exact=True).click()
+
+
+def test_a_lost_connection_says_nothing_of_the_release(visit: Visit, served: Served) -> None:
+    last_year(served.folder)
+    lost: list[str] = []
+
+    def lose(route: Any) -> None:
+        lost.append(route.request.url)
+        route.abort() if len(lost) <= 2 else route.continue_()
+
+    visit.page.route("**/api/jobs/*", lose)
+    released_into(visit, "lost-and-found")
+    visit.dialog().get_by_text("Released.", exact=True).wait_for()
+    assert len(lost) > 2 and (served.folder / "lost-and-found").is_dir()
+
+
+def test_a_release_that_is_forgotten_is_not_called_undone(visit: Visit, served: Served) -> None:
+    last_year(served.folder)
+    answer = {"error": {"message": "no such job"}}
+    visit.page.route("**/api/jobs/*", lambda route: route.fulfill(status=404, json=answer))
+    released_into(visit, "forgotten")
+    visit.dialog().get_by_text("It is not known whether it was released").wait_for()
+    assert "Not released" not in visit.dialog().inner_text()
+
+
 def test_a_release_needs_a_study_that_is_saved(visit: Visit) -> None:
     visit.page.get_by_label("Title of the study").fill("Another")
     visit.page.get_by_label("Title of the study").press("Enter")

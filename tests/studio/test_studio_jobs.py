@@ -18,7 +18,7 @@ from noiseplan.cli import main
 from noiseplan.data import example_study
 from noiseplan.studio import effects as module
 from noiseplan.studio.desk import Desk
-from noiseplan.studio.jobs import Jobs
+from noiseplan.studio.jobs import KEPT_JOBS, Jobs
 from noiseplan.studio.planned import MOST_TABLES, plan_view
 from noiseplan.study import read_study
 
@@ -165,6 +165,16 @@ def test_the_same_text_is_planned_once(page: Page) -> None:
     first = page.plan(SMALL, client="a")
     again = page.post("/api/jobs", kind="plan", text=SMALL, client="b")
     assert again["state"] == "done" and again["result"] == first
+
+
+def test_few_jobs_are_kept_and_none_with_its_text(page: Page) -> None:
+    page.plan(SMALL)
+    jobs = page.studio.jobs
+    for number in range(KEPT_JOBS + 5):
+        page.post("/api/jobs", kind="plan", text=SMALL, client=f"kept {number}")
+    assert len(jobs.jobs) <= KEPT_JOBS
+    assert not any(job.order for job in jobs.jobs.values() if job.over)
+    assert all(len(str(key)) == 64 for key in jobs.results)
 
 
 def test_cancelled_at_once_and_the_next_plan_runs(page: Page) -> None:

@@ -326,6 +326,21 @@ def test_releases_that_are_not_asked_for(custody: Path, monkeypatch: pytest.Monk
     ]
 
 
+def test_a_release_reads_no_list_that_nobody_called_public(custody: Path) -> None:
+    text = STUDY.replace("{ from = 0, to = 3 }", '{ file = "ages.csv", column = "n" }')
+    (custody / "ages.csv").write_text("n\n1\n2\n3\n")
+    with served(custody, "study.toml") as page:
+        for name in ("study.toml", "other.toml"):
+            page.post("/api/save", name=name, text=text, replace=True)
+            status, error = page.refused("/api/release/ask", **wish(name=name, text=text))
+            assert status == 422 and error["kind"] == "not public"
+        asked = page.post("/api/release/ask", **wish(text=text), public=["ages.csv"])
+        assert "study.toml" in asked["words"][0]
+        page.post("/api/save", name="study.toml", text="title = ", replace=True)
+        status, error = page.refused("/api/release/ask", **wish(text="title = "))
+        assert status == 422 and "not TOML" in error["message"]
+
+
 def test_paths_are_not_taken_for_options(custody: Path) -> None:
     releases = releasing.Releases(custody)
     with served(custody, "study.toml") as page:

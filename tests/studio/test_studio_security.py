@@ -157,6 +157,63 @@ def test_calls_that_are_not_as_the_page_makes_them(page: Page, path: str, body: 
     assert found["message"] and "Traceback" not in content.decode()
 
 
+DESIGN = "[schema]\na = { ordinal = [1, 2] }\n[[tables]]\nk = 1\n[budget]\nzcdp = 1\n"
+LONG = "1" * 5000
+HEX = "0x" + "f" * 9000
+SPREAD = "\n".join(str(number) + "0" * 400 for number in range(1, 1100))
+
+
+def example(content: str) -> tuple[str, dict[str, object]]:
+    return "/api/example", {"name": "a.csv", "content": content, "confirmed": True}
+
+
+def about(**more: object) -> tuple[str, dict[str, object]]:
+    table = {"name": "a", "std_error": 1.0}
+    return "/api/expected", {"text": DESIGN, "plan": [table], "total": 100, **more}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (example("a" * 200_000 + "\n1\n"), "line 1: not CSV"),
+        (example("a\n" + "1" * 200_000 + "\n"), "line 2: not CSV"),
+        (example("a\n1e308\n-1e308\n"), "no bins"),
+        (example("a\n0.5\n1.7e308\n"), "no bins"),
+        (example("a\n0.0\n5e-324\n"), "no bins"),
+        (example("a\n" + SPREAD), "no bins"),
+        (example(f"a\n{LONG}\n"), "5,000 digits"),
+        (("/api/python", {"text": f"{DESIGN}x = {LONG}\n"}), "too many digits"),
+        (("/api/python", {"text": f"{DESIGN}x = {HEX}\n"}), "too many digits"),
+        (("/api/edit", {"text": f"x = {LONG}\n", "design": {}}), "not TOML"),
+        (("/api/read", {"text": "# \ud800"}), "not valid Unicode"),
+        (("/api/read", {"text": DESIGN, "public": ["\udfff"]}), "not valid Unicode"),
+        (("/api/save", {"text": "# \ud800", "name": "a.toml"}), "not valid Unicode"),
+        (("/api/read", {"text": DESIGN, "\ud800": 1}), "not valid Unicode"),
+        (about(total=10**400), "number of records"),
+        (about(total=1e308), "number of records"),
+        (about(limit=10**400), "limit"),
+        (about(plan=[{}]), "plan is missing"),
+        (about(plan=[{"name": "a"}]), "plan is missing"),
+        (about(plan=[{"name": "a", "std_error": 10**400}]), "plan is missing"),
+        (about(plan=[{"name": "none", "std_error": 1}]), "none"),
+        (("/api/report", {"designs": ["x"]}), "every design"),
+        (("/api/report", {"designs": [None]}), "every design"),
+    ],
+)
+def test_what_nobody_can_read_is_refused_in_words(
+    page: Page, call: tuple[str, dict[str, object]], words: str
+) -> None:
+    path, body = call
+    status, error = page.refused(path, **body)
+    assert status in (400, 422) and words in error["message"]
+
+
+def test_a_number_of_too_many_digits_is_a_problem_of_the_study(page: Page) -> None:
+    for written in (LONG, HEX):
+        (fault,) = page.post("/api/read", text=f"x = {written}\n")["problems"]
+        assert "too many digits" in fault["message"]
+
+
 @pytest.mark.parametrize(
     "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py", "/etc/passwd"]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,19 @@ def test_files_outside_are_not_read_whatever_they_are_called(tmp_path: Path) -> 
         assert "secret" not in json.dumps(found)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_is_no_code_list_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "places.csv")
+    (tmp_path / "folder.csv").mkdir()
+    with served(tmp_path) as page:
+        for name in ("places.csv", "folder.csv"):
+            text = LISTED.replace("places.csv", name)
+            (fault,) = page.post("/api/read", text=text, public=[name])["problems"]
+            assert "no plain file" in fault["message"] and fault["line"] == 2
+            job = page.post("/api/jobs", kind="plan", text=text, public=[name])["job"]
+            assert "no plain file" in page.ended(job)["error"]["message"]
+
+
 def test_the_study_on_the_disk_says_which_lists_are_public(tmp_path: Path) -> None:
     (tmp_path / "places.csv").write_text("code\nKent\n")
     (tmp_path / "data.csv").write_text("code\nsecret\n")
@@ -194,6 +208,19 @@ def test_the_study_on_the_disk_says_which_lists_are_public(tmp_path: Path) -> No
         assert (
             page.ended(page.post("/api/jobs", kind="plan", text=text)["job"])["state"] == "failed"
         )
+
+
+def test_saving_a_study_calls_no_list_public(tmp_path: Path) -> None:
+    (tmp_path / "places.csv").write_text("code\nKent\n")
+    (tmp_path / "data.csv").write_text("code\nsecret\n")
+    (tmp_path / "study.toml").write_text(LISTED)
+    text = LISTED.replace("places.csv", "data.csv")
+    with served(tmp_path, "study.toml") as page:
+        digest = page.json("GET", "/api/start")["file"]["digest"]
+        page.post("/api/save", name="study.toml", text=text, digest=digest)
+        found = page.post("/api/read", text=text)
+        assert found["problems"][0]["kind"] == "not public" and "secret" not in json.dumps(found)
+        assert page.post("/api/read", text=LISTED)["problems"] == []
 
 
 def test_an_edit_comes_back_as_a_view(page: Page) -> None:

@@ -141,7 +141,16 @@ def body_of(content: bytes) -> Body:
         raise BadCall("the body is an object of JSON")
     if _depth(body) > DEEPEST:
         raise BadCall("nested too deeply to be a study")
+    _require_unicode(body)
     return body
+
+
+def _require_unicode(body: Body) -> None:
+    """Refuse halves of characters, which JSON can write and no file can hold."""
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadCall("a text of the call is not valid Unicode") from None
 
 
 def _depth(value: object) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,11 @@ class Studio:
     name: str | None = None
     jobs: Jobs = field(default_factory=Jobs)
     _releases: Any = None
+    named: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Once and for all: what the page saves later says nothing about what is public.
+        self.named = self._named_at_first()
 
     @property
     def releases(self) -> Any:
@@ -50,21 +55,20 @@ class Studio:
     def desk(self, body: Body) -> Desk:
         """Where the study of a call lies, with the files that may be read for it.
 
-        Those are public that the study on the disk names, since somebody put it there, and those
-        that the user of the page has called public.
+        Those are public that the study named when the server was started, since somebody put it
+        there, and those that the user of the page has called public.
         """
-        named = body.get("public", [])
-        if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
+        called = body.get("public", [])
+        if not isinstance(called, list) or not all(isinstance(each, str) for each in called):
             raise BadCall("public is a list of names of files")
-        name = self.name or DEFAULT_NAME
-        return Desk(self.folder, name, frozenset(named) | self.named_on_disk())
+        return Desk(self.folder, self.name or DEFAULT_NAME, frozenset(called) | self.named)
 
-    def named_on_disk(self) -> frozenset[str]:
+    def _named_at_first(self) -> frozenset[str]:
         """The code lists of the study that the server was started with."""
-        file = self.file()
         try:
+            file = self.file()
             return frozenset() if file is None else frozenset(files_named(tomllib.loads(file.text)))
-        except (tomllib.TOMLDecodeError, RecursionError):
+        except (NoiseplanError, ValueError, RecursionError):  # the page says what is wrong with it
             return frozenset()
 
     def file(self) -> saving.Found | None:
@@ -160,9 +164,9 @@ def expected(studio: Studio, body: Body) -> Answer:
 
     study = studio.desk(body).study(text_of(body))
     tables, limit = body.get("plan"), body.get("limit", counts.USELESS)
-    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in tables):
-        raise BadCall("plan is missing: a list of tables with their names and errors")
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0:
+    if not isinstance(tables, list) or not all(map(counts.is_table, tables)):
+        raise BadCall("plan is missing: a list of tables, each with its name and std_error")
+    if not counts.is_number(limit) or not limit > 0:
         raise BadCall("limit is a relative error above 0, as in 0.5")
     if isinstance(body.get("file"), dict):
         source, notes = counts.from_file(study.schema, body["file"])
@@ -198,6 +202,8 @@ def report(studio: Studio, body: Body) -> Answer:
     designs = body.get("designs")
     if not isinstance(designs, list) or not 0 < len(designs) <= MOST_DESIGNS:
         raise BadCall(f"designs is a list of 1 to {MOST_DESIGNS} designs")
+    if not all(isinstance(each, dict) for each in designs):
+        raise BadCall("every design is an object with its name and text")
     named = [{"name": text_of(each, "name"), "text": text_of(each)} for each in designs]
     job = studio.jobs.wait(studio.jobs.order("report", {"designs": named}, studio.desk(body)))
     if job.state != "done":
@@ -211,10 +217,8 @@ def ask_release(studio: Studio, body: Body) -> Answer:
     file = saving.read_file(studio.folder, name)
     if file is None or ("text" in body and file.text != text_of(body).replace("\r\n", "\n")):
         raise BadCall(f"save the study first: {name!r} is not what the page shows")
-    study = Desk(studio.folder, name, frozenset(files_named(tomllib.loads(file.text))))
-    answer: Answer = studio.releases.ask(
-        file, study.study(file.text), text_of(body, "data"), text_of(body, "out")
-    )
+    study = replace(studio.desk(body), name=name).study(file.text)
+    answer: Answer = studio.releases.ask(file, study, text_of(body, "data"), text_of(body, "out"))
     return answer
 
 

@@ -34,9 +34,7 @@ def read_csv(name: str, content: str) -> TextTable:
     content = content.removeprefix("\ufeff")
     if "\0" in content:
         raise DataError(f"{name}: no text; save it as CSV in UTF-8")
-    first = content.split("\n", 1)[0]
-    separator = max(SEPARATORS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
-    rows = csv.reader(io.StringIO(content, newline=""), delimiter=separator)
+    rows = csv.reader(io.StringIO(content, newline=""), delimiter=_separator(name, content))
     try:
         header = [cell.strip() for cell in next(rows, [])]
         _require_header(name, header)
@@ -52,6 +50,16 @@ def read_csv(name: str, content: str) -> TextTable:
             )
     columns = {each: [row[at].strip() for row in table] for at, each in enumerate(header)}
     return TextTable(columns, len(table))
+
+
+def _separator(name: str, content: str) -> str:
+    """The mark that parts the first line into the most cells."""
+    first = content.split("\n", 1)[0]
+    try:
+        cells = {mark: len(next(csv.reader([first], delimiter=mark), [])) for mark in SEPARATORS}
+    except csv.Error as error:
+        raise DataError(f"{name}, line 1: not CSV: {error}") from None
+    return max(SEPARATORS, key=cells.__getitem__)
 
 
 def _require_header(name: str, header: Sequence[str]) -> None:

@@ -52,7 +52,7 @@ def edited(text: str, design: Table) -> str:
 def _read(text: str) -> Table | None:
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no TOML, or a number of too many digits
         return None
 
 

@@ -7,6 +7,7 @@ confidential comes in here: whoever sends a table has said that it is public.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,6 +26,7 @@ from noiseplan.texts import counted, listed, suggestion
 USELESS: Final = 0.5
 MOST_WORST: Final = 10
 MOST_CELLS: Final = 4_000_000
+MOST_RECORDS: Final = 1e15
 EVENLY: Final = (
     "A guess of {total:,.0f} records in all is spread evenly over all cells, as no real table is: "
     "small groups will be smaller, and their relative errors larger."
@@ -83,7 +85,7 @@ def _of_table(query: Query, error: Any, counts: Counts, limit: float) -> dict[st
     if error == 0:
         relative = np.zeros_like(answers)
     return {
-        "expected": float(answers.mean()),
+        "expected": _finite(float(answers.mean())),
         "relative": _finite(float(np.median(relative))),
         "useless": float(np.mean(relative > limit)),
         "worst": _worst(query, answers, relative),
@@ -107,7 +109,7 @@ def _worst(query: Query, answers: Array, relative: Array) -> list[dict[str, Any]
     return [
         {
             "label": " · ".join(str(column[row]) for column in labels.values()) or "total",
-            "expected": float(answers[row]),
+            "expected": _finite(float(answers[row])),
             "relative": _finite(float(relative[row])),
         }
         for row in order.tolist()
@@ -117,10 +119,25 @@ def _worst(query: Query, answers: Array, relative: Array) -> list[dict[str, Any]
 # ---------------------------------------------------------------------- where counts come from
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a number that a double holds."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return known and -sys.float_info.max <= value <= sys.float_info.max  # type: ignore[operator]
+
+
+def is_table(value: object) -> bool:
+    """Whether it is a table of a plan: a name, and an error where one is known."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return False
+    return "std_error" in value and (value["std_error"] is None or is_number(value["std_error"]))
+
+
 def guessed(schema: Schema, total: object) -> Counts:
     """So many records in all, evenly."""
-    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 < total < math.inf:
+    if isinstance(total, bool) or not isinstance(total, int | float) or not total > 0:
         raise DataError(f"the number of records is a number above 0, as in 60000; found {total!r}")
+    if total > MOST_RECORDS:
+        raise DataError(f"the number of records is at most {MOST_RECORDS:.0e}, as in 60000")
     return Counts(schema, float(total))
 
 
@@ -180,7 +197,7 @@ def _weights(name: str, table: TextTable, column: str | None) -> Array:
         return np.ones(table.rows)
     numbers = [number_of(text.replace(" ", "")) for text in table.columns[column]]
     for row, (number, text) in enumerate(zip(numbers, table.columns[column], strict=True), 2):
-        if number is None or number < 0:
+        if number is None or not 0 <= number <= MOST_RECORDS:
             raise DataError(f"{name}, row {row}: {text!r} in {column!r} is no count")
     return np.array(numbers, dtype=np.float64)
 

@@ -7,6 +7,7 @@ of one page takes the place of its older ones, whose texts nobody sees any more.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import subprocess
@@ -25,7 +26,7 @@ KINDS: Final = ("plan", "effects")
 MOST_RUNNING: Final = 2
 MOST_WORKERS: Final = 3
 MOST_WAITING: Final = 50
-KEPT_JOBS: Final = 200
+KEPT_JOBS: Final = 50
 KEPT_RESULTS: Final = 32
 # -P: nothing is imported from the folder in which the server was started.
 PYTHON: Final = (sys.executable, "-P", "-m")
@@ -104,6 +105,7 @@ class Job:
     def end(self, state: str) -> None:
         if not self.over:
             self.state, self.ended = state, monotonic()
+            self.order = {}  # whole texts, which nobody needs any more
 
     def view(self) -> dict[str, Any]:
         """How it stands."""
@@ -117,6 +119,12 @@ class Job:
             "result": self.result,
             "error": self.error,
         }
+
+
+def _key(kind: str, what: dict[str, Any], desk: Desk) -> str:
+    """What a result depends on, in few bytes: texts are long, and results are kept."""
+    whole = json.dumps([kind, what, desk.key()], sort_keys=True)
+    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 class Jobs:
@@ -140,7 +148,7 @@ class Jobs:
 
     def order(self, kind: str, what: dict[str, Any], desk: Desk, client: str = "") -> Job:
         """The same of anything that a process of ours does."""
-        key = (kind, json.dumps(what, sort_keys=True), desk.key())
+        key = _key(kind, what, desk)
         job = Job(kind, key, {"kind": kind, **what, **desk.order()}, client)
         with self.lock:
             running = self._same(job)

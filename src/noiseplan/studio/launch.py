@@ -18,6 +18,7 @@ from noiseplan.studio.saving import checked_name
 HOST: Final = "127.0.0.1"
 PORT: Final = 8717
 MOST_TRIES: Final = 50
+SECONDS_TO_END: Final = 5  # for calls under way, once the program is stopped
 
 
 def require_parts() -> None:
@@ -74,7 +75,13 @@ def serve(study: Path | None, port: int | None, browser: bool, tell: Callable[[s
     address = f"http://{HOST}:{number}/?token={token}"
     app = create(Studio(folder, name), token, number)
     config = uvicorn.Config(
-        app, log_level="error", access_log=False, server_header=False, ws="none", lifespan="on"
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=SECONDS_TO_END,
     )
     tell(address)
     if browser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from math import ceil, floor, inf, isfinite, log10
 from typing import Any, Final
 
 from noiseplan.errors import DataError
@@ -51,7 +52,7 @@ def _column(name: str, texts: Sequence[str]) -> dict[str, Any]:
 def _typed(texts: Sequence[str]) -> tuple[list[Any], str]:
     """The values as whole numbers, numbers or days where all of them are, else as text; sorted."""
     if texts and all(_plain_integer(text) for text in texts):
-        return sorted({int(text) for text in texts}), "integer"
+        return _integers(texts), "integer"
     numbers = [number_of(text) for text in texts]
     if texts and all(number is not None for number in numbers) and not any(map(_code, texts)):
         return sorted({number for number in numbers if number is not None}), "number"
@@ -59,6 +60,14 @@ def _typed(texts: Sequence[str]) -> tuple[list[Any], str]:
         return sorted({date.fromisoformat(text) for text in texts}), "date" if texts else "text"
     except ValueError:
         return list(texts), "text"
+
+
+def _integers(texts: Sequence[str]) -> list[int]:
+    try:
+        return sorted({int(text) for text in texts})
+    except ValueError:  # Python reads some thousands of digits, and no more
+        digits = max(map(len, texts))
+        raise DataError(f"a whole number of {digits:,} digits is too long to be read") from None
 
 
 def _plain_integer(text: str) -> bool:
@@ -96,13 +105,23 @@ def bins(low: float, high: float) -> list[float]:
     >>> bins(0.4, 93.0)
     [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
     """
-    from math import ceil, floor, log10
+    try:
+        edges = _edges(float(low), float(high))
+    except (ArithmeticError, ValueError, StopIteration):  # beyond what a double holds
+        edges = [inf]
+    if not all(map(isfinite, edges)):
+        raise DataError(
+            "numbers that are as large, or as close to 0, as a computer can tell have no bins of "
+            "a round width; write their edges yourself"
+        )
+    return [int(edge) if edge.is_integer() else edge for edge in edges]
 
+
+def _edges(low: float, high: float) -> list[float]:
     span = (high - low) or max(abs(high), 1.0)
     raw = span / BINS
     power = 10.0 ** floor(log10(raw))
     width = next(step * power for step in (1, 2, 5, 10) if step * power >= raw * (1 - 1e-9))
     first, last = floor(low / width + 1e-9), ceil(high / width - 1e-9)
     last = max(last, first + 1)
-    edges = [float(f"{number * width:.10g}") for number in range(first, last + 1)]
-    return [int(edge) if edge.is_integer() else edge for edge in edges]
+    return [float(f"{number * width:.10g}") for number in range(first, last + 1)]

@@ -83,6 +83,9 @@ def public_file(node: Node) -> Path:
             f"holds is published",
             NotCalledPublic,
         )
+    if public is not None and path.exists() and not path.is_file():
+        # Opening a pipe or a device would wait for good, and a page waits with it.
+        node.fail(f"the code list {node.value!r} is no plain file (a folder, a pipe or a device)")
     if path not in node.document.files:
         node.document.files.append(path)
     return path

@@ -11,13 +11,15 @@ from datetime import date, datetime, time
 from functools import cached_property
 from pathlib import Path
 from re import search
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from noiseplan.errors import NoiseplanError, remedy
 from noiseplan.paths import checked_path, near_files
 from noiseplan.study.errors import StudyError
 from noiseplan.study.lines import Place, lines_of
 from noiseplan.texts import listed, suggestion
+
+_MOST_BITS: Final = 10_000  # some 3,000 digits: Python writes out 4,300 and no more
 
 
 @dataclass(frozen=True)
@@ -251,11 +253,25 @@ def read_document(path: Path, allow_outside: bool = False) -> Node:
 def document_root(document: Document) -> Node:
     """The whole of a document whose text is known; refuses what is not TOML."""
     try:
-        return Node(tomllib.loads(document.text), (), document)
+        value = tomllib.loads(document.text)
+        if _endless(value):
+            raise ValueError
+        return Node(value, (), document)
     except tomllib.TOMLDecodeError as error:
         raise _not_toml(document, str(error)) from None
+    except ValueError:  # of int(), which reads some thousands of digits and no more
+        raise StudyError(f"{document.name}: a whole number has too many digits") from None
     except RecursionError:
         raise StudyError(f"{document.name}: nested too deeply to be a study") from None
+
+
+def _endless(value: object) -> bool:
+    """Whether there is a whole number that cannot be written out, as hexadecimal ones can be."""
+    if isinstance(value, dict):
+        return any(map(_endless, value.values()))
+    if isinstance(value, list):
+        return any(map(_endless, value))
+    return isinstance(value, int) and value.bit_length() > _MOST_BITS
 
 
 def _not_toml(document: Document, message: str) -> StudyError:

@@ -1,9 +1,14 @@
 // A release from the page: said first, confirmed by a word that is typed, done by the command line.
 
-import { get, post } from "./api.js";
+import { Refused, get, post } from "./api.js";
 import { actions, dialog, tell } from "./dialogs.js";
 import { announce, field, h } from "./dom.js";
 import { saved, state } from "./store.js";
+
+const UNKNOWN = "It is not known whether it was released: look at the ledger, or for the folder, before you try again.";
+const ENDED = { done: "Released.", failed: "Not released.", cancelled: "Stopped.", unknown: UNKNOWN };
+// Milliseconds: between looks, for one answer, and without any before nothing more is hoped for.
+const [PAUSE, ANSWER, PATIENCE] = [300, 5000, 20000];
 
 export async function askRelease() {
   if (!saved()) {
@@ -43,7 +48,8 @@ async function confirmRelease(plan) {
       try {
         close(await post("/api/release/confirm", { nonce: plan.nonce, typed: typed.trim() }, { twice: false }));
       } catch (error) {
-        wrong = error.message;
+        // Without an answer nobody knows whether it began.
+        wrong = error instanceof Refused && error.status < 500 ? error.message : UNKNOWN;
         redraw();
       }
     };
@@ -63,22 +69,37 @@ async function watchRelease(number) {
     if (now.state === "running" && now.progress === null) follow(number, (step) => { now = step; if (open) redraw(); });
     const result = now.result ?? {};
     return [
-      h("p", { role: "status" }, { done: "Released.", failed: "Not released.", cancelled: "Stopped." }[now.state] ?? "Counting, adding noise, writing… This window may be closed; the release goes on."),
-      result.output || now.error ? h("pre", { tabindex: "0", class: "scroll" }, result.output ?? now.error?.message) : h("progress", { "aria-label": "Releasing" }),
+      h("p", { role: "status" }, ENDED[now.state] ?? "Counting, adding noise, writing… This window may be closed; the release goes on."),
+      result.output || now.error ? h("pre", { tabindex: "0", class: "scroll" }, result.output ?? now.error?.message) : null,
+      now.state in ENDED ? null : h("progress", { "aria-label": "Releasing" }),
     ];
   }, { wide: true });
   await shownBox;
   open = false;
 }
 
+/** Look until it is over. A call that fails says nothing of the release, which goes on meanwhile. */
 async function follow(number, tellStep) {
-  for (;;) {
-    const now = await get(`/api/jobs/${number}`).catch((error) => ({ state: "failed", error }));
-    tellStep({ ...now, progress: now.progress ?? {} });
-    if (["done", "failed", "cancelled"].includes(now.state)) {
-      announce(now.state === "done" ? "Released." : "Not released.");
-      return;
+  for (let heard = Date.now(); ;) {
+    const now = await look(number, Date.now() - heard > PATIENCE);
+    if (now) {
+      heard = Date.now();
+      tellStep({ ...now, progress: now.progress ?? {} });
+      if (now.state in ENDED) {
+        announce(ENDED[now.state]);
+        return;
+      }
     }
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  }
+}
+
+/** How it stands; null where nobody answered, and "unknown" where nobody will. */
+async function look(number, last) {
+  try {
+    return await get(`/api/jobs/${number}`, { twice: false, signal: AbortSignal.timeout(ANSWER) });
+  } catch (error) {
+    const forgotten = error instanceof Refused && error.status === 404;  // by a server started again
+    return last || forgotten ? { state: "unknown" } : null;
   }
 }

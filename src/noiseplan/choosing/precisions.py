@@ -33,7 +33,7 @@ from noiseplan.mechanisms.blocks import Block, Blocks, Places, group_blocks, wit
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import WIDEST_VARIANCE
-from noiseplan.noise.sizes import round_up
+from noiseplan.noise.moments import round_up
 
 # A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
 OUTWARD = 1 + 4 * np.finfo(float).eps

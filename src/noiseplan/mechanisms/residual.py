@@ -245,9 +245,9 @@ class ResidualMechanism(Mechanism):
             result[..., mine] += asked.of_numbers(_take_last(measured.values[number], place))
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        return partial(self._answer, measured)
+        return partial(self.answer, measured)
 
-    def _answer(self, measured: Measurements, query: Query) -> Array:
+    def answer(self, measured: Measurements, query: Query) -> Array:
         self.require(query)
         return self.completed(measured, query)
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import UnanswerableError
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.row_variances import variance_batches
@@ -27,8 +26,6 @@ from noiseplan.privacy import Guarantee
 ASKED: Final = "asked for"
 # Planners by name, each with the reason why it was taken, or was not.
 Considered = tuple[tuple[str, str], ...]
-# Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
-CHECKED_TYPES = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,19 +89,3 @@ def p_norm_of(p: float, problem: Problem, mechanism: Mechanism) -> float:
     parts = [(rows * weights[positions]).ravel() for positions, rows in batches]
     norms = np.array([np.linalg.norm(part, p) for part in parts])
     return float(np.linalg.norm(norms, p))
-
-
-def require_answers(figures: Figures, mechanism: Mechanism) -> None:
-    """Refuse a plan that cannot answer its own workload, before anything is spent on it."""
-    first = figures.first_of_types()
-    step = -(-len(first) // CHECKED_TYPES)
-    for number in first[::step]:
-        query = figures.workload.query(int(number))
-        try:
-            mechanism.require(query)
-        except UnanswerableError:
-            raise UnanswerableError(
-                f"the plan does not determine {query.name!r}, which it was made for: the sizes of "
-                f"weights or of entries differ too much for double precision; bring them nearer "
-                f"to each other, or leave out what is negligible"
-            ) from None

@@ -176,7 +176,8 @@ def solve(problem: Problem) -> Candidate:
     if along is not None:
         return along
     planner = _asked_for(problem)
-    _require(planner.refuses(problem))
+    if (refusal := planner.refuses(problem)) is not None:
+        raise PlanError(refusal)
     if long:
         _require(long_plans.too_long(problem))
         groups = few_groups(problem) if problem.planner in long_plans.NAMES else None

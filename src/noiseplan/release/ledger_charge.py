@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.noise import NoiseSampler
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Workload
-from noiseplan.release.drawing import require_private
 from noiseplan.release.provenance import BETWEEN
 
 if TYPE_CHECKING:
@@ -243,3 +242,13 @@ def _named(entries: list[Entry]) -> str:
 
 def _text(entry: Entry) -> str:
     return f"entry {entry.id} of dataset {entry.dataset!r}, charged {entry.time}"
+
+
+def require_private(sampler: NoiseSampler) -> None:
+    """Refuse to record a release whose noise protects nobody, whatever it is called."""
+    if not sampler.private:
+        raise PlanError(
+            f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
+            f"with the default noise and "
+            + remedy("seed or ledger", "leave out seed= to publish, or ledger= to test")
+        )

@@ -15,6 +15,7 @@ plan says what was considered, and why it was taken or not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -101,7 +102,7 @@ def solve(problem: Problem) -> Candidate:
     if best is not None:
         best = replace(best, considered=(("optimal", TAKEN),))
     else:
-        with one_thread(problem.design):
+        with nullcontext() if plain_tables else one_thread(problem.design):
             plain = _family(problem).solve(problem)
         best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
         for name, challenge in () if plain_tables else CHALLENGERS:

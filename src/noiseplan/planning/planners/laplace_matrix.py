@@ -16,7 +16,7 @@ from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.laplace_allocation import Loss
 from noiseplan.optimize.p_identity import best_p_identity, improve_rows, strategy
 from noiseplan.planning.attribute_strategies import FAINT
-from noiseplan.planning.candidate import Candidate, Planner, require_answers
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import LAPLACE_CELLS
 from noiseplan.planning.noise_within import largest_change, noise_within
@@ -144,7 +144,7 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     noise, privacy = noise_within(problem, largest_change(matrix, problem.neighbours))
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
     figures = RowFigures(design, mechanism)
-    require_answers(figures, mechanism)
+    figures.require_answers(mechanism)
     loss = float(design.type_weight @ figures.type_variances) / ideal - 1.0
     known = Unstated(problem.workload, privacy, exact=problem.integer)
     return Candidate(name, mechanism, privacy, figures, known, loss)

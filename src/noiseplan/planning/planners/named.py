@@ -16,7 +16,7 @@ from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
-from noiseplan.planning.candidate import Candidate, Planner, require_answers
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.noise_within import largest_square, matrix_mechanism, noise_within
@@ -101,7 +101,7 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     schema, neighbours = problem.workload.schema, problem.neighbours
     mechanism, cost = matrix_mechanism(schema, rows, allowed, problem.integer, neighbours)
     figures = RowFigures(problem.design, mechanism)
-    require_answers(figures, mechanism)
+    figures.require_answers(mechanism)
     dearer = largest_square(rows, neighbours) / largest_square(rows, "add-remove")
     loss = figures.total_variance / (dearer * total_error(rows, gram) / allowed) - 1
     privacy = Guarantee(cost, problem.drawn.accounting, neighbours)

@@ -16,7 +16,7 @@ import numpy as np
 from noiseplan.errors import PlanError, UnanswerableError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
-from noiseplan.noise.sizes import size_above
+from noiseplan.noise.moments import size_above
 from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.optimize.cell_columns import dense_seconds
 from noiseplan.optimize.low_rank import LARGE, is_low

@@ -167,7 +167,7 @@ def solve(problem: Problem) -> Candidate:
     if problem.laplace:
         _check_pure(problem)
         if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
-            replaced = ReplacedRecords(problem.workload, problem.integer)
+            replaced = ReplacedRecords(problem)
             tables = replaced.back(solve(replaced.forward(problem)))
             unasked = problem.planner in automatic.PLANNER.names
             return automatic.for_replaced(problem, tables) if unasked else tables

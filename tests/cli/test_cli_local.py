@@ -165,6 +165,98 @@ def test_single_reports_in_hexadecimal(folder: Path, tmp_path: Path) -> None:
     assert "would count twice" in again.output
     foreign = run("aggregate", folder / "plan", "00" * len(bytes.fromhex(reports[0])), "-o", "none")
     assert "no report was counted (1 foreign)" in foreign.output
-    (tmp_path / "broken").write_text(reports[0] + "\nno report\n")
+    (tmp_path / "broken").write_text("no report\nneither\n")
     broken = run("aggregate", folder / "plan", tmp_path / "broken", "-o", "none")
     assert "no report was counted (1 malformed)" in broken.output
+
+
+def test_good_lines_stay_around_those_that_were_cut(folder: Path, tmp_path: Path) -> None:
+    one = ["randomize", folder / "device", "seconds=1.5", "system=mac"]
+    reports = [run(*one).output.strip() for _ in range(3)]
+    lines, out = tmp_path / "lines", tmp_path / "out"
+    for text in (f"{reports[0]}\nno report\n\n{reports[1]}\n", "\n".join(reports)[:-1]):
+        lines.write_text(text)
+        made = run("aggregate", folder / "plan", lines, "-o", out, "--force")
+        assert "counted 2 reports, 1 malformed; wrote" in made.output
+        assert f"Warning: of {str(lines)!r} 1 malformed left out" in made.output
+        server = nz.local.load_plan(folder / "plan").aggregator()
+        server.add_many(bytes.fromhex(report) for report in reports[:2])
+        kept = nz.local.load_aggregator(out)
+        assert (kept.tally == server.tally).all() and kept.users == 2
+
+
+def test_a_file_that_was_cut_is_named(folder: Path, tmp_path: Path) -> None:
+    whole, cut, out = tmp_path / "whole", tmp_path / "cut", tmp_path / "out"
+    run("randomize", folder / "device", "--data", folder / "users.csv", "-o", whole)
+    run("randomize", folder / "device", "--data", folder / "users.csv", "-o", cut)
+    cut.write_bytes(cut.read_bytes()[:-1])
+    made = run("aggregate", folder / "plan", whole, cut, "-o", out)
+    assert "counted 3,000 reports, 1 malformed; wrote" in made.output
+    assert f"of {str(cut)!r} 1 malformed left out; a packet that was cut" in made.output
+    assert f"of {str(whole)!r}" not in made.output
+
+
+EMPTY = """
+[schema]
+wait = {{ binned = [0, 1, 2], missing = "{missing}" }}
+kind = {{ categorical = ["a", "b"], other = "more" }}
+code = {{ ordinal = {{ from = 1, to = 3 }} }}
+
+[[tables]]
+query = "wait, kind, code"
+"""
+
+
+def test_empty_fields_are_missing_values(tmp_path: Path) -> None:
+    """In any file that a spreadsheet writes, and behind NAME=; at ε = 16 reports are true."""
+    study, plan, device = (tmp_path / name for name in ("study.toml", "plan", "device"))
+    study.write_text(EMPTY.format(missing="none"), encoding="utf-8")
+    made = run("plan", study, "-o", plan, "--device", device, "--epsilon", 16)
+    assert made.exit_code == 0, made.output
+    users, reports, kept = tmp_path / "users.csv", tmp_path / "reports", tmp_path / "kept"
+    lines = ["0.5;a;01", ";b;2", " ;;2", "none;z;3"] * 100
+    users.write_text("wait;kind;code\n" + "\n".join(lines) + "\n", encoding="utf-8-sig")
+    made = run("randomize", device, "--data", users, "-o", reports)
+    assert "wrote 400 reports" in made.output
+    single = run("randomize", device, "wait=", "kind=", "code=2").output.strip()
+    assert run("aggregate", plan, reports, single, "-o", kept).exit_code == 0
+    for question, expected in (
+        ("wait", [100, 0, 301]),
+        ("kind", [100, 100, 201]),
+        ("code", [100, 201, 100]),
+    ):
+        rows = json.loads(run("answer", kept, question, "--json").output)["rows"]
+        np.testing.assert_allclose([row["estimate"] for row in rows], expected, atol=1.5)
+    refused = run("randomize", device, "wait=1", "kind=a", "code=")
+    assert refused.exit_code == 1 and "nothing was reported" in refused.output
+    users.write_text("wait;kind;code\n", encoding="utf-16")
+    wide = run("randomize", device, "--data", users, "-o", reports, "--force")
+    assert "it is UTF-16 text" in wide.output
+
+
+def test_files_of_another_kind_and_files_that_are_not_there(folder: Path, tmp_path: Path) -> None:
+    device, plan, out = folder / "device", folder / "plan", tmp_path / "out"
+    wrong = run("randomize", plan, "seconds=1", "system=mac").output
+    assert "make one with noiseplan local plan STUDY -o PLAN --device DEVICE" in wrong
+    assert "a randomizer's, for devices" in run("aggregate", device, "00", "-o", out).output
+    for command in (
+        ["randomize", folder / "devise", "seconds=1", "system=mac"],
+        ["randomize", device, "--data", folder / "nobody.csv", "-o", out],
+        ["aggregate", plan, folder / "raports", "-o", out],
+        ["answer", folder / "nothing", "total"],
+    ):
+        refused = run(*command)
+        assert refused.exit_code == 1 and "Errno" not in refused.output, refused.output
+    (folder / "monday.reports").write_bytes(b"x")
+    near = run("aggregate", plan, folder / "munday.reports", "-o", out).output
+    assert f"is not there. Did you mean {str(folder / 'monday.reports')!r}?" in near
+
+
+def test_statistics_of_reports_are_refused_in_words(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    report = run("randomize", folder / "device", "seconds=1.5", "system=mac").output.strip()
+    assert run("aggregate", folder / "plan", report, "-o", kept).exit_code == 0
+    for question in ("median(seconds), system", "share(system)"):
+        refused = run("answer", kept, question)
+        assert refused.exit_code == 1
+        assert "answer counts, and no medians, means or shares" in refused.output

@@ -10,6 +10,7 @@ import json
 import struct
 import zlib
 from collections.abc import Callable
+from datetime import date, timedelta
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -31,38 +32,78 @@ def read_file(data: bytes) -> dict[str, Any]:
         form = f"<{count}{'q' if dtype == '<i8' else 'B'}"
         arrays[name] = list(struct.unpack_from(form, content, at))
         at += count * width
-    names = [attribute["name"] for attribute in head["schema"]["attributes"]]
-    return head | {"values": arrays, "digest": digest, "names": names, "data": data}
+    attributes = {attribute["name"]: attribute for attribute in head["schema"]["attributes"]}
+    return head | {"values": arrays, "digest": digest, "attributes": attributes, "data": data}
 
 
-def report(
-    file: dict[str, Any], codes: dict[str, int], sizes: dict[str, int], random: Random
-) -> Any:
+def report(file: dict[str, Any], codes: dict[str, int], random: Random) -> Any:
     """One report: the tag and the payload."""
-    return file["digest"][:4] + draw(file, codes, sizes, random)
+    return file["digest"][:4] + draw(file, codes, random)
 
 
-def draw(file: dict[str, Any], codes: dict[str, int], sizes: dict[str, int], random: Random) -> Any:
-    number, outputs = numbered(file, codes, sizes, random)
+def code_of(attribute: dict[str, Any], value: Any) -> int | None:
+    """The code of a value; None where it is refused. None, as a value, is a missing one."""
+    if value is None and "missing" in attribute:
+        return size_of(attribute) - 1
+    if attribute["kind"] == "binned":
+        return bin_of(attribute, value)
+    known = labels_of(attribute)
+    if value in known:
+        return known.index(value)
+    if attribute.get("clip") and value is not None and value > known[-1]:
+        return len(known) - 1
+    return None if attribute.get("other") is None else len(known)
+
+
+def bin_of(attribute: dict[str, Any], value: Any) -> int | None:
+    edges = [plain(edge) for edge in attribute["edges"]]
+    if value is None or (not attribute["clip"] and not edges[0] <= value <= edges[-1]):
+        return None
+    return min(sum(edge <= value for edge in edges[1:]), len(edges) - 2)
+
+
+def labels_of(attribute: dict[str, Any]) -> list[Any]:
+    if "range" in attribute:
+        return list(range(*attribute["range"]))
+    if "evenly" in attribute:
+        spaced = attribute["evenly"]
+        step = timedelta(microseconds=spaced["step"])
+        return [plain(spaced["first"]) + step * i for i in range(spaced["count"])]
+    return [plain(value) for value in attribute["values"]]
+
+
+def plain(label: Any) -> Any:
+    """Days, and edges without an end, as Python has them."""
+    if label in ("inf", "-inf"):
+        return float(label)
+    return date.fromisoformat(label["date"]) if isinstance(label, dict) else label
+
+
+def size_of(attribute: dict[str, Any]) -> int:
+    binned = attribute["kind"] == "binned"
+    stated = len(attribute["edges"]) - 1 if binned else len(labels_of(attribute))
+    return stated + (attribute.get("other") is not None) + ("missing" in attribute)
+
+
+def draw(file: dict[str, Any], codes: dict[str, int], random: Random) -> Any:
+    number, outputs = numbered(file, codes, random)
     if file["kind"] == "subsets":
         return number
     width = max(((max(outputs - 1, 1)).bit_length() + 7) // 8, 1)
     return number.to_bytes(width, "little")
 
 
-def numbered(
-    file: dict[str, Any], codes: dict[str, int], sizes: dict[str, int], random: Random
-) -> Any:
+def numbered(file: dict[str, Any], codes: dict[str, int], random: Random) -> Any:
     values = file["values"]
     if file["kind"] == "split":
         tables = [read_file(bytes(values[f"table_{j}"])) for j in range(file["facts"]["tables"])]
         chosen = first_above(values["shares"], word62(random))
         before = sum(outputs_of(table) for table in tables[:chosen])
-        number, _ = numbered(tables[chosen], codes, sizes, random)
+        number, _ = numbered(tables[chosen], codes, random)
         return before + number, sum(map(outputs_of, tables))
     cell = 0
-    for name in file["names"]:
-        cell = cell * sizes[name] + codes[name]
+    for name, attribute in file["attributes"].items():
+        cell = cell * size_of(attribute) + codes[name]
     kind = values["cells"][cell] if "cells" in values else cell
     draws = {"table": from_table, "shifts": from_shifts, "subsets": from_subsets}
     return draws[file["kind"]](file, kind, random), outputs_of(file)

@@ -23,6 +23,7 @@ from noiseplan.local.split_planner import best_shares, choose_tables, plan_split
 from noiseplan.local.strategies.strategy import TableStrategy
 from noiseplan.local.user_types import types_of
 from noiseplan.noise import SeededSource
+from noiseplan.progress import listening
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +120,19 @@ def test_covariances_are_those_of_the_explicit_matrix(plan: nz.local.LocalPlan) 
             assert variance == pytest.approx(np.diagonal(v @ law @ v.T), abs=1e-6)
     with pytest.raises(UnanswerableError, match="no table together"):
         plan.reconstruction.covariance(plan.workload.query(0), plan.workload.query(1), counts)
+
+
+def test_progress_promises_no_end_that_is_not_known() -> None:
+    """A search takes as long as it takes; what is full is done."""
+    told: list[tuple[str, float | None]] = []
+    asked = nz.Query(nz.Schema.from_sizes({"a": 4, "b": 6}), {"a": nz.Prefix(), "b": nz.Prefix()})
+    with listening(lambda title, share: told.append((title, share))):
+        nz.local.plan(asked, 1.0, effort=0.2)
+        one, told[:] = list(told), []
+        nz.local.plan(nz.Workload.marginals(asked.schema, k=1), 1.0, mechanism="split", cells=1)
+    assert one == [("planning reports", None)]
+    expected = [("planning tables", share) for share in (0.0, 0.5, 1.0)]
+    assert told == [("planning reports", None), *expected]
 
 
 def test_a_query_in_two_tables_uses_both(plan: nz.local.LocalPlan, schema: nz.Schema) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,9 @@ def test_a_device_written_from_the_page_reports_the_same(name: str) -> None:
     sizes = {n: device.schema[n].size for n in device.schema.names}
     for case in cases:
         source = Replayed(bytes.fromhex(case["random"]))
-        found = plain_device.report(file, case["codes"], sizes, source.read)
+        own = {n: plain_device.code_of(a, case["value"][n]) for n, a in file["attributes"].items()}
+        assert own == case["codes"]
+        found = plain_device.report(file, case["codes"], source.read)
         assert found.hex() == case["report"]
     rng = np.random.default_rng(5)
     for _ in range(200):
@@ -90,7 +93,36 @@ def test_a_device_written_from_the_page_reports_the_same(name: str) -> None:
         drawn = rng.bytes(200)
         columns = {n: np.array([code]) for n, code in codes.items()}
         expected = device.pack(device._draw(columns, Replayed(drawn))).tobytes()
-        assert plain_device.draw(file, codes, sizes, Replayed(drawn).read) == expected
+        assert plain_device.draw(file, codes, Replayed(drawn).read) == expected
+
+
+DAY = date(2020, 2, 27)
+ATTRIBUTES: dict[str, tuple[nz.Attribute, list[Any]]] = {
+    "listed": (nz.Categorical(["a", "b"]), ["a", "b", "c", None]),
+    "other": (nz.Categorical(["a", "b"], other="o"), ["a", "b", "c", None]),
+    "both": (nz.Categorical(["a", "b"], other="o", missing="m"), ["a", "b", "c", None]),
+    "counts": (nz.Ordinal(range(3, 7), missing="m"), [2, 3, 6, 7, None]),
+    "clipped": (nz.Ordinal(range(3, 7), clip=True), [2, 3, 6, 7, 99, None]),
+    "words": (nz.Ordinal(["low", "high"]), ["low", "high", "higher", None]),
+    "days": (nz.Ordinal([DAY + timedelta(n) for n in range(40)]), [DAY, DAY + timedelta(5), None]),
+    "bins": (nz.Binned([0, 1.5, 3]), [-1, 0, 1.4, 1.5, 2, 3, 3.1, None]),
+    "open": (nz.Binned([0, 1, np.inf], clip=True, missing="m"), [-5, 0.5, 1, 1e9, None]),
+    "dated": (nz.Binned([DAY, date(2020, 3, 1)]), [date(2020, 2, 1), DAY, date(2020, 3, 1)]),
+}
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_codes_are_those_of_the_page(name: str) -> None:
+    """Every kind of attribute, as a file of the format holds it."""
+    attribute, values = ATTRIBUTES[name]
+    schema = nz.Schema({"x": attribute})
+    device = nz.local.plan(nz.Query(schema, ["x"]), 1.0, mechanism="randomized response")
+    file = plain_device.read_file(device.randomizer().to_bytes())
+    held = file["attributes"]["x"]
+    assert plain_device.size_of(held) == attribute.size
+    for value in values:
+        expected = int(attribute.encode([value])[0])
+        assert plain_device.code_of(held, value) == (None if expected < 0 else expected)
 
 
 def test_the_device_needs_numpy_and_nothing_else() -> None:
@@ -114,6 +146,14 @@ def test_the_device_needs_numpy_and_nothing_else() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "good\n"
+
+
+def test_commands_on_a_device_say_what_they_lack() -> None:
+    code = "import sys\nsys.modules['click'] = None\nfrom noiseplan.cli import main\nmain()\n"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stderr.startswith("Error: the commands need the whole install")
+    assert "nz.local.load_randomizer(file)" in run.stderr and "Traceback" not in run.stderr
 
 
 def _write(name: str) -> None:

@@ -21,8 +21,14 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Any, Final, cast
 
-import click
-from click.shell_completion import CompletionItem
+try:
+    import click
+    from click.shell_completion import CompletionItem
+except ModuleNotFoundError:  # the small install of a device, which has the script all the same
+    raise SystemExit(
+        "Error: the commands need the whole install, and there is no click here: pip install . in "
+        "the clone. A device with NumPy alone reports in Python: nz.local.load_randomizer(file)"
+    ) from None
 
 from noiseplan import __version__
 from noiseplan.console import plain_complaints, say

@@ -16,6 +16,7 @@ from noiseplan.cli import InOrder
 from noiseplan.cli._common import CONTEXT, outside_option, study_argument
 from noiseplan.cli.answer import answer_options, show_answer
 from noiseplan.console import say
+from noiseplan.counting.headers import read_header
 from noiseplan.errors import DataError, QueryError, StorageError
 from noiseplan.privacy import PureDP
 from noiseplan.study import read_study
@@ -31,6 +32,7 @@ force_option = click.option("--force", is_flag=True, help="Write over files that
 ZIP = b"PK\x03\x04"  # how plans and aggregates begin, and packets do not
 HEXADECIMAL = re.compile(r"(?:[0-9a-fA-F]{2})+")
 LONGEST = 1 << 20  # of a line of text
+WHOLE = "; a packet that was cut or changed is one, however many reports it held"
 
 
 @click.group(cls=InOrder, context_settings=CONTEXT)
@@ -103,15 +105,18 @@ def randomize(
         say(randomizer.report(row).hex())
         return
     require_free(force, output)
-    reports = randomizer.reports(_read(_columns(data), randomizer.schema))
+    reports = randomizer.reports(_read(_columns(data, randomizer.schema), randomizer.schema))
     output.write_bytes(randomizer.packet(reports))
     say(f"wrote {len(reports):,} reports of {randomizer.payload_bytes} bytes to {output}")
 
 
-def _columns(path: Path) -> dict[str, list[str]]:
-    """The columns of a CSV file as text."""
+def _columns(path: Path, schema: Schema) -> dict[str, list[str]]:
+    """The columns of a CSV file as text, whatever separates them."""
+    header = read_header(str(path), schema.names)
+    if header is None:
+        raise DataError(f"cannot read {path}: no such file is there")
     with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file)
+        rows = csv.reader(file, delimiter=header.mark)
         names, users = next(rows, []), [row for row in rows if row]
     short = [row for row in users if len(row) != len(names)]
     if not names or short:
@@ -126,10 +131,15 @@ def _read(columns: dict[str, list[str]], schema: Schema) -> dict[str, list[Any]]
 
 
 def _value(text: str, attribute: Attribute) -> Any:
-    """What a text stands for: a label as it is shown, or a number to be put into a bin."""
+    """What a text stands for: a label as it is shown, or a number to be put into a bin.
+
+    A text that is empty is a missing value, as in every other file.
+    """
     labels = {str(label): label for label in attribute.labels}
     if text in labels:
         return labels[text]
+    if not text.strip():
+        return None
     try:
         return float(text)
     except ValueError:
@@ -159,6 +169,7 @@ def aggregate(
     require_free(force, output)
     made = empty = load_plan(plan_file).aggregator()
     seen: dict[str, str] = {}
+    left_out: dict[str, Counter[str]] = {}
     for name in reports:
         some = counted_from(name, empty)
         for source in sorted(some.sources):
@@ -169,16 +180,25 @@ def aggregate(
                     f"different users whose reports are alike, add --repeated"
                 )
             seen[source] = name
+        left_out[name] = some.rejected
         made += some
     if not made.users:
-        found = ", ".join(f"{n:,} {why}" for why, n in made.rejected.items()) or "nothing"
         raise DataError(
-            f"no report was counted ({found}), and nothing was written: reports are files that "
-            f"devices of this plan wrote, or noiseplan local randomize with -o"
+            f"no report was counted ({_kinds(made.rejected) or 'nothing'}), and nothing was "
+            f"written: reports are files that devices of this plan wrote, or noiseplan local "
+            f"randomize with -o"
         )
     made.save(output)
-    rejected = "".join(f", {count:,} {why}" for why, count in sorted(made.rejected.items()))
+    for name, faults in left_out.items():
+        if faults:
+            say(f"Warning: of {name!r} {_kinds(faults)} left out{WHOLE}", err=True)
+    rejected = f", {_kinds(made.rejected)}" if made.rejected else ""
     say(f"counted {counted(made.users, 'report')}{rejected}; wrote {output}")
+
+
+def _kinds(rejected: Counter[str]) -> str:
+    """How many reports were left out, by why."""
+    return ", ".join(f"{count:,} {why}" for why, count in sorted(rejected.items()))
 
 
 def counted_from(name: str, empty: Aggregator) -> Aggregator:
@@ -204,14 +224,16 @@ def counted_from(name: str, empty: Aggregator) -> Aggregator:
 
 
 def _hexadecimal_lines(path: Path) -> list[bytes] | None:
-    """The reports of a text file, one to a line as `randomize` prints them; None for packets."""
+    """The reports of a text file, one to a line as `randomize` prints them; None for packets.
+
+    A line that was cut, or is none of ours, stands for a report without bytes, which is malformed.
+    """
     with path.open("rb") as file:
         if not file.readline(LONGEST).strip().isalnum():
             return None
-    lines = path.read_bytes().split()
-    if not all(HEXADECIMAL.fullmatch(line.decode("ascii", "replace")) for line in lines):
-        return None
-    return [bytes.fromhex(line.decode("ascii")) for line in lines]
+    lines = path.read_bytes().decode("ascii", "replace").split("\n")
+    found = [HEXADECIMAL.fullmatch(line.strip()) for line in lines if line.strip()]
+    return [bytes.fromhex(line[0]) if line else b"" for line in found] if any(found) else None
 
 
 def require_free(force: bool, *paths: Path) -> None:
@@ -229,9 +251,9 @@ def require_free(force: bool, *paths: Path) -> None:
 @click.argument("question")
 @answer_options
 def answer(aggregate_file: Path, question: str, everything: bool, **how: Any) -> None:
-    """Ask AGGREGATE a QUESTION, as in noiseplan answer. Nothing is spent."""
+    """Ask AGGREGATE a QUESTION about counts, as in noiseplan answer. Nothing is spent."""
     from noiseplan.local import load_aggregator
-    from noiseplan.queries.questions import ask_query
+    from noiseplan.queries.questions import ask_query, named_query, read_statistic
 
     made = load_aggregator(aggregate_file)
     if made.workload is None:
@@ -239,6 +261,12 @@ def answer(aggregate_file: Path, question: str, everything: bool, **how: Any) ->
             f"{str(aggregate_file)!r} was written before aggregates kept their questions: count "
             f"again with a plan, noiseplan local aggregate PLAN {aggregate_file} -o AGGREGATE"
         )
+    named = named_query(question, made.workload)
+    if named is None and read_statistic(question, made.workload.schema) is not None:
+        raise QueryError(
+            f"{question!r}: aggregates of local reports answer counts, and no medians, means or "
+            f"shares; ask for the counts they are made of, as in NAME or NAME=prefix"
+        )
     form = {name: how.pop(name) for name in ("as_csv", "as_json")}
-    query = ask_query(question, made.workload.schema, made.workload)
+    query = named or ask_query(question, made.workload.schema, made.workload)
     show_answer(made.answer(query, **how), everything, **form)

@@ -33,7 +33,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.privacy._checks import positive_finite
-from noiseplan.progress import progress
+from noiseplan.progress import waiting
 from noiseplan.queries import Query, Workload
 
 OBJECTIVES = ("worst", "average")
@@ -178,10 +178,10 @@ def _one_matrix(
 ) -> LocalPlan:
     """A plan of one strategy over all types, as `find` finds it."""
     started, cells = time.perf_counter(), asked_schema(workload).size
-    with one_thread_below(LARGE, cells), progress("planning reports", 40) as advance:
+    with one_thread_below(LARGE, cells), waiting("planning reports"):
         types = types_of(workload, merge=merge)
         weights = types.uniform if how.prior is None else _checked_prior(types, how.prior)
-        more = how.effort, how.seed, how.backend, advance
+        more = how.effort, how.seed, how.backend
         found = find(Task(types, how.epsilon, weights, how.worst, *more))
         _check_answers(workload, types, found.strategy)
         made = Reconstruction((Part(types, found.strategy),), split=False)

@@ -40,7 +40,7 @@ from noiseplan.local.user_types import (
     types_of,
 )
 from noiseplan.matrices.base import Array
-from noiseplan.progress import progress
+from noiseplan.progress import progress, waiting
 from noiseplan.queries import Identity, Query, Workload
 from noiseplan.schema import Schema
 
@@ -131,7 +131,7 @@ def split_over(workload: Workload, tables: Sequence[Names], search: Search) -> R
             inside[j].append(q)
     planned: dict[Hashable, Part] = {}
     parts = []
-    with progress("planning tables", len(tables)) as advance:
+    with waiting("planning reports"), progress("planning tables", len(tables)) as advance:
         for positions in inside:
             asked = workload.subset(positions)
             schema = asked_schema(asked)

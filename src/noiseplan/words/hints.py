@@ -7,9 +7,11 @@ is the command, or the line of a study file, that does the same.
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Final
 
 from noiseplan.errors import Message, Remedy
+from noiseplan.paths import near_files
 
 # Kind of remedy → what it is called here; its values fill the braces, the first also `quoted`.
 WORDS: Final = {
@@ -54,6 +56,7 @@ WORDS: Final = {
     "give example": "noiseplan compare STUDY EXAMPLE",
     "name person": '[people] person = "id" in the study',
     "whole plan": "leave out --given",
+    "save randomizer": "noiseplan local plan STUDY -o PLAN --device DEVICE",
     "seed or ledger": "leave out --seed to publish, or [ledger] to test",
 }
 
@@ -70,8 +73,17 @@ def in_command_line(error: Exception) -> str:
     >>> in_command_line(error)
     'no plan is that large; use [plan] planner = "auto"'
     """
+    if isinstance(error, OSError) and error.filename is not None:
+        return _of_a_file(error)
     message = error.args[0] if error.args else ""
     return worded(message) if isinstance(message, Message) else str(error)
+
+
+def _of_a_file(error: OSError) -> str:
+    """What the system says of a file, without its numbers; what was meant, if it is not there."""
+    if isinstance(error, FileNotFoundError):
+        return f"{str(error.filename)!r} is not there{near_files(Path(error.filename))}"
+    return f"{str(error.filename)!r}: {error.strerror}"
 
 
 def worded(message: str) -> str:

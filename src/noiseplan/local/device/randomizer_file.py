@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noiseplan.errors import remedy
 from noiseplan.local.device.counting_randomizers import (
     ShiftRandomizer,
     SplitRandomizer,
@@ -67,7 +68,7 @@ def load_randomizer(path: str | Path) -> Randomizer:
     try:
         data = checked_path(path, ReportError).read_bytes()
     except OSError as error:
-        raise ReportError(f"{str(path)!r} cannot be read: {error}") from None
+        raise ReportError(f"{str(path)!r} cannot be read: {error.strerror}") from None
     return randomizer_from_bytes(data)
 
 
@@ -82,7 +83,8 @@ def randomizer_from_bytes(data: bytes) -> Randomizer:
 def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Randomizer:
     """The same within the room that is left; a table of a split is no split itself."""
     if len(data) < LENGTHS.size or data[:4] != MAGIC:
-        raise ReportError("this is no randomizer's file; make one with plan.randomizer().save(...)")
+        made = remedy("save randomizer", "plan.randomizer().save(...)")
+        raise ReportError("this is no randomizer's file; make one with " + made)
     _, version, length = LENGTHS.unpack_from(data)
     body, digest = data[LENGTHS.size : LENGTHS.size + length], data[LENGTHS.size + length :]
     if version != VERSION:

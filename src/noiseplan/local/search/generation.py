@@ -6,7 +6,6 @@ with their weights; see `noiseplan.local.search.least_favourable`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, inf
@@ -164,13 +163,7 @@ class Goal:
         return np.asarray((vectors * np.sqrt(kept)) @ vectors.T)
 
 
-def generate(
-    goal: Goal,
-    shapes: Bits,
-    weights: Array,
-    effort: Effort,
-    advance: Callable[[int], None] = lambda steps: None,
-) -> Found:
+def generate(goal: Goal, shapes: Bits, weights: Array, effort: Effort) -> Found:
     """Improve a strategy given by shapes and weights, which need not be feasible."""
     types, every = len(goal.gram), goal.every
     if every is not None and types <= ALL_AT_ONCE:
@@ -178,10 +171,10 @@ def generate(
     else:  # with the rows of randomized response any set of shapes has feasible weights
         shapes = np.vstack([shapes, np.eye(types, dtype=bool)])
         weights = np.append(weights, np.full(types, 1e-3 * float(weights.mean())))
-    found, bound = _rounds(goal, (shapes, weights, goal.prior), effort, advance)
+    found, bound = _rounds(goal, (shapes, weights, goal.prior), effort)
     exact = replace(effort, rounds=POLISHES if every is not None else 1, gap=effort.final_gap)
     start = found.shapes, found.solved.weights, found.prior
-    best, proved = _rounds(goal, start, exact, lambda steps: None)
+    best, proved = _rounds(goal, start, exact)
     best, bound = min(found, best, key=goal.value), max(bound, proved)
     if every is None:
         return Found(strategy_of(best, goal.epsilon))
@@ -195,7 +188,7 @@ def generate(
 
 
 def _rounds(
-    goal: Goal, start: tuple[Bits, Array, Array], effort: Effort, advance: Callable[[int], None]
+    goal: Goal, start: tuple[Bits, Array, Array], effort: Effort
 ) -> tuple[Candidate, float]:
     """Weigh, add shapes that would help, and again: the best found, and the largest bound."""
     shapes, weights, prior = start
@@ -206,7 +199,6 @@ def _rounds(
         new, lacking = goal.helpful(here, effort.most // 2)
         if goal.every is not None:
             bound = max(bound, goal.certified(here, lacking))
-        advance(1)
         if _closed(goal.value(best), bound, effort.gap):
             break
         shapes, weights = _joined(here, new, effort.most)

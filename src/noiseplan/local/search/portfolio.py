@@ -59,7 +59,6 @@ class Task:
     effort: float = 1.0
     seed: int = 0
     backend: str = "numpy"
-    advance: Callable[[int], None] = lambda steps: None
     numbered: bool = False  # whether reports must be numbers, not subsets
 
     def value(self, strategy: Strategy) -> float:
@@ -199,7 +198,7 @@ def _shifted(task: Task) -> Iterator[Found]:
     if group is not None:
         effort = OrbitEffort.for_types(types.count, task.effort)
         rng = np.random.default_rng(task.seed)
-        yield plan_orbits(group, types.gram, task.epsilon, effort, rng, task.advance)
+        yield plan_orbits(group, types.gram, task.epsilon, effort, rng)
 
 
 def _exchangeable(gram: Array) -> bool:
@@ -236,7 +235,7 @@ def _searched(task: Task, known: Strategy) -> list[Found]:
         heaviest = np.argsort(-weights)[: effort.most]
         shapes, weights = shapes[heaviest], weights[heaviest]
     goal = Goal(gram, task.prior, task.epsilon, task.worst)
-    return [*found, generate(goal, shapes, weights, effort, task.advance)]
+    return [*found, generate(goal, shapes, weights, effort)]
 
 
 def _descended(task: Task, start: Array, lower: Array, steps: int) -> Array:
@@ -244,5 +243,4 @@ def _descended(task: Task, start: Array, lower: Array, steps: int) -> Array:
     chances, lower, gram, prior = (to_backend(array, task.backend) for array in given)
     steps = max(round(task.effort * steps), 1)
     found = descend(Descent.of(gram, prior, task.epsilon), chances, lower, steps)
-    task.advance(steps)
     return to_numpy(found)

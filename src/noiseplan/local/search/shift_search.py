@@ -9,7 +9,6 @@ coincide.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp
@@ -68,7 +67,6 @@ def plan_orbits(
     epsilon: float,
     effort: OrbitEffort,
     rng: np.random.Generator,
-    advance: Callable[[int], None] = lambda steps: None,
 ) -> Found:
     """The best strategy of shifted patterns found for a Gram matrix that shifts leave alike."""
     search = _Search(group, group.eigenvalues(gram), exp(epsilon), effort, rng)
@@ -76,7 +74,6 @@ def plan_orbits(
     chances = np.full(len(shapes), 1 / len(shapes))
     for _ in range(effort.rounds):
         mixture = search.mixture(shapes, chances)
-        advance(1)
         kept = np.argsort(-mixture.chances)[: effort.patterns]
         kept = kept[mixture.chances[kept] > RARE]
         shapes, chances = shapes[kept], mixture.chances[kept] / mixture.chances[kept].sum()

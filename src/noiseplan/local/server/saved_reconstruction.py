@@ -209,7 +209,7 @@ def _check_head(file: Path, kind: str) -> None:
         with file.open("rb") as opened:
             head = opened.read(4)
     except OSError as error:
-        raise StorageError(f"{str(file)!r} cannot be read: {error}") from None
+        raise StorageError(f"{str(file)!r} cannot be read: {error.strerror}") from None
     if head != ZIP:
-        hint = "; load_randomizer reads randomizers" if head == MAGIC else ""
+        hint = "; it is a randomizer's, for devices" if head == MAGIC else ""
         raise StorageError(f"{file.name} is no {kind}'s file, or damaged{hint}")

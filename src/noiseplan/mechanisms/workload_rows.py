@@ -63,6 +63,7 @@ class WorkloadRowsMechanism(Mechanism):
 
     kind: ClassVar[str] = "workload rows"
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+    undivided: ClassVar[str | None] = "one of the plans measures the rows of its queries"
 
     schema: Schema
     workload: Workload

@@ -11,7 +11,6 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.laplace_allocation import Loss
 from noiseplan.optimize.p_identity import best_p_identity, improve_rows, strategy
@@ -113,8 +112,6 @@ def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
 
 def _extra(tables: Candidate, groups: IntArray) -> Array | None:
     """The rows of a plan of tables over groups of cells, in units of a faint identity."""
-    if not isinstance(tables.mechanism, TablesMechanism):
-        return None
     rows = tables.mechanism.dense_rows()[:, np.unique(groups, return_index=True)[1]]
     several = np.abs(rows[np.count_nonzero(rows, axis=1) > 1])
     if not 0 < len(several) <= rows.shape[1]:

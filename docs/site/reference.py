@@ -30,7 +30,7 @@ THEMES = {
 }  # fmt: skip
 # What methods return, and nobody makes.
 RETURNED = {
-    "release.answer": ["Answer"],
+    "release.answers": ["Answer"],
     "statistics.statistic": ["Statistic"],
     "planning.certify": ["Certificate"],
     "planning.workload_bounds": ["WorkloadBounds"],

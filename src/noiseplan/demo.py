@@ -22,7 +22,7 @@ from noiseplan.draw.error_bars import error_bar_spec
 from noiseplan.draw.error_dots import ForestRow, forest_spec
 from noiseplan.draw.figure import write
 from noiseplan.errors import MissingExtraError
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answer
 
 BUDGET = nz.ApproxDP(epsilon=1.0, delta=1e-9)
 LEVEL = 0.95

@@ -28,7 +28,7 @@ def visible(text: str) -> str:
     >>> print(visible("a\\x1b[2Jb\\u202ec"))
     a\\x1b[2Jb\\u202ec
     """
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     return "".join(c if _has_shape(c) else repr(c)[1:-1] for c in text)
 

@@ -24,10 +24,10 @@ from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.noise import Noise, NoiseSampler
 from noiseplan.noise.law import NAMED
 from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
+from noiseplan.noise.samplers import sampler_for
 from noiseplan.planning import planner
 from noiseplan.planning.candidate import Planner
 from noiseplan.planning.planners import named
-from noiseplan.release.drawing import sampler_for
 
 Array = np.ndarray[Any, Any]
 SUMMED = 1000.0  # laws of larger parameters are too long to be written out

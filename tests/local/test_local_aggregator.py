@@ -23,7 +23,7 @@ from noiseplan.local.server.packets import packets_of
 from noiseplan.local.server.tails import poisson_reach
 from noiseplan.local.strategies.shifts import ShiftStrategy
 from noiseplan.noise import SeededSource
-from noiseplan.noise.intervals import half_width_factor
+from noiseplan.noise.moments import half_width_factor
 
 MECHANISMS = ["auto", "hadamard", "subset selection", "rappor", "matrix l1", "matrix l2"]
 COUNTS = np.array([400, 150, 0, 50, 300, 100])

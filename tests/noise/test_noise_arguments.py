@@ -194,7 +194,7 @@ def test_a_source_of_ones_own() -> None:
     assert discrete_gaussian(4, 5, source=Mine()).shape == (5,)
 
 
-@pytest.mark.parametrize("module", ["discrete", "energy", "enclosures", "randomness"])
+@pytest.mark.parametrize("module", ["discrete", "energy", "moments", "randomness"])
 def test_documented_examples(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"noiseplan.noise.{module}"))
     assert found.attempted > 0

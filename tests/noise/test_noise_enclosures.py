@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from noise_scripts import PRECISION, mp
 
-from noiseplan.noise.enclosures import exp_minus, product
-from noiseplan.noise.energy import Energy
+from noiseplan.noise.energy import Energy, exp_minus, product
 
 ratios = st.fractions(min_value=0, max_value=1000)
 slow = settings(deadline=None, derandomize=True, max_examples=150)

@@ -27,7 +27,7 @@ from noiseplan.mechanisms.exact_residuals import (
 )
 from noiseplan.mechanisms.probing import Note
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import round_up
+from noiseplan.noise.moments import round_up
 from noiseplan.noise.wide_integers import WideIntegers, wide
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.free_split import optimise_total

@@ -353,3 +353,13 @@ def test_persons_with_several_records_pay_for_all_of_them() -> None:
     assert three.certify().gap == pytest.approx(one.certify().gap, rel=1e-6)
     met = [nz.plan(workload, targets=2.0, max_rows=m, planner="residual") for m in (1, 3)]
     assert met[1].certify().gap == pytest.approx(met[0].certify().gap, rel=1e-3)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+def test_what_is_proved_optimal_is_certified_by_the_same_bound(neighbours: nz.Neighbours) -> None:
+    """`certify` is the best bound known, so it is never below `lower_bound`."""
+    workload = nz.Workload.marginals(nz.Schema.from_sizes({"a": 2, "b": 4}), up_to=2)
+    plan = nz.plan(workload, budget=BUDGET, neighbours=neighbours, noise="gaussian")
+    assert plan.optimal
+    assert plan.certify().bound >= plan.lower_bound
+    assert plan.certify().gap < 1e-6

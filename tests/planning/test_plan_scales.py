@@ -13,7 +13,6 @@ from noiseplan.errors import BudgetError, PlanError, QueryError, UnanswerableErr
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.integer_rounding import integer_strategy
 from noiseplan.optimize.optimum import dense_optimum
-from noiseplan.planning.candidate import require_answers
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 
@@ -140,7 +139,7 @@ def test_a_plan_that_lost_a_query_says_why() -> None:
     workload = uneven(1.0)
     mechanism = DenseMechanism(workload.schema, np.ones((1, 12)))
     with pytest.raises(UnanswerableError, match="sizes of weights or of entries differ too much"):
-        require_answers(RowFigures(prepare(workload), mechanism), mechanism)
+        RowFigures(prepare(workload), mechanism).require_answers(mechanism)
 
 
 # ---------------------------------------------------------------------- cells that are one

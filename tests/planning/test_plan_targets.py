@@ -52,6 +52,23 @@ def test_targets_within_a_budget_scale_together(seed: int) -> None:
     assert plan.privacy.within(budget)
 
 
+@pytest.mark.parametrize("rho", [0.01, 0.5, 8.0])
+def test_targets_within_any_budget_are_met_as_well_as_by_the_optimum(rho: float) -> None:
+    """Several factors, where the optimum is clearly better: what is taken has no unit."""
+    schema = nz.Schema.from_sizes({"a": 6, "b": 6})
+    asked = [
+        {"a": nz.Prefix(), "b": nz.Prefix()},
+        {"a": nz.Ranges()},
+        {"a": nz.Custom(np.eye(6)[:3] + 1.0), "b": nz.Levels(2)},
+    ]
+    workload = nz.Workload([nz.Query(schema, factors) for factors in asked])
+    auto, optimal = (
+        nz.plan(workload, targets=13.0, budget=nz.zCDP(rho), planner=planner, noise="gaussian")
+        for planner in ("auto", "optimal")
+    )
+    assert auto.target_scale <= 1.01 * optimal.target_scale  # type: ignore[operator]
+
+
 def test_one_target_for_all_queries() -> None:
     schema = nz.Schema.from_sizes({"a": 4, "b": 3})
     workload = nz.Workload.marginals(schema, up_to=1)

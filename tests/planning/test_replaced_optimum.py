@@ -12,6 +12,7 @@ import noiseplan as nz
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.probing import probed_cost
+from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize.record_pairs import replaced_optimum, replaced_worst
 from noiseplan.optimize.split_coordinates import Chart, Point
 from noiseplan.planning.far_records import SomePairs, _Records
@@ -317,6 +318,57 @@ def test_pure_plans_cost_what_pairs_are_apart(planner: str) -> None:
     assert plan.total_variance <= half.total_variance * (1 + 1e-9)
     if planner in ("workload", "hierarchical-4", "eigen"):  # rows that records have in common
         assert plan.total_variance < 0.7 * half.total_variance
+
+
+@pytest.mark.parametrize("objective", [nz.TotalVariance(), nz.WorstVariance()])
+@pytest.mark.parametrize("noise", ["discrete", "laplace"])
+def test_one_matrix_is_priced_by_pairs_and_not_as_two_records(
+    noise: str, objective: nz.Objective
+) -> None:
+    """Prefix sums of two attributes: replacing a record changes less than removing and adding."""
+    schema = nz.Schema.from_sizes({"a": 6, "b": 5})
+    workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix(), "b": nz.Prefix()})])
+    auto, matrix = (
+        nz.plan(
+            workload, budget=nz.PureDP(1.0), neighbours="replace", planner=planner,
+            objective=objective, noise=noise,
+        )
+        for planner in ("auto", "matrix")
+    )  # fmt: skip
+    assert auto.considered[0] == ("matrix", "taken")
+    assert 0.999 <= probed_cost([auto.mechanism], "replace") <= 1.0 + 1e-12
+    assert auto.total_variance <= matrix.total_variance * (1 + 1e-6)
+    assert auto.worst_variance <= matrix.worst_variance * (1 + 1e-6)
+
+
+def test_one_matrix_over_classes_of_cells_is_priced_by_pairs() -> None:
+    bands = np.kron(np.eye(5), np.ones(8))
+    banded = nz.Custom(np.tril(np.ones((5, 5))) @ bands)
+    schema = nz.Schema.from_sizes({"a": 40, "b": 40})
+    workload = nz.Workload([nz.Query(schema, {"a": banded, "b": banded})])
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), neighbours="replace")
+    assert isinstance(plan.mechanism, ReducedMechanism)
+    apart = probed_cost([plan.mechanism.small], "replace")
+    assert plan.privacy.pure_epsilon is not None
+    assert 0.999 <= apart <= plan.privacy.pure_epsilon * (1 + 1e-12) <= 1.0 + 1e-12
+    same = nz.plan(
+        nz.Workload.prefix(nz.Schema.from_sizes({"a": 5, "b": 5})),
+        budget=nz.PureDP(1.0), neighbours="replace",
+    )  # fmt: skip
+    half = nz.plan(workload, budget=nz.PureDP(0.5))
+    assert plan.total_variance <= same.total_variance * 1.05
+    assert plan.total_variance <= half.total_variance * (1 + 1e-9)
+
+
+def test_tables_with_rows_that_records_share_are_priced_by_pairs() -> None:
+    """A hierarchy of eight values for its worst sum: what all records have in common is free."""
+    workload = nz.Workload.prefix(nz.Schema.from_sizes({"a": 8}))
+    replaced, half = (
+        nz.plan(workload, budget=budget, neighbours=neighbours, objective=nz.WorstVariance())
+        for budget, neighbours in ((nz.PureDP(1.0), "replace"), (nz.PureDP(0.5), "add-remove"))
+    )
+    assert 0.999 <= probed_cost([replaced.mechanism], "replace") <= 1.0 + 1e-12
+    assert replaced.worst_variance < 0.6 * half.worst_variance
 
 
 def test_data_aware_plans_spend_half_and_a_quarter(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from noiseplan.optimize.fitness import least_cost
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.row_space_optimum import RowBasis
 from noiseplan.planning.base_tables import BaseTables
+from noiseplan.planning.candidate import reached
 from noiseplan.planning.finish import finish
 from noiseplan.planning.objectives import Objective
-from noiseplan.planning.planners import row_space_plans
+from noiseplan.planning.planners import automatic, row_space_plans
 from noiseplan.planning.planners.row_space_plans import optimum_at_cost_one
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.reductions import Targets
@@ -470,6 +471,18 @@ def test_relative_errors_are_those_of_one_matrix(expected: bool) -> None:
         return sum(query.weight * float((variance(query) / s).sum()) for query, s in pairs)
 
     assert relative(found.mechanism.variance) == pytest.approx(relative(dense.variance), rel=6e-4)
+
+
+def test_relative_errors_beyond_one_matrix_with_noise_of_less_than_one_count() -> None:
+    """What `auto` compares is asked of any mechanism: there is no matrix over so many cells."""
+    schema = nz.Schema.from_sizes({"a": 40, "b": 30, "c": 10})
+    workload = nz.Workload([nz.Query(schema, ["a"], weight=2.0), nz.Query(schema, ["b", "c"])])
+    problem = Problem(workload, nz.zCDP(3.0), objective=nz.RelativeError())
+    found = automatic.solve(problem)
+    by_a, by_bc = (found.mechanism.variance(query) for query in workload)
+    wanted = 2 * by_a.sum() / 300 + by_bc.sum() / 40  # over the squared length of a row
+    assert problem.faint
+    assert reached(problem, found) == pytest.approx(wanted)
 
 
 def test_relative_errors_beyond_one_matrix() -> None:

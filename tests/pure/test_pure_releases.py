@@ -11,7 +11,7 @@ import noiseplan as nz
 from noiseplan.errors import DataError, PlanError, StorageError
 from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.noise import SeededSource, discrete_laplace
-from noiseplan.noise.intervals import half_width_factor
+from noiseplan.noise.moments import half_width_factor
 from noiseplan.storage import plan_hash
 
 SCHEMA = nz.Schema.from_sizes({"age": 8, "sex": 2, "region": 3})

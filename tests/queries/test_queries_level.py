@@ -140,7 +140,7 @@ def test_workloads_by_level() -> None:
     assert [query.name for query in workload] == ["total", "county", "sex", "county × sex"]
     assert workload["county × sex"].rows == 6
     content, arrays = write_workload(workload + nz.Query(SCHEMA, {"geo": nz.Level("state")}))
-    again = read_workload(content, arrays)
+    again = read_workload(content, arrays, 100)
     assert [query.name for query in again][-1] == "state"
     assert again["county × sex"].factors["geo"] == nz.Level("county")
 

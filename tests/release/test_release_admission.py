@@ -234,7 +234,7 @@ def test_simulations_say_so_wherever_they_are_shown(kind: str, tmp_path: Path) -
 
 def test_a_source_of_others_is_branded() -> None:
     """With bits that are all zero no noise can be drawn, so only the sampler is looked at."""
-    from noiseplan.release.drawing import sampler_for
+    from noiseplan.noise.samplers import sampler_for
 
     sampler = sampler_for("discrete", randomness=Known())
     assert not sampler.private

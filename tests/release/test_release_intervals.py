@@ -8,7 +8,7 @@ from scipy import stats
 
 import noiseplan as nz
 from noiseplan.errors import QueryError
-from noiseplan.noise.intervals import half_width_factor
+from noiseplan.noise.moments import half_width_factor
 
 
 @pytest.mark.parametrize("level", [1e-6, 0.1, 0.5, 0.9, 0.95, 0.99, 1 - 1e-12])

@@ -16,7 +16,7 @@ from scipy import stats
 
 import noiseplan as nz
 from noiseplan.counting.tensor import CountTensor
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answer
 from oracles import flat, probe, table_counts
 
 RELEASES = 1000

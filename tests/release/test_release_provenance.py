@@ -100,7 +100,7 @@ def test_noise_of_too_few_sizes_or_no_law_is_refused() -> None:
 @pytest.mark.parametrize("name", ["kinds", "targets"])
 def test_saved_numbers_for_queries_are_one_positive_number_each(tmp_path: Path, name: str) -> None:
     content, arrays = write_plan(PLAN)
-    assert read_plan(content, arrays).workload.rows == 4
+    assert read_plan(content, arrays, 10).workload.rows == 4
     for wrong in (np.ones(2), np.ones((1, 1)), np.array([np.nan]), np.zeros(1), -np.ones(1)):
         with pytest.raises(StorageError, match=name):
-            read_plan(content, arrays | {name: wrong})
+            read_plan(content, arrays | {name: wrong}, 10)

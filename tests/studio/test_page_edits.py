@@ -11,7 +11,7 @@ import pytest
 from page_browser import TOWN, Served, Visit, study_text
 
 import noiseplan as nz
-from noiseplan.noise.intervals import half_width_factor
+from noiseplan.noise.moments import half_width_factor
 from noiseplan.queries.questions import read_question
 
 

@@ -14,7 +14,7 @@ from noiseplan.choosing import Continuation, Look
 from noiseplan.comparing import Comparison
 from noiseplan.local import Aggregator, LocalPlan, Randomizer
 from noiseplan.noise import discrete_gaussian
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answer
 from noiseplan.statistics.statistic import Statistic
 from noiseplan.valid import ValidTables
 

@@ -27,8 +27,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import fraction_down, text_up
 from noiseplan.queries import Query, Workload
-from noiseplan.release.answer import Answer
-from noiseplan.release.answers import Answers
+from noiseplan.release.answers import Answer, Answers
 from noiseplan.release.release import Release, ReleaseOptions
 from noiseplan.schema import Schema
 

@@ -11,14 +11,12 @@ one, is found set by set, over D's cells alone (`common_and_rest`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noiseplan.choosing.common_and_rest import (
     LAST_OVER,
@@ -32,30 +30,22 @@ from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS
 from noiseplan.choosing.loewner import intersection, positive_part
 from noiseplan.choosing.mechanism_family import SAME, Family
 from noiseplan.errors import PlanError
-from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
-from noiseplan.mechanisms.basis import Basis, WideBasis
-from noiseplan.mechanisms.blocks import Block
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.crossed import CrossedMechanism, Part
+from noiseplan.mechanisms.crossed_pieces import as_floats, scale_of
 from noiseplan.mechanisms.crossed_queries import Frame, Set
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.own_answers import dense_rows, over_domain
-from noiseplan.mechanisms.residual import ResidualMechanism
-
-Splitting = ResidualMechanism | CrossedMechanism
-
-# Rows are the same but for a factor if their Gram matrices are, to this share.
-ALIKE = 1e-12
 
 
-def frame_of(mechanisms: Sequence[Splitting]) -> Frame:
+def frame_of(mechanisms: Sequence[Mechanism]) -> Frame:
     """The attributes that all mechanisms split alike, and the others; refused where those have too
     many cells."""
     schema = mechanisms[0].schema
     bases: dict[int, Basis] = {}
     whole: set[int] = set()
-    for i, axis, basis in (each for mechanism in mechanisms for each in _axes(mechanism)):
+    for i, axis, basis in (each for mechanism in mechanisms for each in mechanism.axes()):
         first = bases.setdefault(i, basis)
         if axis is None or not (scale_of(axis, first) and _same_centre(basis, first)):
             whole.add(i)
@@ -70,116 +60,8 @@ def frame_of(mechanisms: Sequence[Splitting]) -> Frame:
     return Frame(schema, split, tuple(sorted(whole)))
 
 
-def _axes(mechanism: Splitting) -> Iterator[tuple[int, Basis | None, Basis]]:
-    """Attributes, the rows they are measured by somewhere (none: with others), and their bases."""
-    if isinstance(mechanism, CrossedMechanism):
-        yield from ((i, basis, basis) for i, basis in mechanism.frame.bases.items())
-        for i in mechanism.frame.whole:
-            yield i, None, Basis.orthogonal(mechanism.schema.shape[i])
-        return
-    for block in mechanism.blocks:
-        for place, basis in enumerate(block.bases):
-            for i in np.unique(block.sets[:, place]).tolist():
-                yield i, None if block.whole else block.axes[place], basis
-
-
 def _same_centre(one: Basis, other: Basis) -> bool:
     return one is other or np.allclose(one.centre, other.centre, rtol=1e-12, atol=1e-15)
-
-
-def scale_of(axis: Basis, reference: Basis) -> float:
-    """s with UᵀU = s times the reference's; zero where there is none."""
-    if axis is reference or axis.same_rows(reference):
-        return 1.0
-    if isinstance(axis, WideBasis) and isinstance(reference, WideBasis):
-        return axis.sensitivity / reference.sensitivity
-    if axis.size > EXPLICIT_CELLS:
-        return 0.0
-    scale = float(np.trace(axis.gram) / max(np.trace(reference.gram), np.finfo(float).tiny))
-    apart = np.abs(axis.gram - scale * reference.gram).max(initial=0.0)
-    return scale if apart <= ALIKE * scale * reference.sensitivity else 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """What a block measures of one set: a residual of the frame's, times rows over D's cells.
-
-    Its rows over split attributes have `scale` times the Gram matrix of the frame's.
-    """
-
-    frame: Frame
-    block: Block
-    place: int
-    rows: Array
-    scale: float
-
-    @property
-    def _set(self) -> list[int]:
-        return [int(i) for i in self.block.sets[self.place]]
-
-    @property
-    def split(self) -> Set:
-        return tuple(i for i in self._set if i not in self.frame.whole)
-
-    @property
-    def sigma2(self) -> float:
-        """Of the noise, in the units of the frame's rows."""
-        return float(self.block.sigma2[self.place]) / self.scale
-
-    @property
-    def _order(self) -> list[int]:
-        """The split attributes first, and then D's."""
-        return [*self.split, *(i for i in self._set if i in self.frame.whole)]
-
-    def _axes(self) -> dict[int, Basis]:
-        return {} if self.block.whole else dict(zip(self._set, self.block.axes, strict=True))
-
-    def numbers(self, measured: NDArray[Any]) -> Array:
-        """What was measured, in the frame's rows: residual coordinates …, rows over D."""
-        values, axes = _floats(measured[..., self.place]), self._axes()
-        if self.block.whole:
-            return values
-        values = values.transpose([self._set.index(i) for i in self._order])
-        steps = [dense_rows(self.frame.bases[i]) @ axes[i].recover for i in self.split]
-        return kronecker_apply(steps, values.reshape(*(axes[i].rows for i in self.split), -1))
-
-    def measured(self, cells: Array) -> Array:
-        """What the block would have measured of residual coordinates … × D's cells."""
-        axes = self._axes()
-        steps = [dense_rows(axes[i]) @ self.frame.bases[i].recover for i in self.split]
-        found = kronecker_apply(steps, cells @ self.rows.T)
-        if self.block.whole:
-            return found
-        cube = found.reshape([axes[i].rows for i in self._order])
-        return cube.transpose([self._order.index(i) for i in self._set])
-
-
-def pieces_of(frame: Frame, mechanism: ResidualMechanism) -> Iterator[tuple[int, Piece]]:
-    """Every set of every block, with the number of the block."""
-    for number, block in enumerate(mechanism.blocks):
-        known: dict[Set, tuple[Array, float]] = {}  # by where a set has D's attributes
-        for place, row in enumerate(block.sets):
-            inner = tuple(int(i) if int(i) in frame.whole else -1 for i in row)
-            if inner not in known:
-                known[inner] = _over_cells(frame, block, place), _scale(frame, block, place)
-            yield number, Piece(frame, block, place, *known[inner])
-
-
-def _over_cells(frame: Frame, block: Block, place: int) -> Array:
-    """The rows of a block over D's cells."""
-    sizes, row = {i: frame.schema.shape[i] for i in frame.whole}, block.sets[place]
-    if block.whole:
-        return over_domain(block, row, {i: np.arange(n) for i, n in sizes.items()})
-    axes = dict(zip(row.tolist(), block.axes, strict=True))
-    return kronecker_dense(
-        [dense_rows(axes[i]) if i in axes else np.ones((1, n)) for i, n in sizes.items()]
-    )
-
-
-def _scale(frame: Frame, block: Block, place: int) -> float:
-    """∏ of what its rows over split attributes are longer than the frame's, squared."""
-    pairs = [] if block.whole else zip(block.sets[place].tolist(), block.axes, strict=True)
-    return prod(scale_of(axis, frame.bases[i]) for i, axis in pairs if i in frame.bases)
 
 
 @dataclass(frozen=True)
@@ -194,15 +76,11 @@ class ByCrossing(Family[Mechanism]):
     )
 
     @classmethod
-    def of(cls, mechanisms: Sequence[Splitting], integer: bool) -> ByCrossing:
+    def of(cls, mechanisms: Sequence[Mechanism], integer: bool) -> ByCrossing:
         """Refused where a plan is priced by more than its cells in D: the price must hold for what
         is measured in two steps, too."""
         family = cls(frame_of(mechanisms), integer)
         for mechanism in mechanisms:
-            if isinstance(mechanism, CrossedMechanism):
-                if not mechanism.frame.same(family.frame):
-                    raise PlanError("the plans differ in rows that were put together already")
-                continue
             if family.cell_costs(mechanism).max() > mechanism.record_cost("add-remove") * (
                 1 + SAME
             ):
@@ -233,25 +111,13 @@ class ByCrossing(Family[Mechanism]):
     ) -> dict[Set, tuple[Array, Array]]:
         """Of every set, rows over the deviation of their noise, and what was measured likewise."""
         found: dict[Set, list[tuple[Array, Array]]] = {}
-        for split, rows, sigma2, numbers in self._measured(mechanism, measured):
-            unit = rows / np.sqrt(sigma2), numbers / np.sqrt(sigma2)
-            found.setdefault(split, []).append(unit)
-        return {split: _stacked(pairs) for split, pairs in found.items()}
-
-    def _measured(
-        self, mechanism: Mechanism, measured: Measurements | None
-    ) -> Iterator[tuple[Set, Array, float, Array]]:
-        """Set by set: rows over D's cells, their noise, and their numbers if there are any."""
         none: Array = np.zeros(0)
-        if isinstance(mechanism, CrossedMechanism):
-            for number, part in enumerate(mechanism.parts_of):
-                numbers = none if measured is None else _floats(measured.values[number])
-                yield part.split, part.rows.strategy, part.rows.noise.one, numbers
-            return
-        assert isinstance(mechanism, ResidualMechanism)  # a family is made of these
-        for number, piece in pieces_of(self.frame, mechanism):
-            numbers = none if measured is None else piece.numbers(measured.values[number])
-            yield piece.split, piece.rows, piece.sigma2, numbers
+        for piece in mechanism.pieces(self.frame):
+            deviation = np.sqrt(piece.sigma2)
+            numbers = none if measured is None else piece.numbers(measured)
+            unit = piece.cell_rows / deviation, numbers / deviation
+            found.setdefault(piece.split, []).append(unit)
+        return {split: _stacked(pairs) for split, pairs in found.items()}
 
     def _made(self, found: Mapping[Set, DenseMechanism | None]) -> CrossedMechanism:
         parts = [Part(split, rows) for split, rows in found.items() if rows is not None]
@@ -334,25 +200,17 @@ class ByCrossing(Family[Mechanism]):
         if not self._same(self.costs(target), self.costs(really)) or faint(target):
             return numbers, really
         cells = {
-            part.split: _floats(values) @ part.back.T
+            part.split: as_floats(values) @ part.back.T
             for part, values in zip(really.parts_of, numbers.values, strict=True)
         }
         return self._of_cells(target, cells), None
 
     def _of_cells(self, target: Mechanism, cells: Mapping[Set, Array]) -> Measurements:
         """What a mechanism would have measured of residual coordinates … × D's cells."""
-        if isinstance(target, CrossedMechanism):
-            parts = target.parts_of
-            return Measurements(tuple(cells[p.split] @ p.rows.strategy.T for p in parts))
-        assert isinstance(target, ResidualMechanism)  # a family is made of these
         values = [np.empty(shape) for shape in target.shapes]
-        for number, piece in pieces_of(self.frame, target):
-            values[number][..., piece.place] = piece.measured(cells[piece.split])
+        for piece in target.pieces(self.frame):
+            piece.put(values, cells[piece.split])
         return Measurements(tuple(values))
-
-
-def _floats(values: NDArray[Any]) -> Array:
-    return np.asarray(values, dtype=np.float64)
 
 
 def _stacked(pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

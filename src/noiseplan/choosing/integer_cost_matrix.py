@@ -12,7 +12,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import size_above
+from noiseplan.noise.moments import size_above
 from noiseplan.schema import Schema
 
 EXPLICIT_CELLS: Final = 1024

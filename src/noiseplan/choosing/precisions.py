@@ -27,13 +27,13 @@ from noiseplan.arrays import IntArray, unique_rows
 from noiseplan.choosing.mechanism_family import SAME, Family
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.base import Measurements
+from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks, Places, group_blocks, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.discrete import WIDEST_VARIANCE
-from noiseplan.noise.sizes import round_up
+from noiseplan.noise.moments import round_up
 
 # A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
 OUTWARD = 1 + 4 * np.finfo(float).eps
@@ -47,14 +47,14 @@ class SharedBases:
     basis_of: IntArray
 
     @classmethod
-    def of(cls, mechanisms: Sequence[ResidualMechanism]) -> SharedBases:
+    def of(cls, mechanisms: Sequence[Mechanism]) -> SharedBases:
         """Raises `PlanError` with the first attribute that two mechanisms measure differently."""
         schema = mechanisms[0].schema
         known: list[Basis] = []
         number: dict[int, int] = {}  # of bases that were compared already, by identity
         basis_of = np.full(len(schema), -1)
         for mechanism in mechanisms:
-            own = mechanism.blocks
+            own = mechanism.residual_blocks()
             for attribute in np.flatnonzero(own.basis_of >= 0):
                 basis = own.bases[own.basis_of[attribute]]
                 if id(basis) not in number:
@@ -102,7 +102,8 @@ class ByPrecisions(Family[ResidualMechanism]):
         fewest = min(mechanisms, key=lambda m: len(m.blocks))
         kinds = list(fewest.blocks)
         noise = [
-            np.max([Located.of(m, block).sigma2 for m in mechanisms], axis=0) for block in kinds
+            np.max([Located.of(m.blocks, block).sigma2 for m in mechanisms], axis=0)
+            for block in kinds
         ]
         integer = all(m.noise.exact for m in mechanisms)
         return shared.mechanism(fewest, kinds, noise, integer)
@@ -116,7 +117,7 @@ class ByPrecisions(Family[ResidualMechanism]):
         shared = SharedBases.of([target, have])
         kinds = list(target.blocks)
         noise = [
-            still_needed(block.sigma2, Located.of(have, block).sigma2, target.noise.exact)
+            still_needed(block.sigma2, Located.of(have.blocks, block).sigma2, target.noise.exact)
             for block in kinds
         ]
         found = shared.mechanism(target, kinds, noise, target.noise.exact)
@@ -138,7 +139,9 @@ class ByPrecisions(Family[ResidualMechanism]):
     def together(self, parts: Sequence[ResidualMechanism]) -> ResidualMechanism:
         shared = SharedBases.of(parts)
         kinds = _distinct([block for part in parts for block in part.blocks])
-        noise = [weights_and_variance([Located.of(p, kind) for p in parts])[1] for kind in kinds]
+        noise = [
+            weights_and_variance([Located.of(p.blocks, kind) for p in parts])[1] for kind in kinds
+        ]
         return shared.mechanism(parts[0], kinds, noise, integer=False)
 
     def recreated(
@@ -149,7 +152,7 @@ class ByPrecisions(Family[ResidualMechanism]):
         values: list[NDArray[np.number]] = []
         blocks, same = [], True
         for block in target.blocks:
-            places = [Located.of(mechanism, block) for mechanism, _ in parts]
+            places = [Located.of(mechanism.blocks, block) for mechanism, _ in parts]
             weights, variance = weights_and_variance(places)
             numbers = np.zeros((*block.shape, len(block)))
             for weight, where, (_, measured) in zip(weights, places, parts, strict=True):
@@ -204,8 +207,8 @@ class Located:
     differently: IntArray
 
     @classmethod
-    def of(cls, mechanism: ResidualMechanism, like: Block) -> Located:
-        blocks, sets = mechanism.blocks, like.sets
+    def of(cls, blocks: Blocks, like: Block) -> Located:
+        sets = like.sets
         number, place = np.full(len(sets), -1), np.full(len(sets), -1)
         first, kind = unique_rows(blocks.basis_of[sets])
         for group in range(len(first)):
@@ -229,14 +232,15 @@ class Located:
         return self.places.of_sets(lambda number: self.blocks.blocks[number].variance)
 
 
-def measured_differently(mechanisms: Sequence[ResidualMechanism]) -> str:
+def measured_differently(mechanisms: Sequence[Mechanism]) -> str:
     """The attributes of a set that two mechanisms measure by different rows, if there is one."""
-    with_own_rows = [m for m in mechanisms if m.blocks.has_own]
+    every, names = [m.residual_blocks() for m in mechanisms], mechanisms[0].schema.names
+    with_own_rows = [blocks for blocks in every if blocks.has_own]
     for one in with_own_rows:
-        for block in one.blocks:
-            for other in mechanisms:
+        for block in one:
+            for other in every:
                 for row in Located.of(other, block).differently:
-                    return " × ".join(one.schema.names[i] for i in row)
+                    return " × ".join(names[i] for i in row)
     return ""
 
 

@@ -6,44 +6,35 @@ from collections.abc import Sequence
 from typing import Any
 
 from noiseplan.choosing.common_and_rest import ByMatrices
-from noiseplan.choosing.crossing import ByCrossing, Splitting
+from noiseplan.choosing.crossing import ByCrossing
 from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError
-from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.crossed import CrossedMechanism
-from noiseplan.mechanisms.long_attribute import LongMechanism
-from noiseplan.mechanisms.residual import ResidualMechanism
-from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.mechanisms.base import ONE_MATRIX, Mechanism
 
 
 def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
     size = mechanisms[0].schema.size
     explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
-    splitting = [m for m in mechanisms if isinstance(m, ResidualMechanism | CrossedMechanism)]
-    if len(splitting) == len(mechanisms):
-        same_bases, different = _same_rows(splitting)
+    for mechanism in mechanisms:
+        mechanism.require_comparable()
+    undivided = [m.undivided for m in mechanisms if m.undivided is not None]
+    if not undivided:
+        same_bases, different = _same_rows(mechanisms)
         if same_bases and not different:
             return ByPrecisions()
         if not explicit and neighbours == "add-remove":
             try:
-                return ByCrossing.of(splitting, integer)
+                return ByCrossing.of(mechanisms, integer)
             except PlanError:
                 if not same_bases:
                     raise
         if not explicit and same_bases:
             return ByPrecisions()
-    elif any(isinstance(m, LongMechanism) for m in mechanisms):
-        raise PlanError(
-            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
-            "series, and such plans are not compared or continued: release one of them on its own"
-        )
-    elif any(isinstance(m, WorkloadRowsMechanism) for m in mechanisms):
-        different = "one of the plans measures the rows of its queries"
     else:
-        different = "one of the plans is one matrix over the whole domain"
+        different = next((words for words in undivided if words != ONE_MATRIX), ONE_MATRIX)
     if not explicit:
         limit = (
             f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
@@ -57,14 +48,13 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
     return ByMatrices(integer)
 
 
-def _same_rows(mechanisms: Sequence[Splitting]) -> tuple[bool, str]:
+def _same_rows(mechanisms: Sequence[Mechanism]) -> tuple[bool, str]:
     """Whether all split every attribute by the same rows; and what differs, in words."""
-    residual = [m for m in mechanisms if isinstance(m, ResidualMechanism)]
-    if len(residual) < len(mechanisms):
-        return False, "one of the plans holds what others had in common"
     try:
-        SharedBases.of(residual)
+        for mechanism in mechanisms:
+            mechanism.residual_blocks()  # refused by those that have none
+        SharedBases.of(mechanisms)
     except PlanError as error:
         return False, str(error)
-    different = measured_differently(residual)
+    different = measured_differently(mechanisms)
     return True, different and f"the plans measure {different} by different rows"

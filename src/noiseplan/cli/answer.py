@@ -22,7 +22,7 @@ from noiseplan.console import print_json, say
 from noiseplan.escaping import write_csv_rows
 
 if TYPE_CHECKING:
-    from noiseplan.release.answer import Answer
+    from noiseplan.release.answers import Answer
     from noiseplan.statistics.statistic import Statistic
 
 

@@ -19,7 +19,7 @@ from noiseplan.privacy import Guarantee
 from noiseplan.privacy.guarantee import SHOWN_DELTA
 from noiseplan.privacy.people import PERSON
 from noiseplan.queries import Workload
-from noiseplan.release.answer import frame_library
+from noiseplan.release.answers import frame_library
 from noiseplan.words.compared import described
 
 # How far apart guarantees may be and are called equal.

@@ -58,8 +58,10 @@ def count_tables(
     wanted = dict.fromkeys(
         tuple(row) for some in sets for row in checked_sets(some, source.schema)[0].tolist()
     )
-    if isinstance(source, Records) and _cheap_to_count(source, list(wanted)):
-        return source
+    if isinstance(source, Records):
+        every = sum(cells(table, source.schema.shape) for table in wanted)
+        if source.rows * len(wanted) < _RECORDS_PER_CELL * every:
+            return source
     # A second pass over what can be read once would be refused after the ledger was charged.
     most = sys.maxsize if source.once else held
     tables = Tables(source, _stretches(list(wanted), source.schema.shape, most))
@@ -120,12 +122,6 @@ class Tables:
             for n in places:
                 found[n] = self._sums.table(wanted[n])
         return found
-
-
-def _cheap_to_count(records: Records, wanted: list[Members]) -> bool:
-    """Tell whether tables are so large that counting few records anew beats keeping them."""
-    every = sum(cells(table, records.schema.shape) for table in wanted)
-    return records.rows * len(wanted) < _RECORDS_PER_CELL * every
 
 
 def _stretches(wanted: list[Members], shape: Sequence[int], held: int) -> list[list[Members]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Final, final
@@ -66,7 +67,8 @@ class Counter:
         shape = schema.shape
         self._names, self._shape, self._tables = schema.names, shape, list(tables)
         for table in self._tables:
-            _check_size(table, schema)
+            if cells(table, shape) > _LARGEST_TABLE:
+                raise _too_large(table, schema)
         expected = _EXPECTED if records is None else records
         largest = maximal([table for table in self._tables if table], shape)
         counted = covering(largest, shape, expected)
@@ -80,7 +82,7 @@ class Counter:
         self._starts = ends.astype(np.intp)
         self._counts = np.zeros(int(ends[-1]), dtype=np.uint32)
         self._whole: NDArray[np.int64] | None = None
-        self._threads = max(1, min(threads or _processors(), len(counted)))
+        self._threads = threads
         self._gathered = _buffer(self._sizes, expected)
         self._filled = self._since = self._records = 0
 
@@ -129,7 +131,8 @@ class Counter:
         self._since += self._filled
         columns, fast = self._gathered[:, : self._filled], self._worth_compiling()
         work = self._filled * len(self._columns)
-        threads = self._threads if work >= _WORTH_SHARING else 1
+        shared = (self._threads or _processors()) if work >= _WORTH_SHARING else 1
+        threads = min(shared, len(self._columns))
         steps = min(_STEPS if work >= _WORTH_SHOWING else 1, len(self._columns) // threads or 1)
         bounds = np.linspace(0, len(self._columns), steps * threads + 1).astype(int).tolist()
         with progress("counting tables", len(self._columns)) as advance:
@@ -164,10 +167,10 @@ class Counter:
         kernel_numba.kernel()(columns, sizes, members, widths, starts, self._counts)
 
     def _worth_compiling(self) -> bool:
-        if not (kernel_numba.enabled and kernel_numba.installed()):
+        work = self._since * len(self._columns)
+        if work < _WORTH_CALLING or not (kernel_numba.enabled and kernel_numba.installed()):
             return False
-        limit = _WORTH_CALLING if kernel_numba.loaded() else _WORTH_STARTING
-        return self._since * len(self._columns) >= limit
+        return work >= _WORTH_STARTING or kernel_numba.loaded()
 
     def _settle(self) -> None:
         """Move the counts to where they cannot overflow."""
@@ -179,25 +182,26 @@ class Counter:
 
 
 @final
+@dataclass(frozen=True, eq=False)
 class Sums:
     """Tables that were counted, and all that can be summed from them."""
 
-    def __init__(self, counted: Mapping[Members, NDArray[np.int64]], shape: Sequence[int]) -> None:
-        self._counted, self._shape = counted, shape
+    counted: Mapping[Members, NDArray[np.int64]]
+    shape: Sequence[int]
 
     @cached_property
     def _containers(self) -> Containers:
-        return Containers(self._counted, self._shape)
+        return Containers(self.counted, self.shape)
 
     def table(self, wanted: Members) -> NDArray[np.int64]:
         """Return a table, summed from the smallest counted one that contains it."""
-        counts = self._counted.get(wanted)
+        counts = self.counted.get(wanted)
         if counts is not None:
             return counts
         source = self._containers.find(wanted)
         assert source is not None, f"no counted table contains {wanted}"
         others = tuple(axis for axis, member in enumerate(source) if member not in wanted)
-        return np.asarray(self._counted[source].sum(axis=others, dtype=np.int64))
+        return np.asarray(self.counted[source].sum(axis=others, dtype=np.int64))
 
 
 def code_dtype(size: int) -> np.dtype[np.unsignedinteger]:
@@ -218,11 +222,10 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _check_size(table: Members, schema: Schema) -> None:
-    size = cells(table, schema.shape)
-    if size > _LARGEST_TABLE:
-        listed = " × ".join(f"{schema.names[m]} ({schema.shape[m]:,})" for m in table)
-        raise DataError(
-            f"the table {listed} has {size:,} cells; at most {_LARGEST_TABLE:,} can "
-            f"be counted. Ask for tables of fewer attributes, or merge values: Binned, Levels."
-        )
+def _too_large(table: Members, schema: Schema) -> DataError:
+    listed = " × ".join(f"{schema.names[m]} ({schema.shape[m]:,})" for m in table)
+    return DataError(
+        f"the table {listed} has {cells(table, schema.shape):,} cells; at most "
+        f"{_LARGEST_TABLE:,} can be counted. Ask for tables of fewer attributes, or merge values: "
+        f"Binned, Levels."
+    )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import glob
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,12 +89,6 @@ def files_of(path: str | os.PathLike[str]) -> list[Path]:
     with engine() as connection, _refusals(str(path)):
         names = connection.execute("SELECT file FROM glob(?)", [os.fspath(path)]).fetchall()
     return [Path(name) for (name,) in names]
-
-
-def is_relation(data: object) -> TypeGuard[DuckDBPyRelation]:
-    """Tell whether data are a DuckDB relation, without importing DuckDB for data that are not."""
-    duckdb = sys.modules.get("duckdb")
-    return duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation)
 
 
 def stream_from_relation(

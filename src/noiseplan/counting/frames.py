@@ -161,7 +161,8 @@ def _as_frame(batch: Any) -> Any:
 def _encode(series: nw.Series[Any], attribute: Attribute) -> Encoded:
     import narwhals.stable.v2 as nw
 
-    series = _without_dictionary(series)
+    if series.dtype in (nw.Categorical, nw.Enum):
+        series = _without_dictionary(series)
     if series.dtype == nw.String:
         return _encode_text(series, attribute)
     if series.dtype.is_integer() and series.null_count():

@@ -40,12 +40,6 @@ from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema
 _PERSON: Final = "person"
 
 
-def is_ibis_table(data: object) -> bool:
-    """Tell whether data are an Ibis table, without importing Ibis for data that are not."""
-    ibis: Any = sys.modules.get("ibis")
-    return ibis is not None and isinstance(data, ibis.expr.types.Table)
-
-
 def source_from_ibis(table: Any, schema: Schema, people: PersonCap | None = None) -> Countable:
     """Open an Ibis table by the way that suits its database."""
     check_columns(schema, table.columns, people)

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noiseplan.counting.database import (
-    chosen_among,
-    is_relation,
-    stream_from_file,
-    stream_from_relation,
-)
+from noiseplan.counting.database import chosen_among, stream_from_file, stream_from_relation
 from noiseplan.counting.encode import Encoded, Refusals, check_columns, encode_block
 from noiseplan.counting.frames import source_from_batches, source_from_frame
-from noiseplan.counting.ibis_tables import is_ibis_table, source_from_ibis
+from noiseplan.counting.ibis_tables import source_from_ibis
 from noiseplan.counting.person_cap import ChosenRecords, PersonCap
 from noiseplan.counting.persons import array_of_persons
 from noiseplan.counting.projectable import Countable, Projectable
 from noiseplan.counting.records import Records
-from noiseplan.counting.spark import SparkSource, is_spark_frame
+from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.telling import UNCOUNTABLE, reading, refused
 from noiseplan.counting.tensor import CountTensor
 from noiseplan.counting.text_files import TextFile
@@ -100,7 +96,9 @@ def open_source(
     >>> source.marginals(np.array([[0], ])).tolist()
     [[1, 2]]
     """
-    people = PersonCap.declared(person, cap, key)
+    people = None
+    if person is not None or type(cap) is not int or cap != 1:
+        people = PersonCap.declared(person, cap, key)
     with reading(details):
         source = _opened(data, schema, people)
     if isinstance(source, Countable):
@@ -121,16 +119,31 @@ def _opened(data: object, schema: Schema, people: PersonCap | None) -> Projectab
         return _from_array(data, schema, people)
     if isinstance(data, Mapping):
         return _from_mapping(data, schema, people)
-    if is_relation(data):
-        return stream_from_relation(data, schema, people)
-    if is_ibis_table(data):
-        return source_from_ibis(data, schema, people)
-    if is_spark_frame(data):
-        return SparkSource(cast(Any, data), schema, people)
+    native: Any = data
+    match _engine_of(data):
+        case "duckdb":
+            return stream_from_relation(native, schema, people)
+        case "ibis":
+            return source_from_ibis(native, schema, people)
+        case "spark":
+            return SparkSource(native, schema, people)
     source = source_from_batches(data, schema, people) or source_from_frame(data, schema, people)
     if source is None:
         raise DataError(f"cannot count a {type(data).__qualname__}; pass {_ACCEPTED}.")
     return source
+
+
+def _engine_of(data: object) -> str:
+    """The engine whose table data are, found without importing it for data that are not."""
+    duckdb: Any = sys.modules.get("duckdb")
+    ibis: Any = sys.modules.get("ibis")
+    if duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation):
+        return "duckdb"
+    if ibis is not None and isinstance(data, ibis.expr.types.Table):
+        return "ibis"
+    kind = type(data)  # classic or Connect
+    spark = kind.__module__.startswith("pyspark.sql") and hasattr(kind, "mapInArrow")
+    return "spark" if spark else ""
 
 
 def _with_schema(data: Projectable, schema: Schema) -> Projectable:

@@ -42,12 +42,6 @@ _TEXT: Final = re.compile("string|varchar|char")  # of other types DuckDB has th
 _JOINED: Final = 1 << 17
 
 
-def is_spark_frame(data: object) -> bool:
-    """Tell whether data are a Spark DataFrame, classic or Connect, without importing Spark."""
-    kind = type(data)
-    return kind.__module__.startswith("pyspark.sql") and hasattr(kind, "mapInArrow")
-
-
 @final
 class SparkSource(Countable):
     """A Spark DataFrame.

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import prod
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,9 @@ Marginals = Callable[[IntArray], NDArray[np.number]]
 
 class Cells(ABC):
     """Another domain: `schema` is the one queries come in, `inner` the one they are taken to."""
+
+    # Whether nothing is merged, and some values are more than records have.
+    spare: ClassVar[bool] = False
 
     schema: Schema
 
@@ -233,6 +236,8 @@ class Classes(Cells):
 @dataclass(frozen=True, eq=False)
 class SpareValues(Cells):
     """One more value, the last, of the attributes at `positions`, ascending; no record has it."""
+
+    spare: ClassVar[bool] = True
 
     schema: Schema
     positions: IntArray

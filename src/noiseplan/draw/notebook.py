@@ -16,7 +16,7 @@ from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import interval_bar, share_bar
 from noiseplan.escaping import visible_name
 from noiseplan.matrices.base import Array
-from noiseplan.release.answer import Answer, shown_columns
+from noiseplan.release.answers import Answer, shown_columns
 from noiseplan.texts import counted
 from noiseplan.words import compared, plan, release
 

@@ -74,7 +74,8 @@ class Reserved:
     ledgers had no field for it, and said it at the end of the purpose: there it is None. `follows`
     is the entry that this one completes at the price of the difference, if it does. `unit` is who
     has those records where that is no person, and `tables` what the release publishes: of each
-    table its name and its attributes, of many the first.
+    table its name and its attributes, of many the first. `pieces` is what these tables determine:
+    of each piece the numbers of its tables and texts of `release.told_tables`.
     """
 
     kind: ClassVar = "reserved"
@@ -86,6 +87,7 @@ class Reserved:
     follows: int | None = None
     unit: str | None = field(default=None, repr=False)
     tables: Tables | None = field(default=None, repr=False)
+    pieces: Tables | None = field(default=None, repr=False)
 
     @property
     def records(self) -> int:

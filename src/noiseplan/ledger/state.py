@@ -74,6 +74,8 @@ class Entry:
     tables
         What it publishes, where that is on record: of each table its name and its attributes, of
         many the first.
+    pieces
+        What these tables determine, as a later release reads it to tell what will disagree.
 
     Examples
     --------
@@ -105,6 +107,7 @@ class Entry:
     factor: int = 1
     unit: str = field(default=PERSON, repr=False)
     tables: Tables = field(default=(), repr=False)
+    pieces: Tables = field(default=(), repr=False)
 
     @classmethod
     def charged(cls, record: Record, act: Reserved, factor: int = 1) -> Entry:
@@ -120,6 +123,7 @@ class Entry:
             factor=factor,
             unit=act.whose,
             tables=act.tables or (),
+            pieces=act.pieces or (),
         )
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,13 @@ from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
 
+if TYPE_CHECKING:
+    from noiseplan.domain.cells import Cells
+    from noiseplan.mechanisms.basis import Basis
+    from noiseplan.mechanisms.blocks import Blocks
+    from noiseplan.mechanisms.crossed_pieces import Piece
+    from noiseplan.mechanisms.crossed_queries import Frame
+
 Marginals = Callable[[IntArray], NDArray[np.number]]
 Progress = Callable[[int], None]
 
@@ -26,6 +33,11 @@ NOT_COMPARED = (
     "one of the plans is neither a matrix nor of the residual family, and has nothing to be "
     "compared by: plan it with planner='auto' or planner='optimal'"
 )
+NO_FREE_ROWS = (
+    "free queries are for plans by one matrix over all cells, with Gaussian noise: plan "
+    "with planner='optimal' or planner='refined'"
+)
+ONE_MATRIX = "one of the plans is one matrix over the whole domain"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,6 +76,10 @@ class Mechanism(ABC):
     lists_all: ClassVar[bool] = True
     # Whether it measures all attributes, and follows from their sizes.
     from_sizes: ClassVar[bool] = False
+    # Whether the total is measured by itself, so that it costs nothing where it is public.
+    public_total: ClassVar[bool] = False
+    # Why it is no residuals of attributes, for whoever would compare them; None where it is.
+    undivided: ClassVar[str | None] = ONE_MATRIX
 
     schema: Schema
     noise: Noise  # on the numbers, its sizes in the order in which they are measured
@@ -252,6 +268,47 @@ class Mechanism(ABC):
     def measured_queries(self, most: int) -> list[Query]:
         """What is measured, as queries; at most so many."""
         raise PlanError(NOT_COMPARED)
+
+    def dense_rows(self) -> Array:
+        """Every measured row over the size of its noise, rows × domain."""
+        raise PlanError(NOT_COMPARED)
+
+    def over_cells(self, cells: Cells) -> Mechanism | None:
+        """The same rows over all cells of which its own are classes; None where it has no rows."""
+        return None
+
+    def free_rows(self, most: int) -> Array:
+        """The rows over cells that more can be measured beside; `most` are planned explicitly."""
+        raise PlanError(NO_FREE_ROWS)
+
+    def with_rows(self, rows: Array) -> Mechanism:
+        """The same noise on these rows."""
+        raise PlanError(NO_FREE_ROWS)
+
+    # ------------------------------------------------------------------ compared
+
+    def require_comparable(self) -> None:
+        """Raise `PlanError` where nothing is known of what it has in common with others."""
+        return
+
+    def residual_blocks(self) -> Blocks:
+        """The residuals that are measured; refused where it is something else."""
+        raise PlanError(self.undivided or NOT_COMPARED)
+
+    def axes(self) -> Iterator[tuple[int, Basis | None, Basis]]:
+        """Attributes, the rows they are measured by somewhere (none: with others), and their bases.
+
+        Refused where attributes are not split.
+        """
+        raise PlanError(self.undivided or NOT_COMPARED)
+
+    def pieces(self, frame: Frame) -> Iterator[Piece]:
+        """What is measured, as residuals of the frame's times rows over its cells."""
+        raise PlanError(self.undivided or NOT_COMPARED)
+
+    def costs_in(self, frame: Frame) -> Array | None:
+        """What no record of each of the frame's cells exceeds, where it is crossed with them."""
+        return None
 
     def as_stated(self) -> Mechanism:
         """As it is priced where its sizes are the variances of discrete noise, not parameters."""

@@ -57,7 +57,7 @@ def for_person(mechanisms: Sequence[Mechanism], neighbours: Neighbours, max_rows
         # Smaller domains that look the same may hold other cells: several are added over theirs.
         measured = inner if len(inner) == 1 else mechanisms
         record = Guarantee(gaussian_cost(measured, neighbours), joint_law(promises), neighbours)
-    return of_person(record, neighbours, max_rows)
+    return record if max_rows == 1 else of_person(record, neighbours, max_rows)
 
 
 def of_person(record: Guarantee, neighbours: Neighbours, max_rows: int) -> Guarantee:

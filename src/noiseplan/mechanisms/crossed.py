@@ -11,7 +11,7 @@ there are few. Plans that measure the attributes in D by different rows have all
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -21,12 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import Arrays, IntArray, Json
-from noiseplan.errors import QueryError, StorageError, UnanswerableError
+from noiseplan.errors import PlanError, QueryError, StorageError, UnanswerableError
 from noiseplan.matrices import kronecker_dense
 from noiseplan.matrices.base import DENSE_LIMIT, Array
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
+from noiseplan.mechanisms.blocks import Blocks
 from noiseplan.mechanisms.cost import CELL_BY_CELL, cell_by_cell
+from noiseplan.mechanisms.crossed_pieces import Piece, as_floats
 from noiseplan.mechanisms.crossed_queries import Asked, Frame, Set
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.leastsquares import LeastSquares
@@ -61,11 +64,38 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
+class PartPiece(Piece):
+    """A part by its number, which has the frame's own rows on split attributes."""
+
+    number: int
+    part: Part
+
+    @property
+    def split(self) -> Set:
+        return self.part.split
+
+    @property
+    def cell_rows(self) -> Array:
+        return self.part.rows.strategy
+
+    @property
+    def sigma2(self) -> float:
+        return self.part.rows.noise.one
+
+    def numbers(self, measured: Measurements) -> Array:
+        return as_floats(measured.values[self.number])
+
+    def put(self, values: Sequence[Array], cells: Array) -> None:
+        values[self.number][...] = cells @ self.cell_rows.T
+
+
+@dataclass(frozen=True, eq=False)
 class CrossedMechanism(Mechanism):
     """Parts, each with rows and noise of its own."""
 
     kind: ClassVar[str] = "crossed"
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+    undivided: ClassVar[str | None] = None
 
     schema: Schema
     frame: Frame
@@ -89,6 +119,21 @@ class CrossedMechanism(Mechanism):
     @cached_property
     def by_set(self) -> dict[Set, Part]:
         return {part.split: part for part in self.parts_of}
+
+    # ------------------------------------------------------------------ compared
+
+    def residual_blocks(self) -> Blocks:
+        raise PlanError("one of the plans holds what others had in common")
+
+    def axes(self) -> Iterator[tuple[int, Basis | None, Basis]]:
+        yield from ((i, basis, basis) for i, basis in self.frame.bases.items())
+        for i in self.frame.whole:
+            yield i, None, Basis.orthogonal(self.schema.shape[i])
+
+    def pieces(self, frame: Frame) -> Iterator[Piece]:
+        if not self.frame.same(frame):
+            raise PlanError("the plans differ in rows that were put together already")
+        yield from (PartPiece(number, part) for number, part in enumerate(self.parts_of))
 
     # ------------------------------------------------------------------ what is measured
 
@@ -139,6 +184,9 @@ class CrossedMechanism(Mechanism):
             found += beta * columns / part.rows.noise.one
         return found
 
+    def costs_in(self, frame: Frame) -> Array | None:
+        return self.crossed_costs if self.frame.same(frame) else None
+
     def record_cost(self, neighbours: Neighbours) -> float:
         found = self.cost_with([], neighbours)
         assert found is not None  # nothing beside it
@@ -146,17 +194,18 @@ class CrossedMechanism(Mechanism):
 
     def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
         """Cell by cell of D, where all are crossed alike; (a − b)² ≤ 2a² + 2b² to replace one."""
-        every = [self, *(m for m in others if isinstance(m, CrossedMechanism))]
-        if len(every) <= len(others) or not all(m.frame.same(self.frame) for m in every):
+        every = [self, *others]
+        costs = [costs for m in every if (costs := m.costs_in(self.frame)) is not None]
+        if len(costs) < len(every):
             return None
         if neighbours == "replace" and self.schema.size <= CELL_BY_CELL:
             return cell_by_cell(every, neighbours)
         for mechanism in every:
             mechanism.require_noise(neighbours)
-        largest = float(np.sum([m.crossed_costs for m in every], axis=0).max(initial=0.0))
+        largest = float(np.sum(costs, axis=0).max(initial=0.0))
         # Sums over the parts of sums over a part's rows: so many terms, and no more, are added.
-        parts = [part for mechanism in every for part in mechanism.parts_of]
-        terms = len(parts) + max((part.rows.numbers for part in parts), default=0)
+        rows = [shape[-1] for mechanism in every for shape in mechanism.shapes]
+        terms = len(rows) + max(rows, default=0)
         record = product_up(largest, 1 + margin(terms))
         return record if neighbours == "add-remove" else 4 * record
 

@@ -65,6 +65,12 @@ class LongMechanism(Mechanism):
     def floating(self) -> Mechanism:
         return replace(self, blocks=tuple(b.floating() for b in self.blocks), exact=False)
 
+    def require_comparable(self) -> None:
+        raise PlanError(
+            "one of the plans measures along a long attribute, by the nodes of a tree or by a "
+            "series, and such plans are not compared or continued: release one of them on its own"
+        )
+
     # ------------------------------------------------------------------ privacy
 
     @abstractmethod

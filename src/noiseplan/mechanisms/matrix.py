@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from noiseplan.arrays import Arrays, Json
+from noiseplan.domain.cells import Cells
 from noiseplan.errors import QueryError, StorageError, UnanswerableError
 from noiseplan.matrices.base import DENSE_LIMIT, Array, Matrix
 from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progress, floats
@@ -62,6 +63,11 @@ class DenseMechanism(Mechanism):
         else:
             largest = float(self.noise.norms(self.strategy).max(initial=0.0))
         return product_up(largest / self.noise.one, 1 + margin(self.numbers))
+
+    def changed(self, neighbours: Neighbours) -> int:
+        """‖a‖_p^p of the dearest column, or of a difference of two: whole where entries and noise
+        of one are."""
+        return round(self.record_cost(neighbours))
 
     def cost_matrix(self) -> Array:
         return self.strategy.T @ self.strategy / self.noise.nominal
@@ -120,6 +126,18 @@ class DenseMechanism(Mechanism):
 
     def unit_values(self, measured: Measurements) -> Array:
         return np.asarray(measured.values[0] / np.sqrt(self.noise.one))
+
+    def over_cells(self, cells: Cells) -> Mechanism:
+        wide = np.ascontiguousarray(self.strategy[:, cells.of_cells()])
+        return replace(self, schema=cells.schema, strategy=wide)
+
+    def free_rows(self, most: int) -> Array:
+        if self.noise.power != 2:  # room is what is left of squared lengths
+            return super().free_rows(most)
+        return self.strategy
+
+    def with_rows(self, rows: Array) -> Mechanism:
+        return replace(self, strategy=rows)
 
     def measured_queries(self, most: int) -> list[Query]:
         rows = self.strategy / np.abs(self.strategy).max()

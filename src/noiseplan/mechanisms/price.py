@@ -66,9 +66,11 @@ def require_price(
     require_formula(mechanism, stated, max_rows, before)
     mechanisms = (*before.mechanisms, mechanism)
     if can_probe(mechanisms):
-        record = probed_cost(mechanisms, stated.neighbours)
-        person = person_cost(record, max_rows, pure=stated.pure_epsilon is not None)
-        _require(Fraction(person), before.price + _amount(stated))
+        cost = probed_cost(mechanisms, stated.neighbours)
+        if max_rows != 1:
+            cost = person_cost(cost, max_rows, pure=stated.pure_epsilon is not None)
+        if Fraction(cost) > (before.price + _amount(stated)) * (1 + ROUNDING):
+            raise _too_little(cost, before, stated)
 
 
 def require_formula(
@@ -79,7 +81,8 @@ def require_formula(
     pure = cost.pure_epsilon is not None
     if pure != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
         raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
-    _require(_amount(cost), before.price + _amount(stated))
+    if _amount(cost) > (before.price + _amount(stated)) * (1 + ROUNDING):
+        raise _too_little(_amount(cost), before, stated)
 
 
 def _amount(guarantee: Guarantee) -> Fraction:
@@ -88,9 +91,9 @@ def _amount(guarantee: Guarantee) -> Fraction:
     return Fraction(guarantee.pcost if epsilon is None else epsilon)
 
 
-def _require(cost: Fraction, price: Fraction) -> None:
-    if cost > price * (1 + ROUNDING):
-        raise PlanError(
-            f"the plan states a lower privacy cost than its noise has: {float(price):.6g}, and "
-            f"what it measures costs {float(cost):.6g}"
-        )
+def _too_little(cost: float | Fraction, before: Paid, stated: Guarantee) -> PlanError:
+    price = before.price + _amount(stated)
+    return PlanError(
+        f"the plan states a lower privacy cost than its noise has: {float(price):.6g}, and "
+        f"what it measures costs {float(cost):.6g}"
+    )

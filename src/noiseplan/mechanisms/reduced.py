@@ -116,6 +116,15 @@ class ReducedMechanism(Mechanism):
     def unit_rows(self) -> Array:
         return self.small.unit_rows()[:, self.cells.of_cells()]
 
+    def free_rows(self, most: int) -> Array:
+        if self.cells.spare:
+            return super().free_rows(most)
+        raise PlanError(
+            f"the plan measures {self.cells.inner.size:,} classes of cells that its queries "
+            f"tell apart, and others may not fit them: plan all queries together, or over a domain "
+            f"of at most {most:,} cells, found {self.schema.size:,}"
+        )
+
     def unit_values(self, measured: Measurements) -> Array:
         return self.small.unit_values(measured)
 

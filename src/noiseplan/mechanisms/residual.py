@@ -33,6 +33,8 @@ from noiseplan.mechanisms.base import Marginals, Measurements, Mechanism, Progre
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, read_own, write_bases, write_own
 from noiseplan.mechanisms.blocks import BATCH_CELLS, Block, Blocks, batches, subset_patterns
+from noiseplan.mechanisms.crossed_pieces import Piece, block_pieces
+from noiseplan.mechanisms.crossed_queries import Frame
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
 from noiseplan.mechanisms.own_answers import Asked, over_domain
 from noiseplan.mechanisms.residual_cost import require_noise, residual_cost, same_bases
@@ -60,6 +62,8 @@ class ResidualMechanism(Mechanism):
     """Bases and noise variances; everything else follows from them."""
 
     kind: ClassVar[str] = "residual"
+    public_total: ClassVar[bool] = True
+    undivided: ClassVar[str | None] = None
 
     schema: Schema
     blocks: Blocks
@@ -86,15 +90,32 @@ class ResidualMechanism(Mechanism):
         return found
 
     def cost_with(self, others: list[Mechanism], neighbours: Neighbours) -> float | None:
-        every = [self, *(m for m in others if isinstance(m, ResidualMechanism))]
-        blocks = [block for mechanism in every for block in mechanism.blocks]
-        own = any(mechanism.blocks.has_own for mechanism in every)
-        if len(every) <= len(others) or not (own or same_bases(blocks)):
+        try:
+            every = [self.blocks, *(mechanism.residual_blocks() for mechanism in others)]
+        except PlanError:  # one of them measures something else
+            return None
+        blocks = [block for each in every for block in each]
+        own = any(each.has_own for each in every)
+        if not (own or same_bases(blocks)):
             return None
         return residual_cost(blocks, neighbours)
 
     def require_noise(self, neighbours: Neighbours) -> None:
         require_noise(self.blocks.blocks, neighbours)
+
+    # ------------------------------------------------------------------ compared
+
+    def residual_blocks(self) -> Blocks:
+        return self.blocks
+
+    def axes(self) -> Iterator[tuple[int, Basis | None, Basis]]:
+        for block in self.blocks:
+            for place, basis in enumerate(block.bases):
+                for i in np.unique(block.sets[:, place]).tolist():
+                    yield i, None if block.whole else block.axes[place], basis
+
+    def pieces(self, frame: Frame) -> Iterator[Piece]:
+        return block_pieces(frame, self.blocks.blocks)
 
     def as_stated(self) -> Mechanism:
         """With the parameters σ² of discrete noise that has its variances, or a little larger ones.
@@ -245,9 +266,9 @@ class ResidualMechanism(Mechanism):
             result[..., mine] += asked.of_numbers(_take_last(measured.values[number], place))
 
     def answering(self, measured: Measurements) -> Callable[[Query], Array]:
-        return partial(self._answer, measured)
+        return partial(self.answer, measured)
 
-    def _answer(self, measured: Measurements, query: Query) -> Array:
+    def answer(self, measured: Measurements, query: Query) -> Array:
         self.require(query)
         return self.completed(measured, query)
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -30,12 +30,16 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.basis_files import read_bases, write_bases
 from noiseplan.mechanisms.blocks import BATCH_CELLS, batches, group_blocks, subset_patterns
 from noiseplan.mechanisms.exact_residuals import noisy_residuals, require_fit
+from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
 from noiseplan.schema import Schema
+
+# Numbers of all differences of two records that are looked at: about half a second.
+PAIRED_NUMBERS: Final = 1 << 27
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,13 +110,25 @@ class TablesMechanism(Mechanism):
         return replace(self, tables=tuple(tables))
 
     def record_cost(self, neighbours: Neighbours) -> float:
-        """Σ_B ∏_i ‖S_i‖₁ / b_B: one record is in one cell of every table."""
+        """Σ_B ∏_i ‖S_i‖₁ / b_B: one record is in one cell of every table.
+
+        To replace it is at most to remove one and to add one; over few cells it is what the
+        farthest two of them are apart, less where tables have rows that records share.
+        """
         cost = math.fsum(
             math.fsum(1.0 / block.noise.size) * prod(_norm(view.measure) for view in block.views)
             for block in self.tables
         )
         record = product_up(cost, 1 + margin(len(self.tables)))
-        return record if neighbours == "add-remove" else 2 * record
+        return record if neighbours == "add-remove" else min(2 * record, self._apart(record))
+
+    def _apart(self, record: float) -> float:
+        """max_{r,s} Σ_j |a_jr − a_js|/b_j, rounded up; infinite where there are many to compare."""
+        counts = sum(block.numbers for block in self.tables)
+        if counts * self.schema.size**2 > PAIRED_NUMBERS:
+            return math.inf
+        rounding = margin(counts)  # differences have what rounding took from their columns
+        return product_up(columns_apart(self.dense_rows(), 1) + 2 * record * rounding, 1 + rounding)
 
     @cached_property
     def residuals(self) -> ResidualMechanism:

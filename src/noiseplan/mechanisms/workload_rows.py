@@ -40,7 +40,7 @@ from noiseplan.noise.wide_integers import WideIntegers, joined
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.rounding import margin, product_up
 from noiseplan.queries import Query, Workload
-from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
+from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.schema import Schema
 
 # Rows that are compared with each other: their Gram matrix is factored in seconds.
@@ -63,6 +63,7 @@ class WorkloadRowsMechanism(Mechanism):
 
     kind: ClassVar[str] = "workload rows"
     alike_by: ClassVar[Literal["role", "type", "nothing"]] = "nothing"
+    undivided: ClassVar[str | None] = "one of the plans measures the rows of its queries"
 
     schema: Schema
     workload: Workload
@@ -353,8 +354,8 @@ class WorkloadRowsMechanism(Mechanism):
         sizes = floats(arrays, "sizes", 1)
         if not (sizes > 0).all():
             raise StorageError("the rows of the plan are measured without noise")
-        check_backed(content["rows"], own, sum(array.size for array in arrays.values()))
-        workload = read_workload(content["rows"], own)
+        numbers = sum(array.size for array in arrays.values())
+        workload = read_workload(content["rows"], own, numbers)
         mix = floats(arrays, "mix", 2) if "mix" in arrays else None
         return cls(schema, workload, mix, Noise(content["law"], sizes, bool(content["integer"])))
 

@@ -37,8 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
-from noiseplan.noise.enclosures import exp_minus
-from noiseplan.noise.energy import Energy
+from noiseplan.noise.energy import Energy, exp_minus
 from noiseplan.noise.inversion import InversionTable
 from noiseplan.noise.randomness import Source
 from noiseplan.noise.wide_integers import BITS, WideIntegers, floats
@@ -117,10 +116,22 @@ class CoarseFine:
     table: InversionTable
     sure: NDArray[np.uint32]
 
-    @classmethod
-    def of(cls, energy: Energy) -> CoarseFine:
+    @staticmethod
+    @lru_cache(maxsize=1024)  # some 5 kB each, apart from the shared tables
+    def of(energy: Energy) -> CoarseFine:
         """The sampler, built or remembered."""
-        return _coarse_fine(energy)
+        shift = 0
+        while energy.at(CELLS << shift) < REACH:
+            shift += 1
+        table = InversionTable.of(energy.coarsened(1 << shift).rounded_down(), folded=False)
+        unset = np.zeros(table.lower.size + 1, dtype=np.uint32)
+        sampler = CoarseFine(energy, shift, table, unset)
+        cells = np.arange(unset.size, dtype=np.int64)
+        largest = sampler._exponents(cells, np.full(cells.shape, float((1 << shift) - 1)))
+        # The floats are right to a factor 1 ± 2⁻⁴⁹ plus 2⁻⁹⁸⁰, so ⌊·⌋ + 2 is above 2¹⁶·t̄.
+        sure = np.minimum(np.floor(largest * 2.0**QUICK) + 2, 2.0**QUICK).astype(np.uint32)
+        sure[-1] = 1 << QUICK
+        return CoarseFine(energy, shift, table, sure)
 
     def draw(self, count: int, source: Source) -> IntArray:
         """So many draws: the first that are accepted. In limbs, which come first, where it is wide.
@@ -198,19 +209,3 @@ class CoarseFine:
         reach = c * 2.0 ** (self.shift + 1) + r
         inner = r * (float(self.energy.square) * reach + float(self.energy.linear))
         return np.asarray((float(excess.square) * c + float(excess.linear)) * c + inner)
-
-
-@lru_cache(maxsize=1024)  # some 5 kB each, apart from the shared tables
-def _coarse_fine(energy: Energy) -> CoarseFine:
-    shift = 0
-    while energy.at(CELLS << shift) < REACH:
-        shift += 1
-    table = InversionTable.of(energy.coarsened(1 << shift).rounded_down(), folded=False)
-    unset = np.zeros(table.lower.size + 1, dtype=np.uint32)
-    sampler = CoarseFine(energy, shift, table, unset)
-    cells = np.arange(unset.size, dtype=np.int64)
-    largest = sampler._exponents(cells, np.full(cells.shape, float((1 << shift) - 1)))
-    # The floats are right to a factor 1 ± 2⁻⁴⁹ plus 2⁻⁹⁸⁰, so ⌊·⌋ + 2 is above 2¹⁶·t̄.
-    sure = np.minimum(np.floor(largest * 2.0**QUICK) + 2, 2.0**QUICK).astype(np.uint32)
-    sure[-1] = 1 << QUICK
-    return CoarseFine(energy, shift, table, sure)

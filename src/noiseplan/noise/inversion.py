@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 
 from noiseplan.arrays import IntArray
 from noiseplan.errors import NoiseError
-from noiseplan.noise.enclosures import Interval, exp_minus, product
-from noiseplan.noise.energy import Energy
+from noiseplan.noise.energy import Energy, Interval, exp_minus, product
 from noiseplan.noise.randomness import Source, Words
 
 # Magnitudes stay below this. A larger one has a probability below e^−5000 wherever a table is used,
@@ -89,10 +88,13 @@ class InversionTable:
     upper: IntArray
     guide: NDArray[np.int16]
 
-    @classmethod
-    def of(cls, energy: Energy, folded: bool) -> InversionTable:
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(energy: Energy, folded: bool) -> InversionTable:
         """The table, built or remembered."""
-        return _table(energy, folded)
+        bounds = boundaries(energy, folded, BITS)
+        lower, upper = (np.array(ends, dtype=np.int64) for ends in bounds)
+        return InversionTable(energy, folded, lower, upper, _guide(lower, upper))
 
     def draw(self, count: int, source: Source) -> tuple[IntArray, NDArray[np.bool_]]:
         """So many magnitudes, and a fair sign for each (True for minus)."""
@@ -126,11 +128,6 @@ class InversionTable:
 
 
 # Some 90 kB a table. Wide laws share a few hundred (see `coarse_fine`), narrow ones have their own.
-@lru_cache(maxsize=256)
-def _table(energy: Energy, folded: bool) -> InversionTable:
-    bounds = boundaries(energy, folded, BITS)
-    lower, upper = (np.array(ends, dtype=np.int64) for ends in bounds)
-    return InversionTable(energy, folded, lower, upper, _guide(lower, upper))
 
 
 def _guide(lower: IntArray, upper: IntArray) -> NDArray[np.int16]:

@@ -22,9 +22,13 @@ from noiseplan.noise.discrete import (
     wide_gaussian,
 )
 from noiseplan.noise.many_sizes import SMALLEST, ManySizes
-from noiseplan.noise.moments import discrete_gaussian_variance, discrete_laplace_variance
+from noiseplan.noise.moments import (
+    FINE_BITS,
+    discrete_gaussian_variance,
+    discrete_laplace_variance,
+    round_up,
+)
 from noiseplan.noise.randomness import Source
-from noiseplan.noise.sizes import FINE_BITS, round_up
 from noiseplan.noise.wide_integers import WideIntegers, joined, wide
 from noiseplan.privacy import Budget, PureDP
 
@@ -126,7 +130,7 @@ class Noise:
         return len(self.size)
 
     def __getitem__(self, part: slice) -> Noise:
-        return self.of_size(self.size[part])
+        return Noise(self.law, self.size[part], self.exact)
 
     def floating(self) -> Noise:
         """Continuous noise of the same sizes."""

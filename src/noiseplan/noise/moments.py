@@ -1,9 +1,18 @@
-"""The variances of discrete noise, which are a little below those of continuous noise."""
+"""How large noise is: its variance, sizes of few bits, how far an interval reaches.
+
+The variances of discrete noise are a little below those of continuous noise. Sizes are numbers of
+few bits, which exact samplers draw from quickly. Intervals are pointwise, or simultaneous over a
+table.
+"""
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import Final
+
 import numpy as np
 
+from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
 
 # From here on the variance equals the parameter to double precision: the gap is below
@@ -11,6 +20,9 @@ from noiseplan.matrices.base import Array
 LARGE = 4.0
 # Below this parameter the variance is no number but zero.
 LEAST = 1e-4
+# Sizes keep so many bits: many where there are few of them, few where each needs its own table.
+FEW_SIZES: Final = 2000
+FINE_BITS, COARSE_BITS = 40, 13
 
 
 def discrete_gaussian_variance(parameter: Array) -> Array:
@@ -85,3 +97,51 @@ def discrete_laplace_variance(scale: Array) -> Array:
     scale = np.asarray(scale, dtype=np.float64)
     with np.errstate(divide="ignore", over="ignore"):
         return np.asarray(0.5 / np.sinh(0.5 / scale) ** 2)
+
+
+def round_up(values: Array, bits: int = FINE_BITS) -> Array:
+    """The next numbers with `bits` significant bits; zero and infinity stay."""
+    mantissa, exponent = np.frexp(values)
+    with np.errstate(invalid="ignore"):
+        rounded = np.ldexp(np.ceil(np.ldexp(mantissa, bits)), exponent - bits)
+    return np.where(np.isfinite(values) & (values > 0), rounded, values)
+
+
+def size_above(value: float) -> float:
+    """The size of one noise for all numbers: the next of many bits."""
+    return float(round_up(np.array([value]))[0])
+
+
+def sizes_above(values: Array) -> Array:
+    """The sizes of noise of each type: the next of as many bits as so many types allow."""
+    return round_up(values, FINE_BITS if len(values) <= FEW_SIZES else COARSE_BITS)
+
+
+def half_width_factor(level: float, rows: int, laplace: bool = False) -> float:
+    """How many standard errors an interval reaches to each side.
+
+    Notes
+    -----
+    For one row the normal quantile of (1 + level)/2. For several rows at once each interval has the
+    level level^(1/rows): by Šidák's inequality Gaussian errors, however correlated, then all lie
+    inside with probability at least `level`.
+
+    Sums of independent Laplace numbers have longer tails. At every probability α the reach of a
+    single Laplace number, log(1/α)/√2 standard errors, or that of the normal law, which many of
+    them come to, is enough for any mixture of scales that was tried; the larger is taken. For
+    several rows at once α is shared equally among them.
+
+    References
+    ----------
+    Šidák (1967), Rectangular confidence regions for the means of multivariate normal distributions.
+    """
+    from scipy.special import ndtri
+
+    if isinstance(level, bool) or not (isinstance(level, (Real, np.number)) and 0 < level < 1):
+        raise QueryError(f"a confidence level lies between 0 and 1, found {level!r}")
+    if laplace:
+        shared = (1.0 - level) / rows
+        return float(max(-ndtri(shared / 2), -np.log(shared) / np.sqrt(2.0)))
+    # 1 − level^(1/rows), without cancellation for many rows
+    outside = -np.expm1(np.log(level) / rows)
+    return float(-ndtri(outside / 2))

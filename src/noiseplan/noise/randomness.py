@@ -190,10 +190,7 @@ class SeededSource(Source):
         """The warning every release made with it must carry."""
         return f"drawn from seed {self.seed}, so {NOT_PRIVATE}"
 
-    @property
-    def private(self) -> bool:
-        """Never."""
-        return False
+    private = False  # never
 
 
 def derived_seed(*parts: int) -> int:

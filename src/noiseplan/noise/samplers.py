@@ -8,9 +8,9 @@ from typing import Final, final
 
 import numpy as np
 
-from noiseplan.errors import NoiseError
-from noiseplan.noise.law import LAWS, Drawn, Law, Noise
-from noiseplan.noise.randomness import NOT_PRIVATE, Source
+from noiseplan.errors import NoiseError, PlanError
+from noiseplan.noise.law import LAWS, NAMED, Drawn, Law, Noise
+from noiseplan.noise.randomness import NOT_PRIVATE, SeededSource, Source, SystemSource
 
 # Floating-point noise can leak through its gaps (Mironov 2012), and says of itself what it is for.
 FOR_SIMULATION: Final = "for simulation"
@@ -91,10 +91,7 @@ class ExactSampler(NoiseSampler):
         bits = source.brand if told else f"{source.brand}, so {NOT_PRIVATE}"
         return exact_text(self.law, bits)
 
-    @property
-    def exact(self) -> bool:
-        """By construction: integers, compared with integers."""
-        return True
+    exact = True  # by construction: integers, compared with integers
 
     @property
     def secret(self) -> bool:
@@ -134,17 +131,41 @@ class SimulationSampler(NoiseSampler):
         seeded = f"; drawn from seed {self.seed}, so {NOT_PRIVATE}" if self.seed is not None else ""
         return f"floating-point {LAWS[self.law]} noise, {FOR_SIMULATION}{seeded}"
 
-    @property
-    def exact(self) -> bool:
-        """Never: what floating-point noise hides can leak through its gaps."""
-        return False
-
-    @property
-    def secret(self) -> bool:
-        """Never: NumPy's generator is made for simulation."""
-        return False
+    exact = False  # what floating-point noise hides can leak through its gaps
+    secret = False  # NumPy's generator is made for simulation
 
 
 def _require_law(law: Law, noise: Noise) -> None:
     if noise.law != law:
         raise NoiseError(f"the release is to say {law} noise, and {noise.law} noise was asked for")
+
+
+def sampler_for(
+    noise: str, seed: int | None = None, randomness: Source | None = None
+) -> NoiseSampler:
+    """The sampler of this noise, from the operating system's randomness unless given others."""
+    seed = _checked_seed(seed)
+    if noise not in NAMED:
+        raise PlanError(
+            "this plan describes measurements that were made already: it has no noise to draw; "
+            "release the plan they came from, or ask for more with another_plan.given(release)"
+        )
+    law, exact = NAMED[noise]
+    if randomness is not None and (seed is not None or not exact):
+        raise PlanError("randomness= is for discrete noise, without a seed")
+    if randomness is not None and not isinstance(randomness, Source):
+        raise PlanError(f"randomness= is a Source, such as StreamSource(); found {randomness!r}")
+    if not exact:
+        return SimulationSampler(law, seed)
+    source = (randomness or SystemSource()) if seed is None else SeededSource(seed)
+    return ExactSampler(law, source)
+
+
+def _checked_seed(seed: int | None) -> int | None:
+    if seed is None:
+        return None
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise PlanError(f"a seed is an integer (for tests only), found {seed!r}")
+    if seed < 0:
+        raise PlanError(f"a seed is not negative, found {seed}")
+    return int(seed)

@@ -24,7 +24,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.domain.cells import SpareValues
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.residual import ResidualMechanism
+from noiseplan.mechanisms.blocks import Blocks
 from noiseplan.planning.block_choice import LOOKS, MOVING_WORK, finished, searched
 from noiseplan.planning.block_plan import BlockPlan
 from noiseplan.planning.block_search import Search, Together, moved
@@ -52,10 +52,13 @@ def make_unsplit(problem: Problem, aim: Aim, today: Solution, best: Candidate) -
 
     `best` has the τ of all other attributes.
     """
-    if not (_possible(problem, aim) and isinstance(best.mechanism, ResidualMechanism)):
+    if not _possible(problem, aim):
         return None
     merged = carried(aim.design, merged_values(aim.design))  # one value of each group
-    design, centres = prepare(merged.workload), _centres(aim.design, best.mechanism)
+    design, centres = (
+        prepare(merged.workload),
+        _centres(aim.design, best.mechanism.residual_blocks()),
+    )
     every = [_Unsplit.of(design, centres, a) for a in _without_sum(design)]
     some = [one for one in every if one.affordable]
     try:
@@ -130,11 +133,13 @@ class _Unsplit:
         return searched(self.types, best.search.centres)
 
 
-def _centres(design: Design, mechanism: ResidualMechanism) -> dict[str, Array]:
+def _centres(design: Design, measured: Blocks) -> dict[str, Array]:
     """τ over the groups of values of every attribute that is measured."""
     roles = zip(design.workload.schema.names, design.roles.of_attribute.tolist(), strict=True)
     return {
-        name: _summed(design.groups[r], mechanism.basis(name).centre) for name, r in roles if r >= 0
+        name: _summed(design.groups[r], measured.bases[measured.basis_of[i]].centre)
+        for i, (name, r) in enumerate(roles)
+        if r >= 0
     }
 
 

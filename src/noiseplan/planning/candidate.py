@@ -8,9 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import UnanswerableError
+from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.row_variances import variance_batches
 from noiseplan.planning.certificates import Optimality
 from noiseplan.planning.objectives import (
@@ -20,15 +19,13 @@ from noiseplan.planning.objectives import (
     TotalVariance,
 )
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.small_workload import Asked
 from noiseplan.planning.workload_errors import Figures
 from noiseplan.privacy import Guarantee
+from noiseplan.queries import Query
 
 ASKED: Final = "asked for"
 # Planners by name, each with the reason why it was taken, or was not.
 Considered = tuple[tuple[str, str], ...]
-# Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
-CHECKED_TYPES = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +66,7 @@ def reached(problem: Problem, candidate: Candidate) -> float:
     if isinstance(goal, PNormVariance):
         return p_norm_of(goal.p, problem, candidate.mechanism)
     if isinstance(goal, RelativeError):
-        asked, mechanism = Asked(figures.design), candidate.mechanism
-        assert isinstance(mechanism, DenseMechanism)  # nothing else plans them
-        gram = asked.gram(asked.relative_weights(goal))
-        return float((gram * mechanism.cell_covariance()).sum())
+        return relative_of(goal, problem, candidate.mechanism)
     if isinstance(goal, ConvexLoss):
         return loss_of(goal, figures)
     return figures.worst_variance
@@ -94,17 +88,13 @@ def p_norm_of(p: float, problem: Problem, mechanism: Mechanism) -> float:
     return float(np.linalg.norm(norms, p))
 
 
-def require_answers(figures: Figures, mechanism: Mechanism) -> None:
-    """Refuse a plan that cannot answer its own workload, before anything is spent on it."""
-    first = figures.first_of_types()
-    step = -(-len(first) // CHECKED_TYPES)
-    for number in first[::step]:
-        query = figures.workload.query(int(number))
-        try:
-            mechanism.require(query)
-        except UnanswerableError:
-            raise UnanswerableError(
-                f"the plan does not determine {query.name!r}, which it was made for: the sizes of "
-                f"weights or of entries differ too much for double precision; bring them nearer "
-                f"to each other, or leave out what is negligible"
-            ) from None
+def relative_of(goal: RelativeError, problem: Problem, mechanism: Mechanism) -> float:
+    """Σ weight · variance over the square that the error of each row is compared with."""
+    asked = zip(problem.workload, problem.design.priorities, strict=True)
+    return float(sum(w * (inverse_squares(goal, q) @ mechanism.variance(q)) for q, w in asked))
+
+
+def inverse_squares(goal: RelativeError, query: Query) -> Array:
+    """One over the square that the error of each row is compared with."""
+    rows = query.domain_matrix
+    return 1.0 / goal.squares(rows.row_squares(), rows.matmul)

@@ -128,7 +128,8 @@ def certify(plan: Plan) -> Certificate:
     known = known_certificate(plan)
     if plan.optimality.proved or plan.optimality.gap is not None:
         assert known is not None
-        return known
+        bound = max(known.bound, plan.optimality.lower_bound) if _of_total(plan) else known.bound
+        return Certificate.of(known.value, bound)
     found = Certificate.of(reached(plan), _bound(plan))
     return found if known is None or found.bound > known.bound else known
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.price import require_formula
-from noiseplan.planning.candidate import Candidate, require_answers
+from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.objectives import Objective
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.problem import Problem
@@ -35,7 +35,7 @@ def require_sound(problem: Problem, candidate: Candidate) -> None:
         raise PlanError(
             f"the plan would cost {candidate.privacy.pcost}, above {problem.budget}: this is a bug"
         )
-    require_answers(candidate.figures, candidate.mechanism)
+    candidate.figures.require_answers(candidate.mechanism)
 
 
 def finish_stated(

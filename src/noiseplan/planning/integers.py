@@ -25,8 +25,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.noise import Noise
-from noiseplan.noise.moments import discrete_gaussian_variance
-from noiseplan.noise.sizes import sizes_above
+from noiseplan.noise.moments import discrete_gaussian_variance, sizes_above
 from noiseplan.optimize.allocation import spend
 from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.free_split import alone
@@ -72,11 +71,6 @@ class IntegerPlan:
     bits: int
     records: float  # the largest table whose residuals fit 64 bits; beyond, releases are slower
 
-    @property
-    def drawable(self) -> bool:
-        """Whether such noise can be drawn."""
-        return Noise("gaussian", self.sigma2[np.isfinite(self.sigma2)], exact=True).drawable
-
 
 def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -> IntegerPlan:
     """Round the bases, scale the noise to the budget, round it up; with the fewest bits that do.
@@ -89,7 +83,8 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
     hopeful = [bits for bits in choices if 4**bits >= hopeless * widest] or choices[-1:]
     planned, least = type_matrix(aim.design, solution.bases), 0.0
     # Variance times cost does not depend on the budget, so it can be compared.
-    before = _value(aim, solution.bases, planned, solution.sigma2) * solution.cost
+    spent = spend(solution.privacy, solution.sigma2)
+    before = _value(aim, solution.bases, planned, solution.sigma2) * spent
     full = {r: _full(u) for r, u in solution.rows.items()}
     rounding = _Rounding(aim, solution, full, planned, before)
     for bits in hopeful if solution.rows else choices[:1]:
@@ -99,7 +94,7 @@ def to_integers(aim: Aim, solution: Solution, choices: tuple[int, ...] = BITS) -
             plan = rounding.to(bits)
         except np.linalg.LinAlgError:  # too coarse: some rows of U fell together
             continue
-        if not plan.drawable:
+        if not Noise("gaussian", plan.sigma2[np.isfinite(plan.sigma2)], exact=True).drawable:
             break  # more bits only make numbers larger
         if np.isfinite(plan.loss) and (best is None or plan.loss < best.loss):
             best = plan
@@ -137,7 +132,8 @@ class _Rounding:
         privacy = privacy_rows(design, bases, aim.neighbours)
         terms, found = design.terms, type_matrix(design, bases)
         # U was multiplied by some number, so its noise must be too; then all of it to the budget.
-        growth = [np.log(_ratio(bases[r], solution.bases[r])) for r in range(terms.roles)]
+        betas = [(solution.bases[r].sensitivity, bases[r].sensitivity) for r in range(terms.roles)]
+        growth = [np.log(new / old) if old > 0 else 0.0 for old, new in betas]
         grown = np.exp(terms.privacy_powers @ np.array(growth))
         planned = design.type_weight @ self.planned / grown  # T shrank as U grew
         variances = design.type_weight @ found
@@ -181,11 +177,6 @@ def _full(rows: Array) -> Array:
     if values.min() >= FAINTEST * values.max():
         return rows
     return np.asarray((left * np.maximum(values, FAINTEST * values.max())) @ right)
-
-
-def _ratio(after: Basis, before: Basis) -> float:
-    """By how much β grew; 1 where nothing is measured."""
-    return after.sensitivity / before.sensitivity if before.sensitivity > 0 else 1.0
 
 
 def _all_needed(sigma2: Array, before: Array, after: Array, privacy: Array, budget: float) -> Array:

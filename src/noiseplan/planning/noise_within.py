@@ -12,7 +12,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import FINE_BITS, size_above, sizes_above
+from noiseplan.noise.moments import FINE_BITS, size_above, sizes_above
 from noiseplan.optimize.integer_rounding import integer_strategy
 from noiseplan.planning.problem import Problem
 from noiseplan.privacy import Guarantee, Neighbours

@@ -11,7 +11,7 @@ import numpy as np
 from noiseplan._doors import through
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
-from noiseplan.noise.intervals import half_width_factor
+from noiseplan.noise.moments import half_width_factor
 from noiseplan.planning.candidate import Considered
 from noiseplan.planning.certificates import Optimality
 from noiseplan.planning.certify import Certificate, certify, known_certificate
@@ -108,9 +108,8 @@ class Plan:
     @property
     def rmse(self) -> float:
         """Root of the mean variance over all rows of all queries (weights play no part)."""
-        return float(
-            np.sqrt(self.design.roles.type_count @ self.type_variances / self.workload.rows)
-        )
+        often = self.figures.design.roles.type_count
+        return float(np.sqrt(often @ self.figures.type_variances / self.workload.rows))
 
     @property
     def worst_variance(self) -> float:

@@ -167,7 +167,7 @@ def solve(problem: Problem) -> Candidate:
     if problem.laplace:
         _check_pure(problem)
         if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
-            replaced = ReplacedRecords(problem.workload, problem.integer)
+            replaced = ReplacedRecords(problem)
             tables = replaced.back(solve(replaced.forward(problem)))
             unasked = problem.planner in automatic.PLANNER.names
             return automatic.for_replaced(problem, tables) if unasked else tables
@@ -176,7 +176,8 @@ def solve(problem: Problem) -> Candidate:
     if along is not None:
         return along
     planner = _asked_for(problem)
-    _require(planner.refuses(problem))
+    if (refusal := planner.refuses(problem)) is not None:
+        raise PlanError(refusal)
     if long:
         _require(long_plans.too_long(problem))
         groups = few_groups(problem) if problem.planner in long_plans.NAMES else None

@@ -111,6 +111,8 @@ class Problem:
         """The known strategy that is asked for, or the user's own."""
         if isinstance(self.planner, Strategy):
             return self.planner
+        if self.planner == "auto":
+            return None
         return asked_by(self.planner, KNOWN[self.drawn.power])
 
     @cached_property

@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from noiseplan.domain.cells import SpareValues
 from noiseplan.domain.gram import workload_gram
 from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.optimize.cost_profiles import Spare, compared, profile_of
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
@@ -120,25 +117,15 @@ def profile(plan: Plan) -> Profile:
 def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     """The plan with further measurements that fit below its cost, chosen for these queries."""
     mechanism = plan.mechanism
-    if isinstance(mechanism, ReducedMechanism) and not isinstance(mechanism.cells, SpareValues):
-        raise PlanError(
-            f"the plan measures {mechanism.cells.inner.size:,} classes of cells that its queries "
-            f"tell apart, and others may not fit them: plan all queries together, or over a domain "
-            f"of at most {EXPLICIT_CELLS:,} cells, found {plan.schema.size:,}"
-        )
-    if not isinstance(mechanism, DenseMechanism) or mechanism.noise.power == 1:
-        raise PlanError(
-            "free queries are for plans by one matrix over all cells, with Gaussian noise: plan "
-            "with planner='optimal' or planner='refined'"
-        )
+    rows = mechanism.free_rows(EXPLICIT_CELLS)
     wanted = Workload([queries]) if isinstance(queries, Query) else queries
     if not isinstance(wanted, Workload):
         raise PlanError(
             f"free queries are a Query or a Workload, found {type(queries).__name__}: write "
             f"plan.free_queries(Query(schema, ['age']))"
         )
-    spare = Spare.of(mechanism.strategy)
-    if spare.room.max() <= LEAST_ROOM * profile_of(mechanism.strategy).max():
+    spare = Spare.of(rows)
+    if spare.room.max() <= LEAST_ROOM * profile_of(rows).max():
         raise PlanError(
             "every cell pays the full cost already, so nothing more is free; planner='refined' "
             "leaves as much room as the targets allow"
@@ -146,11 +133,11 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
     extra = (1 - UNUSED) * spare.measuring(workload_gram(wanted))
     if mechanism.noise.exact:
         extra = np.trunc(extra)  # towards zero: no column grows
-    strategy = np.concatenate([mechanism.strategy, extra[extra.any(axis=1)]])
-    if profile_of(strategy).max() > profile_of(mechanism.strategy).max():  # fail closed
+    strategy = np.concatenate([rows, extra[extra.any(axis=1)]])
+    if profile_of(strategy).max() > profile_of(rows).max():  # fail closed
         raise PlanError("free queries would raise the cost: this is a bug")
     workload = plan.workload + wanted
-    richer = replace(mechanism, strategy=strategy)
+    richer = mechanism.with_rows(strategy)
     for query in wanted:
         richer.require(query)
     figures = RowFigures(prepare(workload), richer)

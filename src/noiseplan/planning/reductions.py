@@ -12,14 +12,21 @@ from typing import Protocol
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
+from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.matrix import DenseMechanism
+from noiseplan.mechanisms.reduced import ReducedMechanism
+from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.problem import Problem, allowed_cost
+from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.privacy import Budget, Guarantee, PureDP, zCDP
 from noiseplan.privacy.people import person_price, record_cost
 from noiseplan.privacy.rounding import product_down
-from noiseplan.queries import Workload
 
+# How much nearer two records must be for noise of other sizes, relative, and how far apart they
+# must be: what is of the size of rounding is not taken for a distance.
+WORTH_IT = 1e-3
 # How far below their targets variances may stay, relative, and how often they are planned for.
 HAIR, MOST_STEPS = 1e-7, 30
 
@@ -72,11 +79,11 @@ class ReplacedRecords:
     """Pure DP for a record that is replaced: planned for half of ε, priced as what it is.
 
     To replace a record is to remove one and to add one, so no column of a difference has more than
-    twice the L1 norm; two records that share no cell of a table have as much.
+    twice the L1 norm; two records that share no cell of a table have as much. Where the farthest
+    two are nearer, since all records share some rows, noise of all sizes is made smaller by that.
     """
 
-    workload: Workload
-    exact: bool
+    problem: Problem
 
     def forward(self, problem: Problem) -> Problem:
         """The same for records that are added or removed, at half of ε."""
@@ -84,12 +91,34 @@ class ReplacedRecords:
         return replace(problem, budget=half, neighbours="add-remove")
 
     def back(self, candidate: Candidate) -> Candidate:
-        """The same at the price of both."""
+        """The same at the price of both, or of what they are apart."""
         record = candidate.privacy.pure_epsilon
         assert record is not None  # of pure DP
-        privacy = Guarantee.pure(2.0 * record, "replace")
-        known = Unstated(self.workload, privacy, exact=self.exact)
+        found = self._priced(candidate, Guarantee.pure(2.0 * record, "replace"))
+        apart = candidate.mechanism.cost("replace").pure_epsilon or 2.0 * record
+        # A hair more noise than that, for the rounding of sizes.
+        less = quieter(candidate.mechanism, apart / self.problem.epsilon * (1 + HAIR))
+        if less is None or not WORTH_IT < 0.5 * apart / record < 1 - WORTH_IT:
+            return found
+        figures = RowFigures(self.problem.design, less)
+        return self._priced(replace(found, mechanism=less, figures=figures), less.cost("replace"))
+
+    def _priced(self, candidate: Candidate, privacy: Guarantee) -> Candidate:
+        known = Unstated(self.problem.workload, privacy, exact=self.problem.integer)
         return replace(candidate, privacy=privacy, optimality=known)
+
+
+def quieter(mechanism: Mechanism, times: float) -> Mechanism | None:
+    """The same with noise of so many times the size; None where it is not known how."""
+    if isinstance(mechanism, ReducedMechanism):
+        small = quieter(mechanism.small, times)
+        return None if small is None else ReducedMechanism(mechanism.cells, small)
+    if isinstance(mechanism, TablesMechanism):
+        each = ((table, table.noise.above(table.noise.size * times)) for table in mechanism.tables)
+        return replace(mechanism, tables=tuple(replace(table, noise=n) for table, n in each))
+    if isinstance(mechanism, DenseMechanism):
+        return replace(mechanism, noise=mechanism.noise.above(mechanism.noise.size * times))
+    return None
 
 
 @dataclass(frozen=True)

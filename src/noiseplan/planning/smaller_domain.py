@@ -16,7 +16,6 @@ import numpy as np
 
 from noiseplan.domain.cells import Cells, Classes
 from noiseplan.matrices.base import DENSE_LIMIT, Array
-from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.reduced import ReducedMechanism
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.cell_classes import classes_of, merged_values
@@ -52,11 +51,9 @@ class SmallerDomain:
 
     def written_out(self, candidate: Candidate) -> Candidate:
         """The same measurements as rows over all cells, which other rooms can work with."""
-        small = candidate.mechanism
-        if not isinstance(small, DenseMechanism):
+        whole = candidate.mechanism.over_cells(self.cells)
+        if whole is None:
             return self.back(candidate)
-        wide = np.ascontiguousarray(small.strategy[:, self.cells.of_cells()])
-        whole = replace(small, schema=self.design.workload.schema, strategy=wide)
         return replace(candidate, mechanism=whole, figures=RowFigures(self.design, whole))
 
 

@@ -16,7 +16,6 @@ from noiseplan.optimize.allocation import (
     share_for_loss,
     share_for_total,
     share_for_worst,
-    spend,
 )
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.planning.far_records import lengthened, worth_lengthening
@@ -65,11 +64,6 @@ class Solution:
     @property
     def sigma2(self) -> Array:
         return self.share.sigma2
-
-    @property
-    def cost(self) -> float:
-        """The privacy cost of these σ²."""
-        return spend(self.privacy, self.sigma2)
 
 
 def role_bases(

@@ -80,7 +80,9 @@ def find_roles(
     Without `share` every attribute has a role of its own, and so have those numbered in `own`,
     which are measured by a strategy of their own.
     """
-    kind = unique_rows(_numbered(workload.columns.weights, priorities))[1]
+    # Weights and priorities by their ranks: small integers, equal where the numbers are.
+    ranks = [np.unique(c, return_inverse=True)[1] for c in (workload.columns.weights, priorities)]
+    kind = unique_rows(np.column_stack(ranks))[1]
     colour = _first_colours(workload, own)
     if share:
         colour = _refined(workload, colour, kind)
@@ -94,11 +96,6 @@ def find_roles(
         for role in broken:
             members = roles.roles[role].members
             colour[members] = colour.max() + 1 + np.arange(len(members))
-
-
-def _numbered(*columns: Array) -> IntArray:
-    """Each column's values replaced by their rank: small integers, equal where the values are."""
-    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in columns])
 
 
 def _matrix_key(workload: Workload, attribute: int, factor: int) -> Hashable:

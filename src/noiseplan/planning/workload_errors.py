@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.arrays import IntArray
-from noiseplan.errors import DependsOnData
+from noiseplan.errors import DependsOnData, UnanswerableError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis
@@ -18,6 +18,9 @@ from noiseplan.planning.row_terms import worst_rows
 from noiseplan.planning.solve import group_inverses, type_matrix
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.queries import Workload
+
+# Of so many kinds of queries one each is checked to be answerable; beyond, an even sample.
+CHECKED_TYPES = 1000
 
 
 class Figures(ABC):
@@ -33,6 +36,21 @@ class Figures(ABC):
     def first_of_types(self) -> IntArray:
         """One query of each type, by its position."""
         return np.unique(self.design.roles.type_of_query, return_index=True)[1]
+
+    def require_answers(self, mechanism: Mechanism) -> None:
+        """Refuse a plan that cannot answer its own workload, before anything is spent on it."""
+        first = self.first_of_types()
+        step = -(-len(first) // CHECKED_TYPES)
+        for number in first[::step]:
+            query = self.workload.query(int(number))
+            try:
+                mechanism.require(query)
+            except UnanswerableError:
+                raise UnanswerableError(
+                    f"the plan does not determine {query.name!r}, which it was made for: the sizes "
+                    f"of weights or of entries differ too much for double precision; bring them "
+                    f"nearer to each other, or leave out what is negligible"
+                ) from None
 
     @abstractmethod
     def sums(self) -> Array:

@@ -45,19 +45,16 @@ def _number(
 ) -> float:
     # bool is an int to Python, but a budget of True is a slip. NaN fails every comparison.
     if isinstance(value, Real | Decimal) and not isinstance(value, bool):
-        nearest = _nearest(value)
+        number: Any = value
+        try:
+            nearest = float(number)
+        except OverflowError:
+            nearest = math.inf if number > 0 else -math.inf
+        except ValueError:  # a decimal that signals
+            nearest = math.nan
         if accepts(nearest):
             return rounded(value, nearest, towards)
     raise BudgetError(f"{name} must be {allowed}; got {value!r}")
-
-
-def _nearest(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-    except ValueError:  # a decimal that signals
-        return math.nan
 
 
 def rounded(value: Any, nearest: float, towards: float) -> float:

@@ -93,8 +93,10 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pcost", _checks.cost("Guarantee: pcost", self.pcost))
-        _one_of("law", self.law, get_args(Law))
-        _one_of("neighbours", self.neighbours, get_args(Neighbours))
+        for name, allowed in (("law", get_args(Law)), ("neighbours", get_args(Neighbours))):
+            if (found := getattr(self, name)) not in allowed:
+                choices = " or ".join(map(repr, allowed))
+                raise BudgetError(f"Guarantee: {name} must be {choices}; got {found!r}")
         if (self.law == "pure") != (self.pure_epsilon is not None):
             raise BudgetError("a guarantee of pure DP is written Guarantee.pure(epsilon=1.0)")
 
@@ -263,12 +265,6 @@ def joint_law(laws: Iterable[Law]) -> Law:
 def known_mu(guarantee: Guarantee) -> float | None:
     """μ, rounded up, where the mechanism is known to be μ-GDP."""
     return guarantee.mu if guarantee.law == "gaussian" else None
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        choices = " or ".join(map(repr, allowed))
-        raise BudgetError(f"Guarantee: {name} must be {choices}; got {value!r}")
 
 
 def asked_for(budget: Budget | None) -> str:

@@ -77,7 +77,8 @@ class WorkloadMakers(ABC):
         if (k is None) == (up_to is None):
             raise QueryError("say either k=2 (exactly two attributes) or up_to=2 (at most two)")
         largest = checked_ways(schema, k if k is not None else up_to)
-        chosen = _factor_of_each(schema, factors)
+        plain: list[Factor] = [Identity()] * len(schema)
+        chosen = plain if factors is None else _factor_of_each(schema, factors)
         distinct = {factor: i for i, factor in enumerate(dict.fromkeys(chosen))}
         sizes = [largest] if k is not None else range(largest + 1)
         rows = [widened(combination_rows(len(schema), size), largest) for size in sizes]
@@ -319,12 +320,11 @@ def checked_ways(schema: Schema, ways: object) -> int:
 def _factor_of_each(schema: Schema, factors: object) -> list[Factor]:
     """The factor of every attribute of the schema, in order."""
     chosen: dict[str, Factor] = dict.fromkeys(schema.names, Identity())
-    if factors is not None:
-        if not isinstance(factors, Mapping):
-            raise QueryError(f"factors= maps attributes to factors, found {factors!r}")
-        for name, factor in factors.items():
-            schema.index(name)
-            chosen[name] = as_factor(schema, name, factor)
+    if not isinstance(factors, Mapping):
+        raise QueryError(f"factors= maps attributes to factors, found {factors!r}")
+    for name, factor in factors.items():
+        schema.index(name)
+        chosen[name] = as_factor(schema, name, factor)
     return list(chosen.values())
 
 

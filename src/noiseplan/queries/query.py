@@ -69,6 +69,8 @@ class Query:
     joint: Array | None
     weight: float
     named: str | None
+    attributes: tuple[str, ...]
+    """The attributes not summed over, in schema order."""
 
     def __init__(
         self,
@@ -99,12 +101,8 @@ class Query:
         object.__setattr__(self, "factors", MappingProxyType(kept))
         object.__setattr__(self, "joint", joint)
         object.__setattr__(self, "weight", checked_weight(weight))
-        object.__setattr__(self, "named", _checked_name(name))
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The attributes not summed over, in schema order."""
-        return tuple(self.factors)
+        object.__setattr__(self, "named", name if name is None else _checked_name(name))
+        object.__setattr__(self, "attributes", tuple(kept))
 
     @property
     def name(self) -> str:
@@ -141,7 +139,8 @@ class Query:
     @property
     def shape(self) -> tuple[int, ...]:
         """Rows along each attribute; (rows,) for a dense matrix."""
-        return tuple(piece.shape[0] for piece in self.pieces)
+        rows = self.matrices() if self.joint is None else [self.joint]
+        return tuple(matrix.shape[0] for matrix in rows)
 
     @property
     def rows(self) -> int:
@@ -288,10 +287,10 @@ def as_factor(schema: Schema, attribute: str, factor: object) -> Factor:
     return factor
 
 
-def _checked_name(name: str | None) -> str | None:
-    if name is not None and (not isinstance(name, str) or not name.strip()):
+def _checked_name(name: str) -> str:
+    if not isinstance(name, str) or not name.strip():
         raise QueryError(f"a query's name is a text that is not empty, found {name!r}")
-    if name is not None and (found := unwritable(name)):
+    if found := unwritable(name):
         raise QueryError(f"the name {name!r} holds {found}, which no file of text can")
     return name
 

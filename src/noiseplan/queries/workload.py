@@ -141,7 +141,7 @@ class Workload(RandomWorkloads):
         return gram_difference(self.schema, self.columns, other.columns)
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self.columns.weights)
 
     def __iter__(self) -> Iterator[Query]:
         return (self.query(i) for i in range(len(self)))
@@ -218,8 +218,10 @@ class Workload(RandomWorkloads):
         rows_of = np.ones((len(self.schema) + 1, len(c.distinct) + 1), dtype=np.int64)
         for a, f in self.pairs():
             rows_of[a, f] = self.matrix(a, f).shape[0]
-        _check_countable(c, np.log2(rows_of))
-        size = np.ones(len(c), dtype=np.int64)
+        log_rows = np.log2(rows_of)
+        if c.attributes.shape[1] * float(log_rows.max()) >= 62:
+            _check_countable(c, log_rows)
+        size = np.ones(len(c.weights), dtype=np.int64)
         for attribute, factor in zip(c.attributes.T, c.factors.T, strict=True):
             size *= rows_of[attribute, factor]  # the padding −1 reads the last ones
         for q in np.flatnonzero(c.joint >= 0):
@@ -336,8 +338,7 @@ def _check_same_schema(
 
 def _check_countable(c: QueryColumns, log_rows: NDArray[np.float64]) -> None:
     """Refuse a query with more rows than a 64-bit number can count."""
-    if c.attributes.shape[1] * float(log_rows.max()) < 62:
-        return
+
     logs = np.where(c.joint < 0, log_rows[c.attributes, c.factors].sum(axis=1), 0.0)
     if logs.max() >= 62:
         raise QueryError(

@@ -33,11 +33,15 @@ SIMPLE: dict[str, type[Factor]] = {
     "ranges": Ranges,
     "total": Total,
 }
+# Factors that are saved as what they are; others as the matrices they have.
+KNOWN: tuple[type[Factor], ...] = (*SIMPLE.values(), Level, Levels, Custom)
 
 
 def write_workload(workload: Workload) -> tuple[Json, Arrays]:
     """The schema and the factors as JSON, the queries as columns of numbers."""
-    columns = _portable(workload)
+    columns = workload.columns
+    if not all(isinstance(factor, KNOWN) for factor in columns.distinct):
+        columns = _portable(workload)
     arrays: Arrays = {
         "query_attributes": columns.attributes,
         "query_factors": columns.factors,
@@ -59,31 +63,13 @@ def write_workload(workload: Workload) -> tuple[Json, Arrays]:
     return content, arrays
 
 
-def read_workload(content: Mapping[str, Any], arrays: Arrays) -> Workload:
-    """Undo `write_workload`; every query is checked as if it were written by hand."""
-    schema = Schema.from_dict(content["schema"])
-    distinct = tuple(
-        _read_factor(saved, arrays.get(f"factor_{i}")) for i, saved in enumerate(content["factors"])
-    )
-    columns = QueryColumns(
-        attributes=_integers(arrays, "query_attributes", -1, len(schema) - 1, 2),
-        factors=_integers(arrays, "query_factors", -1, len(distinct) - 1, 2),
-        weights=np.asarray(arrays["query_weights"], dtype=np.float64),
-        joint=_integers(arrays, "query_matrix", -1, content["matrices"] - 1, 1),
-        distinct=distinct,
-        matrices=tuple(_fixed(arrays[f"matrix_{i}"]) for i in range(content["matrices"])),
-        names={int(q): str(name) for q, name in content["names"]},
-    )
-    _check(schema, columns)
-    return Workload.from_columns(schema, columns)
-
-
-def check_backed(
+def read_workload(
     content: Mapping[str, Any], arrays: Arrays, numbers: int, *, all_measured: bool = False
-) -> None:
-    """Refuse attributes with more values than a folder has numbers, before they are looked at.
+) -> Workload:
+    """Undo `write_workload`; every query is checked as if it were written by hand.
 
-    Whatever tells n values of an attribute apart holds at least n − 1 numbers: a matrix over them,
+    Attributes with more values than a folder has `numbers` are refused before they are looked at:
+    whatever tells n values of an attribute apart holds at least n − 1 numbers, a matrix over them,
     groups of them, or what was measured. Attributes nobody asks about may have any size.
     """
     schema, factors = Schema.from_dict(content["schema"]), content["factors"]
@@ -99,6 +85,18 @@ def check_backed(
                 f"{schema.names[a]!r} has {schema.shape[a]:,} values, and there are only "
                 f"{numbers:,} numbers to tell them apart"
             )
+    distinct = (_read_factor(saved, arrays.get(f"factor_{i}")) for i, saved in enumerate(factors))
+    columns = QueryColumns(
+        attributes=named,
+        factors=asked,
+        weights=np.asarray(arrays["query_weights"], dtype=np.float64),
+        joint=_integers(arrays, "query_matrix", -1, content["matrices"] - 1, 1),
+        distinct=tuple(distinct),
+        matrices=tuple(_fixed(arrays[f"matrix_{i}"]) for i in range(content["matrices"])),
+        names={int(q): str(name) for q, name in content["names"]},
+    )
+    _check(schema, columns)
+    return Workload.from_columns(schema, columns)
 
 
 def _portable(workload: Workload) -> QueryColumns:
@@ -107,14 +105,11 @@ def _portable(workload: Workload) -> QueryColumns:
     Such a factor may have another matrix on another attribute, so each pair gets its own.
     """
     columns = workload.columns
-    known = (Identity, Prefix, Ranges, Total, Level, Levels, Custom)
-    if all(isinstance(f, known) for f in columns.distinct):
-        return columns
     distinct: dict[Factor, int] = {}
     factors = np.full_like(columns.factors, -1)
     for a, f in workload.pairs():
         factor, attribute = columns.distinct[f], workload.schema.attributes[a]
-        if not isinstance(factor, known):
+        if not isinstance(factor, KNOWN):
             rows = factor.matrix(attribute).dense()
             factor = Custom(rows, factor.label or None, list(factor.row_labels(attribute)))
         number = distinct.setdefault(factor, len(distinct))
@@ -193,8 +188,7 @@ def _check(schema: Schema, columns: QueryColumns) -> None:
         raise StorageError("query_weights should be one number for each query")
     if not count or {len(columns.attributes), len(columns.factors), len(columns.joint)} != {count}:
         raise StorageError("the columns of the workload have different lengths")
-    if columns.attributes.shape != columns.factors.shape:
-        raise StorageError("attributes and factors of the workload have different shapes")
+
     if ((columns.attributes >= 0) != (columns.factors >= 0)).any():
         raise StorageError("an attribute of the workload has no factor")
     if any(not 0 <= q < count for q in columns.names):

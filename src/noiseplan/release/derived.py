@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from noiseplan._doors import through
-from noiseplan.release.answer import Answer
-from noiseplan.release.answers import Answers
+from noiseplan.release.answers import Answer, Answers
 
 if TYPE_CHECKING:
     from noiseplan.statistics.asked_groups import Asked

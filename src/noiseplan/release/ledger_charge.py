@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, remedy
 from noiseplan.noise import NoiseSampler
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import PERSON
-from noiseplan.queries import Workload
-from noiseplan.release.drawing import require_private
 from noiseplan.release.provenance import BETWEEN
+from noiseplan.release.told_twice import both_told, published, told_pieces
 
 if TYPE_CHECKING:
     from noiseplan.ledger import Entry, Ledger
-    from noiseplan.ledger.events import Reserved, Tables
+    from noiseplan.ledger.events import Reserved
     from noiseplan.release.release import Release
 
 # Charges of one plan may fall short of the cost it states by the rounding of what was left to pay,
 # and by what matrices in integers measure less; each of them covered what was measured.
 ROUNDING = Fraction(1, 10**7)
-# Tables of a release that are kept by name in a ledger, and letters of such a name.
-MOST_TABLES, LONGEST_NAME = 200, 120
-# Tables that a message names.
-SHOWN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +89,8 @@ class Account:
         completed = self._entry(follows)
         act = reserved(self.dataset, cost, self.purpose, plan.hash(), plan.max_rows, completed)
         unit = None if plan.unit == PERSON else plan.unit
-        return replace(act, unit=unit, tables=published(plan.workload))
+        told = published(plan.workload), told_pieces(plan.workload) or None
+        return replace(act, unit=unit, tables=told[0], pieces=told[1])
 
     def note_refusal(self, plan: Plan, kind: str, detailed: bool) -> None:
         """Enter that the data were refused, before anybody is told so."""
@@ -130,7 +126,7 @@ class Account:
             ]
         told = [
             f"{_named(entries)} released another plan of the same people. "
-            + both_published(plan.workload, entries)
+            + both_told(plan.workload, entries, plan.privacy.neighbours == "replace")
             + "What builds on the earlier release agrees with it: "
             + (
                 "noiseplan release --given FOLDER, or plan.given(earlier) in Python"
@@ -188,46 +184,6 @@ def require_charged(
         )
 
 
-def published(workload: Workload) -> Tables:
-    """The first tables of a workload for a ledger: of each its name and its attributes."""
-    some = (workload[i] for i in range(min(len(workload), MOST_TABLES)))
-    return tuple(tuple(map(_plain, (query.name, *query.attributes))) for query in some)
-
-
-def both_published(workload: Workload, entries: list[Entry]) -> str:
-    """Which tables both tell, and which tell parts of each other: there numbers will differ."""
-    before = {name: set(own) for entry in entries for name, *own in entry.tables}
-    now = {name: set(own) for name, *own in published(workload)}
-    if not before:
-        return (
-            "The ledger does not know its tables: a count that both tell will have two different "
-            "numbers, and tables of the one do not add up to those of the other. "
-        )
-    same = [name for name, own in now.items() if before.get(name) == own]
-    sums = [
-        f"{name!r} and {other!r}"
-        for name, own in now.items()
-        for other, theirs in before.items()
-        if name not in same and other not in same and (own & theirs or not own or not theirs)
-    ]
-    told = f"In both, with two different numbers each: {_listed(map(repr, same))}. " if same else ""
-    if sums:
-        told += f"Will not add up to the same sums: {_listed(sums)}. "
-    return told or "No table is in both, but their totals will differ. "
-
-
-def _listed(names: Iterable[str]) -> str:
-    every = list(names)
-    more = f" and {len(every) - SHOWN:,} more" if len(every) > SHOWN else ""
-    return ", ".join(every[:SHOWN]) + more
-
-
-def _plain(text: str) -> str:
-    """A name on one line that is safe to print."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= LONGEST_NAME else line[: LONGEST_NAME - 1] + "…"
-
-
 def _opened(ledger: Ledger | str | os.PathLike[str]) -> Ledger:
     from noiseplan.ledger import Ledger
 
@@ -243,3 +199,13 @@ def _named(entries: list[Entry]) -> str:
 
 def _text(entry: Entry) -> str:
     return f"entry {entry.id} of dataset {entry.dataset!r}, charged {entry.time}"
+
+
+def require_private(sampler: NoiseSampler) -> None:
+    """Refuse to record a release whose noise protects nobody, whatever it is called."""
+    if not sampler.private:
+        raise PlanError(
+            f"a ledger records releases to be published, and this one has {sampler.brand}: plan "
+            f"with the default noise and "
+            + remedy("seed or ledger", "leave out seed= to publish, or ledger= to test")
+        )

@@ -19,8 +19,8 @@ from noiseplan.mechanisms.exact_residuals import RECORDS
 from noiseplan.mechanisms.price import NOTHING, Paid, require_price
 from noiseplan.noise import NoiseSampler, Source
 from noiseplan.noise.law import SIMULATED
+from noiseplan.noise.samplers import sampler_for
 from noiseplan.planning.plan import Plan
-from noiseplan.release.drawing import sampler_for
 from noiseplan.release.ledger_charge import Account
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from noiseplan.planning.plan import Plan
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.queries.questions import named_query
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answer
 from noiseplan.release.derived import Derived
 from noiseplan.release.open_data import ReleaseOptions, admitted, opened, refuse_too_many
 from noiseplan.release.provenance import Provenance
@@ -96,7 +96,7 @@ class Release(Derived):
         It is unbiased and its error exact, unless the data chose what was measured: see `Answer`.
         A query of the workload may be given by its name.
         """
-        query, mechanism = self.plan.query(query), self.plan.mechanism
+        query, mechanism = self.plan.workload.asked(query), self.plan.mechanism
         estimate = mechanism.answer(self.measurements, query)
         errors = mechanism.errors(self.measurements, query)
         return Answer(

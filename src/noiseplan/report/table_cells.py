@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Identity, Prefix, Query
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answer
 
 
 @dataclass(frozen=True)

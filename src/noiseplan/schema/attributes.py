@@ -28,10 +28,10 @@ from noiseplan.schema.encoding import (
 from noiseplan.schema.labels import (
     CLIPPED,
     Label,
+    check_writable,
     checked_edges,
     checked_labels,
     checked_missing,
-    checked_range,
     edge_text,
     evenly_from_json,
     evenly_to_json,
@@ -291,7 +291,8 @@ class Ordinal(Attribute):
         self, values: Iterable[object], missing: str | None = None, clip: bool = False
     ) -> None:
         if isinstance(values, range) and values and values.step == 1:
-            values = checked_range(values)
+            for end in (values[0], values[-1]):
+                check_writable(end, "Ordinal")
         else:
             values = as_range(checked_labels(values, "Ordinal"))
         if clip and not isinstance(values, range):

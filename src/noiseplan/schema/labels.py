@@ -53,7 +53,8 @@ def checked_labels(values: Iterable[object], call: str) -> tuple[Label, ...]:
     labels = tuple(checked_label(value, call) for value in values)
     if not labels:
         raise SchemaError(f"{call}: no values declared; at least one is needed, as in {call}([0]).")
-    _refuse_duplicates(labels, call)
+    if len(set(labels)) < len(labels):
+        raise _declared_twice(labels, call)
     return labels
 
 
@@ -75,7 +76,7 @@ def checked_label(value: object, call: str) -> Label:
             f"{call}: {value!r} is a {type(value).__name__}; a value must be a str, int, float, "
             f"bool, date or datetime, as in {call}([{str(value)!r}])."
         )
-    _check_writable(value, call)
+    check_writable(value, call)
     return value
 
 
@@ -87,7 +88,7 @@ def checked_missing(name: object, labels: Sequence[Label], call: str) -> str:
             f"{call}: missing= names the cell of missing values, and is a text, as in {example}; "
             f"found {name!r}."
         )
-    _check_writable(name, call)
+    check_writable(name, call)
     if name in labels:
         raise SchemaError(
             f"{call}: missing={name!r} is also declared as a value; choose another name, or leave "
@@ -96,7 +97,7 @@ def checked_missing(name: object, labels: Sequence[Label], call: str) -> str:
     return name
 
 
-def _check_writable(value: Label, call: str) -> None:
+def check_writable(value: Label, call: str) -> None:
     """Refuse a value that could be counted, but never saved."""
     if isinstance(value, str) and (found := unwritable(value)):
         raise SchemaError(
@@ -114,22 +115,13 @@ def _without(text: str) -> str:
     return "".join(c for c in text if not unwritable(c)) or "low"
 
 
-def checked_range(values: range) -> range:
-    """The whole numbers themselves, if they can be saved."""
-    for end in (values[0], values[-1]):
-        _check_writable(end, "Ordinal")
-    return values
-
-
-def _refuse_duplicates(labels: Sequence[Label], call: str) -> None:
+def _declared_twice(labels: Sequence[Label], call: str) -> SchemaError:
     first: dict[Label, int] = {}
-    for code, label in enumerate(labels):
-        if label in first:
-            raise SchemaError(
-                f"{call}: {label!r} is declared twice, at positions {first[label]} and {code}; "
-                f"every value may occur once: {call}(list(dict.fromkeys(values)))."
-            )
-        first[label] = code
+    code = next(n for n, label in enumerate(labels) if first.setdefault(label, n) != n)
+    return SchemaError(
+        f"{call}: {labels[code]!r} is declared twice, at positions {first[labels[code]]} and "
+        f"{code}; every value may occur once: {call}(list(dict.fromkeys(values)))."
+    )
 
 
 def checked_edges(edges: Iterable[float | date]) -> tuple[float, ...] | tuple[date, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import SupportsIndex, final
 
@@ -45,6 +45,11 @@ class Schema:
 
     names: tuple[str, ...]
     attributes: tuple[Attribute, ...]
+    shape: tuple[int, ...] = field(compare=False)
+    """The size of each attribute, in order."""
+    size: int = field(compare=False)
+    """How many cells the whole domain has (a Python integer: it may be astronomical)."""
+    _positions: dict[str, int] = field(compare=False)
 
     def __init__(self, attributes: Mapping[str, Attribute]) -> None:
         if not isinstance(attributes, Mapping):
@@ -56,9 +61,14 @@ class Schema:
             raise SchemaError(f"Schema: no attributes declared; try {_EXAMPLE}.")
         for name, attribute in attributes.items():
             _check_name(name)
-            _check_attribute(name, attribute)
+            if not isinstance(attribute, Attribute):
+                raise _no_attribute(name, attribute)
+        shape = tuple(attribute.size for attribute in attributes.values())
         object.__setattr__(self, "names", tuple(attributes))
         object.__setattr__(self, "attributes", tuple(attributes.values()))
+        object.__setattr__(self, "shape", shape)
+        object.__setattr__(self, "size", math.prod(shape))
+        object.__setattr__(self, "_positions", {name: i for i, name in enumerate(attributes)})
         _ = self.levels  # refused here, not when somebody asks for one
 
     @staticmethod
@@ -76,20 +86,6 @@ class Schema:
                 f"{type(sizes).__name__}; try Schema.from_sizes({{'a': 10, 'b': 3}})."
             )
         return Schema({name: Ordinal(range(_size(name, size))) for name, size in sizes.items()})
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """The size of each attribute, in order."""
-        return tuple(attribute.size for attribute in self.attributes)
-
-    @cached_property
-    def size(self) -> int:
-        """How many cells the whole domain has (a Python integer: it may be astronomical)."""
-        return math.prod(self.shape)
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {name: position for position, name in enumerate(self.names)}
 
     def index(self, name: str) -> int:
         """Return the position of an attribute."""
@@ -233,13 +229,11 @@ def _check_name(name: object) -> None:
         )
 
 
-def _check_attribute(name: str, attribute: object) -> None:
-    if isinstance(attribute, Attribute):
-        return
+def _no_attribute(name: str, attribute: object) -> SchemaError:
     remedy = f"Schema({{{name!r}: Categorical([...])}})"
     if isinstance(attribute, int):
         remedy = f"Schema.from_sizes({{{name!r}: {attribute}}})"
-    raise SchemaError(
+    return SchemaError(
         f"Schema: attribute {name!r} is {attribute!r} ({type(attribute).__name__}); it must be a "
         f"Categorical, Ordinal, Binned or Hierarchical; try {remedy}."
     )

@@ -48,9 +48,11 @@ def called(what: str, groups: Query) -> str:
 
 
 @contextmanager
-def answerable(release: Release, name: str, attributes: Sequence[str]) -> Iterator[None]:
+def answerable(
+    release: Release, name: str, attributes: Sequence[str], summed: str = ""
+) -> Iterator[None]:
     """Refuse what has no exact errors, and say what to add where a plan does not tell cells
-    apart."""
+    apart, or the prefix sums of the attribute `summed`."""
     if release.plan.data_aware:
         raise PlanError(
             f"{name}: errors of statistics are made of the exact covariance of the noise, and "
@@ -62,8 +64,21 @@ def answerable(release: Release, name: str, attributes: Sequence[str]) -> Iterat
     except UnanswerableError:
         names = sorted(attributes, key=release.schema.index)
         table = question_of(names)
+        if summed:
+            sums = ", ".join(f"{n!r}: {'Prefix()' if n == summed else 'Identity()'}" for n in names)
+            size = release.schema[summed].size
+            raise UnanswerableError(
+                f"{name} cannot be had from this release: {summed!r} has {size:,} values, and the "
+                f"plan does not tell prefix sums of so many; add them to the workload, "
+                + remedy("add table", f"Query(schema, {{{sums}}})", _with_sums(names, summed))
+            ) from None
         raise UnanswerableError(
             f"{name} cannot be had from this release: the plan does not tell the cells of "
             f"{table} apart; add that table to the workload, "
             + remedy("add table", f"Query(schema, {names!r})", table)
         ) from None
+
+
+def _with_sums(names: Sequence[str], summed: str) -> str:
+    """The question for a table with prefix sums of one attribute."""
+    return ", ".join(question_of([n]) + ("=prefix" if n == summed else "") for n in names)

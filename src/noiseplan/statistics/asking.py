@@ -18,7 +18,7 @@ from noiseplan.statistics.ratios import mean, ratio, share
 from noiseplan.statistics.statistic import Intervals, Statistic
 
 if TYPE_CHECKING:
-    from noiseplan.release.answer import Answer
+    from noiseplan.release.answers import Answer
     from noiseplan.release.release import Release
 
 

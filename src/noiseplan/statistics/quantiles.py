@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.errors import QueryError
-from noiseplan.matrices.base import DENSE_LIMIT, Array
+from noiseplan.matrices.base import Array
 from noiseplan.queries import Custom, Factor, Query
 from noiseplan.schema import Attribute, Binned
 from noiseplan.schema.labels import IN_BINS, IN_ORDER
@@ -39,11 +39,14 @@ from noiseplan.statistics.attribute_values import (
     edge_numbers,
     ordered_codes,
 )
+from noiseplan.statistics.long_curves import long_curves
 from noiseplan.statistics.statistic import Figures, Intervals, Mask, Statistic, too_small
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
 
+# Values of an attribute whose steps are written out: 400 MB of rows.
+MOST_WRITTEN: Final = 5_000
 _METHOD: Final = "intervals by inverting exact tests at every value (Woodruff)"
 _EVENLY: Final = "records taken to lie evenly inside each bin"
 
@@ -109,8 +112,9 @@ def quantile(
     word = "median" if probabilities is None else "quantile"
     name = called(f"{word}({attribute})", groups)
     z = how.reach(groups.rows * len(asked), release.plan.privacy.pure_epsilon is not None)
-    with answerable(release, name, [attribute, *groups.attributes]):
-        curves = [_curve(release, attribute, p, factors) for p in asked]
+    summed = attribute if kind.size > MOST_WRITTEN else ""
+    with answerable(release, name, [attribute, *groups.attributes], summed):
+        curves = _curves(release, attribute, asked, factors)
     places = _binned if isinstance(kind, Binned) else _ordinal
     found = [places(kind, curve, z) for curve in curves]
     figures = [_figures(kind, np.stack(each, axis=1).ravel()) for each in zip(*found, strict=True)]
@@ -141,12 +145,6 @@ def _check_ordered(name: str, attribute: Attribute) -> None:
         raise QueryError(
             f"quantiles need an ordered attribute, and {name!r} is {attribute.describe()}: declare "
             f"it as " + IN_ORDER + " or " + IN_BINS
-        )
-    size = attribute.size
-    if (2 * size + 1) * size > DENSE_LIMIT:
-        raise QueryError(
-            f"quantiles are of attributes of up to {int(np.sqrt(DENSE_LIMIT / 2)):,} values, and "
-            f"{name!r} has {size:,}: release it in bins"
         )
 
 
@@ -192,6 +190,15 @@ def steps(attribute: Attribute) -> Array:
     rows = np.zeros((2 * len(codes) + 1, attribute.size))
     rows[:, codes] = np.clip((np.arange(len(rows))[:, None] - 2 * np.arange(len(codes))) / 2, 0, 1)
     return rows
+
+
+def _curves(
+    release: Release, name: str, asked: Sequence[float], groups: Mapping[str, Factor]
+) -> list[Curve]:
+    if release.schema[name].size <= MOST_WRITTEN:
+        return [_curve(release, name, p, groups) for p in asked]
+    found = long_curves(release, name, asked, groups)
+    return [Curve(p, *each) for p, each in zip(asked, found, strict=True)]
 
 
 def _curve(release: Release, name: str, p: float, groups: Mapping[str, Factor]) -> Curve:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from noiseplan._doors import through
 from noiseplan.matrices.base import Array
-from noiseplan.noise.intervals import half_width_factor
-from noiseplan.release.answer import aligned, reading, renamed, tidy_frame
+from noiseplan.noise.moments import half_width_factor
+from noiseplan.release.answers import aligned, reading, renamed, tidy_frame
 from noiseplan.texts import counted
 
 # Digits behind the point that a text shows at most.

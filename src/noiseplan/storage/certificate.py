@@ -20,7 +20,6 @@ from noiseplan.privacy.rounding import text_up
 from noiseplan.release.provenance import Drawn, Provenance
 from noiseplan.release.release import Release
 from noiseplan.storage.files import hash_of
-from noiseplan.storage.plans import stated_by
 
 FORMAT = 1
 UNIT = "one record"
@@ -32,17 +31,20 @@ KIND = "noiseplan release"
 DATA_AWARE = "noiseplan data-aware release"
 
 
-def certificate(release: Release) -> Json:
+def certificate(release: Release, plan_hash: str) -> Json:
     """Privacy unit, neighbours, cost in every currency, noise law, versions and hashes."""
-    plan = release.plan
-    return facts(release, KIND) | {
-        "measured_numbers": plan.measured_numbers,
+    plan, found = release.plan, release.plan.optimality
+    certified = {} if found.gap is None else {"gap": found.gap}
+    # What is already known: a bound nobody asked for is not computed.
+    known = {"lower_bound": found.known, "proved": found.proved, **certified}
+    return facts(release, KIND, plan_hash) | {
+        "measured_numbers": plan.mechanism.numbers,
         "rmse": plan.rmse,
-        "optimality": stated_by(plan),
+        "optimality": known,
     }
 
 
-def facts(release: Release, kind: str) -> Json:
+def facts(release: Release, kind: str, plan_hash: str) -> Json:
     """What every certificate says, whatever kind of release it is."""
     from noiseplan import __version__
 
@@ -62,12 +64,12 @@ def facts(release: Release, kind: str) -> Json:
             "python": platform.python_version(),
         },
         "privacy": privacy_json(plan.privacy, plan.max_rows, release.choice is not None, plan.unit),
-        "noise": release.brand,
+        "noise": release.provenance.brand,
         "simulation": not release.provenance.private,
-        "ledger": release.recorded,
+        "ledger": release.provenance.recorded,
         **({} if release.choice is None else {"records_chosen": True}),
         "schema_sha256": hash_of(plan.workload.schema.to_dict()),
-        "plan_sha256": plan.hash(),
+        "plan_sha256": plan_hash,
         "queries": len(plan.workload),
         "rows": plan.workload.rows,
     }

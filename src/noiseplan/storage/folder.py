@@ -44,7 +44,6 @@ from noiseplan.storage.files import (
 )
 from noiseplan.storage.plans import (
     GIVEN,
-    check_numbers,
     defining_hash,
     read_known,
     read_plan,
@@ -156,13 +155,13 @@ def plan_hash(plan: Plan) -> str:
 
 def _contents(release: Release) -> Contents:
     """Plan, its arrays, measurements, and the certificate as JSON and in words."""
-    if release.plan.data_aware:
+    if release.plan.mechanism.data_aware:
         found: Contents = _of_partitions().contents(release)
         return found
     plan, arrays = write_plan(release.plan)
     values = release.measurements.values
     measured = {f"block_{i}": block for i, block in enumerate(values)}
-    content = certificate(release)
+    content = certificate(release, defining_hash(plan, arrays))
     return plan, arrays, measured, content, in_words(content, release)
 
 
@@ -233,8 +232,8 @@ def _read(folder: Path) -> Release:
         return release
     if defining_hash(saved, arrays) != content["plan_sha256"]:
         raise StorageError("the plan is not the one that the certificate names")
-    check_numbers(saved, arrays, blocks)
-    plan = read_plan(saved, arrays, read_known(content["optimality"]))
+    numbers = sum(array.size for array in (*arrays.values(), *blocks.values()))
+    plan = read_plan(saved, arrays, numbers, read_known(content["optimality"]))
     measured = Measurements(tuple(blocks[f"block_{i}"] for i in range(len(blocks))))
     plan.mechanism.check(measured)
     # A folder says that records were chosen, and not which.

@@ -25,10 +25,11 @@ from noiseplan.planning.planner import plan as make_plan
 from noiseplan.planning.planners.dawa import MOST_CELLS
 from noiseplan.privacy import ApproxDP, Budget, PureDP, zCDP
 from noiseplan.privacy.people import PERSON
-from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
+from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.release.release import Release
 from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance, read_words
-from noiseplan.storage.plans import check_numbers, read_plan, write_plan
+from noiseplan.storage.files import hash_of
+from noiseplan.storage.plans import read_plan, write_plan
 
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
     "PureDP": PureDP,
@@ -44,8 +45,7 @@ def read_release(
     content: Mapping[str, Any], saved: Mapping[str, Any], arrays: Arrays, measured: Arrays
 ) -> Release:
     """Undo `contents`; the plan is made again from its settings, and must promise the same."""
-    check_backed(saved["workload"], arrays, MOST_CELLS)  # buckets are fewer than cells
-    workload = read_workload(saved["workload"], arrays)
+    workload = read_workload(saved["workload"], arrays, MOST_CELLS)  # buckets are fewer than cells
     kind, values = saved["budget"]
     budget: Budget = _BUDGETS[kind](*(float(value) for value in values))
     plan = make_plan(
@@ -94,6 +94,7 @@ def defining_parts(plan: Plan) -> tuple[Json, Arrays]:
 def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
     """Plan, its arrays, measurements, and the certificate as JSON and in words."""
     plan, arrays = defining_parts(release.plan)
+    plan_hash = hash_of(plan, arrays)
     measured = release.measurements
     assert isinstance(measured, PartitionMeasurements)  # as its mechanism made them
     buckets = measured.buckets
@@ -114,7 +115,7 @@ def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
     numbers |= {f"group_{i}": edges for i, edges in enumerate(buckets.groups)}
     numbers |= {f"block_{i}": block for i, block in enumerate(measured.values)}
     numbers |= {f"{_TOP}{name}": array for name, array in top_arrays.items()}
-    content = facts(release, DATA_AWARE) | {
+    content = facts(release, DATA_AWARE, plan_hash) | {
         "buckets": buckets.buckets,
         "measured_numbers": buckets.numbers,
         "errors": "estimated; answers are biased where buckets are uneven",
@@ -164,8 +165,7 @@ def _read_top(saved: Mapping[str, Any] | None, arrays: Arrays) -> Plan | None:
     if saved is None:
         return None
     own = {name[len(_TOP) :]: array for name, array in arrays.items() if name.startswith(_TOP)}
-    check_numbers(saved, own, arrays)
-    return read_plan(saved, own)
+    return read_plan(saved, own, sum(array.size for array in (*own.values(), *arrays.values())))
 
 
 def _number(saved: Any) -> float | None:

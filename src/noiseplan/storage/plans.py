@@ -29,7 +29,7 @@ from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy import Guarantee
 from noiseplan.privacy.people import PERSON, checked_unit, record_price
 from noiseplan.queries import Workload
-from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
+from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.storage.files import hash_of
 
 # Noise of measurements made elsewhere: only its variances are known, and its cost is hearsay.
@@ -84,9 +84,15 @@ class Known(NamedTuple):
 NOTHING_KNOWN: Final = Known()
 
 
-def read_plan(content: Mapping[str, Any], arrays: Arrays, known: Known = NOTHING_KNOWN) -> Plan:
-    """Undo `write_plan`; `known` was known of its optimality when it was saved."""
-    workload = read_workload(content["workload"], arrays)
+def read_plan(
+    content: Mapping[str, Any], arrays: Arrays, numbers: int, known: Known = NOTHING_KNOWN
+) -> Plan:
+    """Undo `write_plan`; `known` was known of its optimality when it was saved.
+
+    A plan over more values than there are `numbers` in the folder is refused before it is read.
+    """
+    every = saved_kind(content["mechanism"]["kind"]).from_sizes
+    workload = read_workload(content["workload"], arrays, numbers, all_measured=every)
     mechanism = read_mechanism(content["mechanism"], arrays, workload.schema)
     privacy = content["privacy"]
     guarantee = _read_guarantee(privacy)
@@ -98,7 +104,8 @@ def read_plan(content: Mapping[str, Any], arrays: Arrays, known: Known = NOTHING
         require_price(mechanism.as_stated() if combined else mechanism, guarantee, max_rows)
     bound, proved, gap = known
     # Variances are those of one record's cost, whatever a person pays.
-    record, exact = record_price(guarantee, max_rows), content["noise"] not in SIMULATED
+    record = guarantee if max_rows == 1 else record_price(guarantee, max_rows)
+    exact = content["noise"] not in SIMULATED
     optimality: Optimality = Unstated(workload, record, proved, gap, exact)
     if bound is not None:
         optimality = Stated(bound, proved, gap)
@@ -139,13 +146,6 @@ def _one_for_each(arrays: Arrays, name: str, workload: Workload) -> Array | None
     return found
 
 
-def check_numbers(content: Mapping[str, Any], arrays: Arrays, measured: Arrays) -> None:
-    """Refuse a plan over more values than there are numbers, before it is read."""
-    numbers = sum(array.size for array in (*arrays.values(), *measured.values()))
-    every = saved_kind(content["mechanism"]["kind"]).from_sizes
-    check_backed(content["workload"], arrays, numbers, all_measured=every)
-
-
 def _read_guarantee(saved: Mapping[str, Any]) -> Guarantee:
     if saved["law"] == "pure":
         return Guarantee.pure(float(saved["epsilon"]), saved["neighbours"])
@@ -154,7 +154,7 @@ def _read_guarantee(saved: Mapping[str, Any]) -> Guarantee:
 
 def _kinds(plan: Plan) -> Array | None:
     """Numbers that tell queries apart which look alike and are measured differently, if any do."""
-    roles = plan.design.roles
+    roles = plan.figures.design.roles
     alone = all(len(role.members) == 1 for role in roles.roles)
     if alone and plan.mechanism.alike_by == "type":
         # Attributes that look alike may be measured in different tables.
@@ -199,13 +199,6 @@ def _read_objective(saved: Mapping[str, Any]) -> Objective:
         case {"kind": str() as kind} if kind in OBJECTIVES:
             return OBJECTIVES[kind](at_most=reach)
     return Recorded(str(saved["name"]), at_most=reach)
-
-
-def stated_by(plan: Plan) -> Json:
-    """What is already known of the plan's optimality; a bound nobody asked for is not computed."""
-    bound = plan.optimality.known
-    certified = {} if plan.gap is None else {"gap": plan.gap}
-    return {"lower_bound": bound, "proved": plan.optimality.proved, **certified}
 
 
 def read_known(saved: Mapping[str, Any]) -> Known:

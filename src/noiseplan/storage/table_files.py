@@ -21,7 +21,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.queries import Query
 from noiseplan.queries.level_parts import level_parts
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answer
 from noiseplan.release.release import Release
 
 # More files than this in one folder help nobody; a saved release answers any query later.
@@ -105,8 +105,13 @@ def table_titles(queries: Sequence[Query]) -> list[str]:
 
 def table_stems(titles: Sequence[str]) -> list[str]:
     """The names of the files of some tables, without their endings: numbered, so all differ."""
-    digits = len(str(len(titles)))
-    return [f"{n:0{digits}d}-{file_name(title)}" for n, title in enumerate(titles, 1)]
+    digits, stems = len(str(len(titles))), []
+    for number, title in enumerate(titles, 1):
+        # A name that every file system takes.
+        plain = unicodedata.normalize("NFKD", title.replace("×", "by")).encode("ascii", "ignore")
+        name = re.sub(r"[^a-z0-9]+", "-", plain.decode().lower()).strip("-")[:60] or "table"
+        stems.append(f"{number:0{digits}d}-{name}")
+    return stems
 
 
 def with_fitting_digits(columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -142,7 +147,9 @@ def write_parquet(path: Path, columns: Columns, connection: duckdb.DuckDBPyConne
     """Through DuckDB, which needs no data frame library."""
     import duckdb
 
-    names = _told_apart(list(columns))
+    names = list(columns)
+    if len({name.casefold() for name in names}) < len(names):
+        names = _told_apart(names)
     arrays = map(_array, columns.values())
     try:
         copy_to_parquet(connection, path, dict(zip(names, arrays, strict=True)))
@@ -175,12 +182,6 @@ def _array(values: Sequence[Hashable] | Array) -> Any:
         if kinds != {int} or numbers.dtype.kind == "i":  # larger integers would lose digits
             return numbers
     return np.array([str(value) for value in values], dtype=object)
-
-
-def file_name(name: str) -> str:
-    """A name that every file system takes."""
-    plain = unicodedata.normalize("NFKD", name.replace("×", "by")).encode("ascii", "ignore")
-    return re.sub(r"[^a-z0-9]+", "-", plain.decode().lower()).strip("-")[:60] or "table"
 
 
 def table_files(folder: Path) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from noiseplan.noise.intervals import half_width_factor
+from noiseplan.noise.moments import half_width_factor
 from noiseplan.planning.objectives import (
     WORDS,
     Objective,

@@ -25,7 +25,7 @@ from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
-from noiseplan.release.answer import tidy_frame
+from noiseplan.release.answers import tidy_frame
 from noiseplan.storage.table_files import write_csv
 from noiseplan.valid.family import Set, TableFamily
 from noiseplan.valid.refining import counted, refine

@@ -28,8 +28,7 @@ from noiseplan.errors import PlanError, UnanswerableError
 from noiseplan.local.server.consistency import fit_counts
 from noiseplan.matrices.base import Array, Matrix
 from noiseplan.queries import Query
-from noiseplan.release.answer import Answer
-from noiseplan.release.answers import Columns
+from noiseplan.release.answers import Answer, Columns
 from noiseplan.valid.solve_tables import checked_total
 from noiseplan.valid.unbiased_tables import require_release, valid_beside
 

@@ -14,8 +14,7 @@ from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
 from noiseplan.queries import Query, Workload
-from noiseplan.release.answer import Answer
-from noiseplan.release.answers import Columns
+from noiseplan.release.answers import Answer, Columns
 from noiseplan.release.release import Release
 from noiseplan.schema import Schema
 from noiseplan.valid.family import Set

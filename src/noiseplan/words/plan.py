@@ -10,7 +10,6 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
@@ -133,8 +132,7 @@ def headline(plan: Plan) -> str:
 
 def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
     """The same by name; a line break within a fact is followed by spaces."""
-    # Residuals leave the total to itself, and it costs nothing where it is public.
-    exact = isinstance(plan.mechanism.priced, ResidualMechanism)
+    exact = plan.mechanism.priced.public_total
     return {
         "objective": _objective(plan, read),
         "privacy": _privacy(plan) + _no_protection(plan),

@@ -24,10 +24,10 @@ from noiseplan.local.server.reconstruction import Reconstruction
 from noiseplan.local.server.saved_reconstruction import Answering, read_whole, write_whole
 from noiseplan.local.server.tails import VARIANCE_SHARE, poisson_reach
 from noiseplan.matrices.base import Array
-from noiseplan.noise.intervals import half_width_factor
+from noiseplan.noise.moments import half_width_factor
 from noiseplan.planning.threads import LARGE, one_thread_below
 from noiseplan.queries import Query, Workload
-from noiseplan.release.answer import Answer, Limits
+from noiseplan.release.answers import Answer, Limits
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from noiseplan.local.user_types import LARGEST_SQUARE, Types
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path, to_disk
 from noiseplan.queries import Workload
-from noiseplan.queries.workload_files import check_backed, read_workload, write_workload
+from noiseplan.queries.workload_files import read_workload, write_workload
 from noiseplan.storage.files import canonical, hash_of, read_arrays, write_arrays
 
 HASH = "sha256"  # of everything else in the file
@@ -140,8 +140,8 @@ def _workload(facts: Json, arrays: Arrays, randomizer: Randomizer) -> Workload |
         return None
     prefix = "workload_"
     asked = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
-    check_backed(facts["workload"], asked, sum(array.size for array in arrays.values()))
-    workload = read_workload(facts["workload"], asked)
+    numbers = sum(array.size for array in arrays.values())
+    workload = read_workload(facts["workload"], asked, numbers)
     for name in randomizer.schema.names:
         if name not in workload.schema or workload.schema[name] != randomizer.schema[name]:
             raise StorageError(f"{name!r} has other values in the workload than on devices")

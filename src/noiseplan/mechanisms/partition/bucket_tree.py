@@ -25,7 +25,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Measurements, Mechanism
 from noiseplan.mechanisms.price import require_price
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import size_above
+from noiseplan.noise.moments import size_above
 from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import fraction_up, product_down
 from noiseplan.queries import Identity, Query

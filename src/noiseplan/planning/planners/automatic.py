@@ -15,6 +15,7 @@ plan says what was considered, and why it was taken or not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -45,6 +46,7 @@ from noiseplan.planning.planners import (
     table_plans,
 )
 from noiseplan.planning.problem import Problem
+from noiseplan.planning.reductions import ReplacedRecords
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 from noiseplan.planning.threads import one_thread
 from noiseplan.queries import Custom
@@ -101,7 +103,7 @@ def solve(problem: Problem) -> Candidate:
     if best is not None:
         best = replace(best, considered=(("optimal", TAKEN),))
     else:
-        with one_thread(problem.design):
+        with nullcontext() if plain_tables else one_thread(problem.design):
             plain = _family(problem).solve(problem)
         best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
         for name, challenge in () if plain_tables else CHALLENGERS:
@@ -147,7 +149,7 @@ def _gaussian(problem: Problem) -> Candidate:
     if problem.neighbours == "replace":  # for which there is another optimum
         return replace(made, considered=(("residual", TAKEN),))
     if reason is None:
-        value = min(solution.share.value, reached(problem, made))
+        value = min(solution.share.value, _at_the_budget(problem, made))
         better = optimal.clearly_better(problem, value)
         if better is not None:
             return _taken(better, "optimal", "residual", WORSE)
@@ -245,12 +247,13 @@ def _row_space(problem: Problem, best: Candidate) -> Candidate | str | None:
     reason = row_space_plans.untried(problem)
     if reason is not None:
         return reason
-    value = reached(problem, best)
-    if (
-        problem.targets is not None and problem.allowed is not None
-    ):  # which are compared at cost one
-        value /= problem.allowed
-    return row_space_plans.clearly_better(problem, value) or NOT_BETTER
+    return row_space_plans.clearly_better(problem, _at_the_budget(problem, best)) or NOT_BETTER
+
+
+def _at_the_budget(problem: Problem, found: Candidate) -> float:
+    """What is reached within the budget: targets are compared at cost one, as without a budget."""
+    cost = 1.0 if problem.targets is None else problem.allowed or 1.0
+    return reached(problem, found) / cost
 
 
 def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
@@ -268,12 +271,26 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
 
 
 def for_replaced(problem: Problem, best: Candidate) -> Candidate:
-    """`best`, which is priced as two records, or the rows themselves at the price of replacing one.
+    """`best`, or the rows themselves at the price of replacing one record.
 
     What all records have in common, as totals, costs nothing then.
     """
+    tables = _tables_by_pairs(problem)
+    if tables is not None and reached(problem, tables) < NO_WORSE * reached(problem, best):
+        best = _instead(problem, best, "tables", tables)
     best = _against(problem, best, "own rows", _own_rows(problem, best))
     return _against(problem, best, "workload", _workload_matrix(problem))
+
+
+def _tables_by_pairs(problem: Problem) -> Candidate | None:
+    """Tables at the price of what two records are apart, where that is known: the least for one
+    record need not be the least for two."""
+    if problem.size > SMALL_CELLS:
+        return None
+    replaced = ReplacedRecords(problem)
+    one = replaced.forward(problem)
+    found = (replaced.back(table_plans.measuring(one, name)) for name in ("auto", "p-identity"))
+    return min(found, key=lambda candidate: reached(problem, candidate))
 
 
 def _workload_matrix(problem: Problem) -> Candidate | str | None:

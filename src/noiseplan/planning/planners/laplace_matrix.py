@@ -11,12 +11,11 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.laplace_allocation import Loss
 from noiseplan.optimize.p_identity import best_p_identity, improve_rows, strategy
 from noiseplan.planning.attribute_strategies import FAINT
-from noiseplan.planning.candidate import Candidate, Planner, require_answers
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import LAPLACE_CELLS
 from noiseplan.planning.noise_within import largest_change, noise_within
@@ -113,8 +112,6 @@ def _told_apart(gram: Array) -> tuple[IntArray, IntArray]:
 
 def _extra(tables: Candidate, groups: IntArray) -> Array | None:
     """The rows of a plan of tables over groups of cells, in units of a faint identity."""
-    if not isinstance(tables.mechanism, TablesMechanism):
-        return None
     rows = tables.mechanism.dense_rows()[:, np.unique(groups, return_index=True)[1]]
     several = np.abs(rows[np.count_nonzero(rows, axis=1) > 1])
     if not 0 < len(several) <= rows.shape[1]:
@@ -144,7 +141,7 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     noise, privacy = noise_within(problem, largest_change(matrix, problem.neighbours))
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
     figures = RowFigures(design, mechanism)
-    require_answers(figures, mechanism)
+    figures.require_answers(mechanism)
     loss = float(design.type_weight @ figures.type_variances) / ideal - 1.0
     known = Unstated(problem.workload, privacy, exact=problem.integer)
     return Candidate(name, mechanism, privacy, figures, known, loss)

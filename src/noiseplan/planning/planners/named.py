@@ -12,11 +12,10 @@ from noiseplan.errors import setting
 from noiseplan.matrices import Transform, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.matrices.transforms import PROFILE_VALUES
-from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.product import Factor, ProductMechanism
 from noiseplan.noise import Noise
-from noiseplan.planning.candidate import Candidate, Planner, require_answers
+from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS
 from noiseplan.planning.noise_within import largest_square, matrix_mechanism, noise_within
@@ -25,7 +24,7 @@ from noiseplan.planning.planners.laplace_matrix import measured_rows
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.threads import one_thread
 from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.privacy import Guarantee, Neighbours
+from noiseplan.privacy import Guarantee
 from noiseplan.schema import Schema
 from noiseplan.strategies.catalogue import strategy_matrix
 from noiseplan.strategies.column_norms import total_error
@@ -101,7 +100,7 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     schema, neighbours = problem.workload.schema, problem.neighbours
     mechanism, cost = matrix_mechanism(schema, rows, allowed, problem.integer, neighbours)
     figures = RowFigures(problem.design, mechanism)
-    require_answers(figures, mechanism)
+    figures.require_answers(mechanism)
     dearer = largest_square(rows, neighbours) / largest_square(rows, "add-remove")
     loss = figures.total_variance / (dearer * total_error(rows, gram) / allowed) - 1
     privacy = Guarantee(cost, problem.drawn.accounting, neighbours)
@@ -112,7 +111,8 @@ def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
 def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     """A product: entries are integers already, and a record touches so many of them by one each."""
     schema = problem.workload.schema
-    touched = _changed(_product_mechanism(schema, factors, problem.drawn), problem.neighbours)
+    unit = _product_mechanism(schema, factors, problem.drawn)
+    touched = Fraction(unit.changed(problem.neighbours))  # whole numbers, since entries are
     noise, privacy = noise_within(problem, touched)
     mechanism = _product_mechanism(schema, factors, noise)
     figures = RowFigures(problem.design, mechanism)
@@ -124,15 +124,9 @@ def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
 
-def _changed(unit: Mechanism, neighbours: Neighbours) -> Fraction:
-    """What noise of one is scaled by: whole numbers, since entries are."""
-    if isinstance(unit, ProductMechanism):
-        return Fraction(unit.changed(neighbours))
-    assert isinstance(unit, DenseMechanism)
-    return Fraction(round(unit.record_cost(neighbours)))
-
-
-def _product_mechanism(schema: Schema, factors: tuple[Factor, ...], noise: Noise) -> Mechanism:
+def _product_mechanism(
+    schema: Schema, factors: tuple[Factor, ...], noise: Noise
+) -> DenseMechanism | ProductMechanism:
     """As one matrix where the domain is small, by transforms beyond."""
     numbers = prod(factor.shape[0] for factor in factors)
     if schema.size <= WRITTEN_OUT and numbers * schema.size <= WRITTEN_NUMBERS:

@@ -20,8 +20,7 @@ from noiseplan.errors import QueryError, setting
 from noiseplan.matrices import IdentityMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
-from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_variance
-from noiseplan.noise.sizes import sizes_above
+from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_variance, sizes_above
 from noiseplan.optimize.allocation import share_for_loss, share_for_worst
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.optimize.record_shares import PAYS_MORE, share_among_records, shared_for_total

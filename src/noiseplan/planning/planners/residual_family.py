@@ -81,9 +81,9 @@ def planned(problem: Problem) -> Solution:
         return share_given_bases(aim, optimise_upright(problem.design))
     if problem.planner == "product":
         return _product(aim)
-    replaced = problem.neighbours == "replace"
+    replaced, design = problem.neighbours == "replace", problem.design
     first = replaced_bases if replaced else optimise_total
-    return best_bases(aim, first(problem.design))
+    return best_bases(aim, first(design) if design.free else {})
 
 
 def _with_given(aim: Aim, problem: Problem) -> Solution:

@@ -7,7 +7,7 @@ What is measured are sums C·b of the numbers b of a few tables that span the wo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy as np
 from noiseplan.errors import PlanError, UnanswerableError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import MOST_ROWS, WorkloadRowsMechanism
-from noiseplan.noise.sizes import size_above
+from noiseplan.noise.moments import size_above
 from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.optimize.cell_columns import dense_seconds
 from noiseplan.optimize.low_rank import LARGE, is_low
@@ -28,7 +28,14 @@ from noiseplan.optimize.row_space_optimum import (
     usual_seconds,
 )
 from noiseplan.planning.base_tables import BaseTables
-from noiseplan.planning.candidate import Candidate, Planner, loss_of, p_norm_of
+from noiseplan.planning.candidate import (
+    Candidate,
+    Planner,
+    inverse_squares,
+    loss_of,
+    p_norm_of,
+    relative_of,
+)
 from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.certificates import Certified
 from noiseplan.planning.limits import WORTH_IT
@@ -47,7 +54,7 @@ from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
 from noiseplan.privacy.rounding import margin
 from noiseplan.progress import closing_gap
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Workload
 
 # Cells, after merging values that no query tells apart, all of which are looked at.
 MOST_CELLS: Final = 10_000_000
@@ -235,14 +242,9 @@ class _Search:
     @cached_property
     def basis(self) -> RowBasis:
         """Independent sums of it."""
-        of_rows = self._relative if isinstance(self.problem.goal, RelativeError) else None
+        goal = self.problem.goal
+        of_rows = partial(inverse_squares, goal) if isinstance(goal, RelativeError) else None
         return RowBasis.of(self.tables.root(of_rows), self.tables.columns())
-
-    def _relative(self, query: Query) -> Array:
-        """One over the square that the error of each row is compared with."""
-        assert isinstance(self.problem.goal, RelativeError)
-        rows = query.domain_matrix
-        return 1.0 / self.problem.goal.squares(rows.row_squares(), rows.matmul)
 
     @property
     def seconds(self) -> float:
@@ -316,9 +318,7 @@ class _Search:
         if isinstance(self.problem.goal, ConvexLoss):
             return loss_of(self.problem.goal, figures)
         if isinstance(self.problem.goal, RelativeError):
-            asked = zip(self.problem.workload, self.problem.design.priorities, strict=True)
-            of = figures.mechanism.variance
-            return float(sum(weight * (self._relative(q) @ of(q)) for q, weight in asked))
+            return relative_of(self.problem.goal, self.problem, figures.mechanism)
         return figures.total_variance
 
 

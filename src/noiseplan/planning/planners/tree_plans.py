@@ -22,7 +22,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.measured_tree import TreeMechanism
 from noiseplan.mechanisms.tree_block import TreeBlock
 from noiseplan.noise import Noise
-from noiseplan.noise.sizes import FINE_BITS
+from noiseplan.noise.moments import FINE_BITS
 from noiseplan.optimize.tree_bound import TreeNorm
 from noiseplan.optimize.tree_sharing import Goal, Sharing, record_weights
 from noiseplan.planning.candidate import Candidate

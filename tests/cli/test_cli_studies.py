@@ -466,11 +466,23 @@ def test_init_from_a_header(tmp_path: Path) -> None:
     assert written.index("age ") < written.index("sex ") < written.index("region")
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_init_finds_what_separates_the_names(tmp_path: Path, mark: str) -> None:
+    data, study = tmp_path / "d.csv", tmp_path / "s.toml"
+    data.write_text(mark.join(["Age", "Sex", '"pay, or none"']) + "\n17;18,19\tx|y\n")
+    text = said("init", study, "--header", data, "--column", "Sex=F,M")
+    assert "fill in what these may hold: Age, pay, or none" in text
+    assert '\nSex            = { categorical = ["F", "M"] }\n' in study.read_text()
+    other = said("init", tmp_path / "t.toml", "--header", data, "--column", "sex=F,M", code=1)
+    assert f"the header of {data} has 'Age', 'Sex', 'pay, or none'. Did you mean 'Sex'?" in other
+    assert not (tmp_path / "t.toml").exists()
+
+
 def test_init_from_a_header_of_sixteen_bits(tmp_path: Path) -> None:
     data = tmp_path / "people.csv"
     for start in ("\ufeff", ""):
         data.write_bytes((start + "age,sex\n1,F\n").encode("utf-16-le"))
-        assert "UTF-16" in said("init", tmp_path / "s.toml", "--header", data, code=1)
+        assert "iconv -f UTF-16" in said("init", tmp_path / "s.toml", "--header", data, code=1)
 
 
 def test_init_speaks_of_bins(tmp_path: Path) -> None:
@@ -509,7 +521,8 @@ def test_init_reads_no_line_of_data(tmp_path: Path) -> None:
         ([], 2, "name the file to write"),
         (["s.toml"], 2, "at least one column"),
         (["s.toml", "--column", "a=1..2", "--column", "a=F,M"], 1, "twice"),
-        (["s.toml", "--header", "none.csv"], 1, "No such file"),
+        (["s.toml", "--header", "none.csv"], 1, "'none.csv' is not there"),
+        (["s.toml", "--header", "empt.csv"], 1, "Did you mean 'empty.csv'?"),
         (["s.toml", "--header", "empty.csv"], 1, "must name every column"),
         (["s.toml", "--example", "wages"], 2, "stands alone"),
         (["--example", "nothing"], 2, "wages"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import codecs
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from noiseplan.counting import open_source
+from noiseplan.counting.text_files import TextFile
 from noiseplan.errors import DataError, DataRefused
-from noiseplan.schema import Attribute, Categorical, Hierarchical, Ordinal, Schema
+from noiseplan.schema import Attribute, Binned, Categorical, Hierarchical, Ordinal, Schema
 from noiseplan.study import StudyError, read_study
 
 SCHEMA = Schema({"age": Ordinal(range(3)), "sex": Categorical(["F", "M"])})
@@ -33,6 +35,20 @@ def test_capitals_and_blanks_in_headers(header: str, tmp_path: Path) -> None:
     assert "Capitals and blanks count." in text
     frame = {name: ["F"] for name in header.split(",")}
     assert f"Is it {first!r} for 'age'" in said(frame)
+
+
+def test_how_a_file_writes_numbers_and_dates(tmp_path: Path) -> None:
+    """Of bins it is said how text may be written: decimal commas of numbers, ISO of dates."""
+    path = tmp_path / "people.csv"
+    path.write_text("pay;since\n7,5;31.01.2020\n")
+    bins = {"pay": Binned([0, 10]), "since": Binned([date(2020, 1, 1), date(2021, 1, 1)])}
+    for name, words in (("pay", 'TextFile(path, decimal=",")'), ("since", "as 2020-01-31")):
+        with pytest.raises(DataRefused) as caught:
+            open_source(path, Schema({name: bins[name]})).marginals(np.array([[0]]))
+        assert words in str(caught.value)
+    assert open_source(TextFile(path, decimal=","), Schema({"pay": bins["pay"]})).marginals(
+        np.array([[0]])
+    ).tolist() == [[1]]
 
 
 def test_capitals_of_the_person_column() -> None:

@@ -12,9 +12,11 @@ import click
 
 from noiseplan.cli._common import CONTEXT
 from noiseplan.console import say
+from noiseplan.counting.headers import SEPARATORS, sixteen_bits
 from noiseplan.data import EXAMPLES, cpssw8_path, example_study
 from noiseplan.study import StudyError
 from noiseplan.study.template import Column, read_column, study_text, unknown_column
+from noiseplan.texts import listed, suggestion
 
 # Of so many values of a column, bins are worth a word.
 MANY_VALUES = 1000
@@ -63,12 +65,10 @@ def command(
         raise click.UsageError(
             "name the file to write: noiseplan init study.toml --column age=0..99"
         )
-    named = [unknown_column(name) for name in header_of(header)] if header else []
     given = {column.name: column for column in map(read_column, columns)}
     if len(given) < len(columns):
         raise StudyError("a column is named twice by --column")
-    chosen: list[Column] = [given.pop(column.name, column) for column in named]
-    chosen += given.values()
+    chosen = among(header_of(header), given, header) if header else list(given.values())
     if not chosen:
         raise click.UsageError("name at least one column: --column age=0..99, or --header FILE.csv")
     write_new(study, study_text(chosen, title))
@@ -87,8 +87,22 @@ def command(
     say(f"Next: noiseplan plan {study}")
 
 
+def among(names: list[str], given: dict[str, Column], header: Path) -> list[Column]:
+    """The columns of a header, with what is said of some; others would be in no record."""
+    for name in given:
+        if name not in names:
+            raise StudyError(
+                f"--column {name}: the header of {header} has {listed(names)}"
+                f"{suggestion(name, names)}"
+            )
+    return [given.get(name, unknown_column(name)) for name in names]
+
+
 def header_of(path: Path) -> list[str]:
-    """The names in the first line, read byte by byte: nothing behind it is even loaded."""
+    """The names in the first line, read byte by byte: nothing behind it is even loaded.
+
+    What separates them is the sign that makes most names of the line: no value is looked at.
+    """
     line = bytearray()
     with path.open("rb", buffering=0) as file:
         while (letter := file.read(1)) and letter != b"\n":
@@ -96,9 +110,10 @@ def header_of(path: Path) -> list[str]:
             if len(line) > 1 << 20:
                 raise StudyError(f"{path}: the first line is too long to be a header of CSV")
     if bytes(line[:2]) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or b"\0" in line:
-        raise StudyError(f"{path}: it is UTF-16 text; save it as CSV in UTF-8")
+        raise sixteen_bits(str(path))
     try:
-        names = next(csv.reader([line.decode("utf-8-sig").rstrip("\r")]), [])
+        text = line.decode("utf-8-sig").rstrip("\r")
+        names = max((next(csv.reader([text], delimiter=m), []) for m in SEPARATORS), key=len)
     except (UnicodeDecodeError, csv.Error):
         raise StudyError(f"{path}: the first line is no header of CSV in UTF-8") from None
     names = [name.strip() for name in names]

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.person_cap import PersonCap
 from noiseplan.counting.telling import UNDECLARED, UNREADABLE, details_are_shown, refused
-from noiseplan.errors import DataError
+from noiseplan.errors import DataError, remedy
 from noiseplan.schema import Attribute, Binned, Categorical, Hierarchical, Schema
 from noiseplan.schema.encoding import is_missing
 from noiseplan.schema.labels import ANY_OTHER_LEAF, ANYTHING_ELSE, CLIPPED, IN_ORDER, MISSING
+from noiseplan.texts import counted
 
 _SHOWN: Final = 5
 SEARCHED: Final = 1000  # rows without a code that are looked at for values to show
@@ -140,12 +141,12 @@ def check_columns(
         lack = f"the data lack the column(s) {', '.join(map(repr, missing))}; they have"
         alike = any(guess and folded(guess[0]) == folded(name) for name, guess in close.items())
         told = "Capitals and blanks count. " if alike else ""
-        remedy = f"{meant}{told}Rename columns, or leave the attributes out of the schema."
-        whole = f"{lack} {', '.join(map(repr, listed)) or 'none'}. {remedy}"
+        advice = f"{meant}{told}Name the attributes as the columns are, or leave them out."
+        whole = f"{lack} {', '.join(map(repr, listed)) or 'none'}. {advice}"
         if not (maybe_records and hidden):
             raise DataError(whole)
         shown = ", ".join(repr(name) for name in listed if name not in hidden)
-        telling = f"{lack} {shown or 'none of them'}, and {len(hidden)} others. {remedy}"
+        telling = f"{lack} {shown or 'none of them'}, and {counted(len(hidden), 'other')}. {advice}"
         raise refused(UNREADABLE, telling, whole)
     if people is None:
         return list(schema.names)
@@ -176,6 +177,11 @@ def shown(value: object) -> str:
     return "null" if is_missing(value) else repr(value)
 
 
+# How the text of a file is to be written, by what its bins hold.
+AS_DATES: Final = "written as 2020-01-31, or with a time as 2020-01-31T12:30"
+AS_NUMBERS: Final = "turned into numbers first, or its file says how they are written: " + remedy(
+    "decimal commas", 'TextFile(path, decimal=",")'
+)
 # Said of columns whose declared values begin with zeros, whatever the data hold.
 ZEROS: Final = (
     "Codes such as 01001 are text: a column that was read as numbers, by a spreadsheet or a data "
@@ -207,11 +213,15 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
     if "null" in written:
         return "Some are missing: declare a cell for those, outside the order: " + MISSING + "."
     if isinstance(attribute, Binned):
+        held, form = ("dates", AS_DATES) if attribute.dated else ("numbers", AS_NUMBERS)
         return (
-            "Widen the edges, or send numbers beyond them to the end bins: "
+            f"Widen the edges, or send {held} beyond them to the end bins: "
             + CLIPPED
-            + ". Text must be turned into numbers first; missing values have a cell where one is "
-            "declared: " + MISSING + "."
+            + ". Text must be "
+            + form
+            + "; missing values have a cell where one is declared: "
+            + MISSING
+            + "."
         )
     return (
         "Declare them, " + IN_ORDER + " in their order, if they are possible; values that are "

@@ -23,7 +23,7 @@ from noiseplan.engine import engine
 from noiseplan.errors import DataError
 from noiseplan.escaping import from_cell
 
-_SEPARATORS: Final = (",", ";", "\t", "|")
+SEPARATORS: Final = (",", ";", "\t", "|")
 _LONGEST: Final = 1 << 20
 _LINES: Final = 100  # a header with so many line breaks is refused for the first of them
 
@@ -74,10 +74,10 @@ def read_header(name: str, wanted: Iterable[str]) -> Header | None:
 def _split(start: str, names: Sequence[str], file: str) -> tuple[str, list[str]]:
     """The separator that finds most of the names, and the columns; refused where they mislead."""
     try:
-        headers = {mark: _fields(start, mark, names) for mark in _SEPARATORS}
+        headers = {mark: _fields(start, mark, names) for mark in SEPARATORS}
     except csv.Error as error:
         raise DataError(f"cannot read {file}: its first line is no header ({error}).") from None
-    mark = max(_SEPARATORS, key=lambda m: (len({*names} & {*headers[m]}), len(headers[m])))
+    mark = max(SEPARATORS, key=lambda m: (len({*names} & {*headers[m]}), len(headers[m])))
     fields = headers[mark]
     if start.strip() and not fields:
         raise DataError(
@@ -112,11 +112,11 @@ def _start(file: str) -> str:
         with _opened(file) as lines:
             start = lines.read(_LONGEST)
         if "\0" in start.partition("\n")[0]:
-            raise _sixteen_bits(file)
+            raise sixteen_bits(file)
         return start
     except UnicodeDecodeError as error:
         if error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            raise _sixteen_bits(file) from None
+            raise sixteen_bits(file) from None
         raise refused(
             UNREADABLE,
             f"cannot read {file}: it is not UTF-8 text; convert it first: "
@@ -134,7 +134,7 @@ def _start(file: str) -> str:
         raise DataError(f"cannot read {file}: {error}") from error
 
 
-def _sixteen_bits(file: str) -> DataError:
+def sixteen_bits(file: str) -> DataError:
     """What to do with text as some spreadsheets save it."""
     return refused(
         UNREADABLE,

@@ -157,11 +157,19 @@ title = {title}
 #     {{ ordinal = {{ from = 0, to = 99 }} }}            whole numbers, both ends included
 #     {{ ordinal = ["low", "middle", "high"] }}        values in order
 #     {{ binned = [0, 10, 20] }}                       numbers, by the edges of their bins
+#     {{ binned = [0, 10, inf], clip = true }}         numbers beyond go to the end bins
+#     {{ binned = [2020-01-01, 2021-01-01] }}          dates, in text files as 2020-01-31
 #     {{ binned = [0, 10], missing = "not stated" }}   with a cell for missing values; all kinds
 #     {{ categorical = {{ file = "codes.csv", column = "code" }} }}   a public code list
 #     {{ hierarchical = {{ file = "places.csv", levels = ["tract", "county"] }} }}   levels
 [schema]
 {schema}
+
+# How CSV files write numbers and missing values, where not as 1234.5 and by an empty field:
+# [data]
+# decimal   = ","
+# thousands = "."
+# missing   = ["NA", "."]
 
 # What is asked. A table names attributes; those that it does not name are summed over.
 [[tables]]

@@ -34,6 +34,7 @@ WORDS: Final = {
     "declare missing": "missing = {0}",
     "declare other leaf": '{{ hierarchical = {{ ... }}, other = "other" }}',
     "declare clip": "{{ binned = [...], clip = true }}",
+    "decimal commas": '[data] decimal = ","',
     "declare paths": "paths = true",
     "declare hierarchical": '{{ hierarchical = {{ file = "places.csv", levels = [...] }} }}',
     "declare ordinal": "{{ ordinal = [...] }}",

@@ -150,7 +150,7 @@ def sampler_for(
             "this plan describes measurements that were made already: it has no noise to draw; "
             "release the plan they came from, or ask for more with another_plan.given(release)"
         )
-    law, exact = NAMED[noise]
+    law, exact = NAMED[noise].law, NAMED[noise].exact
     if randomness is not None and (seed is not None or not exact):
         raise PlanError("randomness= is for discrete noise, without a seed")
     if randomness is not None and not isinstance(randomness, Source):

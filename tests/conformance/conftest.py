@@ -12,3 +12,12 @@ To join:
 
 `probes.py` alone knows how mechanisms and samplers are called inside; when that changes, it does.
 """
+
+import pytest
+from mechanism_examples import NAMES, probe_of
+from probes import Probe
+
+
+@pytest.fixture(params=NAMES)
+def probe(request: pytest.FixtureRequest) -> Probe:
+    return probe_of(request.param)

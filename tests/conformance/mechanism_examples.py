@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from unittest import mock
 
 import numpy as np
-from probes import limits
+from probes import Probe, limits
 
 import noiseplan as nz
 from noiseplan.mechanisms.crossed import CrossedMechanism
@@ -244,3 +245,10 @@ EXAMPLES: dict[str, Factory] = {
     "sums of rows, float": own_rows(HALVES, budget=ZCDP, noise=G, mixed=True),
     "sums of rows, Laplace, discrete": own_rows(TWO, budget=PURE, noise=D, mixed=True),
 }
+NAMES = list(EXAMPLES)
+
+
+@cache
+def probe_of(name: str) -> Probe:
+    """What an example's mechanism does, measured once for all tests."""
+    return Probe(EXAMPLES[name]())

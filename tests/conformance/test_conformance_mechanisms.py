@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mechanism_examples import EXAMPLES
+from mechanism_examples import NAMES, probe_of
 from probes import Probe, measuring_classes, parts_of
 
 import noiseplan as nz
 from noiseplan.errors import PlanError, UnanswerableError
 
-NAMES = list(EXAMPLES)
 RELEASES = 150  # each with some dozens of draws
-
-
-@cache
-def probe_of(name: str) -> Probe:
-    return Probe(EXAMPLES[name]())
-
-
-@pytest.fixture(params=NAMES)
-def probe(request: pytest.FixtureRequest) -> Probe:
-    return probe_of(request.param)
 
 
 def counts(probe: Probe, seed: int = 0) -> np.ndarray:

@@ -258,7 +258,7 @@ class Mechanism(ABC):
     # ------------------------------------------------------------------ written out
 
     def unit_rows(self) -> Array:
-        """Every measured row over the standard deviation of its noise, rows × domain."""
+        """Every measured row over σ, or √2 b, of continuous noise of its size, rows × domain."""
         raise PlanError(NOT_COMPARED)
 
     def unit_values(self, measured: Measurements) -> Array:
@@ -266,7 +266,7 @@ class Mechanism(ABC):
         raise PlanError(NOT_COMPARED)
 
     def measured_queries(self, most: int) -> list[Query]:
-        """What is measured, as queries; at most so many."""
+        """Tables that what is measured is about, some perhaps not answered; at most so many."""
         raise PlanError(NOT_COMPARED)
 
     def dense_rows(self) -> Array:

@@ -122,10 +122,10 @@ class DenseMechanism(Mechanism):
         return self.noise.variance * two.matmul(one.matmul(self._fit.spread).T).T
 
     def unit_rows(self) -> Array:
-        return np.asarray(self.strategy / np.sqrt(self.noise.one))
+        return np.asarray(self.strategy / np.sqrt(self.noise.nominal))
 
     def unit_values(self, measured: Measurements) -> Array:
-        return np.asarray(measured.values[0] / np.sqrt(self.noise.one))
+        return np.asarray(measured.values[0] / np.sqrt(self.noise.nominal))
 
     def over_cells(self, cells: Cells) -> Mechanism:
         wide = np.ascontiguousarray(self.strategy[:, cells.of_cells()])

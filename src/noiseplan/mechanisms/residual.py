@@ -360,6 +360,8 @@ class ResidualMechanism(Mechanism):
     # ------------------------------------------------------------------ written out
 
     def unit_rows(self) -> Array:
+        if not self.noise.size.all():
+            raise PlanError("what is measured exactly, as a public total, has no unit of noise")
         parts = []
         for block in self.blocks:
             for row, sigma2 in zip(block.sets, block.sigma2, strict=True):

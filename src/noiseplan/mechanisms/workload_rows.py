@@ -323,10 +323,10 @@ class WorkloadRowsMechanism(Mechanism):
     # ------------------------------------------------------------------ written out
 
     def unit_rows(self) -> Array:
-        return np.asarray(self._dense_rows() / np.sqrt(self._sizes)[:, None])
+        return np.asarray((self._dense_rows().T / np.sqrt(self.noise.nominal)).T)
 
     def unit_values(self, measured: Measurements) -> Array:
-        return np.asarray(measured.values[0] / np.sqrt(self._sizes))
+        return np.asarray(measured.values[0] / np.sqrt(self.noise.nominal))
 
     @property
     def _sizes(self) -> Array:

@@ -57,7 +57,7 @@ def limits(
             held.enter_context(mock.patch.object(named, "WRITTEN_OUT", written_out))
         if whole is not None:
             for law, family in planner.FAMILIES.items():
-                fewer = tuple(_over_fewer(each, whole) for each in family)
+                fewer = replace(family, every=tuple(_over_fewer(p, whole) for p in family.every))
                 held.enter_context(mock.patch.dict(planner.FAMILIES, {law: fewer}))
             by_name = _over_fewer(named.PLANNER, whole)
             held.enter_context(mock.patch.object(named, "PLANNER", by_name))

@@ -50,7 +50,7 @@ def test_two_resolutions_are_no_worse_than_noise_on_each_table(
     plan = nz.plan(workload, budget=budget)
     assert plan.total_variance < 0.999 * by_hand(workload, 1 if budget is PURE else 2)
     continuous = "laplace" if budget is PURE else "discrete"
-    planned = noise_on_rows.NoiseOnRows(Problem(workload, budget, noise=continuous))
+    planned = noise_on_rows.on_rows(Problem(workload, budget, noise=continuous))
     np.testing.assert_allclose(planned.value, by_hand(workload, planned.costs.power), rtol=2e-3)
 
 

@@ -55,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, release in releases.items():
         title = {"wages": study.title, "long": "T" * 150}[name]
         written[name] = folder / f"{name}.html"
-        page = report_page(release, certificate(release), title=title)
+        page = report_page(release, certificate(release, release.plan.hash()), title=title)
         written[name].write_text(page, encoding="utf-8")
     text = example_study("wages").read_text(encoding="utf-8")
     designs = [

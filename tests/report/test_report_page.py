@@ -40,7 +40,7 @@ def released(workload: nz.Workload | None = None, **arguments: object) -> nz.Rel
 
 
 def page_of(release: nz.Release, **arguments: object) -> str:
-    return report_page(release, certificate(release), **arguments)  # type: ignore[arg-type]
+    return report_page(release, certificate(release, release.plan.hash()), **arguments)  # type: ignore[arg-type]
 
 
 def test_the_page_is_well_formed_and_complete() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +16,9 @@ from click.testing import CliRunner, Result
 
 import noiseplan as nz
 from noiseplan.cli import main
+from noiseplan.queries.questions import read_question
 from noiseplan.storage.folder_check import check_folder
+from noiseplan.storage.table_check import compare_tables
 
 SCHEMA = nz.Schema({"age": nz.Ordinal(range(6)), "sex": nz.Categorical(["F", "M"])})
 DATA = np.random.default_rng(0).integers(0, [6, 2], size=(200, 2))
@@ -185,3 +190,86 @@ def test_names_that_lead_out_of_the_folder_are_not_followed(tmp_path: Path) -> N
 
 def test_no_release(tmp_path: Path) -> None:
     assert checked(tmp_path).exit_code == 1
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def edited(folder: Path, name: str, change: Callable[[list[list[str]]], None]) -> None:
+    path = next((folder / "tables").glob(name))
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))
+    change(rows)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    rehashed(folder, f"tables/{path.name}")
+
+
+def with_number(row: int, column: int, text: str) -> Callable[[list[list[str]]], None]:
+    return lambda rows: rows[row].__setitem__(column, text)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (with_number(3, 2, "41.5"), "row 3 (1, F), has estimate 41.5, and the measurements give"),
+        (with_number(12, 3, "0.01"), "row 12 (5, M), has std_error 0.01"),
+        (with_number(1, 5, "many"), "row 1 (0, F), has upper many"),
+        (with_number(2, 1, "F"), "row 2, is not of 0, M"),
+        (with_number(0, 2, "truth"), "has other columns than age, sex, estimate"),
+        (lambda rows: rows.pop(), "row 12, is not of 5, M"),
+        (lambda rows: rows.append(rows[-1]), "row 13, is not of"),
+    ],
+)
+def test_a_table_that_the_measurements_do_not_give(
+    tmp_path: Path, change: Callable[[list[list[str]]], None], said: str
+) -> None:
+    folder = saved(tmp_path)
+    assert check_folder(folder).tables.numbers == 4 * (1 + 6 + 2 + 12)
+    edited(folder, "*-age-by-sex.csv", change)
+    result = checked(folder)
+    assert result.exit_code == 4
+    assert "tables/4-age-by-sex.csv" in " ".join(result.output.split())
+    assert said in " ".join(result.output.split())
+
+
+def test_tables_of_all_kinds_are_compared(tmp_path: Path) -> None:
+    """Levels are files of their own, and questions are in no workload."""
+    schema = nz.Schema(
+        {
+            "geo": nz.Hierarchical({"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]}),
+            "t": nz.Ordinal(range(3)),
+            "=x": nz.Categorical(["-1", "@b"]),
+        }
+    )
+    asked = [
+        nz.Query(schema, {"geo": nz.Level("county", "tract")}),
+        nz.Query(schema, ["=x"]),
+        nz.Query(schema, {"t": nz.Prefix()}),
+        nz.Query(schema, ["t", "=x"], matrix=np.tri(2, 6), name="by hand"),
+    ]
+    plan = nz.plan(nz.Workload(asked), budget=nz.zCDP(0.5))
+    release = plan.release({"geo": ["a1", "b1"], "t": [0, 2], "=x": ["-1", "@b"]})
+    question = read_question("t=0..1 | 2", schema)
+    unnamed = nz.Query(schema, {"t": nz.Custom([[1, 1, 0]])}, name="nobody's")
+    release.save(tmp_path / "out", tables=[*asked, question, unnamed])
+    found = check_folder(tmp_path / "out").tables
+    assert found.numbers == 4 * (2 + 3 + 2 + 3 + 2 + 2)
+    assert found.unknown == ("tables/7-nobody-s.csv",)
+    assert "tables/7-nobody-s.csv" in checked(tmp_path / "out").output
+
+
+KINDS = sorted(path.parent for path in (Path(__file__).parent / "kinds").rglob("SHA256SUMS"))
+
+
+@pytest.mark.parametrize("folder", KINDS, ids=lambda folder: folder.name)
+def test_tables_of_earlier_versions_are_compared(folder: Path) -> None:
+    found = compare_tables(folder, nz.load(folder))
+    assert found.unknown == ()
+    assert bool(found.numbers) == (folder / "tables").is_dir()
+
+
+def test_a_program_that_does_nothing_else_loads_every_kind() -> None:
+    """Mechanisms are known by their names where nothing that plans them was imported."""
+    program = "import sys, noiseplan as nz\nfor folder in sys.argv[1:]: nz.load(folder)"
+    subprocess.run([sys.executable, "-c", program, *map(str, KINDS)], check=True)

@@ -18,7 +18,7 @@ from noiseplan.cli._common import (
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
-from noiseplan.texts import listed
+from noiseplan.texts import counted, listed
 from noiseplan.words.hints import quoted
 
 if TYPE_CHECKING:
@@ -33,14 +33,15 @@ SHOWN = 20
 @click.option(
     "--check",
     is_flag=True,
-    help="Instead: check every file, recompute the cost, and say whether it is private.",
+    help="Instead: check every file, recompute cost and tables, and say whether it is private.",
 )
 @json_option
 def command(folder: Path, everything: bool, check: bool, as_json: bool) -> None:
     """Print the certificate and the tables of RELEASE, a folder. Every file it needs is checked.
 
-    With --check the whole folder is: it exits with 0 if it is as it was written and private, with
-    4 if it is damaged, and with 1 if its noise is not private.
+    With --check the whole folder is: every file by its hash, every number of the CSV files by the
+    measurements, the certificate by the plan. It exits with 0 if it is as it was written and
+    private, with 4 if it is damaged, and with 1 if its noise is not private.
     """
     if check:
         checked(folder, as_json)
@@ -90,13 +91,20 @@ def checked(folder: Path, as_json: bool) -> None:
     if as_json:
         privacy = privacy_json(cost or plan.privacy, plan.max_rows, unit=plan.unit)
         about = {"folder": str(folder), "whole": True, "private": found.private}
-        print_json(about | {"files": found.files, "beside": found.beside, "recomputed": privacy})
+        tables = {"table_numbers": found.tables.numbers, "not_compared": found.tables.unknown}
+        about |= {"files": found.files, "beside": found.beside}
+        print_json(about | tables | {"recomputed": privacy})
     else:
         private = "private" if found.private else "NOT PRIVATE, not for publishing"
         # To a billionth, by which computing it anew may differ: a plan that states less is damaged.
         anew = "" if cost is None else "; computed anew from what was measured: no more than that"
         say(f"{folder}: as it was written, and {private}")
         say(f"  files   {found.files:,} have the hashes that SHA256SUMS states")
+        if found.tables.numbers:
+            numbers = counted(found.tables.numbers, "number")
+            say(f"  tables  {numbers} of CSV files computed anew from the measurements: the same")
+        if found.tables.unknown:
+            say(f"          not compared, of unknown questions: {listed(found.tables.unknown)}")
         say(f"  cost    {cost_words(plan.privacy)}{anew}")
         say(f"  noise   {found.release.brand}")
         say(f"  ledger  {found.release.recorded or 'not recorded in a ledger'}")

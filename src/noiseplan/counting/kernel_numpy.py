@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final, final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,12 @@ def count(
     call, each with its own stretch of counters.
     """
     records, start = columns.shape[1], 0
-    room = _Buffers(min(records, max(_BLOCK, 4 * max(cells(table, shape) for table in tables))))
+    most = min(records, max(_BLOCK, 4 * max(cells(table, shape) for table in tables)))
+    room = _Buffers(
+        np.empty(most, dtype=np.uint32),
+        np.empty(most, dtype=np.intp),
+        np.empty(max(most, _BLOCK), dtype=np.intp),
+    )
     for _, alike in groupby(tables, lambda table: (table[:-1], shape[table[-1]])):
         run = list(alike)
         size = cells(run[0], shape)
@@ -46,14 +51,12 @@ def count(
         start += size * len(run)
 
 
-@final
-class _Buffers:
+class _Buffers(NamedTuple):
     """Arrays that are written over and over: fresh ones cost more than the sums they hold."""
 
-    def __init__(self, records: int) -> None:
-        self.short = np.empty(records, dtype=np.uint32)
-        self.shared = np.empty(records, dtype=np.intp)
-        self.keys = np.empty(max(records, _BLOCK), dtype=np.intp)
+    short: NDArray[np.uint32]
+    shared: NDArray[np.intp]
+    keys: NDArray[np.intp]
 
 
 def _count_run(

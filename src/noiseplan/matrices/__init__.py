@@ -3,22 +3,20 @@
 from noiseplan.matrices.base import Matrix
 from noiseplan.matrices.basic import (
     DenseMatrix,
+    GroupMatrix,
     IdentityMatrix,
     PrefixMatrix,
     RangesMatrix,
     TotalMatrix,
 )
 from noiseplan.matrices.centring import CentringMatrix, UncentringMatrix
-from noiseplan.matrices.groups import GroupMatrix
+from noiseplan.matrices.composed import PaddedMatrix, PermutedMatrix, StackMatrix, padded
 from noiseplan.matrices.kronecker import (
     KroneckerMatrix,
     SummedMatrix,
     kronecker_apply,
     kronecker_dense,
 )
-from noiseplan.matrices.padded import PaddedMatrix, padded
-from noiseplan.matrices.permuted import PermutedMatrix
-from noiseplan.matrices.stack import StackMatrix
 from noiseplan.matrices.transforms import HaarMatrix, Transform, TreeMatrix
 
 __all__ = [

@@ -285,6 +285,13 @@ class Mechanism(ABC):
         """The same noise on these rows."""
         raise PlanError(NO_FREE_ROWS)
 
+    def with_noise_times(self, factor: float) -> Mechanism | None:
+        """The same with noise of so many times the size, rounded up where integers are drawn.
+
+        None where nobody has asked for it yet.
+        """
+        return None
+
     # ------------------------------------------------------------------ compared
 
     def require_comparable(self) -> None:

@@ -171,6 +171,10 @@ class Blocks:
         sizes = [block.sigma2 for block in self.blocks]
         return Noise("gaussian", np.concatenate([np.zeros(0), *sizes]), self.exact)
 
+    def bases_on(self, attributes: IntArray) -> list[Basis]:
+        """The bases of these attributes, all of which are measured."""
+        return [self.bases[b] for b in self.basis_of[attributes]]
+
     def with_noise(self, change: Callable[[Noise], Noise]) -> Blocks:
         """The same subsets with other noise."""
         blocks = tuple(replace(block, noise=change(block.noise)) for block in self.blocks)

@@ -139,6 +139,9 @@ class DenseMechanism(Mechanism):
     def with_rows(self, rows: Array) -> Mechanism:
         return replace(self, strategy=rows)
 
+    def with_noise_times(self, factor: float) -> Mechanism:
+        return replace(self, noise=self.noise.above(self.noise.size * factor))
+
     def measured_queries(self, most: int) -> list[Query]:
         rows = self.strategy / np.abs(self.strategy).max()
         return [Query(self.schema, list(self.schema.names), matrix=rows, name="what is measured")]

@@ -61,6 +61,10 @@ class ReducedMechanism(Mechanism):
     def floating(self) -> Mechanism:
         return replace(self, small=self.small.floating())
 
+    def with_noise_times(self, factor: float) -> Mechanism | None:
+        small = self.small.with_noise_times(factor)
+        return None if small is None else replace(self, small=small)
+
     def record_cost(self, neighbours: Neighbours) -> float:
         return self.small.record_cost(neighbours)
 

@@ -174,7 +174,7 @@ class ResidualMechanism(Mechanism):
     @property
     def numbers(self) -> int:
         """How many noisy numbers are measured."""
-        return sum(block.numbers for block in self.blocks)
+        return sum(prod(shape) for shape in self.shapes)
 
     @property
     def steps(self) -> int:
@@ -224,7 +224,7 @@ class ResidualMechanism(Mechanism):
         Index 0 on an axis is the sum over that attribute, 1, 2, … its residual. Zero where a block
         has rows of its own.
         """
-        bases = self._bases(sets[0])
+        bases = self.blocks.bases_on(sets[0])
         tensor = np.zeros((*(basis.rows + 1 for basis in bases), len(sets)))
         for pattern in subset_patterns(len(bases)):
             inner = sets[:, list(pattern)]
@@ -239,7 +239,7 @@ class ResidualMechanism(Mechanism):
         """Answers to one query on many attribute sets that share their bases, the batch last."""
         factors = query.matrices()
         tensor = self.coordinates(measured, sets)
-        bases = self._bases(sets[0])
+        bases = self.blocks.bases_on(sets[0])
         steps: list[Array | Matrix] = []
         after = []
         for factor, basis in zip(factors, bases, strict=True):
@@ -260,7 +260,7 @@ class ResidualMechanism(Mechanism):
         self, result: Array, measured: Measurements, factors: Sequence[Matrix], sets: IntArray
     ) -> None:
         """What blocks with rows of their own add to these factors on these sets."""
-        centres = [basis.centre for basis in self._bases(sets[0])]
+        centres = [basis.centre for basis in self.blocks.bases_on(sets[0])]
         for pattern, number, mine, place in self.blocks.own_inside(sets):
             asked = Asked(factors, centres, pattern, self.blocks.blocks[number])
             result[..., mine] += asked.of_numbers(_take_last(measured.values[number], place))
@@ -282,7 +282,7 @@ class ResidualMechanism(Mechanism):
         sets = self.set_of(query.attributes)
         if query.joint is None:
             return np.ascontiguousarray(self.answers(measured, query, sets)[..., 0]).ravel()
-        bases = self._bases(sets[0])
+        bases = self.blocks.bases_on(sets[0])
         cells = kronecker_apply([b.inverse for b in bases], self.coordinates(measured, sets))
         self._add_own(cells, measured, [IdentityMatrix(b.size) for b in bases], sets)
         return query.joint @ cells.ravel()
@@ -438,9 +438,6 @@ class ResidualMechanism(Mechanism):
     @property
     def _every_value(self) -> dict[int, IntArray]:
         return {i: np.arange(n) for i, n in enumerate(self.schema.shape)}
-
-    def _bases(self, attributes: IntArray) -> list[Basis]:
-        return [self.blocks.bases[b] for b in self.blocks.basis_of[attributes]]
 
     def set_of(self, names: Sequence[str]) -> IntArray:
         """The numbers of these attributes, as one set."""

@@ -20,6 +20,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices import IdentityMatrix, kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, subset_patterns
 from noiseplan.mechanisms.own_answers import Asked
 from noiseplan.queries import Query, Workload
@@ -37,11 +38,10 @@ def row_variances(mechanism: ResidualMechanism, query: Query) -> Array:
     return variances_on_sets(mechanism, query, mechanism.set_of(query.attributes))[:, 0]
 
 
-def _row_pairs(mechanism: ResidualMechanism, query: Query) -> list[Array]:
+def _row_pairs(bases: Sequence[Basis], query: Query) -> list[Array]:
     """(Wτ)² and diag(WVVᵀWᵀ) of every row, attribute by attribute."""
     pairs = []
-    for name, factor in zip(query.attributes, query.matrices(), strict=True):
-        basis = mechanism.basis(name)
+    for basis, factor in zip(bases, query.matrices(), strict=True):
         summed = factor.matmul(basis.centre[:, None])[:, 0] ** 2
         pairs.append(np.column_stack([summed, basis.residual_rows(factor)]))
     return pairs
@@ -182,7 +182,7 @@ def variances_on_sets(mechanism: ResidualMechanism, query: Query, sets: IntArray
             else:
                 rows = asked_of(mechanism, query, inside, block).row_variances()
                 added[:, mine] += np.outer(rows, block.variance[place])
-    shared = kronecker_apply(_row_pairs(mechanism, query), noise)
+    shared = kronecker_apply(_row_pairs(mechanism.blocks.bases_on(sets[0]), query), noise)
     return added + shared.reshape(query.rows, len(sets))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # Every kind there is, by its name in the registry.
+import noiseplan.mechanisms.crossed
 import noiseplan.mechanisms.matrix
 import noiseplan.mechanisms.measured_series
 import noiseplan.mechanisms.measured_tree

@@ -21,7 +21,7 @@ from noiseplan.matrices import (
     RangesMatrix,
     TotalMatrix,
 )
-from noiseplan.matrices.padded import stacked_parts
+from noiseplan.matrices.composed import stacked_parts
 
 # Rows that are none of these are written down up to so many numbers.
 MOST_WEIGHTS: Final = 1 << 26

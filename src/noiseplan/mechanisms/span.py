@@ -35,17 +35,18 @@ def require(mechanism: ResidualMechanism, query: Query) -> None:
     """Raise `UnanswerableError` unless the query lies in the span of what is measured."""
     if query.schema != mechanism.schema:
         raise UnanswerableError("the query is about another schema than the plan")
-    measured = mechanism.attributes
-    missing = [n for n in query.attributes if n not in measured]
+    blocks, (own,) = mechanism.blocks, mechanism.set_of(query.attributes)
+    missing = [query.schema.names[a] for a in own if blocks.basis_of[a] < 0]
     if missing:
         raise UnanswerableError(
             f"{query.name!r} needs {missing}, which the plan does not measure; it measures "
-            f"{list(measured)}. Add a query on {missing} to the workload"
+            f"{list(mechanism.attributes)}. Add a query on {missing} to the workload"
         )
     span = _Span(mechanism, query)
-    for pattern in subset_patterns(len(query.attributes)):
+    for pattern in subset_patterns(len(own)):
         names = [query.attributes[i] for i in pattern]
-        block = mechanism.block_on(names)
+        number = int(blocks.find(own[None, list(pattern)]).number[0])
+        block = None if number < 0 else blocks.blocks[number]
         untold = None if block is None else span.untold(names, block)
         if (block is None or untold) and span.needs(names):
             raise UnanswerableError(_refusal(query, names, untold))

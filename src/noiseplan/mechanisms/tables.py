@@ -109,6 +109,10 @@ class TablesMechanism(Mechanism):
         tables = (replace(block, noise=block.noise.floating()) for block in self.tables)
         return replace(self, tables=tuple(tables))
 
+    def with_noise_times(self, factor: float) -> Mechanism:
+        each = ((block, block.noise.above(block.noise.size * factor)) for block in self.tables)
+        return replace(self, tables=tuple(replace(block, noise=noise) for block, noise in each))
+
     def record_cost(self, neighbours: Neighbours) -> float:
         """Σ_B ∏_i ‖S_i‖₁ / b_B: one record is in one cell of every table.
 

@@ -17,7 +17,7 @@ from noiseplan.matrices import (
     PaddedMatrix,
     TotalMatrix,
 )
-from noiseplan.matrices.padded import stacked_parts
+from noiseplan.matrices.composed import stacked_parts
 from noiseplan.mechanisms.long_answers import ROUNDING
 from noiseplan.mechanisms.tree_block import NodeRows
 

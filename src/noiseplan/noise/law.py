@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -37,16 +38,38 @@ if TYPE_CHECKING:
 
 Law = Literal["gaussian", "laplace"]
 LAWS: Final[dict[Law, str]] = {"gaussian": "Gaussian", "laplace": "Laplace"}
+# 1/σ² of noise on one row, from which on its variance is clearly below σ² where it is discrete.
+FAINT_COST: Final = 1.5
+
+
+@final
+@dataclass(frozen=True)
+class Kind:
+    """What noise is and can do, whatever its size: rooms above ask for this, and not for the law.
+
+    A column a of what is measured costs ‖a‖_p^p / size: 2ρ by σ², or ε by b, p being the `power`.
+    `accounting` is what is known of the privacy loss: of discrete Gaussian noise not the curve.
+    Plans for a cost beyond `faint_cost` must look at variances as they really are.
+    """
+
+    law: Law
+    exact: bool
+    power: int
+    accounting: Accounting
+    faint_cost: float = math.inf
+
+
 # What plans call their noise.
-NAMED: Final[dict[str, tuple[Law, bool]]] = {
-    "discrete": ("gaussian", True),
-    "discrete Laplace": ("laplace", True),
-    "gaussian": ("gaussian", False),
-    "laplace": ("laplace", False),
+NAMED: Final[dict[str, Kind]] = {
+    "discrete": Kind("gaussian", True, 2, "zcdp", FAINT_COST),
+    "discrete Laplace": Kind("laplace", True, 1, "pure"),
+    "gaussian": Kind("gaussian", False, 2, "gaussian"),
+    "laplace": Kind("laplace", False, 1, "pure"),
 }
+_NAMES: Final = {(kind.law, kind.exact): name for name, kind in NAMED.items()}
 # What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.
 PURE: Final = {"discrete": "discrete Laplace"}
-SIMULATED: Final = tuple(name for name, (_, exact) in NAMED.items() if not exact)
+SIMULATED: Final = tuple(name for name, kind in NAMED.items() if not kind.exact)
 # Discrete noise of a size far below one has a variance too small for a number; this is above it.
 LEAST_VARIANCE: Final = 1e-200
 # Sizes that are drawn less often than this are drawn side by side, where there are so many of them:
@@ -85,6 +108,11 @@ class Noise:
     law: Law
     size: Array
     exact: bool = False
+    # What plans call it, and what such noise can do.
+    name: str = field(init=False, repr=False)
+    kind: Kind = field(init=False, repr=False)
+    power: int = field(init=False, repr=False)
+    accounting: Accounting = field(init=False, repr=False)
 
     def __init__(self, law: Law, size: ArrayLike, exact: bool = False) -> None:
         if law not in LAWS:
@@ -92,22 +120,21 @@ class Noise:
         object.__setattr__(self, "law", law)
         object.__setattr__(self, "size", np.atleast_1d(np.asarray(size, dtype=np.float64)))
         object.__setattr__(self, "exact", exact)
+        name = _NAMES[law, bool(exact)]
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "kind", NAMED[name])
+        object.__setattr__(self, "power", NAMED[name].power)
+        object.__setattr__(self, "accounting", NAMED[name].accounting)
 
     @classmethod
     def named(cls, name: str, size: ArrayLike = 1.0) -> Noise:
         """Noise by what plans call it."""
-        law, exact = NAMED[name]
-        return cls(law, size, exact)
+        return cls(NAMED[name].law, size, NAMED[name].exact)
 
     @classmethod
     def within(cls, budget: Budget | None, name: str, size: ArrayLike = 1.0) -> Noise:
         """Noise by what users call it: Laplace noise is all that pure DP can be had with."""
         return cls.named(PURE.get(name, name) if isinstance(budget, PureDP) else name, size)
-
-    @property
-    def name(self) -> str:
-        """What plans call it."""
-        return next(name for name, kind in NAMED.items() if kind == (self.law, self.exact))
 
     def of_size(self, size: ArrayLike) -> Noise:
         """The same of other sizes."""
@@ -176,11 +203,6 @@ class Noise:
     # ------------------------------------------------------------------ privacy
 
     @property
-    def power(self) -> int:
-        """p, where a column a of what is measured costs ‖a‖_p^p / size: 2ρ by σ², or ε by b."""
-        return 2 if self.law == "gaussian" else 1
-
-    @property
     def degree(self) -> int:
         """Variances go as size^degree: σ², or 2b²."""
         return 3 - self.power
@@ -191,12 +213,9 @@ class Noise:
             return np.asarray(np.einsum("ri,ri->i", rows, rows))
         return np.asarray(np.abs(rows).sum(axis=0))
 
-    @property
-    def accounting(self) -> Accounting:
-        """What is known of the privacy loss: the curve of discrete Gaussian noise is not."""
-        if self.law == "laplace":
-            return "pure"
-        return "zcdp" if self.exact else "gaussian"
+    def pays_for(self, budget: Budget) -> bool:
+        """Whether it is planned within such a budget: Laplace noise within one of pure DP."""
+        return self.accounting != "pure" or isinstance(budget, PureDP)
 
     # ------------------------------------------------------------------ drawing
 

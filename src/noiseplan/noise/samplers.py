@@ -80,7 +80,8 @@ class ExactSampler(NoiseSampler):
 
     def __call__(self, shape: tuple[int, ...], noise: Noise) -> Drawn:
         """Integers; noise of another law than the brand says is refused."""
-        _require_law(self.law, noise)
+        if noise.law != self.law:
+            raise _other_law(self.law, noise)
         return noise.draw(shape, self.source)
 
     @property
@@ -122,7 +123,8 @@ class SimulationSampler(NoiseSampler):
 
     def __call__(self, shape: tuple[int, ...], noise: Noise) -> Drawn:
         """Floating-point numbers; noise of another law than the brand says is refused."""
-        _require_law(self.law, noise)
+        if noise.law != self.law:
+            raise _other_law(self.law, noise)
         return noise.draw(shape, self._generator)
 
     @property
@@ -135,9 +137,8 @@ class SimulationSampler(NoiseSampler):
     secret = False  # NumPy's generator is made for simulation
 
 
-def _require_law(law: Law, noise: Noise) -> None:
-    if noise.law != law:
-        raise NoiseError(f"the release is to say {law} noise, and {noise.law} noise was asked for")
+def _other_law(law: Law, noise: Noise) -> NoiseError:
+    return NoiseError(f"the release is to say {law} noise, and {noise.law} noise was asked for")
 
 
 def sampler_for(
@@ -150,7 +151,7 @@ def sampler_for(
             "this plan describes measurements that were made already: it has no noise to draw; "
             "release the plan they came from, or ask for more with another_plan.given(release)"
         )
-    law, exact = NAMED[noise]
+    law, exact = NAMED[noise].law, NAMED[noise].exact
     if randomness is not None and (seed is not None or not exact):
         raise PlanError("randomness= is for discrete noise, without a seed")
     if randomness is not None and not isinstance(randomness, Source):

@@ -16,7 +16,7 @@ import numpy as np
 
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, own_basis, whole_basis
 from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.mechanisms.residual import ResidualMechanism
@@ -24,6 +24,7 @@ from noiseplan.noise import Noise
 from noiseplan.planning.block_rows import BlockRows
 from noiseplan.planning.block_search import Apart, Together, spread
 from noiseplan.planning.block_types import BlockTypes, Centres
+from noiseplan.planning.measured_numbers import INTEGERS, REALS, Numbers
 from noiseplan.planning.residual_mechanism import numbered, placements
 from noiseplan.planning.solve import role_bases
 from noiseplan.planning.workload_errors import Figures, RowFigures
@@ -38,7 +39,7 @@ NO_ATTRIBUTES: Final = np.zeros((1, 0), dtype=np.int64)
 class BlockPlan:
     """Rows of every block for given τ, up to a common scale of the noise.
 
-    `parts` are the integers t of τ = t/Σt; `exact`: rows are integers, and noise is discrete. The
+    `parts` are the integers t of τ = t/Σt; `numbers` is what is measured. The
     noise is `factor` times that of the rows; `unit` is the mechanism for a factor of one.
     """
 
@@ -46,7 +47,7 @@ class BlockPlan:
     centres: Centres
     rows: tuple[BlockRows, ...]
     parts: Parts
-    exact: bool = False
+    numbers: Numbers = REALS
     factor: float = 1.0
     unit: ResidualMechanism | None = None
 
@@ -88,18 +89,18 @@ class BlockPlan:
         for b in self.rows:
             own = [(s.members @ self.parts[s.role]).astype(np.int64) for s in b.form.block.slots]
             every.append(b.rounded(length, own))
-        return replace(self, rows=tuple(every), exact=True)
+        return replace(self, rows=tuple(every), numbers=INTEGERS)
 
     @property
     def _units(self) -> Array:
         """nI − 11ᵀ is n times an orthogonal basis of a plain attribute: n² times the variance."""
-        return np.array([prod(self._plain(b)) ** 2.0 if self.exact else 1.0 for b in self.rows])
+        return np.array([prod(map(self.numbers.unit, self._plain(b))) ** 2.0 for b in self.rows])
 
     @property
     def noise(self) -> Noise:
         """The noise on the numbers of each block."""
         sizes = np.array([b.sigma2 for b in self.rows]) * self._units
-        return self._scaled(Noise("gaussian", sizes, self.exact))
+        return self._scaled(self.numbers.noise(sizes))
 
     def _scaled(self, noise: Noise) -> Noise:
         """So many times the noise; discrete noise has sizes of few bits, rounded up."""
@@ -153,9 +154,9 @@ class BlockPlan:
         pairs = zip(self.rows, sizes.tolist(), strict=True)
         blocks = [block for rows, size in pairs for block in self._blocks(rows, size, of_role)]
         if self.types.public:
-            blocks.append(Block(NO_ATTRIBUTES, Noise("gaussian", np.zeros(1), self.exact), ()))
+            blocks.append(Block(NO_ATTRIBUTES, self.numbers.noise(np.zeros(1)), ()))
         return ResidualMechanism(
-            design.workload.schema, Blocks(tuple(blocks), bases, basis_of, self.exact)
+            design.workload.schema, Blocks(tuple(blocks), bases, basis_of, self.numbers.exact)
         )
 
     def _bases(self) -> dict[int, Basis]:
@@ -168,21 +169,21 @@ class BlockPlan:
             most, every = int(np.argmax(parts)), np.arange(len(parts))
             rows[r] = np.diag(np.full(len(parts), float(parts[most])))[every != most]
             rows[r][:, most] = -parts[every != most]
-        return role_bases(self.types.design, rows, self.exact)
+        return role_bases(self.types.design, rows, self.numbers.basis)
 
     def _blocks(self, rows: BlockRows, size: float, of_role: dict[int, Basis]) -> Iterator[Block]:
         """The subsets of a type; those whose roles come in the same order share a block."""
         design, block = self.types.design, rows.form.block
         subset = design.terms.subset_roles[block.number]
         if not (subset >= 0).any():
-            yield Block(NO_ATTRIBUTES, Noise("gaussian", np.full(1, size), self.exact), ())
+            yield Block(NO_ATTRIBUTES, self.numbers.noise(np.full(1, size)), ())
             return
         sets = placements(design, subset)
         roles = design.roles.of_attribute[sets]
         for order in np.unique(roles, axis=0):
             mine = sets[(roles == order).all(axis=1)]
             mine = mine[np.lexsort(mine.T[::-1])]
-            noise = Noise("gaussian", np.full(len(mine), size), self.exact)
+            noise = self.numbers.noise(np.full(len(mine), size))
             bases = tuple(of_role[int(r)] for r in order)
             own = self._own(rows, order.tolist(), of_role) if block.slots else None
             yield Block(mine, noise, bases, own)
@@ -206,13 +207,10 @@ class BlockPlan:
         parts = {
             r: own_basis(along[r][:, values[r]], of_role[r].centre)
             if r in along
-            else self._plain_basis(of_role[r].size)
+            else self.numbers.matrix_basis(of_role[r].size)
             for r in set(order)
         }
         return OwnRows(tuple(parts[role] for role in order))
-
-    def _plain_basis(self, size: int) -> MatrixBasis:
-        return MatrixBasis.integer(size) if self.exact else MatrixBasis.orthogonal(size)
 
 
 @dataclass(frozen=True, eq=False)

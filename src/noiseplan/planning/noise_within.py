@@ -13,34 +13,41 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.mechanisms.pair_distances import columns_apart
 from noiseplan.noise import Noise
 from noiseplan.noise.moments import FINE_BITS, size_above, sizes_above
-from noiseplan.optimize.integer_rounding import integer_strategy
+from noiseplan.planning.measured_numbers import Numbers
 from noiseplan.planning.problem import Problem
 from noiseplan.privacy import Guarantee, Neighbours
 from noiseplan.privacy.rounding import fraction_up, margin, product_up, sum_up
 from noiseplan.schema import Schema
 
 
-def noise_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
-    """Noise of one size on every row that spends the budget, and what it costs.
+def laplace_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
+    """Laplace noise of one scale on every row that spends the budget, and what it costs.
 
-    `norm` is the largest L1 norm of a column for Laplace noise, the largest squared length of one
-    for Gaussian noise, or of a difference of two; what it costs is this over the size.
+    `norm` is the largest L1 norm of a column, or of a difference of two: ε is this over the scale.
     """
-    if norm == 0:
-        raise PlanError(
-            "nothing that is asked depends on whose record is replaced, so there is nothing to "
-            "add noise to: ask for more, or use planner='auto'"
-        )
-    if problem.laplace:
-        scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
-        privacy = Guarantee.pure(epsilon_of([norm], [1], scales), problem.neighbours)
-        return drawable(problem.drawn.of_size(scales)), privacy
+    _require_change(norm)
+    scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
+    privacy = Guarantee.pure(epsilon_of([norm], [1], scales), problem.neighbours)
+    return drawable(problem.drawn.of_size(scales)), privacy
+
+
+def gaussian_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
+    """The same of Gaussian noise: `norm` is the largest squared length, 2ρ is this over σ²."""
+    _require_change(norm)
     assert problem.allowed is not None  # there is a budget
     # The quotient rounded up, and a hair more.
     sigma2 = size_above(float(norm) / problem.allowed * (1 + 1e-14))
     cost = fraction_up(norm / Fraction(sigma2))
     noise = drawable(problem.drawn.of_size(sigma2))
     return noise, Guarantee(cost, noise.accounting, problem.neighbours)
+
+
+def _require_change(norm: Fraction) -> None:
+    if norm == 0:
+        raise PlanError(
+            "nothing that is asked depends on whose record is replaced, so there is nothing to "
+            "add noise to: ask for more, or use planner='auto'"
+        )
 
 
 def drawable(noise: Noise) -> Noise:
@@ -121,39 +128,38 @@ def matrix_mechanism(
     schema: Schema,
     strategy: Array,
     budget: float,
-    integer: bool,
+    numbers: Numbers,
     neighbours: Neighbours = "add-remove",
 ) -> tuple[DenseMechanism, float]:
     """The mechanism that spends a budget, and its cost: the largest squared column over σ²."""
-    if integer:
-        strategy = integer_strategy(strategy)
+    strategy = numbers.strategy(strategy)
     largest = largest_square(strategy, neighbours)
     if largest == 0:
         raise PlanError(
             "no record that is replaced changes any of these numbers, so there is no noise to "
             "find: use " + setting("planner", "auto") + ", which tells them exactly"
         )
-    return _with_noise(schema, strategy, largest / budget, integer, neighbours)
+    return _with_noise(schema, strategy, largest / budget, numbers, neighbours)
 
 
 def mechanism_at(
-    schema: Schema, strategy: Array, sigma2: float, integer: bool
+    schema: Schema, strategy: Array, sigma2: float, numbers: Numbers
 ) -> tuple[DenseMechanism, float]:
     """The mechanism with noise of at most σ² on (already integer) rows, and its cost."""
     # Two steps of the last bit down, at most one up again.
-    return _with_noise(schema, strategy, sigma2 * (1.0 - 2.0 ** (2 - FINE_BITS)), integer)
+    return _with_noise(schema, strategy, sigma2 * (1.0 - 2.0 ** (2 - FINE_BITS)), numbers)
 
 
 def _with_noise(
     schema: Schema,
     strategy: Array,
     sigma2: float,
-    integer: bool,
+    numbers: Numbers,
     neighbours: Neighbours = "add-remove",
 ) -> tuple[DenseMechanism, float]:
     over = margin(len(strategy))
     sigma2 = size_above(sigma2 * (1 + 2 * over))
-    noise = drawable(Noise("gaussian", sigma2, integer))
+    noise = drawable(numbers.noise(sigma2))
     mechanism = DenseMechanism(schema, strategy, noise)
     return mechanism, product_up(largest_square(strategy, neighbours) / sigma2, 1 + over)
 

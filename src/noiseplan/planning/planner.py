@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, final
 
 from noiseplan.errors import PlanError, setting
 from noiseplan.noise.law import Law
@@ -57,15 +58,103 @@ if TYPE_CHECKING:
 LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 
 
-# What plans with noise of each law.
-FAMILIES: Final[dict[Law, tuple[Planner, ...]]] = {
-    "gaussian": (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER),
-    "laplace": (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER),
-}
-PLANNERS: Final = (*(n for p in FAMILIES["gaussian"] for n in p.names), *STRATEGIES)
 # What tables are part of: replaced records are priced as one removed and one added.
 REPLACED_TABLES: Final = (*automatic.PLANNER.names, *table_plans.PLANNER.names)
-PURE_PLANNERS: Final = (*(n for p in FAMILIES["laplace"] for n in p.names), *PURE_STRATEGIES)
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """What plans with noise of a law, and what is said of it before and where nobody does."""
+
+    every: tuple[Planner, ...]
+    strategies: Iterable[str]
+    replaced: tuple[Planner, ...] = ()  # which come first where a record is replaced
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that can be asked for by name."""
+        return (*(name for planner in self.every for name in planner.names), *self.strategies)
+
+    def planned(self, problem: Problem) -> Candidate:
+        """What is proposed, with a budget or without."""
+        reach = problem.goal.at_most
+        return solve(problem) if reach is None else least_cost(problem, reach, solve)
+
+    @abstractmethod
+    def first(self, problem: Problem) -> Candidate | None:
+        """What comes before any planner by name, or a refusal of what none can do."""
+
+    @abstractmethod
+    def one_matrix_of_rows(self, problem: Problem) -> bool:
+        """Whether the workload's rows are measured as one matrix, with noise of one size."""
+
+    @abstractmethod
+    def unknown(self, problem: Problem) -> PlanError:
+        """What is said of a planner that nobody knows."""
+
+
+@final
+class GaussianFamily(Family):
+    """Residuals, and the best matrix."""
+
+    def first(self, problem: Problem) -> Candidate | None:
+        return None
+
+    def one_matrix_of_rows(self, problem: Problem) -> bool:
+        plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)
+        return plain and problem.size <= EXPLICIT_CELLS
+
+    def unknown(self, problem: Problem) -> PlanError:
+        if isinstance(problem.budget, PureDP):
+            allowed_cost(problem.budget, problem.noise)  # which says that no such noise meets it
+        return PlanError(unknown_planner(problem.planner, self.names))
+
+
+@final
+class LaplaceFamily(Family):
+    """Tables, and one matrix, of pure DP."""
+
+    def planned(self, problem: Problem) -> Candidate:
+        if problem.budget is not None:
+            return super().planned(problem)
+        if problem.goal.at_most is not None:
+            raise PlanError(
+                "at_most= is planned for with Gaussian noise: leave out noise=, or give targets="
+            )
+        return least_epsilon(problem, solve)
+
+    def first(self, problem: Problem) -> Candidate | None:
+        _check_pure(problem)
+        if problem.neighbours != "replace" or problem.planner not in REPLACED_TABLES:
+            return None
+        replaced = ReplacedRecords(problem)
+        tables = replaced.back(solve(replaced.forward(problem)))
+        unasked = problem.planner in automatic.PLANNER.names
+        return automatic.for_replaced(problem, tables) if unasked else tables
+
+    def one_matrix_of_rows(self, problem: Problem) -> bool:
+        return problem.size <= LAPLACE_CELLS and isinstance(problem.goal, TotalVariance)
+
+    def unknown(self, problem: Problem) -> PlanError:
+        return PlanError(
+            f"planner {problem.planner!r} does not plan pure DP; choose from "
+            f"{', '.join(self.names)}"
+        )
+
+
+# What plans with noise of each law.
+FAMILIES: Final[dict[Law, Family]] = {
+    "gaussian": GaussianFamily(
+        (automatic.PLANNER, residual_family.PLANNER, optimal.PLANNER),
+        STRATEGIES,
+        (replaced_optimum.PLANNER,),
+    ),
+    "laplace": LaplaceFamily(
+        (automatic.PLANNER, table_plans.PLANNER, laplace_matrix.PLANNER), PURE_STRATEGIES
+    ),
+}
+PLANNERS: Final = FAMILIES["gaussian"].names
+PURE_PLANNERS: Final = FAMILIES["laplace"].names
 
 
 def plan(
@@ -149,14 +238,7 @@ def plan(
         problem = Targets().forward(problem)
     if isinstance(problem.goal, RMSE):
         problem = Unweighted().forward(problem)
-    reach = problem.goal.at_most
-    if problem.laplace and problem.budget is None:
-        if reach is not None:
-            raise PlanError(
-                "at_most= is planned for with Gaussian noise: leave out noise=, or give targets="
-            )
-        return finish(problem, least_epsilon(problem, solve))
-    return finish(problem, solve(problem) if reach is None else least_cost(problem, reach, solve))
+    return finish(problem, FAMILIES[problem.drawn.law].planned(problem))
 
 
 def solve(problem: Problem) -> Candidate:
@@ -164,13 +246,9 @@ def solve(problem: Problem) -> Candidate:
     if problem.max_rows > 1:
         persons = Persons(int(problem.max_rows))
         return persons.back(solve(persons.forward(problem)))
-    if problem.laplace:
-        _check_pure(problem)
-        if problem.neighbours == "replace" and problem.planner in REPLACED_TABLES:
-            replaced = ReplacedRecords(problem)
-            tables = replaced.back(solve(replaced.forward(problem)))
-            unasked = problem.planner in automatic.PLANNER.names
-            return automatic.for_replaced(problem, tables) if unasked else tables
+    first = FAMILIES[problem.drawn.law].first(problem)
+    if first is not None:
+        return first
     long = max(problem.workload.schema.shape, default=0) > limits.LONG_VALUES
     along = (tree_plans.solve(problem) or series_plans.solve(problem)) if long else None
     if along is not None:
@@ -216,33 +294,18 @@ def _require(refusal: str | None) -> None:
 
 
 def _asked_for(problem: Problem) -> Planner:
-    if problem.planner == "workload" and not _one_matrix_of_rows(problem):
+    family = FAMILIES[problem.drawn.law]
+    if problem.planner == "workload" and not family.one_matrix_of_rows(problem):
         return noise_on_rows.PLANNER
     if problem.strategies:
         return residual_family.PLANNER
     if problem.strategy is not None:
         return named.PLANNER if problem.factors is None else named.PRODUCT
-    if problem.planner == "optimal" and problem.neighbours == "replace" and not problem.laplace:
-        return replaced_optimum.PLANNER
-    for planner in FAMILIES[problem.drawn.law]:
+    first = family.replaced if problem.neighbours == "replace" else ()
+    for planner in (*first, *family.every):
         if problem.planner in planner.names:
             return planner
-    if problem.laplace:
-        raise PlanError(
-            f"planner {problem.planner!r} does not plan pure DP; choose from "
-            f"{', '.join(PURE_PLANNERS)}"
-        )
-    if isinstance(problem.budget, PureDP):
-        allowed_cost(problem.budget, problem.noise)  # which says that no Gaussian noise meets it
-    raise PlanError(unknown_planner(problem.planner, PLANNERS))
-
-
-def _one_matrix_of_rows(problem: Problem) -> bool:
-    """Whether the workload's rows are measured as one matrix, with noise of one size."""
-    if problem.laplace:
-        return problem.size <= LAPLACE_CELLS and isinstance(problem.goal, TotalVariance)
-    plain = problem.budget is not None and isinstance(problem.goal, TotalVariance)
-    return plain and problem.size <= EXPLICIT_CELLS
+    raise family.unknown(problem)
 
 
 def _check_pure(problem: Problem) -> None:

@@ -17,6 +17,7 @@ from noiseplan.mechanisms.product import Factor
 from noiseplan.noise import Noise
 from noiseplan.planning.given_strategies import check_named, read_strategy
 from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.measured_numbers import Numbers, numbers_of
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, Neighbours, PureDP
@@ -41,8 +42,6 @@ NORMS: Final[dict[int, Norm]] = {1: "L1", 2: "L2"}
 KNOWN: Final = {1: PURE_STRATEGIES, 2: STRATEGIES}
 # Variances go as one over the cost, and their squares must be numbers too.
 LEAST_COST: Final = 1e-120
-# 1/σ² of noise on one row, from which on its variance is clearly below σ² where it is discrete.
-FAINT_COST: Final = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +89,11 @@ class Problem:
     def integer(self) -> bool:
         """Whether integers are measured, with exact discrete noise."""
         return self.drawn.exact
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """What is measured, and how rows are made of it."""
+        return numbers_of(self.drawn)
 
     @property
     def norm(self) -> Norm:
@@ -150,7 +154,8 @@ class Problem:
         Its variance is then far below that of continuous noise, about 2e^(−1/(2σ²)), and smaller on
         rows of small integers than on those of the best plan for continuous noise.
         """
-        return self.integer and not self.laplace and (self.allowed or 0.0) > FAINT_COST
+        most = self.drawn.kind.faint_cost
+        return most < np.inf and (self.allowed or 0.0) > most
 
     @cached_property
     def epsilon(self) -> float:
@@ -211,7 +216,7 @@ class Problem:
                 f"noise is 'discrete' or 'gaussian' (for simulation), or 'discrete Laplace' for "
                 f"targets met with pure DP, found {self.noise!r}"
             )
-        if self.laplace and not isinstance(self.budget, PureDP | None):
+        if self.budget is not None and not self.drawn.pays_for(self.budget):
             raise PlanError(
                 setting("noise", self.noise)
                 + " goes with a budget of pure DP, as in "

@@ -25,6 +25,7 @@ from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.finish import finish_stated
 from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.measured_numbers import numbers_of
 from noiseplan.planning.objectives import Recorded
 from noiseplan.planning.workload_errors import RowFigures
 from noiseplan.planning.workload_types import prepare
@@ -131,8 +132,7 @@ def with_free_queries(plan: Plan, queries: Query | Workload) -> Plan:
             "leaves as much room as the targets allow"
         )
     extra = (1 - UNUSED) * spare.measuring(workload_gram(wanted))
-    if mechanism.noise.exact:
-        extra = np.trunc(extra)  # towards zero: no column grows
+    extra = numbers_of(mechanism.noise).towards_zero(extra)  # no column grows
     strategy = np.concatenate([rows, extra[extra.any(axis=1)]])
     if profile_of(strategy).max() > profile_of(rows).max():  # fail closed
         raise PlanError("free queries would raise the cost: this is a bug")

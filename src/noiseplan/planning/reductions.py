@@ -12,10 +12,6 @@ from typing import Protocol
 import numpy as np
 
 from noiseplan.errors import BudgetError, PlanError
-from noiseplan.mechanisms.base import Mechanism
-from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.mechanisms.reduced import ReducedMechanism
-from noiseplan.mechanisms.tables import TablesMechanism
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.problem import Problem, allowed_cost
@@ -97,7 +93,7 @@ class ReplacedRecords:
         found = self._priced(candidate, Guarantee.pure(2.0 * record, "replace"))
         apart = candidate.mechanism.cost("replace").pure_epsilon or 2.0 * record
         # A hair more noise than that, for the rounding of sizes.
-        less = quieter(candidate.mechanism, apart / self.problem.epsilon * (1 + HAIR))
+        less = candidate.mechanism.with_noise_times(apart / self.problem.epsilon * (1 + HAIR))
         if less is None or not WORTH_IT < 0.5 * apart / record < 1 - WORTH_IT:
             return found
         figures = RowFigures(self.problem.design, less)
@@ -106,19 +102,6 @@ class ReplacedRecords:
     def _priced(self, candidate: Candidate, privacy: Guarantee) -> Candidate:
         known = Unstated(self.problem.workload, privacy, exact=self.problem.integer)
         return replace(candidate, privacy=privacy, optimality=known)
-
-
-def quieter(mechanism: Mechanism, times: float) -> Mechanism | None:
-    """The same with noise of so many times the size; None where it is not known how."""
-    if isinstance(mechanism, ReducedMechanism):
-        small = quieter(mechanism.small, times)
-        return None if small is None else ReducedMechanism(mechanism.cells, small)
-    if isinstance(mechanism, TablesMechanism):
-        each = ((table, table.noise.above(table.noise.size * times)) for table in mechanism.tables)
-        return replace(mechanism, tables=tuple(replace(table, noise=n) for table, n in each))
-    if isinstance(mechanism, DenseMechanism):
-        return replace(mechanism, noise=mechanism.noise.above(mechanism.noise.size * times))
-    return None
 
 
 @dataclass(frozen=True)

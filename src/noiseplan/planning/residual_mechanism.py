@@ -17,6 +17,7 @@ from noiseplan.optimize.allocation import Share, spend
 from noiseplan.planning.candidate import Candidate
 from noiseplan.planning.certificates import Residual
 from noiseplan.planning.integers import BITS, IntegerPlan, to_integers
+from noiseplan.planning.measured_numbers import INTEGERS, REALS, Numbers
 from noiseplan.planning.solve import Aim, Solution, role_bases
 from noiseplan.planning.workload_errors import ResidualFigures
 from noiseplan.planning.workload_types import Design
@@ -64,7 +65,7 @@ def _discrete(aim: Aim, solution: Solution, least: bool, bits: tuple[int, ...]) 
     cost = product_up(spend(plan.privacy, plan.accounted), 1 + margin(len(plan.sigma2)))
     privacy = Guarantee(cost, "zcdp", aim.neighbours)
     share = replace(solution.share, value=solution.share.value * (1 + max(plan.loss, 0.0)))
-    mechanism = assemble(aim.design, plan.rows, plan.sigma2, integer=True, known=plan.bases)
+    mechanism = assemble(aim.design, plan.rows, plan.sigma2, INTEGERS, plan.bases)
     known = _known(aim, solution, share, privacy)
     return Candidate(aim.planner, mechanism, privacy, figures, known, plan.loss)
 
@@ -99,15 +100,15 @@ def assemble(
     design: Design,
     rows: dict[int, Array],
     sigma2: Array,
-    integer: bool = False,
+    numbers: Numbers = REALS,
     known: dict[int, Basis] | None = None,
 ) -> ResidualMechanism:
     """The mechanism with these bases and this σ² for every subset of each type."""
     schema = design.workload.schema
-    bases, basis_of = numbered(role_bases(design, rows, integer, known))
+    bases, basis_of = numbered(role_bases(design, rows, numbers.basis, known))
     sets, noise = _expand(design, sigma2)
     of_attribute = basis_of[design.roles.of_attribute]
-    return ResidualMechanism(schema, group_blocks(sets, noise, bases, of_attribute, integer))
+    return ResidualMechanism(schema, group_blocks(sets, noise, bases, of_attribute, numbers.exact))
 
 
 def numbered(of_role: dict[int, Basis]) -> tuple[tuple[Basis, ...], IntArray]:

@@ -19,7 +19,7 @@ from noiseplan.matrices import (
     TotalMatrix,
 )
 from noiseplan.matrices.base import Array
-from noiseplan.matrices.padded import stacked_parts
+from noiseplan.matrices.composed import stacked_parts
 from noiseplan.mechanisms.series_rows import AllRanges, SeriesRows, Spans, group_bounds
 from noiseplan.planning import limits
 from noiseplan.planning.long_problem import LongProblem, factor_of_query, long_attribute

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,10 +69,10 @@ class Solution:
 def role_bases(
     design: Design,
     rows: dict[int, Array],
-    integer: bool = False,
+    plain: Callable[[int], Basis] = Basis.orthogonal,
     known: dict[int, Basis] | None = None,
 ) -> dict[int, Basis]:
-    """The basis of each role: as planned where it is free, orthogonal where only values count.
+    """The basis of each role: as planned where it is free, `plain` where only values count.
 
     `known` are bases of the same rows, which need not be made again.
     """
@@ -82,8 +82,7 @@ def role_bases(
         if r in rows:
             result[r] = known[r] if known else Basis.from_rows(rows[r], design.groups[r])
         elif role.plain:
-            make = Basis.integer if integer else Basis.orthogonal
-            result[r] = shared.setdefault(role.size, make(role.size))
+            result[r] = shared.setdefault(role.size, plain(role.size))
         else:  # one group only: the sum is all that is ever asked
             n = role.size
             result[r] = MatrixBasis(np.zeros((0, n)), np.full(n, 1.0 / n), np.zeros((n, 0)))

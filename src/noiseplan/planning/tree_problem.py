@@ -13,7 +13,7 @@ from noiseplan.arrays import IntArray
 from noiseplan.domain.tree import Tree
 from noiseplan.matrices import Matrix, PaddedMatrix, TotalMatrix
 from noiseplan.matrices.base import Array
-from noiseplan.matrices.padded import stacked_parts
+from noiseplan.matrices.composed import stacked_parts
 from noiseplan.mechanisms.tree_rows import groups_of
 from noiseplan.optimize.tree_sharing import Alike, Goal
 from noiseplan.planning import limits

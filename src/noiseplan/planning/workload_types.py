@@ -54,8 +54,10 @@ class Design:
         """Of each pair: WᵀW over groups; None on plain roles."""
         if self.given_grams is not None:
             return self.given_grams
-        pairs = range(len(self.roles.pair_role))
-        return tuple(_grouped_gram(self.roles, pair, self.groups) for pair in pairs)
+        return tuple(
+            None if self.roles.roles[r].plain else _grouped_gram(self.roles, pair, self.groups)
+            for pair, r in enumerate(self.roles.pair_role.tolist())
+        )
 
     @cached_property
     def free(self) -> list[int]:
@@ -221,11 +223,11 @@ def prepare(
     joints = [_joint_tensor(workload, roles, int(t)) for t in np.flatnonzero(roles.type_joint >= 0)]
     kinds = [_joint_kinds(joint) for joint in joints]
     seen = {int(roles.of_attribute[a]): strategy.column_kinds() for a, strategy in own.items()}
-    groups = tuple(
-        joined_kinds([told, seen[r]]) if r in seen else told
-        for r in range(len(roles.roles))
-        for told in [_value_groups(roles, r, joints, kinds)]
-    )
+    told = []
+    for r, role in enumerate(roles.roles):
+        asked = np.arange(role.size) if role.plain else _value_groups(roles, r, joints, kinds)
+        told.append(joined_kinds([asked, seen[r]]) if r in seen else asked)
+    groups = tuple(told)
     measurable = np.array([int(g.max()) for g in groups], dtype=np.int64)
     reduced = tuple(_reduced(joint, groups) for joint in joints)
     return Design(workload, roles, build_terms(roles, measurable), groups, reduced)
@@ -243,8 +245,6 @@ def _value_groups(
 ) -> IntArray:
     """The group of each value: values that no query tells apart are one group."""
     role = roles.roles[r]
-    if role.plain:
-        return np.arange(role.size)
     told = [matrix.column_kinds() for matrix in role.matrices]
     told += [
         kinds[axis]
@@ -270,7 +270,7 @@ def _joint_kinds(joint: JointQuery) -> list[IntArray]:
 
 def _grouped_gram(roles: Roles, pair: int, groups: tuple[IntArray, ...]) -> Array | None:
     role = int(roles.pair_role[pair])
-    if roles.roles[role].plain or int(roles.pair_factor[pair]) not in roles.roles[role].factors:
+    if int(roles.pair_factor[pair]) not in roles.roles[role].factors:
         return None
     first = first_of(groups[role])
     if len(first) > GRAM_VALUES:  # planned as a tree, or refused

@@ -96,7 +96,9 @@ class Release(Derived):
         It is unbiased and its error exact, unless the data chose what was measured: see `Answer`.
         A query of the workload may be given by its name.
         """
-        query, mechanism = self.plan.workload.asked(query), self.plan.mechanism
+        if not isinstance(query, Query):
+            query = self.plan.workload.asked(query)
+        mechanism = self.plan.mechanism
         estimate = mechanism.answer(self.measurements, query)
         errors = mechanism.errors(self.measurements, query)
         return Answer(

@@ -1,4 +1,4 @@
-"""What another budget would buy."""
+"""What is promised, in a box for everybody and in every currency, and what another budget buys."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import numpy as np
 from noiseplan.draw.html import Column, Markup, element, joined, table
 from noiseplan.draw.svg import budget_chart
 from noiseplan.privacy import Guarantee
-from noiseplan.privacy.guarantee import SHOWN_DELTA
+from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTA
 from noiseplan.privacy.rounding import product_up, text_up
 from noiseplan.words.plan import largest_text
+from noiseplan.words.privacy import cost_words, currencies, promise
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
 
 TIMES = (0.25, 0.5, 1.0, 2.0, 4.0)
+UNIT = "one record"
 
 
 def other_budgets(plan: Plan, called: str = "this release") -> Markup:
@@ -75,3 +77,36 @@ def scaled_guarantee(guarantee: Guarantee, times: float) -> Guarantee:
 
 def _times(times: float) -> str:
     return {0.25: "¼", 0.5: "½"}.get(times, f"{times:g}")
+
+
+def promise_box(guarantee: Guarantee, protected: str, unit: str, *more: object) -> Markup:
+    """The promise in a few sentences, and its cost; `protected` as a certificate states it."""
+    first, *others = promise(guarantee, "record" if protected == UNIT else unit)
+    cost = element("p", element("strong", "Cost: "), cost_words(guarantee), ".", class_="small")
+    lines = [element("p", first, class_="lead"), *(element("p", words) for words in others)]
+    return element("div", *lines, cost, *more, class_="box promise")
+
+
+def difference(guarantee: Guarantee, protected: str) -> str:
+    """What may differ between two sets of data without much being seen of it."""
+    return {
+        "add-remove": f"{protected}, there or not there",
+        "replace": f"{protected}, replaced by another; how many there are is public",
+    }[guarantee.neighbours]
+
+
+def privacy_in_detail(guarantee: Guarantee, facts: dict[str, str]) -> Markup:
+    """Facts as cards, and the same promise in every currency."""
+    cards = element("dl", joined(card(*fact) for fact in facts.items()), class_="cards")
+    rows = [(each.name, each.value, each.meaning) for each in currencies(guarantee)]
+    if not rows:
+        return cards
+    columns = [Column("currency"), Column("cost, rounded up"), Column("note", spare=True)]
+    priced = table("The same promise in every currency", columns, rows)
+    how = element("p", f"ε by {CONVERSION[guarantee.law]}.", class_="muted")
+    return joined([cards, priced, how])
+
+
+def card(name: str, value: object) -> Markup:
+    """A fact with its name."""
+    return element("div", element("dt", name), element("dd", value))

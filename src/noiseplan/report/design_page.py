@@ -18,10 +18,9 @@ from noiseplan.errors import PlanError
 from noiseplan.privacy.doubts import doubts
 from noiseplan.privacy.guarantee import SHOWN_DELTA
 from noiseplan.privacy.rounding import text_up
-from noiseplan.report.budgets import other_budgets
+from noiseplan.report.budgets import UNIT, difference, other_budgets, privacy_in_detail, promise_box
 from noiseplan.report.offline_page import anchor, offline_page
 from noiseplan.report.plan_errors import MOST_KINDS, plan_errors
-from noiseplan.report.privacy_box import UNIT, difference, privacy_in_detail, promise_box
 from noiseplan.texts import counted
 from noiseplan.words.plan import largest_text, noise_words, proved_sentence
 from noiseplan.words.privacy import FALSE_ALARMS, neighbours_words, success_bound

@@ -1,4 +1,4 @@
-"""Tables as lists: one line for each number, with its error, and a bar that shows both."""
+"""One table of a page: a line for each number with its error, and a chart where one helps."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ import numpy as np
 
 from noiseplan.draw.html import Column, Markup, element, table
 from noiseplan.draw.svg import interval_bar, short
+from noiseplan.draw.table_svg import Along, Line, table_picture
 from noiseplan.matrices.base import Array
-from noiseplan.report.table_cells import Cells, Digits, relative
+from noiseplan.report.table_cells import Axis, Cells, Digits, relative
 
 LONG: Final = 24  # lines from which a list scrolls by itself
 PERCENT: Final = "% is ± of the number, – where the interval includes 0"
+# Fewer values along an ordered attribute than this are bars; more than the other crowd a page.
+FEW: Final = 8
+MOST_ALONG: Final = 200
 
 
 def listed_table(cells: Cells, shown: int) -> Markup:
@@ -76,3 +80,33 @@ def single_numbers(tables: Sequence[Cells]) -> Markup:
     columns = [Column(head, number=i > 0) for i, head in enumerate(heads)]
     caption = f"Single numbers ± half {tables[0].reading}; {PERCENT}"
     return table(caption, columns, rows, long=len(rows) >= LONG)
+
+
+def cells_picture(cells: Cells) -> Markup | str:
+    """Dots along an ordered attribute, or bars; lists of one attribute are bars themselves."""
+    if len(cells.axes) not in (1, 2):
+        return ""
+    order = _order(cells)
+    turned = cells.turned(order)
+    axis = turned.axes[0]
+    ordered = axis.ordered and len(axis) >= FEW
+    if len(axis) > MOST_ALONG or (len(order) == 1 and not ordered):
+        return ""
+    across = turned.value.reshape(len(axis), -1).shape[1]
+    names = [f"{turned.axes[1].name}: {x}" for x in turned.axes[1].labels] if across > 1 else [""]
+    columns = [x.reshape(len(axis), -1).T.tolist() for x in (turned.low, turned.value, turned.high)]
+    lines = [Line(*line) for line in zip(names, *columns, strict=True)]
+    along = Along(axis.name, [str(x) for x in axis.labels], _numbers(axis) if ordered else None)
+    return table_picture(f"{cells.name}, along {axis.name}", along, lines, ordered)
+
+
+def _order(cells: Cells) -> tuple[int, ...]:
+    """The attribute along the chart first: an ordered one if there is one, else the longer."""
+    rank = [(axis.ordered and len(axis) >= FEW, len(axis)) for axis in cells.axes]
+    return tuple(sorted(range(len(rank)), key=lambda i: rank[i], reverse=True))
+
+
+def _numbers(axis: Axis) -> list[float] | None:
+    """The labels as numbers, if all of them are."""
+    plain = [float(x) for x in axis.labels if isinstance(x, int | float)]
+    return plain if len(plain) == len(axis) else None

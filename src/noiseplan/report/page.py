@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from noiseplan.draw.html import Markup, element, joined
 from noiseplan.errors import QueryError
-from noiseplan.report.budgets import other_budgets
+from noiseplan.report.budgets import difference, other_budgets, privacy_in_detail, promise_box
 from noiseplan.report.offline_page import offline_page
 from noiseplan.report.plan_errors import plan_errors
-from noiseplan.report.privacy_box import difference, privacy_in_detail, promise_box
 from noiseplan.report.released_tables import Tables
 from noiseplan.report.table_cells import Cells
 from noiseplan.storage.folder import certificate_words

@@ -10,9 +10,8 @@ from noiseplan.draw.html import Markup, element, joined
 from noiseplan.matrices.base import Array
 from noiseplan.queries.level_parts import level_parts
 from noiseplan.report.cross_tables import cross_tables
-from noiseplan.report.listed_tables import listed_table, single_numbers
+from noiseplan.report.listed_tables import cells_picture, listed_table, single_numbers
 from noiseplan.report.table_cells import Cells
-from noiseplan.report.table_charts import cells_picture
 from noiseplan.texts import counted
 from noiseplan.words.level_errors import hierarchy, level_of
 

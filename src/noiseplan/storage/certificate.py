@@ -112,7 +112,7 @@ def privacy_json(
     """
     known = math.isfinite(guarantee.pcost)
     result: Json = {
-        "unit": _unit(max_rows, chosen, unit),
+        "unit": _unit(max_rows, unit) if max_rows > 1 or chosen else UNIT,
         "neighbours": guarantee.neighbours,
         "known": known,
         "accounting": CONVERSION[guarantee.law],
@@ -128,10 +128,10 @@ def privacy_json(
     return result
 
 
-def _unit(max_rows: int, chosen: bool, unit: str) -> str:
+def _unit(max_rows: int, unit: str) -> str:
     if max_rows > 1:
         return f"one {unit}, with at most {max_rows} records"
-    return f"one {unit}, of whom one record is counted" if chosen else UNIT
+    return f"one {unit}, of whom one record is counted"
 
 
 def in_words(content: Json, release: Release) -> str:

@@ -49,7 +49,13 @@ from noiseplan.storage.plans import (
     read_plan,
     write_plan,
 )
-from noiseplan.storage.table_files import require_few, table_stems, table_titles, write_tables
+from noiseplan.storage.table_files import (
+    MOST_TABLES,
+    table_stems,
+    table_titles,
+    too_many,
+    write_tables,
+)
 
 CERTIFICATE, PLAN, PLAN_ARRAYS = "certificate.json", "plan.json", "plan.npz"
 MEASUREMENTS, SUMS = "measurements.npz", "SHA256SUMS"
@@ -83,7 +89,8 @@ def rehearse_saving(folder: str | os.PathLike[str], tables: Sequence[Query]) -> 
     """Find out, before anything is spent, whether :func:`save` could write here."""
     target = checked_path(folder, StorageError)
     _require_new(target)
-    require_few(tables)
+    if len(tables) > MOST_TABLES:
+        raise too_many(tables)
     longest = max(table_stems(table_titles(tables)), key=len, default="")
     names = [f"tables/{longest}.parquet", "tables/index.csv"] if tables else []
     rehearse(target, [*NEEDED, SUMS, "certificate.txt", *names])

@@ -18,6 +18,7 @@ from noiseplan.storage.certificate import privacy_json
 from noiseplan.storage.files import file_hash, read_json
 from noiseplan.storage.folder import CERTIFICATE, SUMS, load, stated_hashes
 from noiseplan.storage.plans import COMBINED, GIVEN
+from noiseplan.storage.table_check import ComparedTables, compare_tables
 from noiseplan.texts import listed
 
 # Conversions end in other last digits on other machines.
@@ -28,13 +29,15 @@ ROUNDING: Final = 1e-6
 class CheckedFolder:
     """A release that is whole: how many files have their hashes, which are beside them, its cost.
 
-    `cost` is recomputed from what was measured; None where it was measured elsewhere.
+    `cost` is recomputed from what was measured; None where it was measured elsewhere. `tables` are
+    the numbers of CSV files, each compared with what the measurements give.
     """
 
     release: Release
     files: int
     beside: tuple[str, ...]
     cost: Guarantee | None
+    tables: ComparedTables
 
     @property
     def private(self) -> bool:
@@ -45,8 +48,9 @@ class CheckedFolder:
 def check_folder(folder: str | os.PathLike[str]) -> CheckedFolder:
     """Check every file of a saved release against its hash, and its promise against its plan.
 
-    Raises `StorageError`, with the files at fault, for a folder that is incomplete, damaged or
-    edited, and for a certificate that promises something else than its plan.
+    Every number of its CSV files is computed anew from the measurements. Raises `StorageError`,
+    with the files at fault, for a folder that is incomplete, damaged or edited, for a table that
+    the measurements do not give, and for a certificate that promises something else than its plan.
 
     Examples
     --------
@@ -73,7 +77,8 @@ def check_folder(folder: str | os.PathLike[str]) -> CheckedFolder:
     found = (path for path in sorted(source.rglob("*")) if path.is_file())
     names = [path.relative_to(source).as_posix() for path in found]
     beside = tuple(name for name in names if name not in stated and name != SUMS)
-    return CheckedFolder(release, len(stated), beside, _recomputed(release.plan))
+    tables = compare_tables(source, release)
+    return CheckedFolder(release, len(stated), beside, _recomputed(release.plan), tables)
 
 
 def _hash(folder: Path, name: str) -> str:

@@ -109,8 +109,10 @@ def read_plan(
     optimality: Optimality = Unstated(workload, record, proved, gap, exact)
     if bound is not None:
         optimality = Stated(bound, proved, gap)
-    targets = _one_for_each(arrays, "targets", workload)
-    kinds = _one_for_each(arrays, "kinds", workload) if targets is None else 1.0 / targets
+    targets, kinds = (
+        _one_for_each(arrays, name, workload) if name in arrays else None
+        for name in ("targets", "kinds")
+    )
     return Plan(
         workload=workload,
         mechanism=mechanism,
@@ -120,7 +122,7 @@ def read_plan(
         noise=str(content["noise"]),
         rounding_loss=float(content["rounding_loss"]),
         targets=targets,
-        figures=LoadedFigures(workload, mechanism, kinds),
+        figures=LoadedFigures(workload, mechanism, kinds if targets is None else 1.0 / targets),
         optimality=optimality,
         max_rows=max_rows,
         loaded=True,
@@ -136,10 +138,8 @@ def _read_unit(unit: object) -> str:
         raise StorageError(error.message) from None
 
 
-def _one_for_each(arrays: Arrays, name: str, workload: Workload) -> Array | None:
-    """A positive number for each query, if they were saved."""
-    if name not in arrays:
-        return None
+def _one_for_each(arrays: Arrays, name: str, workload: Workload) -> Array:
+    """A positive number for each query."""
     found = floats(arrays, name, 1)
     if len(found) != len(workload) or not (found > 0).all():
         raise StorageError(f"{name} should be a positive number for each query")

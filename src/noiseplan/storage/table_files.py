@@ -40,7 +40,8 @@ Column = TypeVar("Column", Array, Sequence[Hashable] | Array)
 
 def write_tables(folder: Path, release: Release, queries: Sequence[Query]) -> None:
     """One CSV and one Parquet file per query and level, and an index of them."""
-    require_few(queries)
+    if len(queries) > MOST_TABLES:
+        raise too_many(queries)
     folder.mkdir()
     index: list[tuple[str, str, int]] = []
     stems = iter(table_stems(table_titles(queries)))
@@ -83,15 +84,14 @@ def _along(
     return labels[np.arange(start, stop) // inner % shape[axis]]
 
 
-def require_few(queries: Sequence[Query]) -> None:
-    """Refuse more tables than are written as files."""
-    if len(queries) > MOST_TABLES:
-        raise StorageError(
-            f"{len(queries):,} tables would be {2 * len(queries):,} files, above the limit of "
-            f"{MOST_TABLES:,} tables. Choose some: "
-            + remedy("choose tables", "save(folder, tables=[query, …]), or none: tables=[]")
-            + "; a saved release answers any of them later"
-        )
+def too_many(queries: Sequence[Query]) -> StorageError:
+    """The refusal of more tables than are written as files."""
+    return StorageError(
+        f"{len(queries):,} tables would be {2 * len(queries):,} files, above the limit of "
+        f"{MOST_TABLES:,} tables. Choose some: "
+        + remedy("choose tables", "save(folder, tables=[query, …]), or none: tables=[]")
+        + "; a saved release answers any of them later"
+    )
 
 
 def table_titles(queries: Sequence[Query]) -> list[str]:

@@ -28,7 +28,7 @@ from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.free_split import alone
 from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
-from noiseplan.planning.noise_within import noise_within
+from noiseplan.planning.noise_within import gaussian_within
 from noiseplan.planning.objectives import (
     ConvexLoss,
     RelativeError,
@@ -264,7 +264,7 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
     if reason is not None:
         return reason
     with one_thread(problem.design):
-        rows = noise_on_rows.NoiseOnRows(problem)
+        rows = noise_on_rows.on_rows(problem)
         if rows.value > FAR_WORSE * _at_cost_one(problem, reached(problem, best)):
             return WORSE
         return rows.made()
@@ -335,7 +335,7 @@ def _faint_identity(problem: Problem, best: Candidate) -> Candidate | None:
     cells = replace(problem, planner="identity")
     if problem.size > FAINT_CELLS or named.refuses(cells) is not None:
         return None
-    noise, _ = noise_within(problem, Fraction(1))
+    noise, _ = gaussian_within(problem, Fraction(1))  # which alone is said to be faint
     rows = float(problem.design.priorities @ problem.workload.sizes)
     worse = rows * float(noise.variance[0]) >= reached(problem, best)
     return None if worse else named.solve(cells)

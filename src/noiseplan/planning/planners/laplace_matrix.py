@@ -11,14 +11,13 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
-from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.optimize.laplace_allocation import Loss
 from noiseplan.optimize.p_identity import best_p_identity, improve_rows, strategy
 from noiseplan.planning.attribute_strategies import FAINT
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import LAPLACE_CELLS
-from noiseplan.planning.noise_within import largest_change, noise_within
+from noiseplan.planning.noise_within import laplace_within, largest_change
 from noiseplan.planning.objectives import (
     ConvexLoss,
     PNormVariance,
@@ -42,10 +41,9 @@ IDENTITY_SHARE = 0.1
 
 def refuses(problem: Problem) -> str | None:
     """Rows of the workload that are no integers, where integers are measured."""
-    if problem.planner != "workload" or not problem.integer or problem.size > LAPLACE_CELLS:
+    if problem.planner != "workload" or problem.size > LAPLACE_CELLS:
         return None
-    matrix = _rows(problem.design)
-    if (matrix == np.rint(matrix)).all():
+    if problem.numbers.takes(lambda: _whole(_rows(problem.design))):
         return None
     what = (
         "whole numbers in them"
@@ -68,7 +66,7 @@ def solve(problem: Problem) -> Candidate:
     with one_thread(problem.design):
         if problem.planner == "workload":
             rows = _rows(problem.design)
-            return measured_rows(problem, rows, "workload", whole=problem.integer)
+            return measured_rows(problem, rows, "workload", whole=True)
         return p_identity(problem, table_plans.measuring(problem, "auto"))
 
 
@@ -128,6 +126,10 @@ def _rows(design: Design) -> Array:
     return np.vstack([q.dense() * root for q, root in zip(design.workload, roots, strict=True)])
 
 
+def _whole(rows: Array) -> bool:
+    return bool((rows == np.rint(rows)).all())
+
+
 def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = False) -> Candidate:
     """The mechanism that measures these rows, with its exact cost.
 
@@ -136,9 +138,9 @@ def measured_rows(problem: Problem, matrix: Array, name: str, whole: bool = Fals
     design = problem.design
     matrix = matrix[np.abs(matrix).any(axis=1)]
     ideal = _value(problem, matrix)
-    if problem.integer and not whole:
-        matrix = integer_rows(matrix, BITS)
-    noise, privacy = noise_within(problem, largest_change(matrix, problem.neighbours))
+    if not whole:
+        matrix = problem.numbers.rows(matrix, BITS)
+    noise, privacy = laplace_within(problem, largest_change(matrix, problem.neighbours))
     mechanism = DenseMechanism(problem.workload.schema, matrix, noise)
     figures = RowFigures(design, mechanism)
     figures.require_answers(mechanism)

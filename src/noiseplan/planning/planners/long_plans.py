@@ -14,7 +14,6 @@ from noiseplan.errors import PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.long_attribute import LongMechanism
-from noiseplan.optimize.integer_rounding import to_lattice
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.certificates import Stated
 from noiseplan.planning.limits import GRAM_VALUES
@@ -25,7 +24,7 @@ from noiseplan.planning.residual_mechanism import numbered
 from noiseplan.planning.row_terms import all_rows, worst_rows
 from noiseplan.planning.solve import group_inverses, role_bases, type_matrix
 from noiseplan.planning.workload_errors import RowFigures
-from noiseplan.privacy import Guarantee, Law
+from noiseplan.privacy import Guarantee
 from noiseplan.privacy.rounding import margin
 
 # Planners that plan along a long attribute where there is one.
@@ -131,11 +130,10 @@ class LongPlan(ABC):
 
     def __init__(self, whole: LongProblem) -> None:
         self.whole, self.problem, design = whole, whole.problem, whole.design
-        rows = whole.rows
-        if self.problem.integer:
-            rows = {r: to_lattice(u, 2.0**BITS) for r, u in rows.items()}
+        numbers = self.problem.numbers
+        rows = {r: numbers.lattice(u, 2.0**BITS) for r, u in whole.rows.items()}
         self.bases = Bases(whole, role_bases(design, rows))
-        self.measured = numbered(role_bases(design, rows, self.problem.integer))
+        self.measured = numbered(role_bases(design, rows, numbers.basis))
         # Kinds of rows × sets: whether any query asks for it.
         self.needed = np.array([kind.max(axis=0) for kind in self.bases.sums]) > 0
         self.sets = np.flatnonzero(self.needed.any(axis=0))
@@ -152,8 +150,8 @@ class LongPlan(ABC):
 
     def _at(self, cost: float) -> Candidate:
         problem, mechanism = self.problem, self._mechanism(cost)
-        law: Law = "zcdp" if problem.integer else "gaussian"
-        privacy = Guarantee(mechanism.record_cost("add-remove"), law, problem.neighbours)
+        spent, law = mechanism.record_cost("add-remove"), problem.drawn.accounting
+        privacy = Guarantee(spent, law, problem.neighbours)
         figures = RowFigures(problem.design, mechanism)
         made = Candidate(problem.name, mechanism, privacy, figures, Stated(0.0))
         taken = ((self.taken, "taken"),)
@@ -204,8 +202,8 @@ class LongPlan(ABC):
     @cached_property
     def units(self) -> Array:
         """nI − 11ᵀ, which integers are measured by, is n times an orthogonal basis."""
-        design = self.whole.design
-        sizes = [r.size if r.plain and self.problem.integer else 1 for r in design.roles.roles]
+        design, unit = self.whole.design, self.problem.numbers.unit
+        sizes = [unit(role.size) if role.plain else 1 for role in design.roles.roles]
         units = np.exp(design.terms.privacy_powers @ (2 * np.log(sizes)))
         return np.asarray(units[self.sets])
 

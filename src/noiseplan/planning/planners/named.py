@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Final
@@ -18,7 +20,12 @@ from noiseplan.noise import Noise
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
 from noiseplan.planning.limits import EXPLICIT_CELLS
-from noiseplan.planning.noise_within import largest_square, matrix_mechanism, noise_within
+from noiseplan.planning.noise_within import (
+    gaussian_within,
+    laplace_within,
+    largest_square,
+    matrix_mechanism,
+)
 from noiseplan.planning.objectives import TotalVariance
 from noiseplan.planning.planners.laplace_matrix import measured_rows
 from noiseplan.planning.problem import Problem
@@ -88,17 +95,19 @@ def solve(problem: Problem) -> Candidate:
         gram, schema = problem.design.gram(), problem.workload.schema
         assert problem.strategy is not None  # as `takes` says
         rows = strategy_matrix(problem.strategy, schema, gram, problem.norm)
-        if problem.laplace:
-            tilted = problem.integer and not _whole(rows)
-            return measured_rows(problem, _determining(rows) if tilted else rows, problem.name)
-        return _gaussian_rows(problem, rows, gram)
+        return SCALED[problem.drawn.power].rows(problem, rows, gram)
+
+
+def _laplace_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
+    straight = problem.numbers.takes(lambda: _whole(rows))
+    return measured_rows(problem, rows if straight else _determining(rows), problem.name)
 
 
 def _gaussian_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
     allowed = problem.allowed
     assert allowed is not None  # there is a budget
     schema, neighbours = problem.workload.schema, problem.neighbours
-    mechanism, cost = matrix_mechanism(schema, rows, allowed, problem.integer, neighbours)
+    mechanism, cost = matrix_mechanism(schema, rows, allowed, problem.numbers, neighbours)
     figures = RowFigures(problem.design, mechanism)
     figures.require_answers(mechanism)
     dearer = largest_square(rows, neighbours) / largest_square(rows, "add-remove")
@@ -113,15 +122,31 @@ def _product(problem: Problem, factors: tuple[Factor, ...]) -> Candidate:
     schema = problem.workload.schema
     unit = _product_mechanism(schema, factors, problem.drawn)
     touched = Fraction(unit.changed(problem.neighbours))  # whole numbers, since entries are
-    noise, privacy = noise_within(problem, touched)
+    scaled = SCALED[problem.drawn.power]
+    noise, privacy = scaled.within(problem, touched)
     mechanism = _product_mechanism(schema, factors, noise)
     figures = RowFigures(problem.design, mechanism)
     known = Unstated(problem.workload, privacy, exact=problem.integer)
-    if problem.laplace:
-        loss = float(noise.variance[0]) / (2 * float(touched) ** 2 / problem.epsilon**2) - 1.0
-    else:
-        loss = float(noise.variance[0]) * (problem.allowed or 0.0) / float(touched) - 1
+    loss = scaled.loss(float(noise.variance[0]), float(touched), problem.price or 0.0)
     return Candidate(problem.name, mechanism, privacy, figures, known, loss)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Noise that is scaled to a norm of columns: how rows are measured with it within a budget."""
+
+    rows: Callable[[Problem, Array, Array], Candidate]
+    within: Callable[[Problem, Fraction], tuple[Noise, Guarantee]]
+    # What a variance is above that of continuous noise, from the largest ‖a‖_p^p of a column and
+    # what a record may cost.
+    loss: Callable[[float, float, float], float]
+
+
+# By the power p of entries of columns that noise is scaled to.
+SCALED: Final = {
+    1: Scaled(_laplace_rows, laplace_within, lambda v, norm, ε: v / (2 * norm**2 / ε**2) - 1.0),
+    2: Scaled(_gaussian_rows, gaussian_within, lambda v, norm, cost: v * cost / norm - 1),
+}
 
 
 def _product_mechanism(

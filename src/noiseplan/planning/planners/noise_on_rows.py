@@ -20,6 +20,7 @@ from noiseplan.errors import QueryError, setting
 from noiseplan.matrices import IdentityMatrix
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
+from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_variance, sizes_above
 from noiseplan.optimize.allocation import share_for_loss, share_for_worst
 from noiseplan.optimize.lbfgs import Smooth
@@ -69,7 +70,8 @@ def untried(problem: Problem) -> str | None:
         whole = _whole(workload)
     except QueryError:
         return "not tried, rows of long attributes"
-    return None if whole or not problem.integer else "not tried, rows that are not whole numbers"
+    taken = problem.numbers.takes(lambda: whole)
+    return None if taken else "not tried, rows that are not whole numbers"
 
 
 def _whole(workload: Workload) -> bool:
@@ -87,7 +89,7 @@ def solve(problem: Problem) -> Candidate:
     """
     faint = problem.faint and isinstance(problem.goal, TotalVariance)
     with one_thread(problem.design):
-        found = [NoiseOnRows(problem, way).made() for way in ((False, True) if faint else (False,))]
+        found = [on_rows(problem, way).made() for way in ((False, True) if faint else (False,))]
     return min(found, key=lambda candidate: reached(problem, candidate))
 
 
@@ -180,15 +182,19 @@ class NoiseOnRows:
         if isinstance(goal, WorstVariance):
             each = self._priorities(np.maximum)[seen] ** (1 / degree)
             return share_for_worst(met, sp.csr_array(sp.diags_array(each)), 1.0).sigma2
-        if isinstance(goal, PNormVariance) and self.problem.laplace:
-            each = self._priorities(np.maximum) ** goal.p
-            return shared_for_total(met, (each * self._rows)[seen], degree * goal.p)
-        weight = (self._priorities(np.add) * self._rows)[seen]
-        start = shared_for_total(met, weight, degree)
-        if (isinstance(goal, TotalVariance) and not self.faint) or self.problem.laplace:
+        return self._for_loss(met, seen, degree)
+
+    def _for_loss(self, met: Array, seen: IntArray, degree: int) -> Array:
+        """The same for a loss of all variances, which are the sizes themselves."""
+        start = self._for_total(met, seen, degree)
+        if isinstance(self.problem.goal, TotalVariance) and not self.faint:
             return start
         rows, loss = self._loss
         return share_for_loss(met, sp.csr_array(rows[:, seen]), 1.0, loss, start).sigma2
+
+    def _for_total(self, met: Array, seen: IntArray, degree: int) -> Array:
+        weight = (self._priorities(np.add) * self._rows)[seen]
+        return shared_for_total(met, weight, degree)
 
     @cached_property
     def _loss(self) -> tuple[sp.csr_array, Smooth]:
@@ -228,16 +234,16 @@ class NoiseOnRows:
         """What the objective is at a cost of one, each row by itself: at most a little above the
         best that is made by hand, and what the queries have in common makes it better."""
         goal, noise = self.problem.goal, self.problem.drawn.of_size(self.sizes)
-        each = noise.nominal
-        if self.problem.laplace:  # where discrete noise of less than one count is less than that
-            epsilon = self.problem.epsilon
-            each = noise.of_size(self.sizes / epsilon).variance * epsilon**2
+        each = self._variances(noise)
         if isinstance(goal, WorstVariance):
             return float((self._priorities(np.maximum) * each).max())
         if isinstance(goal, TotalVariance):
             return float((self._priorities(np.add) * self._rows) @ each)
         rows, loss = self._loss
         return loss(rows @ each)[0]
+
+    def _variances(self, noise: Noise) -> Array:
+        return noise.nominal
 
     def made(self) -> Candidate:
         """The mechanism; without a budget, with as much noise as the targets leave."""
@@ -261,6 +267,33 @@ class NoiseOnRows:
     def _mechanism(self, sizes: Array) -> WorkloadRowsMechanism:
         noise = self.problem.drawn.of_size(sizes_above(sizes)[self.classes])
         return WorkloadRowsMechanism(self.workload.schema, self.workload, None, noise)
+
+
+@dataclass(frozen=True, eq=False)
+class LaplaceOnRows(NoiseOnRows):
+    """Where variances are squares of sizes: norms of them are sums of powers, which have a closed
+    form, and other losses are shared for as the total."""
+
+    def _for_loss(self, met: Array, seen: IntArray, degree: int) -> Array:
+        goal = self.problem.goal
+        if not isinstance(goal, PNormVariance):
+            return self._for_total(met, seen, degree)
+        each = self._priorities(np.maximum) ** goal.p
+        return shared_for_total(met, (each * self._rows)[seen], degree * goal.p)
+
+    def _variances(self, noise: Noise) -> Array:
+        """Discrete noise of less than one count has less than continuous noise."""
+        epsilon = self.problem.epsilon
+        return np.asarray(noise.of_size(self.sizes / epsilon).variance * epsilon**2)
+
+
+# By the power of entries that noise is scaled to.
+ON_ROWS: Final = {1: LaplaceOnRows, 2: NoiseOnRows}
+
+
+def on_rows(problem: Problem, faint: bool = False) -> NoiseOnRows:
+    """Noise on the rows of a problem, of the kind that it is planned with."""
+    return ON_ROWS[problem.drawn.power](problem, faint)
 
 
 PLANNER: Final = Planner(("workload",), solve, refuses)

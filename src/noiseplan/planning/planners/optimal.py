@@ -20,7 +20,7 @@ from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.convex_losses import Loss, Terms, least_loss
 from noiseplan.optimize.cost_profiles import refined_cost
 from noiseplan.optimize.fitness import least_cost
-from noiseplan.optimize.integer_rounding import integer_strategy, with_every_cell
+from noiseplan.optimize.integer_rounding import with_every_cell
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.optimize.sm2 import sm2
 from noiseplan.planning.candidate import Candidate, Planner
@@ -239,15 +239,15 @@ class _Search:
             return self._loss(count)(variances)[0]
         return float((self._gram() * sigma).sum())
 
-    def mechanism(self, strategy: Array, integer: bool) -> tuple[DenseMechanism, float]:
+    def mechanism(self, strategy: Array) -> tuple[DenseMechanism, float]:
         """All of the budget spent; or as much noise as the targets leave."""
-        schema = self.asked.design.workload.schema
+        schema, numbers = self.asked.design.workload.schema, self.problem.numbers
         if self.budget is not None:
-            return matrix_mechanism(schema, strategy, self.budget, integer)
-        strategy = integer_strategy(strategy) if integer else strategy
+            return matrix_mechanism(schema, strategy, self.budget, numbers)
+        strategy = numbers.strategy(strategy)
         spread = DenseMechanism(schema, strategy).cell_covariance()
         largest = float(self.asked.variances(spread).max())
-        return mechanism_at(schema, strategy, 1.0 / (largest * (1.0 + CLEARLY)), integer)
+        return mechanism_at(schema, strategy, 1.0 / (largest * (1.0 + CLEARLY)), numbers)
 
     def _answers(self, mechanism: DenseMechanism) -> bool:
         """Whether rounding left every query an answer."""
@@ -260,10 +260,10 @@ class _Search:
 
     def made(self, chosen: Chosen) -> Candidate:
         """The mechanism, its figures, and how near the best it is proved to be."""
-        integer, workload = self.problem.integer, self.problem.workload
-        mechanism, cost = self.mechanism(chosen.strategy, integer)
-        if not integer and not self._answers(mechanism):  # sizes of weights that differ very much
-            mechanism, cost = self.mechanism(with_every_cell(chosen.strategy), integer)
+        workload, every_cell = self.problem.workload, self.problem.numbers.determines_cells
+        mechanism, cost = self.mechanism(chosen.strategy)
+        if not (every_cell or self._answers(mechanism)):  # sizes of weights that differ very much
+            mechanism, cost = self.mechanism(with_every_cell(chosen.strategy))
         privacy = Guarantee(cost, self.problem.drawn.accounting, "add-remove")
         value = self.reached(mechanism)
         scale = 1.0 if isinstance(self.goal, ConvexLoss) else cost

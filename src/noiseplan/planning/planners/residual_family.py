@@ -109,7 +109,7 @@ def made(problem: Problem, solution: Solution) -> Candidate:
         solution = _rescaled(solution, allowed)
     least, aim = problem.allowed is None, _aim(problem, allowed)
     bits = faithful_bits(problem.design) if problem.strategies else BITS
-    today = make_residual(aim, solution, problem.integer, least, bits)
+    today = make_residual(aim, solution, problem.drawn.exact, least, bits)
     if problem.planner in BY_BLOCKS and problem.design.several_kinds and not problem.strategies:
         blocks = make_blocks(problem, aim, solution)
         clearly = CLEARLY_BETTER * reached(problem, today)

@@ -136,7 +136,7 @@ def _too_large(tables: BaseTables, problem: Problem) -> str | None:
     """What makes no tables that can be measured."""
     if tables.size > MOST_ROWS:
         return _too_many(tables.size)
-    if problem.integer and not tables.whole:
+    if not problem.numbers.takes(lambda: tables.whole):
         return (
             "measures whole numbers, and a query has rows of fractions: multiply them until they "
             "are whole, or use " + setting("planner", "auto")
@@ -277,7 +277,7 @@ class _Search:
     def mechanism(self, mix: Array) -> WorkloadRowsMechanism:
         """All of the budget spent; or as much noise as the targets leave."""
         problem, workload = self.problem, self.tables.workload
-        mix = np.rint(mix * 2.0**self.bits) if problem.integer else mix
+        mix = problem.numbers.scaled(mix, 2.0**self.bits)
         unit = WorkloadRowsMechanism(workload.schema, workload, mix, problem.drawn)
         if problem.allowed is not None:
             largest = float(self.basis.columns.squares(mix.T @ mix).max())

@@ -150,9 +150,9 @@ def _merged(problem: Problem, found: Shared) -> Shared | None:
 
 def _made(problem: Problem, found: Shared) -> Candidate:
     """The mechanism of these shares, in integers where integers are measured."""
-    types, epsilon, bits = found.types, problem.epsilon, None
-    if problem.integer and found.matrices:
-        bits = _bits(types, found.spending.shares)
+    types, epsilon = found.types, problem.epsilon
+    bits = problem.numbers.bits(_bits(types, found.spending.shares)) if found.matrices else None
+    if bits is not None:
         strategies = role_strategies(types.design, found.matrices, bits)
         types = find_table_types(types.design, strategies, found.larger)
     scales = scales_within(types.norms, types.tables, found.spending.shares, epsilon)

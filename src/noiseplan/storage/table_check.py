@@ -19,7 +19,7 @@ from noiseplan.escaping import cell
 from noiseplan.matrices.base import Array
 from noiseplan.queries import Query
 from noiseplan.queries.questions import ask_query
-from noiseplan.release.answer import Answer
+from noiseplan.release.answers import Answer
 from noiseplan.release.release import Release
 from noiseplan.storage.table_files import BATCH, ERRORS, table_files, table_titles
 

@@ -109,6 +109,13 @@ def test_nothing_larger_is_common_on_oblique_rows() -> None:
         assert min(smallest(cost - more) for cost in costs) < -1e-9
 
 
+def test_one_query_is_said_to_be_one() -> None:
+    schema = nz.Schema.from_sizes({"a": 3, "b": 2})
+    alone, both = (nz.plan(nz.Query(schema, asked), budget=nz.zCDP(1)) for asked in ("a", "a, b"))
+    said = str(nz.adaptive([alone, both]))
+    assert "look     1 query, RMSE" in said and "plan 0   1 query, RMSE" in said
+
+
 def test_costs_of_the_common_plan_are_those_of_what_it_measures() -> None:
     for case in CASES.values():
         common = nz.adaptive(case()).common

@@ -53,6 +53,31 @@ def checked(*arguments: str, code: int = 0) -> str:
     return result.stdout
 
 
+def test_what_is_left_after_an_earlier_release_is_checked(folder: Path) -> None:
+    """The cost is that which the release will be charged, and a refusal that which it will get."""
+    one = STUDY.replace("up_to = 2", "k = 1").replace("zcdp = 0.5", "zcdp = 0.3")
+    (folder / "one.toml").write_text(one, encoding="utf-8")
+    run("release", "one.toml", "people.csv", "-o", "one")
+    assert "left ρ = 0.4;" in checked("people.csv", code=3)  # the whole of it does not fit
+    text = checked("people.csv", "--given", "one", "-o", "two")
+    assert "A release would go through" in text and "before" not in text
+    cost = text.partition("cost ")[2].split()[2].rstrip(",")
+    run("release", "study.toml", "people.csv", "--given", "one", "-o", "two")
+    charged = run("ledger", "show", "a.ledger").stdout.splitlines()[-1]
+    assert 0 < float(cost) < 0.4 and f"ρ = {cost}" in charged
+    assert "'sex' holds values" in checked("wrong.csv", "--given", "one", code=1)
+    (folder / "study.toml").write_text(STUDY.replace("zcdp = 0.5", "zcdp = 5"), encoding="utf-8")
+    assert "does not fit" in checked("people.csv", "--given", "one", code=3)
+    again = run("check", "one.toml", "people.csv", "--given", "one", "-o", "three").stdout
+    assert "nothing: the earlier release tells all of it" in again
+    beside = STUDY.replace('dataset = "people"', 'dataset = "others"')
+    (folder / "study.toml").write_text(beside, encoding="utf-8")
+    nz.Ledger(folder / "a.ledger").open_dataset("others", nz.zCDP(9))
+    for command in ("check", "release"):
+        refused = run(command, "study.toml", "people.csv", "--given", "one", "-o", "out", code=1)
+        assert "people" in refused.stderr and "others" in refused.stderr
+
+
 @pytest.mark.filterwarnings("ignore:The 'future.infer_string'")  # of Ibis on SQLite
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_tables_of_databases_are_checked(folder: Path, kind: str) -> None:

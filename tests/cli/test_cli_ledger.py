@@ -292,7 +292,11 @@ def test_every_command_is_there_and_says_what_it_does(name: str) -> None:
 
 
 def test_unknown_commands_and_versions() -> None:
-    assert "No such command 'plant'" in run("plant", code=2).stderr
+    assert "No such command 'plant'. Did you mean 'plan'?" in run("plant", code=2).stderr
+    assert "'opne'. Did you mean 'open'?" in run("ledger", "opne", code=2).stderr
+    assert "No such command 'quux'." in run("quux", code=2).stderr
+    alone = run("ledger", "open", "a.ledger", "d", "--epsilon", "2", code=2).stderr
+    assert "ε and δ stand together: --approx-dp 2 1e-9, or --zcdp RHO" in alone
     assert run("--version").stdout == f"noiseplan, version {__version__}\n"
 
 

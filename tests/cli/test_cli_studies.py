@@ -441,6 +441,16 @@ def test_damaged_releases_have_an_exit_code_of_their_own(out: Path) -> None:
     assert "is not there" in said("show", out / "none", code=1)
 
 
+def test_data_in_the_place_of_the_study_are_not_read(tmp_path: Path) -> None:
+    """Nor is a line of them quoted, as one of a study would be."""
+    data = tmp_path / "people.csv"
+    data.write_text("17 secret\n")
+    said_instead = said("release", data, tmp_path / "s.toml", "-o", tmp_path / "out", code=1)
+    assert "'people.csv' is named as data are, and was not read" in said_instead
+    assert "the study, a TOML file, comes first" in said_instead
+    assert "secret" not in said_instead
+
+
 # ---------------------------------------------------------------------- init
 
 

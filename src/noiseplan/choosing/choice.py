@@ -30,6 +30,7 @@ from noiseplan.queries import Query, Workload
 from noiseplan.release.answers import Answer, Answers
 from noiseplan.release.release import Release, ReleaseOptions
 from noiseplan.schema import Schema
+from noiseplan.texts import counted
 
 _CLAIMING = Lock()
 
@@ -200,13 +201,15 @@ class Choice:
             f"Choice of {len(self.plans)} plans, after a look at what they have in common",
             f"  privacy  ρ = {text_up(self.privacy.rho)} at most, whichever is chosen; "
             f"ρ = {text_up(self.common.privacy.rho)} for the look alone",
-            f"  look     {len(self.workload):,} queries, RMSE {self.common.rmse:.4g}",
+            f"  look     {counted(len(self.workload), 'query', 'queries')}, "
+            f"RMSE {self.common.rmse:.4g}",
         ]
         for number, (plan, share) in enumerate(zip(self.plans, self.shares, strict=True)):
             given = self.originals[number]
             anew = "" if given is plan else f" (planned on its own rows: {given.rmse:.4g})"
             lines.append(
-                f"  plan {number}   {len(plan.workload):,} queries, RMSE {plan.rmse:.4g}{anew}; "
+                f"  plan {number}   {counted(len(plan.workload), 'query', 'queries')}, "
+                f"RMSE {plan.rmse:.4g}{anew}; "
                 f"the look carries {_percent(share)} of ρ = {text_up(plan.privacy.rho)}"
             )
         return "\n".join(lines)

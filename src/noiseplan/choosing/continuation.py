@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -10,6 +10,7 @@ from noiseplan.choosing.joined_plans import Origin, Union, described, guarantee_
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.which_family import family_for
 from noiseplan.counting import Projectable
+from noiseplan.counting.person_cap import PersonCap
 from noiseplan.errors import PlanError, remedy
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
@@ -20,9 +21,15 @@ from noiseplan.queries import Query
 from noiseplan.release.ledger_charge import require_charged
 from noiseplan.release.open_data import Admission, admitted, opened
 from noiseplan.release.provenance import Provenance
+from noiseplan.release.rehearsal import Checked, Finding
 from noiseplan.release.release import Release, ReleaseOptions, make_release
 
 COMBINED = "combined"
+OTHER_RECORDS = (
+    "person= would choose among the records of each person, and the earlier release counted "
+    "others, or was read from a folder, which does not keep which: make both releases from one "
+    "source, open_source(data, schema, person=…, cap=…), in one program"
+)
 
 
 def completed(family: Family[Any], target: Plan, parts: Sequence[Release]) -> Release:
@@ -116,14 +123,7 @@ class Continuation:
             takes them. The earlier release must be charged to the same dataset of the same ledger.
             A seed must be another one than the earlier release's.
         """
-        ledger = how.get("ledger")
-        if ledger is not None:
-            require_charged(self.earlier, ledger, how.get("dataset"))
-        elif self.earlier.recorded and self.rest is not None:
-            raise PlanError(
-                f"the earlier release is on a ledger ({self.earlier.recorded}), and what is left "
-                f"would be measured beside it: add ledger=, dataset="
-            )
+        self._require_one_ledger(how)
         person = how.pop("person", None)
         parts = [self.earlier]
         if self.rest is not None:
@@ -142,8 +142,34 @@ class Continuation:
         plan = described(asked, united, self.total, origin)
         return completed(self.family, plan, parts)
 
-    def _same_records(self, admission: Admission, data: object, person: str | None) -> Projectable:
-        """The data opened as for the earlier release; refused where other records would count."""
+    def check(self, data: object, **how: Any) -> Checked:
+        """What `release` would cost, and all that would stop it; spends nothing.
+
+        `how` is what `Plan.check` takes. What disagrees with the earlier release is not looked for:
+        this one is built on it.
+        """
+        self._require_one_ledger(how)
+        if how.get("person") is not None and self._people() is None:
+            raise PlanError(OTHER_RECORDS)
+        if self.rest is None:
+            return Checked((Finding("cost", "nothing: the earlier release tells all of it"),))
+        checked = self.rest.check(data, **how)
+        kept = tuple(finding for finding in checked.findings if finding.about != "before")
+        return replace(checked, findings=kept)
+
+    def _require_one_ledger(self, how: Mapping[str, Any]) -> None:
+        """Both are charged to one dataset of one ledger, or to none."""
+        ledger = how.get("ledger")
+        if ledger is not None:
+            require_charged(self.earlier, ledger, how.get("dataset"))
+        elif self.earlier.recorded and self.rest is not None:
+            raise PlanError(
+                f"the earlier release is on a ledger ({self.earlier.recorded}), and what is left "
+                f"would be measured beside it: add ledger=, dataset="
+            )
+
+    def _people(self) -> PersonCap | None:
+        """Which records of each person the earlier release counted; refused if it has forgotten."""
         chosen = self.earlier.choice
         people = None if chosen is None else chosen.recalled()
         if chosen is not None and people is None:
@@ -153,6 +179,11 @@ class Continuation:
                 "releases in one program, or release the whole plan: "
                 + remedy("whole plan", "plan.release(data, person=…)")
             )
+        return people
+
+    def _same_records(self, admission: Admission, data: object, person: str | None) -> Projectable:
+        """The data opened as for the earlier release; refused where other records would count."""
+        people = self._people()
         source = opened(admission, data, person, None if people is None else people.key)
         again = getattr(source, "choice", None)
         if again is None and people is None:
@@ -165,11 +196,7 @@ class Continuation:
                 "these data would show others: give it the same source, or the same data with the "
                 "same person= and number of records"
             )
-        raise PlanError(
-            "person= would choose among the records of each person, and the earlier release "
-            "counted others, or was read from a folder, which does not keep which: make both "
-            "releases from one source, open_source(data, schema, person=…, cap=…), in one program"
-        )
+        raise PlanError(OTHER_RECORDS)
 
     def __repr__(self) -> str:
         return f"Continuation({self.plan!r}; still ρ = {text_up(self.privacy.rho)})"

@@ -33,6 +33,7 @@ except ModuleNotFoundError:  # the small install of a device, which has the scri
 from noiseplan import __version__
 from noiseplan.console import plain_complaints, say
 from noiseplan.errors import NoiseplanError, StorageError
+from noiseplan.texts import suggestion
 
 # Name → what it does, in the order of a first visit. Help does not load the modules.
 COMMANDS: Final = {
@@ -55,7 +56,19 @@ FAILED, REFUSED, DAMAGED, BUSY = 1, 3, 4, 5  # 2 is click's own
 INTERRUPTED = 130
 
 
-class Commands(click.Group):
+class Suggesting(click.Group):
+    """A group that says which command was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and args[0][:1].isalnum():
+            ctx.fail(f"No such command {args[0]!r}{suggestion(args[0], known) or '.'}")
+        return super().resolve_command(ctx, args)
+
+
+class Commands(Suggesting):
     """A group that loads a command's module when it is called, and explains errors."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -105,7 +118,7 @@ class DamagedRelease(StorageError):
     """A folder that holds a release, but not as it was written."""
 
 
-class InOrder(click.Group):
+class InOrder(Suggesting):
     """A group whose help lists its commands in the order in which they were written."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

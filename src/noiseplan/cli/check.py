@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from noiseplan.cli import exit_code
-from noiseplan.cli._common import CONTEXT, json_option, outside_option, study_argument
+from noiseplan.cli._common import CONTEXT, json_option, open_release, outside_option, study_argument
 from noiseplan.cli.release import (
     chosen_tables,
     database_options,
+    given_option,
     records_of,
     require_new,
     require_writable,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     help="The folder that the release is to go to. By default the study's own.",
 )
 @database_options
+@given_option
 @outside_option
 @click.option(
     "--details",
@@ -53,7 +55,7 @@ def command(
     allow_outside: bool,
     as_json: bool,
     **how: Any,
-) -> None:  # how: table, query and details
+) -> None:  # how: table, query, given and details
     """Look for all that would stop a release of DATA by STUDY. Spends nothing.
 
     The ledger is asked first; where it refuses, no record is read. Where it does not, DATA are read
@@ -65,8 +67,9 @@ def command(
     read = read_study(study, allow_outside=allow_outside)
     with calm_threads(read.schema), waiting("planning"):
         plan = read.plan()
+    given = None if how["given"] is None else open_release(how["given"])
     with records_of(data, how["table"], how["query"]) as records:
-        checked = read.check(plan, records, details=how["details"])
+        checked = read.check(plan, records, details=how["details"], given=given)
     checked = with_folder(checked, read, plan, output)
     if as_json:
         print_json(figures(checked))

@@ -50,7 +50,14 @@ def budget_options(function: Command) -> Command:
     for name, metavar, text, count in (approx, gdp, zcdp):  # the last comes first in the help
         option = click.option(name, type=float, nargs=count, metavar=metavar, help=text)
         function = option(function)
-    return function
+    alone = click.option("--epsilon", hidden=True, expose_value=False, callback=_without_delta)
+    return alone(function)
+
+
+def _without_delta(_: click.Context, __: click.Parameter, epsilon: str | None) -> None:
+    """ε alone is no budget of a ledger, and an option that looks like it would be guessed."""
+    if epsilon is not None:
+        raise click.UsageError(f"ε and δ stand together: --approx-dp {epsilon} 1e-9, or --zcdp RHO")
 
 
 def the_one(asked: str, options: dict[str, Any]) -> Budget:

@@ -47,6 +47,14 @@ def database_options(function: Command) -> Command:
     return table(query(function))  # the last comes first in the help
 
 
+given_option = click.option(
+    "--given",
+    metavar="RELEASE",
+    type=click.Path(path_type=Path),
+    help="An earlier release of the same data: only what it lacks is measured, and paid for.",
+)
+
+
 @click.command(context_settings=CONTEXT)
 @study_argument
 @click.argument("data")
@@ -57,12 +65,7 @@ def database_options(function: Command) -> Command:
     help="A new folder for the release. By default the study's own: [output] folder.",
 )
 @database_options
-@click.option(
-    "--given",
-    metavar="RELEASE",
-    type=click.Path(path_type=Path),
-    help="An earlier release of the same data: only what it lacks is measured, and paid for.",
-)
+@given_option
 @click.option("--seed", type=int, help="The same noise every time: for tests, and not private.")
 @outside_option
 @click.option("--confirmed", hidden=True, help="The digest of the study that was confirmed.")

@@ -19,6 +19,8 @@ from noiseplan.study.errors import StudyError
 from noiseplan.study.lines import Place, lines_of
 from noiseplan.texts import listed, suggestion
 
+# How files of data end; a study never does.
+DATA: Final = frozenset([".csv", ".tsv", ".parquet", ".pq", ".gz", ".zst", ".duckdb", ".db"])
 _MOST_BITS: Final = 10_000  # some 3,000 digits: Python writes out 4,300 and no more
 
 
@@ -232,7 +234,15 @@ class Node:
 
 
 def read_document(path: Path, allow_outside: bool = False) -> Node:
-    """The whole file as a node; refuses what is not there or not TOML."""
+    """The whole file as a node; refuses what is not there or not TOML.
+
+    Data in the place of the study are not even read: a message would quote a line of them.
+    """
+    if path.suffix.lower() in DATA:
+        raise StudyError(
+            f"{path.name!r} is named as data are, and was not read: the study, a TOML file, comes "
+            f"first, and data behind it"
+        )
     try:
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):

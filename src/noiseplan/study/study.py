@@ -168,10 +168,13 @@ class Study:
         own = self.spelling
         return TextFile(data, missing=own.missing, decimal=own.decimal, thousands=own.thousands)
 
-    def check(self, plan: Plan, data: object, *, details: bool = False) -> Checked:
+    def check(
+        self, plan: Plan, data: object, *, details: bool = False, given: Release | None = None
+    ) -> Checked:
         """Look for all that would stop `release`; spends nothing."""
         named = self.ledger
-        checked = plan.check(
+        more = plan if given is None else plan.given(given)
+        checked: Checked = more.check(
             self.as_declared(data),
             ledger=None if named is None else named.path,
             dataset=None if named is None else named.dataset,

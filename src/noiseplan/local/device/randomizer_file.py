@@ -83,8 +83,8 @@ def randomizer_from_bytes(data: bytes) -> Randomizer:
 def read_randomizer(data: bytes, room: Room, *, in_split: bool = False) -> Randomizer:
     """The same within the room that is left; a table of a split is no split itself."""
     if len(data) < LENGTHS.size or data[:4] != MAGIC:
-        made = remedy("save randomizer", "plan.randomizer().save(...)")
-        raise ReportError("this is no randomizer's file; make one with " + made)
+        how = remedy("save randomizer", "plan.randomizer().save(...)")
+        raise ReportError("this is no randomizer's file; make one with " + how)
     _, version, length = LENGTHS.unpack_from(data)
     body, digest = data[LENGTHS.size : LENGTHS.size + length], data[LENGTHS.size + length :]
     if version != VERSION:

@@ -279,3 +279,56 @@ def test_a_look_is_saved_and_followed_in_another_program(ledger: nz.Ledger, tmp_
     assert first.guarantee.rho == look.privacy.rho
     assert second.guarantee.rho == float(done.stdout)
     assert ledger.balance("people").spent.rho == pytest.approx(0.5, rel=1e-3)
+
+
+# ---------------------------------------------------------------------- matrices over many cells
+
+
+def test_matrices_over_more_than_a_thousand_cells_are_built_on() -> None:
+    """The second plan's rows hold the first's: less is paid, and all that is paid is accounted."""
+    schema = nz.Schema.from_sizes({"a": 131, "b": 8})  # 1,048 cells
+    rows = np.random.default_rng(1).integers(0, 2, (8, schema.size)).astype(float)
+
+    def by_matrix(some: np.ndarray, rho: float) -> nz.Plan:
+        asked = nz.Workload([nz.Query(schema, ["a", "b"], matrix=some)])
+        return nz.plan(asked, budget=nz.zCDP(rho), planner="optimal")
+
+    first, second = by_matrix(rows[:4], 0.05), by_matrix(rows, 0.2)
+    data = np.random.default_rng(2).integers(0, schema.shape, size=(500, 2))
+    earlier = first.release(data)
+    left = second.given(earlier)
+    assert left.rest is not None
+    # From the rows themselves: what any record pays for both is within what is stated.
+    parts = [np.asarray(part.mechanism.unit_rows()) for part in (first, left.rest)]
+    paid = sum((part**2).sum(axis=0) for part in parts)
+    assert paid.max() <= 2 * second.privacy.rho * (1 + 1e-9)
+    assert (parts[1] ** 2).sum(axis=0).max() <= 2 * left.privacy.rho * (1 + 1e-9)
+    assert left.privacy.rho < second.privacy.rho
+    # The same rows with less noise cost the difference.
+    again = by_matrix(rows, 0.4).given(second.release(data))
+    assert again.privacy.rho == pytest.approx(0.2, rel=1e-3)
+    done = left.release(data)
+    cost = sum(part.T @ part for part in parts)
+    expected = np.einsum("ri,ri->r", rows @ np.linalg.pinv(cost, rcond=1e-10), rows)
+    query = second.workload[0]
+    np.testing.assert_allclose(done.answer(query).std_error ** 2, expected, rtol=1e-5)
+    assert (expected <= second.variance(query) * (1 + 1e-6)).all()
+
+
+def test_matrices_over_too_many_cells_say_what_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    from noiseplan.choosing import integer_cost_matrix
+    from noiseplan.words.hints import in_command_line
+
+    monkeypatch.setattr(integer_cost_matrix, "MOST_CELLS", 1)
+    asked = nz.Workload([nz.Query(SCHEMA, ["age"]), nz.Query(SCHEMA, ["sex"])])
+
+    def by(planner: str, rho: float) -> nz.Plan:
+        return nz.plan(asked, budget=nz.zCDP(rho), planner=planner)
+
+    with pytest.raises(PlanError, match="explicit matrices go up to 1 cells") as refused:
+        by("workload", 0.2).given(by("residual", 0.1).release(data()))
+    assert "planner='residual'" in str(refused.value)
+    assert "plan.release(data, …)" in str(refused.value)
+    assert "leave out --given" in in_command_line(refused.value)
+    more = by("residual", 0.2).given(by("residual", 0.1).release(data()))
+    assert more.privacy.rho == pytest.approx(0.1, rel=1e-6)

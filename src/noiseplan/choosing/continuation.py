@@ -79,8 +79,10 @@ class Continuation:
             shared = family.shared(target, have)
         except PlanError as error:
             raise PlanError(
-                f"{error}. Release the plan by itself, plan.release(data, …), at its whole cost: "
-                f"nothing of what was measured can be taken off it"
+                error.message
+                + ". Release the plan by itself, at its whole cost: "
+                + remedy("whole plan", "plan.release(data, …)")
+                + "; nothing of what was measured is taken off it then"
             ) from None
         mechanism = family.rest(target, shared)
         if mechanism is None:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from noiseplan.choosing.loewner import RANK, positive_part, root_rows, symmetric
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.matrix import DenseMechanism
@@ -15,7 +15,9 @@ from noiseplan.noise import Noise
 from noiseplan.noise.moments import size_above
 from noiseplan.schema import Schema
 
-EXPLICIT_CELLS: Final = 1024
+# Cells over which matrices are preferred to other ways, and those over which they are all there is:
+# some ten seconds and half a gigabyte.
+EXPLICIT_CELLS, MOST_CELLS = 1024, 2048
 # Entries of integer rows: rounding them changes precisions by about 2^−bits. Where they are made
 # from a basis they have fewer, so that no row has an entry that double precision does not hold.
 BITS: Final = 46
@@ -115,9 +117,14 @@ def _integer_basis(vectors: Array) -> Array | None:
 
 def cost_of(mechanism: Mechanism) -> Array:
     """BᵀΣ⁻¹B over the domain; raises `PlanError` where that is too large to write down."""
-    size = mechanism.schema.size
-    if size > EXPLICIT_CELLS:
-        raise PlanError(
-            f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
-        )
+    require_few_cells(mechanism.schema.size)
     return symmetric(mechanism.cost_matrix())
+
+
+def require_few_cells(size: int, why: str = "") -> None:
+    """Refuse a domain over which no matrix is written down, and say what goes to any size."""
+    if size > MOST_CELLS:
+        raise PlanError(
+            f"{why}explicit matrices go up to {MOST_CELLS:,} cells, and the schema has {size:,}; "
+            f"plans of any size go together where both have " + setting("planner", "residual")
+        )

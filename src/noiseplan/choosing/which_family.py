@@ -7,10 +7,10 @@ from typing import Any
 
 from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.crossing import ByCrossing
-from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS
+from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, require_few_cells
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
-from noiseplan.errors import PlanError
+from noiseplan.errors import PlanError, setting
 from noiseplan.mechanisms.base import ONE_MATRIX, Mechanism
 
 
@@ -35,14 +35,12 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
             return ByPrecisions()
     else:
         different = next((words for words in undivided if words != ONE_MATRIX), ONE_MATRIX)
-    if not explicit:
-        limit = (
-            f"explicit matrices go up to {EXPLICIT_CELLS:,} cells, and the schema has {size:,}"
-            if size > EXPLICIT_CELLS
-            else "explicit matrices are for neighbours that add or remove a record "
-            "(planner='residual' plans without them)"
+    if neighbours != "add-remove":
+        raise PlanError(
+            f"{different}, and explicit matrices are for neighbours that add or remove a record; "
+            f"plans without them have " + setting("planner", "residual")
         )
-        raise PlanError(f"{different}, and {limit}")
+    require_few_cells(size, f"{different}, and ")
     for mechanism in mechanisms:
         mechanism.unit_rows()  # refused by those that have none
     return ByMatrices(integer)

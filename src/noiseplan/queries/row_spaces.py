@@ -25,7 +25,7 @@ from typing import Final, final
 import numpy as np
 
 from noiseplan.arrays import IntArray, numbered
-from noiseplan.matrices import Matrix
+from noiseplan.matrices import Matrix, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.queries.factors import Factor, Identity, Prefix, Ranges
 from noiseplan.queries.levels import Levels
@@ -124,10 +124,7 @@ def product(spaces: Sequence[RowSpace]) -> RowSpace | None:
     blocks = [np.eye(space.told) if space.rows is None else space.rows for space in spaces]
     if prod(block.size for block in blocks) > MOST_NUMBERS:
         return None
-    rows = np.ones((1, 1))
-    for block in blocks:
-        rows = np.kron(rows, block)
-    return RowSpace(kinds, rows)
+    return RowSpace(kinds, kronecker_dense(blocks))
 
 
 def _by_rows(matrix: Matrix, kinds: IntArray) -> RowSpace | None:

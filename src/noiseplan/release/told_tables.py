@@ -143,14 +143,7 @@ class Pieces:
     def _piece(self, attributes: tuple[str, ...], query: Query) -> Piece:
         own = query.key if query.joint is not None else query.factors[attributes[0]]
         if (attributes, own) not in self._made:
-            if query.joint is not None:
-                space, numbers = matrix_space(DenseMatrix(query.joint)), query.joint
-            else:
-                factor = query.factors[attributes[0]]
-                space = row_space(factor, self.schema[attributes[0]])
-                numbers = factor.values if isinstance(factor, Custom) else None
-            content = b"" if numbers is None else numbers.tobytes()
-            content = content if space is None else _bytes(space)
+            space, content = _space_of(attributes[0], query)
             self._made[attributes, own] = Piece(
                 attributes,
                 tuple(self._digest(name) for name in attributes),
@@ -223,6 +216,17 @@ def declared_as(attribute: Attribute) -> str:
     """A digest of how an attribute is declared."""
     content = json.dumps(attribute.to_dict(), sort_keys=True, default=str)
     return sha256(content.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+
+
+def _space_of(attribute: str, query: Query) -> tuple[RowSpace | None, bytes]:
+    """What a query tells of an attribute, or by its matrix; and bytes that only the same has."""
+    if query.joint is not None:
+        space, content = matrix_space(DenseMatrix(query.joint)), query.joint.tobytes()
+    else:
+        factor = query.factors[attribute]
+        space = row_space(factor, query.schema[attribute])
+        content = factor.values.tobytes() if isinstance(factor, Custom) else b""
+    return space, content if space is None else _bytes(space)
 
 
 def _of_spaces(one: RowSpace | None, other: RowSpace | None, alike: bool) -> Common:

@@ -87,13 +87,13 @@ def _before(entries: Sequence[Entry], schema: Schema) -> list[Told]:
     """The tables of earlier releases; those that tell the same once."""
     found: dict[object, Told] = {}
     for entry in entries:
-        pieces: dict[int, list[Piece]] = defaultdict(list)
+        pieces: dict[str, list[Piece]] = defaultdict(list)
         for numbers, *texts in entry.pieces:
             piece = Piece.read(texts, schema)
-            for number in filter(str.isdecimal, numbers.split()):
-                pieces[int(number)].append(piece)
-        for number, (name, *attributes) in enumerate(entry.tables):
-            table = Told(name, _with_unknown(pieces[number], attributes))
+            for number in numbers.split():
+                pieces[number].append(piece)
+        for place, (name, *attributes) in enumerate(entry.tables):
+            table = Told(name, _with_unknown(pieces[str(place)], attributes))
             key = tuple((piece.attributes, piece.declared, piece.digest) for piece in table.pieces)
             found.setdefault((name, key), table)
     return list(found.values())

@@ -15,6 +15,7 @@ import noiseplan as nz
 from benchmarks.domains import ADULT, BUDGET
 from benchmarks.tables import Cell, Table, all_rows, brief
 from benchmarks.timing import in_own_process, peak_bytes
+from benchmarks.valid_thin import thin_groups
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 
@@ -43,6 +44,7 @@ def tables(quick: bool) -> Iterator[Table]:
         figures = in_own_process("benchmarks.valid", "adult_figures")
         yield resources(figures)
         yield errors(figures)
+    yield thin_groups(quick)
     yield estimators(2 if quick else TRIALS)
     yield records()
 

@@ -140,7 +140,7 @@ def test_rows_of_a_matrix_that_were_asked() -> None:
 
 
 def test_nearest_in_what_was_asked_by_a_conic_solver() -> None:
-    """Σ_S w_S ‖P_S(y_S − ŷ_S)‖²: the same least value, and the same answers."""
+    """Σ_S w_S ‖P_S(y_S − ŷ_S)‖² and the sums: the same least value, and the same answers."""
     made = release_of(two_resolutions(), rho=0.0005)
     valid = made.valid()
     source, shape = valid.source, made.schema.shape
@@ -150,6 +150,15 @@ def test_nearest_in_what_was_asked_by_a_conic_solver() -> None:
     sums[1,] = np.kron(np.ones((1, 12)), np.eye(6))
     parts = [(a, source.estimate(s), source.variance(s).sum()) for s, a in sums.items()]
     parts.append((span, span @ source.estimate((0, 1)).ravel(), rows.variance))
+    # Groups of four of a count for themselves too, by b and alone: every row is a third of a table.
+    four = np.kron(np.eye(3), np.ones((1, 4)))
+    for query, a in (
+        (nz.Query(made.schema, {"a": groups(4), "b": nz.Identity()}), np.kron(four, np.eye(6))),
+        (nz.Query(made.schema, {"a": groups(4)}), np.kron(four, np.ones((1, 6)))),
+    ):
+        answer = made.answer(query)
+        each = np.sqrt(len(a)) * answer.std_error
+        parts.append((a / each[:, None], answer.estimate / each, 1.0))
     cells = cp.Variable(72, nonneg=True)
     loss = sum(cp.sum_squares(a @ cells - e.ravel()) / v for a, e, v in parts)
     problem = cp.Problem(cp.Minimize(loss))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from math import comb
 
 import cvxpy as cp
 import numpy as np
@@ -48,7 +49,10 @@ def nearest(
     loss, limits = 0, []
     for s, x in tables.items():
         query = nz.Query(release.schema, [names[i] for i in s])
-        loss += cp.sum_squares(x - release.answer(query).estimate) / release.variance(query).sum()
+        # All tables of one width: a margin is part of comb(attributes − |s|, width − |s|) of them.
+        pull = np.sqrt(comb(len(sizes) - len(s), width - len(s)))
+        gap = cp.sum_squares(x - release.answer(query).estimate)
+        loss += pull * gap / release.variance(query).sum()
         for i in range(len(s)):
             inner = s[:i] + s[i + 1 :]
             sums = marginal_matrix([sizes[j] for j in s], [k for k in range(len(s)) if k != i])

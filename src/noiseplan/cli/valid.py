@@ -43,8 +43,8 @@ def command(
 ) -> None:
     """Make the tables of RELEASE, a folder, valid: no count negative, all in agreement.
 
-    They are biased, and mostly nearer to the truth where tables are sparse. The unbiased
-    estimates and their intervals are written beside them. Nothing is spent.
+    They are biased: nearer to the truth where tables are sparse, but not in every cell or table.
+    The unbiased estimates and their intervals are written beside them. Nothing is spent.
     """
     release = open_release(folder)
     require_unbiased(release, folder)

@@ -155,8 +155,9 @@ class Release(Derived):
     ) -> ValidTables:
         """Tables without negative counts that agree with each other, near the unbiased ones.
 
-        They are biased, and mostly nearer to the truth; see `noiseplan.valid.valid_tables`. The
-        unbiased answers and their exact errors stand beside them.
+        They are biased: nearer to the truth where tables are sparse, but not in every cell or
+        table; see `noiseplan.valid.valid_tables`. The unbiased answers and their exact errors stand
+        beside them.
         """
         made: ValidTables = through("release.valid")(
             self, tables=tables, total=total, public=public, impossible=impossible,

@@ -138,8 +138,10 @@ def _made_valid(valid: ValidTables | None) -> Markup | str:
     words = (
         f"These are valid tables: no count is negative, and tables agree with each other. "
         f"{told.negative:,} of {told.cells:,} cells were negative before; cells moved by "
-        f"{told.mean_move:.2g} standard errors in the mean, at most by {told.largest_move:.2g}. "
-        f"They are biased, and mostly nearer to the truth; intervals are those of the unbiased "
-        f"estimates they were made of, which the release and its files have."
+        f"{told.mean_move:.2g} standard errors in the mean, at most by {told.largest_move:.2g}; "
+        f"margins and sums asked for by at most {told.largest_sum:.2g} of their own. They are "
+        f"biased: nearer to the truth where tables are sparse, but not in every cell or table. "
+        f"Intervals are those of the unbiased estimates they were made of, which the release and "
+        f"its files have."
     )
     return element("p", words, class_="box")

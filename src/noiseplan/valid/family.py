@@ -122,6 +122,10 @@ class TableFamily:
                 found[one].append(table)
         return {one: tuple(tables) for one, tables in found.items()}
 
+    def pull(self, one: Set) -> float:
+        """√T for a margin of T of the largest tables, which pull at it together; else 1."""
+        return float(np.sqrt(max(len(self.above.get(one, ())), 1)))
+
     def below(self, one: Set) -> list[Set]:
         """The margins inside a set, the widest first, without the set itself."""
         found = set()

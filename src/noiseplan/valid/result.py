@@ -15,14 +15,14 @@ from noiseplan.errors import QueryError, StorageError
 from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
-from noiseplan.queries import Identity, Query
+from noiseplan.queries import Query
 from noiseplan.queries.query import attribute_names
 from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
 from noiseplan.storage.files import whole_folder, write_json
 from noiseplan.storage.table_files import MOST_TABLES, table_stems, write_csv, write_parquet
 from noiseplan.valid.family import Set, margin
-from noiseplan.valid.unbiased_tables import Table, Unbiased, valid_beside
+from noiseplan.valid.unbiased_tables import Table, Unbiased, is_plain, valid_beside
 
 # Tables named where some were filled in.
 SHOWN = 6
@@ -32,10 +32,12 @@ SHOWN = 6
 class Changes:
     """What making tables valid changed, against the unbiased ones.
 
-    `mean_move` and `largest_move` are in standard errors; `evened` is the share of an even
-    population that was mixed in so that no cell is negative; `apart` the most by which two tables
-    differ on a common margin, relative to all records. `filled` are tables of which not every cell
-    was told apart by what was measured; their moves are those of the workload's answers.
+    `mean_move` and `largest_move` are of cells, in standard errors; `largest_sum` is the most that
+    a margin, or another sum that counts, moved in its own, beyond rising to zero; `evened` is the
+    share of an even population that was mixed in so that no cell is negative; `apart` the most by
+    which two tables differ on a common margin, relative to all records. `filled` are tables of
+    which not every cell was told apart by what was measured; their moves are those of the
+    workload's answers.
 
     Examples
     --------
@@ -58,15 +60,18 @@ class Changes:
     steps: int
     seconds: float
     filled: tuple[str, ...] = ()
+    largest_sum: float = 0.0
+    largest_sum_at: str = ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ValidTables(Tables):
     """Tables that could be true: no count negative, and any two agree on what they share.
 
-    They are nearer to the truth than the unbiased tables wherever tables are sparse, and biased:
-    they have no standard errors of their own. The unbiased estimates with their exact standard
-    errors and intervals stand beside them.
+    All together they are never further from the truth than the unbiased tables, in the measure of
+    `valid_tables`, and much nearer where tables are sparse; a single table or cell may be further
+    from it. They are biased, and have no standard errors of their own. The unbiased estimates with
+    their exact standard errors and intervals stand beside them.
 
     Examples
     --------
@@ -238,6 +243,7 @@ class ValidTables(Tables):
             f"({told.negative / max(told.cells, 1):.1%}), none is now",
             f"  moved       {told.mean_move:.2g} standard errors in the mean of all cells, at most "
             f"{told.largest_move:.2g} ({told.largest_at})",
+            *self._moved_sums(),
             f"  agree       {self._agreement()}",
         ]
         if self.public:
@@ -253,6 +259,15 @@ class ValidTables(Tables):
         lines.append("  biased      intervals are those of the unbiased estimates beside them")
         return visible("\n".join(lines))
 
+    def _moved_sums(self) -> list[str]:
+        told = self.changes
+        if not told.largest_sum_at:
+            return []
+        return [
+            f"  sums        margins and sums asked for by at most {told.largest_sum:.2g} of their "
+            f"own ({told.largest_sum_at})"
+        ]
+
     def _agreement(self) -> str:
         told = self.changes
         if self.integers and any(len(s) > 2 for s in self.tables):
@@ -261,8 +276,3 @@ class ValidTables(Tables):
                 f"margins by at most {told.apart * max(self.total, 1.0):,.0f}"
             )
         return f"on every common margin, to {max(told.apart, 1e-16):.0e} of all records"
-
-
-def is_plain(query: Query) -> bool:
-    """Whether a query asks for every value of its attributes, and nothing else."""
-    return query.joint is None and all(isinstance(f, Identity) for f in query.factors.values())

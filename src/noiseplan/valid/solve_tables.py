@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,14 @@ from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.progress import progress
 from noiseplan.schema import Schema
+from noiseplan.valid.asked_sums import Sums, asked_sums
 from noiseplan.valid.even_population import Anchor, Mask, make_anchor
 from noiseplan.valid.family import Set, TableFamily, centred, margin
 from noiseplan.valid.filling import AskedRows, Solved, filled_in
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
 from noiseplan.valid.solver import Dual, NearestTables, maximise
-from noiseplan.valid.unbiased_tables import Table, Unbiased
+from noiseplan.valid.unbiased_tables import Table, Unbiased, deviations
 from noiseplan.valid.whole_numbers import whole_tables
 
 if TYPE_CHECKING:
@@ -51,9 +52,11 @@ def valid_tables(
 ) -> ValidTables:
     """Tables without negative counts that agree with each other, near the unbiased ones.
 
-    Among all such tables, those at the least distance: every table and margin counts alike, by its
-    squared distance over the sum of its variances. Measured like this the error is never larger
-    than that of the unbiased tables, whatever the data; on sparse tables it is far smaller.
+    Among all such tables, those at the least distance: every table and margin counts by its squared
+    distance over the sum of its variances, times √T where it is a margin of T of the largest
+    tables; and so do levels, ranges, conditions and whatever else the workload sums up. Measured
+    like this, all together, the error is never larger than that of the unbiased tables, whatever
+    the data. It is far smaller in sparse tables; sums that count stay within their noise.
 
     Parameters
     ----------
@@ -105,7 +108,10 @@ def valid_tables(
     anchor = make_anchor(source.schema.shape, source.schema.names, known, closed)
     noisy = [s for s in family.every if _margin_of(known, s) is None]
     filled = {s: AskedRows.of(source, s) for s in noisy if not source.determined(s)}
-    solved = _solved(source, family, known, anchor, variances, filled)
+    sums = [s for s in asked_sums(source, family) if _margin_of(known, s.inside) is None]
+    told = {**variances, **{s: rows.variance for s, rows in filled.items()}}
+    given = _margins_of(known, family.margins)
+    solved = _solved(source, _Setting(family, given, anchor, told, sums), filled)
     found = solved.tables | _margins_of(known, asked)
     kept: Mapping[Set, Table] = found
     if integers:
@@ -113,6 +119,9 @@ def valid_tables(
     apart = _apart(family, kept)
     spent = time.perf_counter() - started
     changes = _changes(source, kept, list(filled), solved, apart, spent)
+    margins = [s for s in family.margins if s in noisy and s not in filled]
+    moved, where = _largest_sum(source, kept, margins, sums)
+    changes = replace(changes, largest_sum=moved, largest_sum_at=where)
     return ValidTables(source, kept, known, integers, changes)
 
 
@@ -126,54 +135,56 @@ def _margins_of(known: Mapping[Set, Array], sets: Iterable[Set]) -> dict[Set, Ar
     return {s: table for s in sets if (table := _margin_of(known, s)) is not None}
 
 
-def _solved(
-    source: Unbiased,
-    family: TableFamily,
-    known: Mapping[Set, Array],
-    anchor: Anchor,
-    variances: Mapping[Set, float],
-    filled: Mapping[Set, AskedRows],
-) -> Solved:
+@dataclass(frozen=True, eq=False)
+class _Setting:
+    """What the tables are, what is known of them, and how much everything counts."""
+
+    family: TableFamily
+    given: Mapping[Set, Array]  # margins that are known
+    anchor: Anchor
+    variances: Mapping[Set, float]  # of all cells together
+    sums: Sequence[Sums]
+
+    def nearest(self, estimates: Mapping[Set, Array]) -> Solved:
+        """The valid tables nearest to some estimates, and to the sums."""
+        dual = Dual(self._problem(estimates))
+        tolerance, most = self._effort(float(dual.problem.centre[()]))
+        try:
+            with progress("making tables valid", most) as advance:
+                multipliers, steps = maximise(dual, tolerance, most, advance)
+            tables = {s: dual.table(multipliers, s) for s in self.family.tables}
+        finally:
+            dual.close()
+        total = float(self.given[()]) if () in self.given else None
+        return Solved(*settle(self.family, tables, self.given, self.anchor, total), steps)
+
+    def _problem(self, estimates: Mapping[Set, Array]) -> NearestTables:
+        family = self.family
+        return NearestTables(
+            family,
+            estimates=estimates,
+            weights={s: family.pull(s) / v if v > 0 else 1.0 for s, v in self.variances.items()},
+            fixed={s: centred(table) for s, table in self.given.items()},
+            possible={s: m for s in family.tables if (m := self.anchor.possible(s)) is not None},
+            sums=self.sums,
+        )
+
+    def _effort(self, records: float) -> tuple[float, int]:
+        """How many records margins may miss, and the most steps."""
+        # Where the total may be nothing, what noise makes of it is the measure.
+        scale = max(records, float(np.sqrt(self.variances[()])), 1e-300)
+        size = sum(map(self.family.cells, self.family.tables)) / LARGE
+        tolerance = max(TOLERANCE * min(size, 1.0), FINEST) * scale
+        return tolerance, int(min(max(STEPS / np.sqrt(size), STEPS), MOST_STEPS))
+
+
+def _solved(source: Unbiased, setting: _Setting, filled: Mapping[Set, AskedRows]) -> Solved:
     """The nearest valid tables."""
-    given = _margins_of(known, family.margins)
+    family, given = setting.family, setting.given
     estimates = {s: given[s] if s in given else source.estimate(s) for s in family.every}
     if not family.tables:  # the total alone
         return Solved({(): np.maximum(estimates[()], 0.0)}, 0.0, 0)
-    told = {**variances, **{s: rows.variance for s, rows in filled.items()}}
-    return filled_in(estimates, filled, told, partial(_nearest, family, given, anchor, told))
-
-
-def _nearest(
-    family: TableFamily,
-    given: Mapping[Set, Array],
-    anchor: Anchor,
-    variances: Mapping[Set, float],
-    estimates: Mapping[Set, Array],
-) -> Solved:
-    """The valid tables nearest to some estimates."""
-    largest = max(variances.values())
-    problem = NearestTables(
-        family,
-        estimates=estimates,
-        weights={s: largest / v if v > 0 else 1.0 for s, v in variances.items()},
-        fixed={s: centred(table) for s, table in given.items()},
-        possible={s: m for s in family.tables if (m := anchor.possible(s)) is not None},
-    )
-    records = float(np.maximum(problem.centre[()], 0.0))
-    # Where the total may be nothing, what noise makes of it is the measure.
-    scale = max(records, float(np.sqrt(variances[()])), 1e-300)
-    size = sum(map(family.cells, family.tables)) / LARGE
-    tolerance = max(TOLERANCE * min(size, 1.0), FINEST) * scale
-    most = int(min(max(STEPS / np.sqrt(size), STEPS), MOST_STEPS))
-    dual = Dual(problem)
-    try:
-        with progress("making tables valid", most) as advance:
-            multipliers, steps = maximise(dual, tolerance, most, advance)
-        tables = {s: dual.table(multipliers, s) for s in family.tables}
-    finally:
-        dual.close()
-    total = float(given[()]) if () in given else None
-    return Solved(*settle(family, tables, given, anchor, total), steps)
+    return filled_in(estimates, filled, setting.variances, setting.nearest)
 
 
 def _require_room(family: TableFamily) -> None:
@@ -306,3 +317,22 @@ def _changes(
         seconds=seconds,
         filled=tuple(map(source.title, filled)),
     )
+
+
+def _largest_sum(
+    source: Unbiased, found: Mapping[Set, Table], margins: Iterable[Set], sums: Iterable[Sums]
+) -> tuple[float, str]:
+    """The most by which a sum of cells moved, in its standard errors, and what it is called.
+
+    What is negative must rise to zero; counted is what it moved beyond that.
+    """
+    largest, where = 0.0, ""
+    for one in margins:
+        near = np.maximum(source.estimate(one), 0.0)
+        move = float(deviations(found[one], near, source.variance(one)).max(initial=0.0))
+        largest, where = max((largest, where), (move, source.title(one)))
+    for rows in sums:
+        table = np.asarray(found[rows.table], dtype=np.float64)
+        move = float(deviations(rows.of(table), rows.possible, rows.variance).max(initial=0.0))
+        largest, where = max((largest, where), (move, rows.title))
+    return largest, where

@@ -1,13 +1,15 @@
 """The nearest non-negative tables: one convex problem, solved in its dual.
 
-    minimise   Σ_S w_S ‖y_S − ŷ_S‖² / 2   over all tables and margins S,
-    subject to tables x_B ≥ 0 whose margins are y_S, all from one set of residuals.
+    minimise   Σ_S w_S ‖y_S − ŷ_S‖² / 2 + Σ_L w_L (z_L − ẑ_L)² / 2   over tables, margins and sums,
+    subject to tables x_B ≥ 0 whose margins are y_S, all from one set of residuals, and whose sums
+    L x_B are z_L.
 
-With multipliers μ_{B,S} for "the margin S of x_B is y_S" the inner minimum has a closed form,
+With multipliers μ_{B,S} for "the margin S of x_B is y_S" and λ_L for "L x_B is z_L" the inner
+minimum has a closed form,
 
-    x_B = max(0, x̂_B + Σ_S μ_{B,S} / w_B) ,     r_A = r̂_A − g_A / e_A ,
+    x_B = max(0, x̂_B + (Σ_S μ_{B,S} + Lᵀλ) / w_B) ,   r_A = r̂_A − g_A / e_A ,   z = ẑ − λ / w_L ,
 
-where e_A = Σ_{S⊇A} w_S / n_{S∖A} and g_A collects the multipliers: a smooth concave function of μ,
+where e_A = Σ_{S⊇A} w_S / n_{S∖A} and g_A collects the μ: a smooth concave function of all of them,
 without constraints, with far fewer variables than there are cells. It is maximised by a
 quasi-Newton method whose diagonal follows the number of positive cells that a multiplier moves.
 """
@@ -17,7 +19,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +27,7 @@ from functools import cached_property
 import numpy as np
 
 from noiseplan.matrices.base import Array
+from noiseplan.valid.asked_sums import Sums
 from noiseplan.valid.family import Set, TableFamily, margin, spread
 
 MEMORY = 15
@@ -41,6 +44,7 @@ class NearestTables:
     weights: Mapping[Set, float]  # of tables and margins, positive
     fixed: Mapping[Set, Array]  # residuals that are public
     possible: Mapping[Set, Array]  # for some tables: 1 where a cell may be positive, else 0
+    sums: Sequence[Sums] = ()
 
     @cached_property
     def stiffness(self) -> dict[Set, float]:
@@ -80,6 +84,11 @@ class Dual:
                 stop = start + family.cells(facet)
                 self.places[table, facet] = slice(start, stop)
                 start = stop
+        self.sums: dict[Set, list[tuple[Sums, slice]]] = {s: [] for s in family.tables}
+        for sums in self.problem.sums:
+            stop = start + len(sums.estimate)
+            self.sums[sums.table].append((sums, slice(start, stop)))
+            start = stop
         self.size = start
         self._room = threading.local()
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
@@ -108,6 +117,9 @@ class Dual:
         for facet in problem.family.facets[table]:
             moved = self.part(multipliers, table, facet) / problem.weights[table]
             start = np.add(start, spread(moved, facet, table), out=found)
+        for sums, place in self.sums[table]:
+            shape = problem.family.shape(sums.inside)
+            found += sums.turned(multipliers[place] / problem.weights[table], shape)
         np.maximum(found, 0.0, out=found)
         if table in problem.possible:
             found *= problem.possible[table]
@@ -150,7 +162,13 @@ class Dual:
                 out = self.part(gradient, table, facet)
                 np.subtract(margin(found, table, facet), wanted[facet], out=out)
             flat = found.ravel()
-            return 0.5 * problem.weights[table] * float(flat @ flat)
+            value = 0.5 * problem.weights[table] * float(flat @ flat)
+            for sums, place in self.sums[table]:
+                pull = multipliers[place]
+                give = pull / sums.weights
+                gradient[place] = sums.of(found) - sums.estimate + give
+                value += 0.5 * float(pull @ give) - float(pull @ sums.estimate)
+            return value
 
         return sum(self._pool.map(one, family.tables)) - value, gradient
 
@@ -164,15 +182,19 @@ class Dual:
             for facet in family.facets[table]:
                 count = np.maximum(margin(positive, table, facet), 1.0)
                 self.part(found, table, facet)[...] = count / problem.weights[table]
+            for sums, place in self.sums[table]:
+                count = np.maximum(sums.squares @ margin(positive, table, sums.inside).ravel(), 1.0)
+                found[place] = count / problem.weights[table] + 1.0 / sums.weights
 
         list(self._pool.map(one, family.tables))
         return found
 
     def mismatch(self, gradient: Array) -> float:
         """The most records by which margins of a table miss what they should be."""
-        return max(
-            (float(np.abs(gradient[place]).sum()) for place in self.places.values()), default=0.0
-        )
+        margins = ((place, 1) for place in self.places.values())
+        sums = ((place, one.layers) for found in self.sums.values() for one, place in found)
+        gaps = (float(np.abs(gradient[at]).sum()) / layers for at, layers in (*margins, *sums))
+        return max(gaps, default=0.0)
 
 
 def maximise(

@@ -13,7 +13,7 @@ from noiseplan.errors import PlanError, QueryError, UnanswerableError
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
-from noiseplan.queries import Query, Workload
+from noiseplan.queries import Identity, Query, Workload
 from noiseplan.release.answers import Answer, Columns
 from noiseplan.release.release import Release
 from noiseplan.schema import Schema
@@ -60,6 +60,11 @@ def deviations(table: Table, estimate: Array, variance: Array) -> Array:
     """How far each cell is from its unbiased estimate, in standard errors of that."""
     gap, error = np.abs(table - estimate), np.sqrt(variance)
     return np.asarray(np.divide(gap, error, out=np.zeros_like(gap), where=error > 0))
+
+
+def is_plain(query: Query) -> bool:
+    """Whether a query asks for every value of its attributes, and nothing else."""
+    return query.joint is None and all(isinstance(f, Identity) for f in query.factors.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +124,16 @@ class Unbiased:
             self.made.variance(query) if plan is None else plan.mechanism.completed_variance(query)
         )
         return found.reshape(query.shape)
+
+    def told(self, query: Query) -> tuple[Array, Array] | None:
+        """The unbiased answers to a query and their variances; None where there are none."""
+        if self.plan is not None and self.plan.mechanism.unlisted(query) is not None:
+            return None
+        try:
+            answer = self.made.answer(query)
+        except UnanswerableError:
+            return None
+        return answer.estimate, answer.std_error**2
 
     def determined(self, one: Set) -> bool:
         """Whether every cell was measured, alone or with others that tell it; else some are

@@ -1,0 +1,155 @@
+"""Sums of cells that count for themselves: levels, groups, ranges, conditions, and their margins.
+
+A sum of many cells is often known far better than they are. If only cells counted, lifting the
+negative ones would raise the sum of a thin group by many of its standard errors, and what was
+measured of the sum itself would be lost. So rows L over the cells of a table count beside it, by
+
+    Σ_r w_r (Lx − ẑ)_r² ,     w_r = c_r / (N·k·Var ẑ_r) ,     c_r = (Σ_j |L_rj|)² / Σ_j L_rj² ,
+
+with N cells, c_r of them in a row, and at most k rows on one cell: rows that part the cells weigh
+as much together as the table of these sums would, (1/R)·Σ_r (Lx − ẑ)_r²/Var ẑ_r where all R are
+alike; and coarse rows among fine ones weigh as much as a level of their own.
+
+With c cells of standard error σ below a sum of standard error s ≤ σ√c, lifting moves that sum by
+about 0.8·s/(cσ) ≤ 0.8/√c of its standard errors, where without it it would be 0.4·cσ/s ≥ 0.4·√c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import combinations, product
+from math import prod
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.matrices import GroupMatrix, IdentityMatrix, Matrix
+from noiseplan.matrices.base import Array
+from noiseplan.queries import Identity, Level, Query
+from noiseplan.queries.factors import Factor
+from noiseplan.schema import Hierarchical
+from noiseplan.valid.family import KEPT_WIDTH, Set, TableFamily, margin, spread
+from noiseplan.valid.unbiased_tables import Unbiased, is_plain
+
+# Rows of more coefficients than these, written out or not zero, do not count for themselves.
+MOST_WRITTEN, MOST_NUMBERS = 2**29, 20_000_000
+# Coefficients written out at a time.
+AT_ONCE = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Rows L over the attributes `inside` of a table, their unbiased answers ẑ and variances."""
+
+    title: str
+    table: Set
+    inside: Set
+    rows: sp.csr_array
+    estimate: Array
+    variance: Array  # positive
+    times: float  # how often they count
+
+    @cached_property
+    def layers(self) -> int:
+        """k, the most rows that a cell is in."""
+        return int(np.bincount(self.rows.indices).max())
+
+    @cached_property
+    def squares(self) -> sp.csr_array:
+        """The coefficients squared."""
+        return self.rows**2
+
+    @cached_property
+    def weights(self) -> Array:
+        """w_r."""
+        cells = np.asarray(abs(self.rows).sum(axis=1)) ** 2 / np.asarray(self.squares.sum(axis=1))
+        return self.times * cells / (self.rows.shape[1] * self.layers * self.variance)
+
+    @property
+    def possible(self) -> Array:
+        """ẑ, but for sums of counts that are negative: zero."""
+        least = np.asarray(self.rows.min(axis=1).todense()).ravel()
+        return np.where(least >= 0, np.maximum(self.estimate, 0.0), self.estimate)
+
+    def of(self, table: Array) -> Array:
+        """L x."""
+        return np.asarray(self.rows @ margin(table, self.table, self.inside).ravel())
+
+    def turned(self, multipliers: Array, shape: tuple[int, ...]) -> Array:
+        """Lᵀλ, to be added to the table."""
+        return spread((self.rows.T @ multipliers).reshape(shape), self.inside, self.table)
+
+
+def asked_sums(source: Unbiased, family: TableFamily) -> list[Sums]:
+    """The workload's sums and the levels of hierarchies, where a table of the family holds them."""
+    asked = {query.key: query for query in _candidates(source, family)}
+    found = (_sums(source, family, query) for query in asked.values())
+    return [one for one in found if one is not None]
+
+
+def _candidates(source: Unbiased, family: TableFamily) -> Iterator[Query]:
+    for one, queries in source.queries.items():
+        if any(set(one) <= set(table) for table in family.tables):
+            for query in queries:
+                yield from (part for part in _with_margins(query) if not is_plain(part))
+    for one in family.every:
+        yield from (query for query in _by_level(source, one) if not is_plain(query))
+
+
+def _with_margins(query: Query) -> Iterator[Query]:
+    """A query, and the same summed over all but one or two of its attributes."""
+    yield query
+    if query.joint is None:
+        for width in range(1, min(KEPT_WIDTH, len(query.factors) - 1) + 1):
+            for kept in combinations(query.factors.items(), width):
+                yield Query(query.schema, dict(kept))
+
+
+def _by_level(source: Unbiased, one: Set) -> Iterator[Query]:
+    """A table at every level of its hierarchical attributes."""
+    names = source.names(one)
+    kinds = [source.schema[name] for name in names]
+    levels: list[list[Factor]] = [
+        [Identity(), *(Level(level) for level in kind.levels[1:])]
+        if isinstance(kind, Hierarchical)
+        else [Identity()]
+        for kind in kinds
+    ]
+    return (Query(source.schema, dict(zip(names, f, strict=True))) for f in product(*levels))
+
+
+def _sums(source: Unbiased, family: TableFamily, query: Query) -> Sums | None:
+    """Its rows and answers; None where they are too many, or were not told."""
+    if any(prod(piece.shape) > MOST_WRITTEN and not _sparse(piece) for piece in query.pieces):
+        return None
+    pieces = [_written(piece) for piece in query.pieces]
+    told = source.told(query) if prod(p.nnz for p in pieces) <= MOST_NUMBERS else None
+    if told is None:
+        return None
+    rows = sp.csr_array(reduce(lambda left, right: sp.kron(left, right, "csr"), pieces))
+    estimate, variance = told
+    noisy = np.flatnonzero((variance > 0) & (np.diff(rows.indptr) > 0))
+    if not len(noisy):
+        return None
+    inside = source.numbers(query.attributes)
+    above = [table for table in family.tables if set(inside) <= set(table)]
+    table = min(above, key=family.cells)
+    times = float(np.sqrt(len(above)))  # as margins of several tables do
+    return Sums(query.name, table, inside, rows[noisy], estimate[noisy], variance[noisy], times)
+
+
+def _sparse(matrix: Matrix) -> bool:
+    """Whether it is written down without its zeros."""
+    return isinstance(matrix, GroupMatrix | IdentityMatrix)
+
+
+def _written(matrix: Matrix) -> sp.csr_array:
+    """A matrix as its coefficients that are not zero."""
+    rows, columns = matrix.shape
+    if _sparse(matrix):
+        groups = matrix.group if isinstance(matrix, GroupMatrix) else np.arange(columns)
+        return sp.csr_array((np.ones(columns), (groups, np.arange(columns))), shape=matrix.shape)
+    parts = np.array_split(np.arange(rows), -(-rows * columns // AT_ONCE))
+    return sp.csr_array(sp.vstack([sp.csr_array(matrix.take(part)) for part in parts]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from dataclasses import dataclass
+from itertools import combinations, product
 
 import cvxpy as cp
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.mechanisms.basis import MatrixBasis
+from noiseplan.optimize.block_loads import PairLoad
 from noiseplan.optimize.block_precision import ProductBlock, WholeBlock
 from noiseplan.optimize.kernel_rounding import centred, in_parts, kernel_rows
 from noiseplan.planning import block_search
@@ -63,6 +65,36 @@ def test_a_product_of_one_kind_is_the_product_of_its_optima() -> None:
         alone.append(WholeBlock(root, root @ columns).alone().variance)
     expected = block.weights[0] * alone[0] * alone[1]
     assert block.alone().variance == pytest.approx(expected, rel=1e-4)
+
+
+def test_pairs_that_pay_for_a_product() -> None:
+    """Of one attribute they ask K = Σ λ_xy (u − u)(u − u)ᵀ, the others' rows beside it."""
+    rng = np.random.default_rng(6)
+    rows = [rng.standard_normal((3, 4)), rng.standard_normal((2, 3))]
+    weights = rng.uniform(size=(12, 12))
+    weights = weights + weights.T
+    load = PairLoad(weights.sum(axis=1).reshape(4, 3), weights.reshape(4, 3, 4, 3))
+    own = [Priced(r.T @ r) for r in rows]
+    cells = list(product(range(4), range(3)))
+    apart = [
+        [np.outer(np.eye(4)[x], rows[1][:, i]) - np.outer(np.eye(4)[y], rows[1][:, j])]
+        for x, i in cells
+        for y, j in cells
+    ]
+    expected = sum(w * (d @ d.T) for w, (d,) in zip(weights.ravel(), apart, strict=True))
+    np.testing.assert_allclose(load.along(0, own), expected, rtol=1e-12, atol=1e-12)
+    both = np.kron(*[r.T @ r for r in rows])
+    far = np.diagonal(both)[:, None] + np.diagonal(both) - 2 * both
+    assert (load.whole * both).sum() == pytest.approx((weights * far).sum(), rel=1e-12)
+
+
+@dataclass
+class Priced:
+    gram: np.ndarray
+
+    @property
+    def costs(self) -> np.ndarray:
+        return np.diagonal(self.gram)
 
 
 def test_no_change_of_one_attribute_makes_a_product_better() -> None:
@@ -129,6 +161,53 @@ def test_blocks_together_are_the_convex_optimum() -> None:
     best = cp.Problem(cp.Minimize(variance), limits).solve(solver=cp.CLARABEL)
     assert best * (1 - 1e-5) <= found.value <= best * (1 + 1e-4)
     assert search.apart().value >= found.value * (1 - 1e-4)  # a cost of its own each is dearer
+
+
+def test_blocks_together_are_the_convex_optimum_for_pairs() -> None:
+    """The same subject to Σ_A ‖u_A(x) − u_A(y)‖²_Ψ ≤ 1 for all pairs of cells of the schema."""
+    design = mixed(1)
+    types = BlockTypes(design, public=True)
+    search = Search(types, centres_of(design))
+    found = search.together(300, 1e-8)[0]
+    cells = np.array(list(product(*map(range, design.workload.schema.shape))))
+    pairs = list(combinations(range(len(cells)), 2))
+    variance, costs = 0.0, [0.0] * len(pairs)
+    for form in search.forms:
+        root, image = form.solver.root, form.solver.image
+        precision = cp.Variable((len(root), len(root)), PSD=True)
+        parts = [cp.matrix_frac(row, precision) for row in np.eye(len(root))]
+        variance = variance + form.block.sets * sum(parts)
+        at, own = np.zeros(len(cells), dtype=int), np.ones((1, len(cells)))
+        for slot in form.block.slots:
+            values = cells[:, int(design.roles.roles[slot.role].members[0])]
+            at = at * len(slot.frame) + slot.groups[design.groups[slot.role]][values]
+        if form.block.price < 1:  # sex: I − 11ᵀ/2
+            own = (np.eye(2) - 0.5)[:, cells[:, 2]]
+        columns = np.einsum("ic,jc->ijc", image[:, at], own)
+        for number, (x, y) in enumerate(pairs):
+            apart = columns[:, :, x] - columns[:, :, y]
+            if apart.any():
+                costs[number] += cp.sum(cp.multiply(apart @ apart.T, precision))
+    limits = [cost <= 1 for cost in costs if not isinstance(cost, float)]
+    best = cp.Problem(cp.Minimize(variance), limits).solve(solver=cp.CLARABEL)
+    assert types.paired
+    assert best * (1 - 1e-5) <= found.value <= best * (1 + 1e-3)
+
+
+def test_the_slope_in_tau_where_pairs_pay() -> None:
+    """Of log(variance · mean cost), the pairs' weights being what they are."""
+    design = mixed(0)
+    types, centres = BlockTypes(design, public=True), centres_of(design)
+    best, weights = Search(types, centres).together()
+
+    def value(there: dict[int, np.ndarray]) -> float:
+        found = Search(types, there)._visit(weights, None)
+        return float(np.log(found.variance * (weights @ found.costs)))
+
+    for role, slope in block_search._slopes(best, weights).items():
+        for direction in MatrixBasis.orthogonal(len(slope)).recover.T:
+            ends = [value({**centres, role: centres[role] + h * direction}) for h in (1e-5, -1e-5)]
+            assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope @ direction, abs=1e-7)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

@@ -209,3 +209,41 @@ def test_one_cell_tells_nothing_by_a_strategy() -> None:
     with pytest.raises(nz.NoiseplanError, match="planner='auto'"):
         nz.plan(asked, budget=nz.zCDP(0.5), planner="workload", **how)
     assert nz.plan(asked, budget=nz.zCDP(0.5), **how).privacy.pcost == 0.0
+
+
+PREFIX, IDENTITY, RANGES = nz.Prefix(), nz.Identity(), nz.Ranges()
+# Tables, and how far above the optimum over all pairs of cells one precision of each block is.
+PRODUCTS = {
+    "prefix sums of two": ((8, 8), [(PREFIX, PREFIX)], 0.015),
+    "prefix sums and cells": ((8, 8), [(PREFIX, PREFIX), (IDENTITY, IDENTITY)], 0.015),
+    "prefix sums of plain": ((8, 5, 2), [(PREFIX, IDENTITY, IDENTITY), (PREFIX,)], 0.01),
+    "pairs of three": (
+        (5, 5, 5),
+        [(PREFIX, PREFIX), (PREFIX, None, PREFIX), (None, PREFIX, PREFIX)],
+        0.02,
+    ),
+    "mixed": (
+        (5, 5, 5),
+        [(RANGES, IDENTITY), (IDENTITY, None, PREFIX), (None, PREFIX, RANGES), (PREFIX,)],
+        0.035,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_blocks_for_pairs_are_near_the_optimum(name: str) -> None:
+    sizes, tables, most = PRODUCTS[name]
+    schema = nz.Schema.from_sizes({f"a{i}": n for i, n in enumerate(sizes)})
+    asked = [{f"a{i}": f for i, f in enumerate(table) if f is not None} for table in tables]
+    workload = nz.Workload([nz.Query(schema, factors) for factors in asked])
+    found, best = (
+        nz.plan(workload, budget=ONE, planner=name, neighbours="replace", noise="gaussian")
+        for name in ("residual", "optimal")
+    )
+    assert 1 - 1e-5 <= found.total_variance / best.total_variance <= 1 + most
+    b, sigma2 = probe(found)
+    assert 0.999 <= replace_cost(cost_of(b, sigma2)) <= found.privacy.pcost <= 1.0
+    for query in workload:
+        w = query.dense()
+        expected = np.diagonal(blue_covariance(w, w, b, sigma2))
+        np.testing.assert_allclose(found.variance(query), expected, rtol=1e-6, atol=1e-8)

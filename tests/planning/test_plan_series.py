@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
@@ -507,3 +507,23 @@ def test_many_records_are_measured_in_wide_integers() -> None:
     for query in plan.workload:
         found = plan.mechanism.answer(measured, query)
         np.testing.assert_allclose(found, query.apply(table), rtol=1e-12)
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
+@pytest.mark.parametrize("budget", [nz.PureDP(1.0), nz.zCDP(0.5)])
+def test_what_would_be_searched_for_long_is_refused(
+    budget: nz.PureDP | nz.zCDP, neighbours: Literal["add-remove", "replace"]
+) -> None:
+    """Series of 2,049 values and more are planned, or refused at once; coarser ones are planned."""
+    schema = nz.Schema.from_sizes({"a": 3000, "b": 2})
+    coarse = nz.Levels(100, leaves=False)
+    fine, merged = (
+        nz.Workload([nz.Query(schema, {"a": f}), nz.Query(schema, {"a": f, "b": nz.Identity()})])
+        for f in (nz.Prefix(), coarse)
+    )
+    if isinstance(budget, nz.zCDP) and neighbours == "add-remove":
+        assert nz.plan(fine, budget=budget).total_variance > 0
+    else:
+        with pytest.raises(PlanError, match=r"more than 2,048 .* Merge values"):
+            nz.plan(fine, budget=budget, neighbours=neighbours)
+    assert nz.plan(merged, budget=budget, neighbours=neighbours).total_variance > 0

@@ -9,6 +9,9 @@ For any λ the square of tr K^{1/2} bounds what any precision can reach at cost 
 *Whole*: Ψ is any matrix. *Product*: Ψ = ⊗Ψ_i, found by going round the attributes, for each with
 
     H_i = Σ_k w_k h_{k,i} ∏_{j≠i} tr(h_{k,j}Ψ_j⁻¹) ,   λ_i(x_i) = Σ λ(x) ∏_{j≠i} u_jᵀΨ_ju_j .
+
+Where records are replaced pairs of them have the weights, and pay for their distance
+(`block_loads`): a form over cells takes the place of diag(λ).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.anderson import Ascent
+from noiseplan.optimize.block_loads import Load, RecordLoad
 from noiseplan.optimize.optimum import FARTHEST, FULL_STEP, MEMORY, PricedSpectrum, root_of
 
 # Of the logarithm of a record's weight below the largest: less is as good as nothing.
@@ -76,6 +80,11 @@ class Solved:
         """u(x)ᵀΨu(x) of every x."""
         return np.asarray(self.spectrum.diagonal())
 
+    @cached_property
+    def gram(self) -> Array:
+        """u(x)ᵀΨu(y) of all x and y."""
+        return np.asarray(self.rows.T @ self.rows)
+
     @property
     def pulls(self) -> Array:
         """Ψu(x) of every x, side by side."""
@@ -114,6 +123,11 @@ class WholePoint:
         return self.variance * float(self.costs.max())
 
     @property
+    def grams(self) -> list[Array]:
+        """uᵀΨu of all cells."""
+        return [self.solved.gram]
+
+    @property
     def rows(self) -> list[Array]:
         """What is measured of the block's cells, one matrix."""
         return [self.solved.rows]
@@ -126,12 +140,17 @@ class WholeBlock:
     root: Array
     image: Array
 
-    def at(self, weights: Array, _last: object = None) -> WholePoint:
-        return WholePoint(Solved.of(self.root, self.image, weights.ravel()))
+    def at(self, load: Load, _last: object = None) -> WholePoint:
+        return WholePoint(Solved.of(self.root, self.image, load.whole))
 
     def alone(self) -> WholePoint:
         """The best of cost one at most, whatever the other blocks cost."""
-        point = levelled(self.at, self.image.shape[1:], ALONE_STEPS, ALONE_GAP)[0]
+        point = levelled(
+            lambda weights, _: self.at(RecordLoad(weights)),
+            self.image.shape[1:],
+            ALONE_STEPS,
+            ALONE_GAP,
+        )[0]
         return WholePoint(point.solved.at_cost_one())
 
 
@@ -152,6 +171,11 @@ class ProductPoint:
         return np.asarray(reduce(np.multiply.outer, [one.costs for one in self.solved]))
 
     @property
+    def grams(self) -> list[Array]:
+        """uᵀΨu of each attribute."""
+        return [one.gram for one in self.solved]
+
+    @property
     def rows(self) -> list[Array]:
         """What is measured along each attribute."""
         return [one.rows for one in self.solved]
@@ -170,12 +194,12 @@ class ProductBlock:
     columns: tuple[Array, ...]
     same: tuple[int, ...]
 
-    def at(self, weights: Array, last: object = None) -> ProductPoint:
+    def at(self, load: Load, last: object = None) -> ProductPoint:
         """One round over the attributes from `last`."""
         point = last if isinstance(last, ProductPoint) else self._start()
         for i in sorted(set(self.same)):
             root = root_of(self._gram(i, point.traces))
-            found = Solved.of(root, root @ self.columns[i], summed_out(weights, point, i))
+            found = Solved.of(root, root @ self.columns[i], load.along(i, point.solved))
             point = self._with(point, i, found)
         return point
 
@@ -221,14 +245,6 @@ class ProductBlock:
         for j in np.flatnonzero(np.array(self.same) == place):
             solved[j], traces[j] = found, self._traces(int(j), found)
         return ProductPoint(self.weights, tuple(solved), traces)
-
-
-def summed_out(weights: Array, point: ProductPoint, place: int) -> Array:
-    """λ_i: weights of one attribute's values, the others by what they cost."""
-    for j in reversed(range(weights.ndim)):
-        if j != place:
-            weights = np.tensordot(weights, point.solved[j].costs, axes=(j, 0))
-    return weights
 
 
 def levelled(

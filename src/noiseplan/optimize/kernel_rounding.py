@@ -74,12 +74,14 @@ def _moved(
     least[:, reach] = 0.0
     taken = np.empty((rows.shape[1], count, wide), dtype=np.int8)
     for j, part in enumerate(parts.tolist()):
-        tried = []
-        for move in moves:
+        best, chosen = np.full_like(least, np.inf), taken[j]
+        chosen[:] = 0
+        for number, move in enumerate(moves):
             penalty = (nearest[:, j] + move - rows[:, j]) ** 2
-            tried.append(_shifted(least, move * part) + penalty[:, None])
-        taken[j] = np.argmin(tried, axis=0)
-        least = np.min(tried, axis=0)
+            tried = _shifted(least, move * part) + penalty[:, None]
+            chosen[tried < best] = number
+            np.minimum(best, tried, out=best)
+        least = best
     at = reach - (nearest @ parts).astype(np.int64)
     every = np.arange(count)
     if not np.isfinite(least[every, at]).all():

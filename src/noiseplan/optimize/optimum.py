@@ -286,8 +286,10 @@ class PricedSpectrum:
 
     @staticmethod
     def of(root: AnyArray, weights: AnyArray) -> PricedSpectrum:
+        """For weights of cells, or a form Y over them."""
         xp = namespace_of(root)
-        values, vectors = xp.linalg.eigh((root * weights) @ root.T)
+        priced = root * weights if weights.ndim == 1 else root @ weights
+        values, vectors = xp.linalg.eigh(priced @ root.T)
         # A block may be empty: queries without an odd part.
         largest = float(values[-1]) if len(values) else 0.0
         singular = xp.sqrt(values.clip(min=largest * 1e-18))

@@ -30,6 +30,8 @@ from noiseplan.planning.solve import Aim, Solution, group_inverses
 MOST_WORK, MOST_BLOCKS = 3e10, 2000
 # Operations of all looks together; and of one, up to which τ is moved too, and how often.
 ALL_WORK, MOVING_WORK, LOOKS = 6e11, 3e7, 6
+# The same where pairs of records pay, for which there is no other τ to begin with.
+MOVING_PAIRS: Final = 4e8
 # Plain attributes with more values are measured by formula, which rows of a block's own are not.
 MOST_PLAIN: Final = 2048
 # Bits of integer rows.
@@ -68,12 +70,14 @@ def finished(problem: Problem, aim: Aim, today: Solution, plan: BlockPlan) -> Ca
 def _types(aim: Aim) -> BlockTypes | None:
     """The blocks, if they are few and small enough."""
     design = aim.design
-    if not design.several_kinds or design.terms.subsets > MOST_BLOCKS:
+    if design.terms.subsets > MOST_BLOCKS:
         return None
     if any(role.plain and role.size > MOST_PLAIN for role in design.roles.roles):
         return None
     types = BlockTypes(design, public=aim.neighbours == "replace")
     left_out = any(b.joints and b.number not in types.whole for b in types.blocks)
+    if not (design.several_kinds or types.paired):
+        return None
     return None if left_out or types.work > MOST_WORK or not types.blocks else types
 
 
@@ -107,7 +111,8 @@ def searched(types: BlockTypes, centres: Centres) -> BlockPlan:
 
 def _moved(types: BlockTypes, centres: Centres) -> Centres:
     """τ a little better, where looking for it takes little time."""
-    if not types.enumerable or types.work > MOVING_WORK or types.design.joints:
+    most = MOVING_PAIRS if types.paired else MOVING_WORK
+    if not types.enumerable or types.work > most or types.design.joints:
         return centres
     return moved(*Search(types, centres).together(), LOOKS)[0].search.centres
 

@@ -21,8 +21,9 @@ from noiseplan.mechanisms.blocks import Block, Blocks, OwnRows, own_basis, whole
 from noiseplan.mechanisms.exact_residuals import LARGEST
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
+from noiseplan.planning.block_payers import spread
 from noiseplan.planning.block_rows import BlockRows
-from noiseplan.planning.block_search import Apart, Together, spread
+from noiseplan.planning.block_search import Apart, Together
 from noiseplan.planning.block_types import BlockTypes, Centres
 from noiseplan.planning.measured_numbers import INTEGERS, REALS, Numbers
 from noiseplan.planning.residual_mechanism import numbered, placements

@@ -2,7 +2,8 @@
 
 *One distribution of whole records*, where they can be enumerated: for weights λ of records every
 block has its best precision in closed form, for its marginal of λ; a record then costs the sum over
-all blocks, and λ grows where that is high until it is level (`optimize.block_precision`).
+all blocks, and λ grows where that is high until it is level (`optimize.block_precision`). Where
+records are replaced and few enough, pairs of them have the weights (`block_payers`).
 
 *Block by block* otherwise: each has cost one at most by itself, and the shares of the budget are in
 closed form, total (Σ_A √v_A)².
@@ -23,16 +24,17 @@ import numpy as np
 from noiseplan.matrices import kronecker_apply, kronecker_dense
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.basis import MatrixBasis
+from noiseplan.optimize.block_loads import Load
 from noiseplan.optimize.block_precision import (
     ProductBlock,
     ProductPoint,
     WholeBlock,
     WholePoint,
     levelled,
-    summed_out,
 )
 from noiseplan.optimize.lbfgs import descend
 from noiseplan.optimize.optimum import root_of
+from noiseplan.planning.block_payers import payers_of
 from noiseplan.planning.block_types import BlockType, BlockTypes, Centres
 from noiseplan.planning.variance_terms import TINY
 
@@ -101,10 +103,7 @@ class Together:
 
     @cached_property
     def costs(self) -> Array:
-        total = np.zeros(self.search.types.shape)
-        for form, point in zip(self.search.forms, self.points, strict=True):
-            total += spread(form.block, point.costs, self.search.types.shape)
-        return total
+        return self.search.payers.costs(self.points)
 
     @property
     def value(self) -> float:
@@ -144,6 +143,7 @@ class Search:
 
     def __init__(self, types: BlockTypes, centres: Centres) -> None:
         self.types, self.centres = types, centres
+        self.payers = payers_of(types)
         self.terms, self.mean = types.term_weights(centres)
         self.forms = [
             Form.of(block, centres, self.terms, block.number in types.whole)
@@ -153,8 +153,8 @@ class Search:
     def together(
         self, steps: int = STEPS, gap: float = GAP, start: Array | None = None
     ) -> tuple[Together, Array]:
-        """The best for one distribution of whole records, and the distribution."""
-        return levelled(self._visit, self.types.shape, steps, gap, start)
+        """The best for one distribution of whole records, or pairs, and the distribution."""
+        return levelled(self._visit, self.payers.shape, steps, gap, start)
 
     def apart(self) -> Apart:
         """The best with a cost of its own for each block."""
@@ -162,31 +162,12 @@ class Search:
 
     def _visit(self, weights: Array, last: Together | None) -> Together:
         before = last.points if last else (None,) * len(self.forms)
+        loads = self.payers.loads(weights)
         points = [
-            form.solver.at(form.block.price * _marginal(form.block, weights), start)
-            for form, start in zip(self.forms, before, strict=True)
+            form.solver.at(load, start)
+            for form, load, start in zip(self.forms, loads, before, strict=True)
         ]
         return Together(self, tuple(points))
-
-
-def _marginal(block: BlockType, weights: Array) -> Array:
-    """λ summed to the values of the block, an axis for each slot."""
-    place = block.places[0]
-    others = tuple(i for i in range(weights.ndim) if i not in place)
-    kept = weights.sum(axis=others).transpose([sorted(place).index(i) for i in place])
-    return kronecker_apply([slot.members for slot in block.slots], kept[..., None])[..., 0]
-
-
-def spread(block: BlockType, costs: Array, shape: tuple[int, ...]) -> Array:
-    """What the subsets of a type cost each record."""
-    costs = costs.reshape(block.values)
-    for axis, slot in enumerate(block.slots):
-        costs = costs.take(slot.groups, axis=axis)
-    total = np.zeros((1,) * len(shape))
-    for place in block.places:
-        axes = [shape[i] if i in place else 1 for i in range(len(shape))]
-        total = total + costs.transpose(np.argsort(place)).reshape(axes)
-    return block.price * block.plain * total
 
 
 # ---------------------------------------------------------------------- moving τ
@@ -205,14 +186,14 @@ def _kind_traces(form: Form, point: Point) -> Array:
     return np.array(traces)
 
 
-def _slot_pulls(form: Form, point: Point, weights: Array) -> list[Array]:
+def _slot_pulls(form: Form, point: Point, load: Load) -> list[Array]:
     """Of each slot, Σ_x λ(x) Ψu(x) contracted with the u of all others: −½ of the slope of the
     cost with respect to Qᵀτ."""
     columns, count = form.columns, len(form.columns)
     if isinstance(point, ProductPoint):
-        own = [summed_out(weights, point, i) for i in range(count)]
-        return [one.pulls @ w for one, w in zip(point.solved, own, strict=True)]
-    pulls = point.solved.pulls * weights.ravel()
+        own = [load.along(i, point.solved) for i in range(count)]
+        return [_loaded(one.pulls, f).sum(axis=1) for one, f in zip(point.solved, own, strict=True)]
+    pulls = _loaded(point.solved.pulls, load.whole)
     tensor = pulls.reshape([len(u) for u in columns] + [u.shape[1] for u in columns])
     coordinates, values = ascii_lowercase[:count], ascii_uppercase[:count]
     found = []
@@ -224,16 +205,21 @@ def _slot_pulls(form: Form, point: Point, weights: Array) -> list[Array]:
     return found
 
 
+def _loaded(pulls: Array, load: Array) -> Array:
+    return pulls * load if load.ndim == 1 else pulls @ load
+
+
 def _slopes(best: Together, weights: Array) -> Centres:
     """The slope of log(variance · mean cost) with respect to τ of every role."""
     search, design = best.search, best.search.types.design
     mean_cost = float((weights * best.costs).sum())
     by_term = np.zeros(len(search.terms))
     result = {r: np.zeros_like(centre) for r, centre in search.centres.items()}
-    for form, point in zip(search.forms, best.points, strict=True):
+    loads = search.payers.loads(weights)
+    for form, point, load in zip(search.forms, best.points, loads, strict=True):
         block = form.block
         by_term += block.sets / best.variance * (block.mix.T @ _kind_traces(form, point))
-        pulls = _slot_pulls(form, point, block.price * _marginal(block, weights))
+        pulls = _slot_pulls(form, point, load)
         for slot, pull in zip(block.slots, pulls, strict=True):
             along = slot.members.T @ (slot.frame @ pull)
             result[slot.role] -= 2.0 * block.sets / mean_cost * along

@@ -39,6 +39,8 @@ WHOLE_WORK: Final = 1.2e10
 # Records that are enumerated, and terms in the sums of their costs.
 MOST_RECORDS: Final = 100_000
 MOST_SUMS: Final = 10_000_000
+# Records all pairs of which are enumerated, where records are replaced.
+MOST_PAIRED: Final = 1024
 
 Centres = dict[int, Array]  # τ of each free role, over its groups of values
 
@@ -108,14 +110,17 @@ class BlockType:
     def roles(self) -> list[int]:
         return [slot.role for slot in self.slots]
 
-    @property
-    def may_be_whole(self) -> bool:
-        """Whether any precision may be taken; with plain attributes a product must do."""
+    def may_be_whole(self, paired: bool) -> bool:
+        """Whether any precision may be taken; with plain attributes a product must do.
+
+        Where pairs of records pay, no product is the best even for one kind.
+        """
         if len(self.slots) < 2:
             return True
         if self.price < 1.0:
             return False
-        most = WHOLE_SIZE if len(self.kinds) != 1 or self.joints else ONE_KIND_SIZE
+        several = paired or len(self.kinds) != 1 or self.joints
+        most = WHOLE_SIZE if several else ONE_KIND_SIZE
         cells = prod(slot.size for slot in self.slots)
         return self.size <= most and self.size * cells <= WHOLE_NUMBERS
 
@@ -170,7 +175,7 @@ class BlockTypes:
     @cached_property
     def whole(self) -> set[int]:
         """The numbers of the blocks that may have any precision: the small ones first."""
-        possible = [block for block in self.blocks if block.may_be_whole]
+        possible = [block for block in self.blocks if block.may_be_whole(self.paired)]
         possible.sort(key=lambda block: block.size)
         work = np.cumsum([block.work(whole=True) for block in possible])
         few = zip(possible, work, strict=True)
@@ -179,13 +184,36 @@ class BlockTypes:
     @cached_property
     def work(self) -> float:
         """About how many operations one look at all blocks takes."""
-        return sum(block.work(block.number in self.whole) for block in self.blocks)
+        pairs = prod(self.pair_shape) ** 2 if self.paired else 0
+        sums = 100.0 * pairs * (1 + len(self.blocks))
+        return sums + sum(block.work(block.number in self.whole) for block in self.blocks)
 
     @property
     def enumerable(self) -> bool:
         """Whether whole records can be listed."""
         places = sum(len(block.places) for block in self.blocks)
         return prod(self.shape) <= MOST_RECORDS and prod(self.shape) * places <= MOST_SUMS
+
+    @cached_property
+    def plain_axes(self) -> dict[int, list[int]]:
+        """The plain attributes of each role, numbered on from the free ones."""
+        used = self.design.terms.subset_roles[[block.number for block in self.blocks]]
+        result, start = {}, len(self.shape)
+        for r, role in enumerate(self.design.roles.roles):
+            if role.plain and role.size > 1 and (used == r).any():
+                result[r] = list(range(start, start + len(role.members)))
+                start += len(role.members)
+        return result
+
+    @property
+    def pair_shape(self) -> tuple[int, ...]:
+        """Values of every attribute that two records may differ in; of a plain one, two."""
+        return self.shape + (2,) * sum(map(len, self.plain_axes.values()))
+
+    @cached_property
+    def paired(self) -> bool:
+        """Whether pairs of records are to be looked at, and few enough."""
+        return self.public and prod(self.pair_shape) <= MOST_PAIRED
 
     def reweighted(self, factors: Array) -> BlockTypes:
         """The same with the weights of query types multiplied."""
@@ -255,7 +283,7 @@ class BlockTypes:
             float(design.terms.subset_count[number]),
             prod(comb(members[r], others.count(r)) for r in set(others)),
             prod((n - 1) / n for n in sizes),
-            tuple(_places(roles, self.axes)),
+            tuple(places_of(roles, self.axes)),
         )
 
     def _kinds(
@@ -327,7 +355,7 @@ def _axes(design: Design) -> dict[int, list[int]]:
     return result
 
 
-def _places(roles: list[int], axes: dict[int, list[int]]) -> Iterator[tuple[int, ...]]:
+def places_of(roles: list[int], axes: dict[int, list[int]]) -> Iterator[tuple[int, ...]]:
     """Every way to choose attributes of these roles (ascending, with repetition)."""
     chosen = [combinations(axes[r], roles.count(r)) for r in sorted(set(roles))]
     for part in product(*chosen):

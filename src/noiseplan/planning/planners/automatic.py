@@ -145,9 +145,11 @@ def _conditions(problem: Problem) -> bool:
 
 def _gaussian(problem: Problem) -> Candidate:
     solution = residual_family.planned(problem)
-    reason, made = optimal.untried(problem), residual_family.made(problem, solution)
-    if problem.neighbours == "replace":  # for which there is another optimum
+    if problem.neighbours == "replace":  # for which there is another optimum, tried later
+        far = replaced_optimum.untried(problem) is not None
+        made = residual_family.made(problem, solution, blocks=far)
         return replace(made, considered=(("residual", TAKEN),))
+    reason, made = optimal.untried(problem), residual_family.made(problem, solution)
     if reason is None:
         value = min(solution.share.value, _at_the_budget(problem, made))
         better = optimal.clearly_better(problem, value)

@@ -22,7 +22,7 @@ from noiseplan.planning.candidate import ASKED, Candidate, Planner, reached
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.given_splits import faithful_bits, given_splits
 from noiseplan.planning.integers import BITS
-from noiseplan.planning.neighbours import privacy_rows
+from noiseplan.planning.neighbours import measured_alone, privacy_rows
 from noiseplan.planning.objectives import RelativeError, TotalVariance
 from noiseplan.planning.planners import optimal
 from noiseplan.planning.problem import Problem
@@ -98,10 +98,10 @@ def _aim(problem: Problem, cost: float) -> Aim:
     return Aim(problem.design, problem.goal, cost, problem.neighbours, problem.name, targeted)
 
 
-def made(problem: Problem, solution: Solution) -> Candidate:
+def made(problem: Problem, solution: Solution, blocks: bool = True) -> Candidate:
     """The mechanism; without a budget, at the least cost that meets the targets.
 
-    Blocks have rows of their own where that is better.
+    Blocks have rows of their own where that is better, unless nobody needs them.
     """
     allowed = problem.allowed
     if allowed is None:
@@ -110,13 +110,22 @@ def made(problem: Problem, solution: Solution) -> Candidate:
     least, aim = problem.allowed is None, _aim(problem, allowed)
     bits = faithful_bits(problem.design) if problem.strategies else BITS
     today = make_residual(aim, solution, problem.drawn.exact, least, bits)
-    if problem.planner in BY_BLOCKS and problem.design.several_kinds and not problem.strategies:
-        blocks = make_blocks(problem, aim, solution)
+    if blocks and _by_blocks(problem):
+        own = make_blocks(problem, aim, solution)
         clearly = CLEARLY_BETTER * reached(problem, today)
-        if blocks is not None and reached(problem, blocks) < clearly:
-            today = blocks
+        if own is not None and reached(problem, own) < clearly:
+            today = own
         return make_unsplit(problem, aim, solution, today) or today
     return today
+
+
+def _by_blocks(problem: Problem) -> bool:
+    """Whether blocks may gain from rows of their own: with one kind of factor on each attribute,
+    where pairs of records pay for them."""
+    if problem.planner not in BY_BLOCKS or problem.strategies:
+        return False
+    pairs = problem.neighbours == "replace" and bool(problem.design.free)
+    return problem.design.several_kinds or (pairs and not measured_alone(problem.design))
 
 
 def _product(aim: Aim) -> Solution:

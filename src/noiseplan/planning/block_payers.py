@@ -1,0 +1,152 @@
+"""Who pays for what is measured on all blocks: records that come and go, or pairs of records of
+which one replaces the other.
+
+Pairs are made of the values that free attributes tell apart. Of a plain attribute two records agree
+or do not, P = β or −1/n (`workload_types`): it is an axis of two values.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import final
+
+import numpy as np
+import scipy.sparse as sp
+
+from noiseplan.arrays import IntArray
+from noiseplan.matrices import kronecker_apply, kronecker_dense
+from noiseplan.matrices.base import Array
+from noiseplan.optimize.block_loads import Load, PairLoad, RecordLoad, at_both
+from noiseplan.optimize.block_precision import ProductPoint, WholePoint
+from noiseplan.planning.block_types import BlockType, BlockTypes, places_of
+
+Point = WholePoint | ProductPoint
+
+
+class Payers(ABC):
+    """All who pay, in some order."""
+
+    shape: tuple[int, ...]
+
+    @abstractmethod
+    def loads(self, weights: Array) -> list[Load]:
+        """Of each block, their weights summed to one subset of its type."""
+
+    @abstractmethod
+    def costs(self, points: Iterable[Point]) -> Array:
+        """What each pays for all blocks."""
+
+
+def payers_of(types: BlockTypes) -> Payers:
+    """Pairs where records are replaced, if these are few enough; else records."""
+    return _RecordPairs(types) if types.paired else _Records(types)
+
+
+# ---------------------------------------------------------------------- records
+
+
+@final
+class _Records(Payers):
+    def __init__(self, types: BlockTypes) -> None:
+        self.types, self.shape = types, types.shape
+
+    def loads(self, weights: Array) -> list[Load]:
+        return [RecordLoad(b.price * _marginal(b, weights)) for b in self.types.blocks]
+
+    def costs(self, points: Iterable[Point]) -> Array:
+        total = np.zeros(self.shape)
+        for block, point in zip(self.types.blocks, points, strict=True):
+            total += spread(block, point.costs, self.shape)
+        return total
+
+
+def _marginal(block: BlockType, weights: Array) -> Array:
+    """λ summed to the values of the block, an axis for each slot."""
+    place = block.places[0]
+    others = tuple(i for i in range(weights.ndim) if i not in place)
+    kept = weights.sum(axis=others).transpose([sorted(place).index(i) for i in place])
+    return kronecker_apply([slot.members for slot in block.slots], kept[..., None])[..., 0]
+
+
+def spread(block: BlockType, costs: Array, shape: tuple[int, ...]) -> Array:
+    """What the subsets of a type cost each record."""
+    costs = costs.reshape(block.values)
+    for axis, slot in enumerate(block.slots):
+        costs = costs.take(slot.groups, axis=axis)
+    total = np.zeros((1,) * len(shape))
+    for place in block.places:
+        axes = [shape[i] if i in place else 1 for i in range(len(shape))]
+        total = total + costs.transpose(np.argsort(place)).reshape(axes)
+    return block.price * block.plain * total
+
+
+# ---------------------------------------------------------------------- pairs
+
+
+@final
+class _RecordPairs(Payers):
+    def __init__(self, types: BlockTypes) -> None:
+        self.types = types
+        self.count = prod(types.pair_shape)
+        self.first, self.second = np.triu_indices(self.count, 1)
+        self.shape = (len(self.first),)
+
+    @cached_property
+    def _cells(self) -> dict[int, list[IntArray]]:
+        """Of each block, for every subset the cell of it that each record is in."""
+        values = np.indices(self.types.pair_shape).reshape(len(self.types.pair_shape), -1)
+        found = {}
+        for block in self.types.blocks:
+            plain = list(places_of(self._plain_roles(block), self.types.plain_axes))
+            shape, groups = self._shape(block), [slot.groups for slot in block.slots]
+            groups += [np.arange(2)] * (len(shape) - len(groups))
+            found[block.number] = [
+                _numbered([g[values[i]] for g, i in zip(groups, free + rest, strict=True)], shape)
+                for free, rest in product(block.places, plain)
+            ]
+        return found
+
+    def _shape(self, block: BlockType) -> tuple[int, ...]:
+        """Values of a subset: those of its slots, and two of every plain attribute."""
+        return block.values + (2,) * len(self._plain_roles(block))
+
+    def _plain_roles(self, block: BlockType) -> list[int]:
+        every = self.types.design.terms.subset_roles[block.number].tolist()
+        return sorted(r for r in every if r in self.types.plain_axes)
+
+    def _plain_grams(self, block: BlockType) -> list[Array]:
+        sizes = [self.types.design.roles.roles[r].size for r in self._plain_roles(block)]
+        return [np.eye(2) - 1.0 / n for n in sizes]
+
+    def loads(self, weights: Array) -> list[Load]:
+        half = np.zeros((self.count, self.count))
+        half[self.first, self.second] = 0.5 * weights
+        every = half + half.T
+        return [self._load(block, every) for block in self.types.blocks]
+
+    def _load(self, block: BlockType, weights: Array) -> PairLoad:
+        cells, shape = self._cells[block.number][0], self._shape(block)
+        chosen = sp.csr_array((np.ones(self.count), (cells, np.arange(self.count))))
+        cross: Array = np.asarray(chosen @ (chosen @ weights).T).reshape(shape * 2)
+        own = cross.sum(axis=tuple(range(len(block.slots), 2 * len(shape))))
+        for gram in reversed(self._plain_grams(block)):  # the last axes of either record
+            cross = at_both(cross, cross.ndim // 2 - 1, gram)
+        return PairLoad(block.price * own, cross)
+
+    def costs(self, points: Iterable[Point]) -> Array:
+        gram = np.zeros((self.count, self.count))
+        for block, point in zip(self.types.blocks, points, strict=True):
+            own = kronecker_dense([*point.grams, *self._plain_grams(block)])
+            for cells in self._cells[block.number]:
+                gram += own[np.ix_(cells, cells)]
+        lengths = np.diagonal(gram)
+        both = lengths[self.first] + lengths[self.second]
+        return np.asarray(both - 2.0 * gram[self.first, self.second])
+
+
+def _numbered(values: list[IntArray], shape: tuple[int, ...]) -> IntArray:
+    return np.asarray(np.ravel_multi_index(tuple(values), shape))

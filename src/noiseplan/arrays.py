@@ -68,7 +68,9 @@ def row_keys(rows: NDArray[np.integer], base: int) -> IntArray | None:
 def unique_rows(rows: NDArray[np.integer]) -> tuple[IntArray, IntArray]:
     """Index of the first row of each distinct kind, and the kind of every row.
 
-    Kinds are numbered in lexicographic order of their rows. Entries must be at least −1.
+    Kinds are numbered in lexicographic order of their rows. Entries must be at least −1. Columns
+    are digits of one integer per row, each with the base its largest entry needs; where the number
+    would outgrow 64 bits, what was read so far is replaced by its rank, which keeps the order.
 
     Examples
     --------
@@ -78,7 +80,16 @@ def unique_rows(rows: NDArray[np.integer]) -> tuple[IntArray, IntArray]:
     """
     if not len(rows):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    return numbered(_ordered_keys(rows))
+    keys, span = np.zeros(len(rows), dtype=np.int64), 1
+    for column in rows.T:
+        digit, base = column.astype(np.int64), int(column.max()) + 2
+        if base > _LARGEST_KEY // span:
+            keys, span = _ranks(keys)
+        if base > _LARGEST_KEY // span:
+            digit, base = _ranks(digit)
+            digit -= 1
+        keys, span = keys * base + (digit + 1), span * base
+    return numbered(keys)
 
 
 def numbered(values: IntArray) -> tuple[IntArray, IntArray]:
@@ -117,24 +128,6 @@ def joined_kinds(kinds: Sequence[IntArray]) -> IntArray:
 def first_of(kinds: IntArray) -> IntArray:
     """The first place of each kind, kinds numbered from 0."""
     return numbered(kinds)[0]
-
-
-def _ordered_keys(rows: NDArray[np.integer]) -> IntArray:
-    """One integer per row, ordered as the rows are, however wide they are.
-
-    Columns are digits, each with the base its largest entry needs; where the number would outgrow
-    64 bits, what was read so far is replaced by its rank, which keeps the order.
-    """
-    keys, span = np.zeros(len(rows), dtype=np.int64), 1
-    for column in rows.T:
-        digit, base = column.astype(np.int64), int(column.max()) + 2
-        if base > _LARGEST_KEY // span:
-            keys, span = _ranks(keys)
-        if base > _LARGEST_KEY // span:
-            digit, base = _ranks(digit)
-            digit -= 1
-        keys, span = keys * base + (digit + 1), span * base
-    return keys
 
 
 def _ranks(values: IntArray) -> tuple[IntArray, int]:

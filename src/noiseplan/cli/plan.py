@@ -50,7 +50,7 @@ def command(
         if page is not None:
             write_report(read, plan, page)
         if as_json:
-            from noiseplan.storage.plan_figures import plan_figures
+            from noiseplan.storage.certificate import plan_figures
 
             lists = [str(path) for path in read.code_lists]
             about = {"study": str(study), "title": read.title, "code_lists": lists}

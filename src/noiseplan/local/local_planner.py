@@ -32,7 +32,7 @@ from noiseplan.local.user_types import Types, asked_schema, types_of
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.array_namespace import to_backend
 from noiseplan.planning.threads import LARGE, one_thread_below
-from noiseplan.privacy._checks import positive_finite
+from noiseplan.privacy.rounding import positive_finite
 from noiseplan.progress import waiting
 from noiseplan.queries import Query, Workload
 

@@ -204,8 +204,9 @@ class CoarseFine:
         where t ≤ 1/2, the error is below 41u·t ≤ 2⁻⁴⁸.
         With g' ≤ 1 it adds that much to the 2⁻⁴⁸ of g: together far below the margin of 2⁻⁴⁰.
         """
-        excess = self.energy.coarsened(1 << self.shift) - self.table.energy
+        coarse, table = self.energy.coarsened(1 << self.shift), self.table.energy
+        square, linear = float(coarse.square - table.square), float(coarse.linear - table.linear)
         c = cells.astype(np.float64)
         reach = c * 2.0 ** (self.shift + 1) + r
         inner = r * (float(self.energy.square) * reach + float(self.energy.linear))
-        return np.asarray((float(excess.square) * c + float(excess.linear)) * c + inner)
+        return np.asarray((square * c + linear) * c + inner)

@@ -64,9 +64,6 @@ class Energy:
         """
         return Energy(_leading_bits(self.square), _leading_bits(self.linear))
 
-    def __sub__(self, other: Energy) -> Energy:
-        return Energy(self.square - other.square, self.linear - other.linear)
-
 
 def _leading_bits(x: Fraction) -> Fraction:
     """The largest m·2^e ≤ x with an integer m of 7 bits."""

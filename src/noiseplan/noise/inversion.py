@@ -88,13 +88,25 @@ class InversionTable:
     upper: IntArray
     guide: NDArray[np.int16]
 
+    # Some 90 kB a table. Wide laws share a few hundred (see `coarse_fine`), narrow ones have
+    # their own.
     @staticmethod
     @lru_cache(maxsize=256)
     def of(energy: Energy, folded: bool) -> InversionTable:
-        """The table, built or remembered."""
+        """The table, built or remembered.
+
+        All words with the same leading bits, from w to w', have the same value where no boundary
+        has lower ≤ w' and upper ≥ w, and the value is within the table.
+        """
         bounds = boundaries(energy, folded, BITS)
         lower, upper = (np.array(ends, dtype=np.int64) for ends in bounds)
-        return InversionTable(energy, folded, lower, upper, _guide(lower, upper))
+        first = np.arange(1 << _FIRST, dtype=np.int64) << _MORE
+        last = first + ((1 << _MORE) - 1)
+        surely_below = np.searchsorted(upper, first)
+        perhaps_below = np.searchsorted(lower, last, side="right")
+        decided = (surely_below == perhaps_below) & (surely_below < lower.size)
+        guide = np.where(decided, surely_below, -1).astype(np.int16)
+        return InversionTable(energy, folded, lower, upper, guide)
 
     def draw(self, count: int, source: Source) -> tuple[IntArray, NDArray[np.bool_]]:
         """So many magnitudes, and a fair sign for each (True for minus)."""
@@ -125,19 +137,3 @@ class InversionTable:
             found = bisect_left(upper, word)
             if found < len(lower) and word < lower[found]:
                 return found
-
-
-# Some 90 kB a table. Wide laws share a few hundred (see `coarse_fine`), narrow ones have their own.
-
-
-def _guide(lower: IntArray, upper: IntArray) -> NDArray[np.int16]:
-    """Where all words with the same leading bits, from w to w', have the same value.
-
-    That is where no boundary has lower ≤ w' and upper ≥ w, and the value is within the table.
-    """
-    first = np.arange(1 << _FIRST, dtype=np.int64) << _MORE
-    last = first + ((1 << _MORE) - 1)
-    surely_below = np.searchsorted(upper, first)
-    perhaps_below = np.searchsorted(lower, last, side="right")
-    decided = (surely_below == perhaps_below) & (surely_below < lower.size)
-    return np.where(decided, surely_below, -1).astype(np.int16)

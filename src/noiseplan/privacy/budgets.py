@@ -8,8 +8,13 @@ from typing import final
 
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.privacy import conversions
-from noiseplan.privacy._checks import positive_finite, probability
-from noiseplan.privacy.rounding import product_down, text_down, text_of
+from noiseplan.privacy.rounding import (
+    positive_finite,
+    probability,
+    product_down,
+    text_down,
+    text_of,
+)
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
-from noiseplan.privacy import _checks
 from noiseplan.privacy._curves import gaussian_curve, plain_gaussian_curve, zcdp_curve
-from noiseplan.privacy.rounding import fraction_up, up
+from noiseplan.privacy.rounding import checked_allowance, checked_cost, fraction_up, up
 
 
 def gaussian_delta(pcost: float, epsilon: float) -> float:
@@ -230,14 +229,14 @@ SPARE: Final = 1e-10
 
 
 def _delta(curve: Curve, name: str, cost: float, epsilon: float) -> float:
-    cost, epsilon = _checks.cost(name, cost), _checks.allowance("epsilon", epsilon)
+    cost, epsilon = checked_cost(name, cost), checked_allowance("epsilon", epsilon)
     if cost == 0 or epsilon == math.inf:  # nothing is learnt; or everything is (∞, 0)-private
         return 0.0
     return 1.0 if cost == math.inf else curve(cost, epsilon)
 
 
 def _epsilon(curve: Curve, name: str, cost: float, delta: float, rho_per_cost: float) -> float:
-    cost, delta = _checks.cost(name, cost), _checks.allowance("delta", delta)
+    cost, delta = checked_cost(name, cost), checked_allowance("delta", delta)
     if cost == 0 or delta >= 1:
         return 0.0
     if cost == math.inf or delta == 0:
@@ -248,7 +247,7 @@ def _epsilon(curve: Curve, name: str, cost: float, delta: float, rho_per_cost: f
 
 
 def _cost(curve: Curve, epsilon: float, delta: float) -> float:
-    epsilon, delta = _checks.allowance("epsilon", epsilon), _checks.allowance("delta", delta)
+    epsilon, delta = checked_allowance("epsilon", epsilon), checked_allowance("delta", delta)
     if epsilon == math.inf or delta >= 1:
         return math.inf
     if delta == 0:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
-from noiseplan.privacy import _checks
 from noiseplan.privacy.budgets import GDP, ApproxDP, Budget, PureDP, zCDP
 from noiseplan.privacy.conversions import (
     gaussian_delta,
@@ -15,7 +14,14 @@ from noiseplan.privacy.conversions import (
     zcdp_delta,
     zcdp_epsilon,
 )
-from noiseplan.privacy.rounding import product_up, sqrt_up, sum_up, text_of, text_up
+from noiseplan.privacy.rounding import (
+    checked_cost,
+    product_up,
+    sqrt_up,
+    sum_up,
+    text_of,
+    text_up,
+)
 
 Law = Literal["gaussian", "zcdp", "pure"]
 Neighbours = Literal["add-remove", "replace"]
@@ -92,7 +98,7 @@ class Guarantee:
     pure_epsilon: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pcost", _checks.cost("Guarantee: pcost", self.pcost))
+        object.__setattr__(self, "pcost", checked_cost("Guarantee: pcost", self.pcost))
         for name, allowed in (("law", get_args(Law)), ("neighbours", get_args(Neighbours))):
             if (found := getattr(self, name)) not in allowed:
                 choices = " or ".join(map(repr, allowed))
@@ -110,7 +116,7 @@ class Guarantee:
         >>> spent.rho, spent.epsilon(delta=1e-12), spent.delta(epsilon=0.1)
         (0.005000000000000001, 0.1, 0.0)
         """
-        value = _checks.cost("Guarantee.pure: epsilon", epsilon)
+        value = checked_cost("Guarantee.pure: epsilon", epsilon)
         return cls(product_up(value, value), "pure", neighbours, value)
 
     @property

@@ -1,4 +1,4 @@
-"""The certificate of a release: what was promised, in JSON and in words."""
+"""What was promised: a release's certificate, for programs and for people, and a plan's figures."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from noiseplan.arrays import Json
 from noiseplan.errors import StorageError
 from noiseplan.escaping import visible_name
+from noiseplan.planning.plan import Plan
 from noiseplan.privacy import Neighbours
 from noiseplan.privacy.guarantee import CONVERSION, SHOWN_DELTAS, Guarantee, known_mu
 from noiseplan.privacy.people import PERSON
@@ -183,3 +184,29 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
         "Hashes of all files are in SHA256SUMS: sha256sum --check SHA256SUMS",
     ]
     return "\n".join(lines) + "\n"
+
+
+def plan_figures(plan: Plan) -> dict[str, Any]:
+    """Everything that is printed about a plan, for programs."""
+    common = {
+        "queries": len(plan.workload),
+        "rows": plan.workload.rows,
+        "planner": plan.planner,
+        "noise": plan.noise,
+        "privacy": privacy_json(plan.privacy, plan.max_rows, unit=plan.unit),
+    }
+    if plan.data_aware:
+        return common | {"rmse": None, "errors": "depend on the data; a release estimates them"}
+    bound, worst = plan.lower_bound, plan.worst_variance
+    return common | {
+        "objective": str(plan.objective),
+        "rmse": plan.rmse,
+        "total_variance": plan.total_variance,
+        "worst_variance": worst if math.isfinite(worst) else None,
+        "lower_bound": bound if math.isfinite(bound) else None,
+        "optimal": plan.optimal,
+        "target_scale": plan.target_scale,
+        "measured_numbers": plan.measured_numbers,
+        "memory": plan.memory,
+        "tables": plan.fairness(),
+    }

@@ -10,7 +10,7 @@ from noiseplan.planning.certify import usual_certificate
 from noiseplan.planning.plan import Plan, TableKind
 from noiseplan.planning.threads import calm_threads
 from noiseplan.queries import Workload
-from noiseplan.storage.plan_figures import plan_figures
+from noiseplan.storage.certificate import plan_figures
 from noiseplan.studio.desk import Desk
 from noiseplan.studio.privacy_view import privacy_view, unit_of
 from noiseplan.studio.views import entry_workload

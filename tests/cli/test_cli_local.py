@@ -238,7 +238,7 @@ def test_files_of_another_kind_and_files_that_are_not_there(folder: Path, tmp_pa
     device, plan, out = folder / "device", folder / "plan", tmp_path / "out"
     wrong = run("randomize", plan, "seconds=1", "system=mac").output
     assert "make one with noiseplan local plan STUDY -o PLAN --device DEVICE" in wrong
-    assert "a randomizer's, for devices" in run("aggregate", device, "00", "-o", out).output
+    assert "it is a device's, for noiseplan" in run("aggregate", device, "00", "-o", out).output
     for command in (
         ["randomize", folder / "devise", "seconds=1", "system=mac"],
         ["randomize", device, "--data", folder / "nobody.csv", "-o", out],

@@ -57,6 +57,7 @@ WORDS: Final = {
     "give example": "noiseplan compare STUDY EXAMPLE",
     "name person": '[people] person = "id" in the study',
     "whole plan": "leave out --given",
+    "read randomizer": "it is a device's, for noiseplan local randomize",
     "save randomizer": "noiseplan local plan STUDY -o PLAN --device DEVICE",
     "seed or ledger": "leave out --seed to publish, or [ledger] to test",
 }

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from noiseplan.arrays import Arrays, Json
-from noiseplan.errors import NoiseplanError, PlanError, StorageError
+from noiseplan.errors import NoiseplanError, PlanError, StorageError, remedy
 from noiseplan.local.device.counting_randomizers import (
     ShiftRandomizer,
     SplitRandomizer,
@@ -211,5 +211,6 @@ def _check_head(file: Path, kind: str) -> None:
     except OSError as error:
         raise StorageError(f"{str(file)!r} cannot be read: {error.strerror}") from None
     if head != ZIP:
-        hint = "; it is a randomizer's, for devices" if head == MAGIC else ""
-        raise StorageError(f"{file.name} is no {kind}'s file, or damaged{hint}")
+        said = f"{file.name} is no {kind}'s file, or damaged"
+        device = remedy("read randomizer", "load_randomizer reads randomizers")
+        raise StorageError(said + "; " + device if head == MAGIC else said)

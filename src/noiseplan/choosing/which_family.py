@@ -7,14 +7,15 @@ from typing import Any
 
 from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.crossing import ByCrossing
-from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS
+from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, carrier_of
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError
 from noiseplan.mechanisms.base import ONE_MATRIX, Mechanism
+from noiseplan.noise import Noise
 
 
-def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
+def family_for(mechanisms: Sequence[Mechanism], neighbours: str, noise: Noise) -> Family[Any]:
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
     size = mechanisms[0].schema.size
     explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
@@ -27,7 +28,7 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
             return ByPrecisions()
         if not explicit and neighbours == "add-remove":
             try:
-                return ByCrossing.of(mechanisms, integer)
+                return ByCrossing.of(mechanisms, carrier_of(noise))
             except PlanError:
                 if not same_bases:
                     raise
@@ -45,7 +46,7 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
         raise PlanError(f"{different}, and {limit}")
     for mechanism in mechanisms:
         mechanism.unit_rows()  # refused by those that have none
-    return ByMatrices(integer)
+    return ByMatrices(carrier_of(noise))
 
 
 def _same_rows(mechanisms: Sequence[Mechanism]) -> tuple[bool, str]:

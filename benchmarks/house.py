@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import math
 import re
 import sys
 from collections import Counter
@@ -31,6 +32,13 @@ MOST_PARAMETERS: Final = 6
 # What plans call their noise, and the flags that say the same.
 NOISES: Final = {"discrete", "discrete Laplace", "gaussian", "laplace"}
 FLAGS: Final = {"integer", "laplace", "pure"}
+# Attributes that tell a noise by something else than its name, and what they are read from.
+TRAITS: Final = {"law", "power", "degree", "accounting", "exact"}
+OF_NOISE: Final = {"noise", "drawn"}
+# What says in other words that a budget or a guarantee is one of Laplace noise.
+PURE_WORDS: Final = {"pure_epsilon", "PureDP"}
+# What tells one mechanism from all others without naming it.
+MECHANISM_FLAGS: Final = {"data_aware", "alike_by", "lists_all", "from_sizes"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,9 @@ class Figure:
 
 
 def shown(number: float) -> str:
-    """Whole numbers as they are, others with two decimals."""
+    """Whole numbers as they are, others with two decimals; what nobody counted as a dash."""
+    if math.isnan(number):
+        return "–"
     return f"{number:,.0f}" if number == int(number) else f"{number:.2f}"
 
 
@@ -70,7 +80,11 @@ def tables(quick: bool) -> Iterator[Table]:
         "`tests/test_rooms.py` do not allow. A line asks for the kind of noise where it compares "
         "with a name of it, or branches on a flag that says the same, outside `noise`; it asks "
         "what a mechanism is where it says `isinstance` of one (by another count these were 99 "
-        "and 48). Lines of test are those of `tests/mechanisms` and `tests/conformance`, over all "
+        "and 48). In any words it asks too where it compares or branches on what only one law has "
+        "(its power, its accounting), or looks something up by it, or has a table by names of it; "
+        "of a promise, where it asks for its ε of pure DP or for a budget of that class; of a "
+        "mechanism, where it branches on a flag that only some have. Nobody counted these then. "
+        "Lines of test are those of `tests/mechanisms` and `tests/conformance`, over all "
         "lines of `src/noiseplan/mechanisms`; that room had no partitions then, and there were no "
         "conformance tests.",
         figures,
@@ -130,6 +144,13 @@ def source_figures(source: Path, tests: Path) -> Iterator[Figure]:
     yield Figure("lines that ask for the kind of noise", 92, asked, 9)
     kinds = sum(len(mechanism_lines(tree)) for tree in trees.values())
     yield Figure("lines that ask what a mechanism is", 40, kinds, 9)
+    above = {p: tree for p, tree in trees.items() if source / "noise" not in p.parents}
+    asked = sum(len(noise_lines(tree) | disguised_noise(tree)) for tree in above.values())
+    yield Figure("lines that ask for the noise in any words", math.nan, asked, 9)
+    asked = sum(len(pure_lines(tree)) for tree in above.values())
+    yield Figure("lines that ask whether a promise is of pure DP", math.nan, asked, 9)
+    kinds = sum(len(mechanism_lines(tree) | disguised_mechanisms(tree)) for tree in trees.values())
+    yield Figure("lines that ask what a mechanism is in any words", math.nan, kinds, 9)
     yield Figure("lines of test for a line of mechanisms", 0.33, proofs / mechanisms, 1, more=True)
 
 
@@ -224,6 +245,42 @@ def mechanism_lines(tree: ast.Module) -> set[int]:
     }
 
 
+def disguised_noise(tree: ast.Module) -> set[int]:
+    """Lines that tell noise apart by what only one law has: compared, branched on, or looked up."""
+    found = set()
+    for node in ast.walk(tree):
+        asked = [node] if isinstance(node, ast.Compare | ast.BoolOp) else _tests(node)
+        asked += [node.slice] if isinstance(node, ast.Subscript) else []
+        if any(_holds(each, _is_trait) or _holds(each, _is_flag) for each in asked):
+            found.add(node.lineno if isinstance(node, ast.expr) else asked[0].lineno)
+        if isinstance(node, ast.Dict) and sum(map(_is_noise, filter(None, node.keys))) > 1:
+            found.add(node.lineno)
+    return found
+
+
+def pure_lines(tree: ast.Module) -> set[int]:
+    """Lines that ask for ε of pure DP to be there, or for a budget to be one of it."""
+    return {
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Compare) and _holds(node, _is_pure))
+        or (
+            isinstance(node, ast.Call)
+            and ast.unparse(node.func) == "isinstance"
+            and _holds(node.args[1], _is_pure)
+        )
+    }
+
+
+def disguised_mechanisms(tree: ast.Module) -> set[int]:
+    """Lines that branch on, or compare, a flag that only some mechanisms have."""
+    found = set()
+    for node in ast.walk(tree):
+        asked = [node] if isinstance(node, ast.Compare) else _tests(node)
+        found |= {each.lineno for each in asked if _holds(each, _is_mechanism_flag)}
+    return found
+
+
 def _tests(node: ast.AST) -> list[ast.expr]:
     """What a node branches on."""
     if isinstance(node, ast.If | ast.IfExp | ast.While):
@@ -237,6 +294,21 @@ def _holds(node: ast.AST, wanted: Callable[[ast.AST], bool]) -> bool:
 
 def _is_noise(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in NOISES
+
+
+def _is_trait(node: ast.AST) -> bool:
+    """`noise.power`, `problem.drawn.law` and the like."""
+    if not isinstance(node, ast.Attribute) or node.attr not in TRAITS:
+        return False
+    return ast.unparse(node.value).rpartition(".")[2] in OF_NOISE
+
+
+def _is_pure(node: ast.AST) -> bool:
+    return getattr(node, "attr", getattr(node, "id", None)) in PURE_WORDS
+
+
+def _is_mechanism_flag(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in MECHANISM_FLAGS
 
 
 def _is_flag(node: ast.AST) -> bool:

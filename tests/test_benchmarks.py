@@ -272,8 +272,27 @@ def test_house_counts_what_it_says(tmp_path: Path) -> None:
     assert house.long_signatures(tree) == ["seven"]
     assert house.noise_lines(tree) == {3, 4, 5}
     assert house.mechanism_lines(tree) == {7}
+    assert house.disguised_noise(tree) == {4, 5}
     paths = [Path(p) for p in ("a/x.py", "b/x.py", "b/y.py", "a/__init__.py", "b/__init__.py")]
     assert house.repeated_names(paths) == {"x"}
+
+
+def test_house_finds_questions_in_other_words() -> None:
+    tree = ast.parse(
+        "a = FAMILIES[problem.drawn.law]\n"
+        "b = noise.power == 1\n"
+        "c = problem.laplace or small\n"
+        "d = {'gaussian': 1, 'laplace': 2}\n"
+        "e = {'gaussian': 1, 'other': 2}\n"
+        "f = queries.power == 1, law == 'zcdp'\n"
+        "g = 1 if privacy.pure_epsilon is None else isinstance(budget, PureDP)\n"
+        "if plan.data_aware or m.alike_by == 'type': ...\n"
+        "h = plan.data_aware, isinstance(budget, zCDP), privacy.pure_epsilon, noise.power\n"
+    )
+    assert house.noise_lines(tree) == set()
+    assert house.disguised_noise(tree) == {1, 2, 3, 4}
+    assert house.pure_lines(tree) == {7}
+    assert (house.mechanism_lines(tree), house.disguised_mechanisms(tree)) == (set(), {8})
 
 
 def test_house_figures_follow_the_source(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.linear_gaussian import LinearGaussian, common_mechanism
 from noiseplan.choosing.precisions import ByPrecisions
 from noiseplan.counting import CountTensor
+from noiseplan.noise import Noise
 from noiseplan.planning.plan import Plan
 from noiseplan.privacy.people import person_cost
 from oracles import blue_covariance, cost_of, probe
@@ -151,7 +152,9 @@ def test_integer_costs_add_up_by_brute_force(
 @settings(max_examples=300, deadline=None)
 def test_precisions_are_split_outward(have: float, share: float, integer: bool) -> None:
     target = have * share
-    (rest,) = precisions.still_needed(np.array([target]), np.array([have]), integer)
+    (rest,) = precisions.still_needed(
+        np.array([target]), np.array([have]), Noise("gaussian", 1.0, integer)
+    )
     if target >= have:  # the product was rounded
         assert rest == np.inf
     elif np.isfinite(rest):
@@ -163,9 +166,17 @@ def test_precisions_at_the_ends() -> None:
     inf = np.inf
     target = np.array([1.0, 1.0, 1.0, 0.0, 0.0])
     have = np.array([inf, 1.0, 0.5, 3.0, 0.0])
-    assert precisions.still_needed(target, have, True).tolist() == [1.0, inf, inf, 0.0, inf]
+    assert precisions.still_needed(target, have, Noise("gaussian", 1.0, True)).tolist() == [
+        1.0,
+        inf,
+        inf,
+        0.0,
+        inf,
+    ]
     large = np.array([1e140])
-    too_faint = precisions.still_needed(large, np.nextafter(large, inf), True)
+    too_faint = precisions.still_needed(
+        large, np.nextafter(large, inf), Noise("gaussian", 1.0, True)
+    )
     assert too_faint.tolist() == [inf]
 
 

@@ -12,6 +12,7 @@ from adaptive_plans import COUNTS, MIXED, SCHEMA, data, plan
 import noiseplan as nz
 from integer_oracles import Measured, true_variance
 from noiseplan.choosing.common_and_rest import ByMatrices
+from noiseplan.choosing.integer_cost_matrix import INTEGER_ROWS
 from noiseplan.counting import CountTensor
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.residual import ResidualMechanism
@@ -174,7 +175,7 @@ def test_explicit_matrices_differ_by_no_more_than_the_page_says(seed: int) -> No
         queries = [nz.Query(schema, f, weight=w) for f, w in zip(asked, weights, strict=True)]
         return nz.plan(nz.Workload(queries[: rng.integers(1, 4)]), budget=nz.zCDP(0.05))
 
-    plans, family = [drawn(), drawn()], ByMatrices(integer=True)
+    plans, family = [drawn(), drawn()], ByMatrices(INTEGER_ROWS)
     common = family.common([each.mechanism for each in plans])
     for chosen in plans:
         rest = family.rest(chosen.mechanism, common)

@@ -103,8 +103,7 @@ class Choice:
         family: Family[Any] | None = None,
     ) -> Choice:
         mechanisms = [plan.mechanism for plan in plans]
-        integer = plans[0].noise == "discrete"
-        family = family or _family(mechanisms, plans[0].privacy.neighbours, integer)
+        family = family or _family(mechanisms, plans[0].privacy.neighbours)
         common = family.common(mechanisms, sequential)
         if not common.numbers:
             raise PlanError(
@@ -414,9 +413,9 @@ class Look(Answers):
         return f"{self.release}\n  next     .choose(plan) of {len(self.choice.plans)} plans"
 
 
-def _family(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
+def _family(mechanisms: Sequence[Mechanism], neighbours: str) -> Family[Any]:
     try:
-        return family_for(mechanisms, neighbours, integer)
+        return family_for(mechanisms, neighbours, mechanisms[0].noise)
     except PlanError as error:
         raise PlanError(
             f"{error}. Plan them on common rows: adaptive([...], common_rows=True), which changes "

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from noiseplan.choosing.integer_cost_matrix import (
-    NEGLIGIBLE,
-    carry,
+    REAL_ROWS,
+    Carrier,
     cost_of,
     rest_cost,
 )
@@ -41,25 +41,20 @@ class ByMatrices(Family[Mechanism]):
     """Any mechanisms over a small domain, by their cost matrices (`loewner`)."""
 
     nested = False
-    integer: bool
+    rows: Carrier
 
     def common(self, mechanisms: Sequence[Mechanism], sequential: bool = False) -> Mechanism:
         costs = [cost_of(mechanism) for mechanism in mechanisms]
-        return common_rows_of(mechanisms[0].schema, costs, self.integer, sequential)
+        return common_rows_of(mechanisms[0].schema, costs, self.rows, sequential)
 
     def span(self, mechanisms: Sequence[Mechanism]) -> Mechanism | None:
-        """Integer rows may measure every direction, most of them hardly: what all of them have in
-        common does not."""
-        if not self.integer:
-            return None
-        bases = [positive_part(cost_of(mechanism))[1] for mechanism in mechanisms]
-        return DenseMechanism(mechanisms[0].schema, intersection(bases).T)
+        return self.rows.span(lambda: _in_all(mechanisms))
 
     def rest(self, target: Mechanism, have: Mechanism) -> Mechanism | None:
-        return rest_rows(target.schema, cost_of(target), cost_of(have), self.integer)
+        return rest_rows(target.schema, cost_of(target), cost_of(have), self.rows)
 
     def shared(self, target: Mechanism, have: Mechanism) -> Mechanism:
-        return ByMatrices(integer=False).common([target, have])
+        return ByMatrices(REAL_ROWS).common([target, have])
 
     def covers(self, target: Mechanism, united: Mechanism) -> bool:
         return True  # whatever they told beside it would show in their cost matrix
@@ -81,6 +76,12 @@ class ByMatrices(Family[Mechanism]):
         return _measured_exactly(target, estimate), None
 
 
+def _in_all(mechanisms: Sequence[Mechanism]) -> Mechanism:
+    """Rows of the directions that all measure."""
+    bases = [positive_part(cost_of(mechanism))[1] for mechanism in mechanisms]
+    return DenseMechanism(mechanisms[0].schema, intersection(bases).T)
+
+
 def faint(target: Mechanism) -> bool:
     """Whether a mechanism's noise is of less than one count, so that its variance is not σ².
 
@@ -90,28 +91,30 @@ def faint(target: Mechanism) -> bool:
 
 
 def common_rows_of(
-    schema: Schema, costs: Sequence[Array], integer: bool, sequential: bool = False
+    schema: Schema, costs: Sequence[Array], carrier: Carrier, sequential: bool = False
 ) -> DenseMechanism:
     """What mechanisms with these cost matrices have in common; from the back, if one after the
     other will be passed over."""
     if not sequential:
-        return carry(schema, _below(costs), integer)
+        return carrier.carry(schema, _below(costs))
     link = costs[-1]
     for cost in reversed(costs[:-1]):
-        found = carry(schema, _below([cost, link]), integer)
+        found = carrier.carry(schema, _below([cost, link]))
         link = cost_of(found)
     return found
 
 
-def rest_rows(schema: Schema, wanted: Array, paid: Array, integer: bool) -> DenseMechanism | None:
+def rest_rows(
+    schema: Schema, wanted: Array, paid: Array, carrier: Carrier
+) -> DenseMechanism | None:
     """What is left of a cost matrix; nobody pays more than its largest diagonal entry."""
     room = np.diagonal(wanted).max() - np.diagonal(paid)
     fewest: tuple[float, DenseMechanism] | None = None
-    for negligible in NEGLIGIBLE[integer]:
+    for negligible in carrier.negligible:
         missing = rest_cost(wanted, paid, negligible)
         if not missing.any():
             return None
-        found = carry(schema, missing, integer, room)
+        found = carrier.carry(schema, missing, room)
         over = times_over(np.diagonal(cost_of(found)), room)
         if fewest is None or over < fewest[0]:
             fewest = over, found

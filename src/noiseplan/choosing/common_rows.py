@@ -20,6 +20,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.planning.certificates import Stated
 from noiseplan.planning.free_split import optimise_total
 from noiseplan.planning.integers import to_integers
+from noiseplan.planning.measured_numbers import numbers_of
 from noiseplan.planning.objectives import (
     PNormVariance,
     TotalVariance,
@@ -53,7 +54,8 @@ def on_common_rows(plans: Sequence[Plan]) -> tuple[Plan, ...]:
         solutions = [
             share_given_bases(_aim(together, k, plan), rows) for k, plan in enumerate(plans)
         ]
-        bits = _bits(together, plans, solutions) if plans[0].noise == "discrete" else 0
+        numbers = numbers_of(plans[0].mechanism.noise)
+        bits = numbers.bits(lambda: _bits(together, plans, solutions)) or 0
     return tuple(
         _planned(together, k, plan, solution, bits)
         for k, (plan, solution) in enumerate(zip(plans, solutions, strict=True))

@@ -75,7 +75,7 @@ class Continuation:
         require_alike(plan, earlier.plan)
         target, have = plan.mechanism, earlier.plan.mechanism
         try:
-            family = family_for([target, have], plan.privacy.neighbours, plan.noise == "discrete")
+            family = family_for([target, have], plan.privacy.neighbours, target.noise)
             shared = family.shared(target, have)
         except PlanError as error:
             raise PlanError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Final, final
 
 import numpy as np
 
@@ -29,20 +31,71 @@ NEAR_INTEGER: Final = 1e-6
 FULL_RANK: Final = 1e-8
 # Precisions left over that are smaller shares of the target's are not measured. Rounding may leave
 # more than the first; then the next is tried.
-NEGLIGIBLE: Final = {True: (1e-6, 1e-5, 1e-4), False: (RANK, 1e-8, 1e-6)}
+NEGLIGIBLE: Final = (RANK, 1e-8, 1e-6)
+NEGLIGIBLE_IN_INTEGERS: Final = (1e-6, 1e-5, 1e-4)
 
 
-def carry(schema: Schema, cost: Array, integer: bool, room: Array | None = None) -> DenseMechanism:
-    """A mechanism whose cost matrix is this one; in integers, slightly below it.
+class Carrier(ABC):
+    """Makes mechanisms of cost matrices, in the numbers that are measured."""
 
-    `room` is what every cell may still pay, where they differ.
-    """
-    if not cost.any():
-        return DenseMechanism(schema, np.zeros((0, len(cost))), Noise("gaussian", 1.0, integer))
-    if not integer:
+    negligible: ClassVar[tuple[float, ...]]
+    nothing: ClassVar[Noise]
+
+    def carry(self, schema: Schema, cost: Array, room: Array | None = None) -> DenseMechanism:
+        """A mechanism whose cost matrix is this one; in integers, slightly below it.
+
+        `room` is what every cell may still pay, where they differ.
+        """
+        if not cost.any():
+            return DenseMechanism(schema, np.zeros((0, len(cost))), self.nothing)
+        return self._carried(schema, cost, room)
+
+    @abstractmethod
+    def _carried(self, schema: Schema, cost: Array, room: Array | None) -> DenseMechanism:
+        """The same of one that is not zero."""
+
+    @abstractmethod
+    def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
+        """What decides which queries are answered, where that is not the mechanism itself."""
+
+
+@final
+class RealRows(Carrier):
+    """Any rows, with continuous noise: nothing is lost."""
+
+    negligible: ClassVar[tuple[float, ...]] = NEGLIGIBLE
+    nothing: ClassVar[Noise] = Noise("gaussian", 1.0)
+
+    def _carried(self, schema: Schema, cost: Array, room: Array | None) -> DenseMechanism:
         return DenseMechanism(schema, np.ascontiguousarray(root_rows(cost)))
-    rows, sigma2 = _integer_rows(cost, room)
-    return DenseMechanism(schema, rows, Noise("gaussian", sigma2, exact=True))
+
+    def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
+        return None
+
+
+@final
+class IntegerRows(Carrier):
+    """Integer rows, with exact noise. They may measure every direction, most of them hardly: what
+    all of them have in common does not."""
+
+    negligible: ClassVar[tuple[float, ...]] = NEGLIGIBLE_IN_INTEGERS
+    nothing: ClassVar[Noise] = Noise("gaussian", 1.0, exact=True)
+
+    def _carried(self, schema: Schema, cost: Array, room: Array | None) -> DenseMechanism:
+        rows, sigma2 = _integer_rows(cost, room)
+        return DenseMechanism(schema, rows, Noise("gaussian", sigma2, exact=True))
+
+    def span(self, common: Callable[[], Mechanism]) -> Mechanism | None:
+        return common()
+
+
+REAL_ROWS: Final = RealRows()
+INTEGER_ROWS: Final = IntegerRows()
+
+
+def carrier_of(noise: Noise) -> Carrier:
+    """What carries cost matrices with this noise: the one place that asks."""
+    return INTEGER_ROWS if noise.exact else REAL_ROWS
 
 
 def rest_cost(target: Array, have: Array, negligible: float) -> Array:

@@ -32,8 +32,6 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.blocks import Block, Blocks, Places, group_blocks, with_own
 from noiseplan.mechanisms.residual import ResidualMechanism
 from noiseplan.noise import Noise
-from noiseplan.noise.discrete import WIDEST_VARIANCE
-from noiseplan.noise.moments import round_up
 
 # A quotient of two products and a difference is right to 2 ulps; so much more is above the truth.
 OUTWARD = 1 + 4 * np.finfo(float).eps
@@ -117,7 +115,7 @@ class ByPrecisions(Family[ResidualMechanism]):
         shared = SharedBases.of([target, have])
         kinds = list(target.blocks)
         noise = [
-            still_needed(block.sigma2, Located.of(have.blocks, block).sigma2, target.noise.exact)
+            still_needed(block.sigma2, Located.of(have.blocks, block).sigma2, target.noise)
             for block in kinds
         ]
         found = shared.mechanism(target, kinds, noise, target.noise.exact)
@@ -165,14 +163,11 @@ class ByPrecisions(Family[ResidualMechanism]):
         return Measurements(tuple(values)), None if same else replace(target, blocks=really)
 
 
-def still_needed(target: Array, have: Array, integer: bool) -> Array:
+def still_needed(target: Array, have: Array, noise: Noise) -> Array:
     """The σ² with 1/σ² = 1/target − 1/have, rounded up; infinite where nothing is needed."""
     with np.errstate(invalid="ignore", divide="ignore"):
         missing = target * (have / (have - target)) * OUTWARD
-    missing = np.where(np.isinf(have), target, missing)
-    if integer:
-        missing = round_up(missing)
-        missing = np.where(missing > WIDEST_VARIANCE, np.inf, missing)
+    missing = noise.fitting(np.where(np.isinf(have), target, missing))
     return np.where(have <= target, np.inf, missing)
 
 

@@ -7,14 +7,15 @@ from typing import Any
 
 from noiseplan.choosing.common_and_rest import ByMatrices
 from noiseplan.choosing.crossing import ByCrossing
-from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, require_few_cells
+from noiseplan.choosing.integer_cost_matrix import EXPLICIT_CELLS, carrier_of, require_few_cells
 from noiseplan.choosing.mechanism_family import Family
 from noiseplan.choosing.precisions import ByPrecisions, SharedBases, measured_differently
 from noiseplan.errors import PlanError, setting
 from noiseplan.mechanisms.base import ONE_MATRIX, Mechanism
+from noiseplan.noise import Noise
 
 
-def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) -> Family[Any]:
+def family_for(mechanisms: Sequence[Mechanism], neighbours: str, noise: Noise) -> Family[Any]:
     """The way to compare these mechanisms; raises `PlanError` where there is none."""
     size = mechanisms[0].schema.size
     explicit = size <= EXPLICIT_CELLS and neighbours == "add-remove"
@@ -27,7 +28,7 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
             return ByPrecisions()
         if not explicit and neighbours == "add-remove":
             try:
-                return ByCrossing.of(mechanisms, integer)
+                return ByCrossing.of(mechanisms, carrier_of(noise))
             except PlanError:
                 if not same_bases:
                     raise
@@ -43,7 +44,7 @@ def family_for(mechanisms: Sequence[Mechanism], neighbours: str, integer: bool) 
     require_few_cells(size, f"{different}, and ")
     for mechanism in mechanisms:
         mechanism.unit_rows()  # refused by those that have none
-    return ByMatrices(integer)
+    return ByMatrices(carrier_of(noise))
 
 
 def _same_rows(mechanisms: Sequence[Mechanism]) -> tuple[bool, str]:

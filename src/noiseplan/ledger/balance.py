@@ -11,7 +11,7 @@ from typing import final
 
 from noiseplan.errors import BudgetError, remedy
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Law, Neighbours, PureDP, zCDP
-from noiseplan.privacy.guarantee import joint_law, known_mu
+from noiseplan.privacy.guarantee import joint_law, known_mu, largest_cost, limit_of
 from noiseplan.privacy.people import PERSON, unit_text
 from noiseplan.privacy.rounding import (
     down,
@@ -65,7 +65,7 @@ class Limits:
 
     def limit(self, law: Law) -> float | None:
         """The limit on the total if its law is this one."""
-        return self.gaussian if law == "gaussian" else self.zcdp
+        return limit_of(law, self.gaussian, self.zcdp)
 
     def admitted_by(self, budget: Budget) -> bool:
         """Whether they are those of the budget, up to the last digits of a conversion."""
@@ -314,12 +314,8 @@ def left_text(balance: Balance, law: Law | None = None, told: Budget | None = No
 
 def epsilon_left(fits: zCDP, law: Law, delta: float) -> float:
     """The ε of a release that fits: a budget of (ε, δ) admits no more than what is left."""
-
-    def largest(budget: ApproxDP) -> float:
-        return budget.gaussian_pcost() if law == "gaussian" else 2 * budget.zcdp_rho()
-
     epsilon = Guarantee(2 * fits.rho, law).epsilon(delta)
-    while epsilon > 0 and not largest(ApproxDP(epsilon, delta)) <= 2 * fits.rho:
+    while epsilon > 0 and not largest_cost(law, ApproxDP(epsilon, delta)) <= 2 * fits.rho:
         epsilon = down(epsilon)
     return epsilon
 

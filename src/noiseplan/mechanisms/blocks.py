@@ -162,7 +162,7 @@ class Blocks:
     exact: bool = False  # whether the noise is discrete, also where nothing is measured
 
     def __post_init__(self) -> None:
-        if any(block.noise.exact != self.exact for block in self.blocks):
+        if any(block.noise.name != self.noise.name for block in self.blocks):
             raise PlanError("exact noise and floating-point noise do not go together")
 
     @cached_property

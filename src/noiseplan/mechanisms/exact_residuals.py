@@ -36,6 +36,10 @@ ROOM: Final = 10**9
 # The most records that are released: one number for all plans, so that no refusal for too many
 # records depends on what was planned.
 RECORDS: Final = 5 * 10**11
+NOT_WHOLE: Final = (
+    "a mechanism of integers measures rows of whole numbers, and these are not: privacy "
+    "is not promised for fractions; use continuous noise to simulate"
+)
 
 
 def noisy_residuals(
@@ -73,8 +77,8 @@ def _largest(u: Array | Matrix) -> int:
 
 def require_fit(noise: Noise, rows: Iterable[Array | Matrix]) -> None:
     """Refuse rows of fractions under noise that is drawn in integers."""
-    if noise.exact:
-        require_whole(rows)
+    if not noise.takes(lambda: all(map(_whole, rows))):
+        raise PlanError(NOT_WHOLE)
 
 
 def require_whole(rows: Iterable[Array | Matrix]) -> None:
@@ -84,10 +88,7 @@ def require_whole(rows: Iterable[Array | Matrix]) -> None:
     record costs would no longer be its column.
     """
     if not all(map(_whole, rows)):
-        raise PlanError(
-            "a mechanism of integers measures rows of whole numbers, and these are not: privacy "
-            "is not promised for fractions; use continuous noise to simulate"
-        )
+        raise PlanError(NOT_WHOLE)
 
 
 def _whole(u: Array | Matrix) -> bool:

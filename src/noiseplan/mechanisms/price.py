@@ -17,6 +17,7 @@ from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.probing import can_probe, probed_cost
 from noiseplan.privacy import Guarantee
+from noiseplan.privacy.guarantee import may_promise
 from noiseplan.privacy.people import person_cost
 
 # Prices are rounded up where they are computed; costs computed in another order differ by less.
@@ -26,8 +27,6 @@ PROMISES: Final = {
     "gaussian": "the exact curve of continuous Gaussian noise",
     "zcdp": "the zCDP of discrete Gaussian noise",
 }
-# Discrete noise is not known to have the curve of the continuous one.
-TOO_MUCH: Final = ("zcdp", "gaussian")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +77,7 @@ def require_formula(
 ) -> None:
     """The same by the mechanism's own formula alone: for plans, which measure nothing yet."""
     cost = cost_of((*before.mechanisms, mechanism), stated.neighbours, max_rows)
-    pure = cost.pure_epsilon is not None
-    if pure != (stated.pure_epsilon is not None) or (cost.law, stated.law) == TOO_MUCH:
+    if not may_promise(cost.law, stated.law):
         raise PlanError(f"the plan promises {PROMISES[stated.law]}, and has {PROMISES[cost.law]}")
     if _amount(cost) > (before.price + _amount(stated)) * (1 + ROUNDING):
         raise _too_little(_amount(cost), before, stated)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import Any, ClassVar, Final, Literal
 
@@ -216,8 +216,10 @@ class WorkloadRowsMechanism(Mechanism):
             digits = np.unravel_index(np.arange(start, min(start + batch, cells)), shape)
             some = np.column_stack([v[d] for v, d in zip(values, digits, strict=True)])
             entries = self._stacked.at(some)
-            if self.noise.exact:
-                _require_exact(mix, entries)
+            if not self.noise.takes(partial(_exact_sums, mix, entries)):
+                raise PlanError(
+                    "the sums of rows have entries above 2^53: round the mix to fewer digits"
+                )
             columns = np.asarray(mix @ sp.csc_array(entries))
             yield self._prices @ np.abs(columns) ** self.noise.power
 
@@ -364,10 +366,9 @@ def _attributes(query: Query) -> tuple[int, ...]:
     return tuple(map(query.schema.index, query.attributes))
 
 
-def _require_exact(mix: Array, entries: Array) -> None:
-    """Refuse integers whose sums would be rounded: what a record costs would not be known."""
-    if np.abs(mix).sum(axis=1).max() * np.abs(entries).max(initial=0.0) >= EXACT:
-        raise PlanError("the sums of rows have entries above 2^53: round the mix to fewer digits")
+def _exact_sums(mix: Array, entries: Array) -> bool:
+    """Whether no sum is rounded: what a record costs would not be known."""
+    return bool(np.abs(mix).sum(axis=1).max() * np.abs(entries).max(initial=0.0) < EXACT)
 
 
 def _plain(piece: Matrix) -> Matrix | Array:

@@ -32,6 +32,7 @@ from noiseplan.noise.moments import (
 from noiseplan.noise.randomness import Source
 from noiseplan.noise.wide_integers import WideIntegers, joined, wide
 from noiseplan.privacy import Budget, PureDP
+from noiseplan.privacy.rounding import product_down
 
 if TYPE_CHECKING:
     from noiseplan.privacy import Law as Accounting
@@ -56,15 +57,24 @@ class Kind:
     exact: bool
     power: int
     accounting: Accounting
+    words: tuple[str, str]  # what it is, and what people must know of it
     faint_cost: float = math.inf
+    budgets: tuple[type[Budget], ...] = (Budget,)  # within which it is planned
 
 
+SIMULATING: Final = ", for simulation; releases say so"
 # What plans call their noise.
 NAMED: Final[dict[str, Kind]] = {
-    "discrete": Kind("gaussian", True, 2, "zcdp", FAINT_COST),
-    "discrete Laplace": Kind("laplace", True, 1, "pure"),
-    "gaussian": Kind("gaussian", False, 2, "gaussian"),
-    "laplace": Kind("laplace", False, 1, "pure"),
+    "discrete": Kind(
+        "gaussian", True, 2, "zcdp", ("exact discrete Gaussian", ", accounted by zCDP"), FAINT_COST
+    ),
+    "discrete Laplace": Kind(
+        "laplace", True, 1, "pure", ("exact discrete Laplace", ""), budgets=(PureDP,)
+    ),
+    "gaussian": Kind("gaussian", False, 2, "gaussian", ("floating-point Gaussian", SIMULATING)),
+    "laplace": Kind(
+        "laplace", False, 1, "pure", ("floating-point Laplace", SIMULATING), budgets=(PureDP,)
+    ),
 }
 _NAMES: Final = {(kind.law, kind.exact): name for name, kind in NAMED.items()}
 # What is drawn for a budget of pure DP where not Gaussian noise is asked for, to simulate.
@@ -163,6 +173,12 @@ class Noise:
         """Continuous noise of the same sizes."""
         return replace(self, exact=False)
 
+    @classmethod
+    def choices(cls, budget: Budget) -> tuple[str, str]:
+        """What users call the noise within a budget: to publish, and to simulate."""
+        usual = "discrete"
+        return usual, cls.within(budget, usual).floating().name
+
     @property
     def one(self) -> float:
         """The size, where there is one for all numbers."""
@@ -213,9 +229,25 @@ class Noise:
             return np.asarray(np.einsum("ri,ri->i", rows, rows))
         return np.asarray(np.abs(rows).sum(axis=0))
 
-    def pays_for(self, budget: Budget) -> bool:
-        """Whether it is planned within such a budget: Laplace noise within one of pure DP."""
-        return self.accounting != "pure" or isinstance(budget, PureDP)
+    def takes(self, whole: Callable[[], bool]) -> bool:
+        """Whether it can be added to numbers; `whole` says if they are integers, which exact noise
+        needs."""
+        return not self.exact or whole()
+
+    def fitting(self, sizes: Array) -> Array:
+        """Sizes at least as large of noise that can be drawn; infinite where there is none."""
+        if not self.exact:
+            return sizes
+        found = round_up(sizes)
+        return np.where(found > WIDEST_VARIANCE, np.inf, found)
+
+    def allowed(self, budget: Budget) -> float:
+        """What a record may cost within a budget, as the noise is scaled: 2ρ, by zCDP for discrete
+        noise and exactly for continuous; or ε."""
+        if self.law == "laplace":
+            assert isinstance(budget, PureDP)  # as `Kind.budgets` says
+            return budget.epsilon
+        return product_down(2.0, budget.zcdp_rho()) if self.exact else budget.gaussian_pcost()
 
     # ------------------------------------------------------------------ drawing
 
@@ -265,6 +297,16 @@ class Noise:
         return values.reshape(shape)
 
     # ------------------------------------------------------------------ saving
+
+    def brief(self) -> Json:
+        """Noise of one size, as partitions save it."""
+        return {"size": self.one, "laplace": self.law == "laplace", "integer": self.exact}
+
+    @classmethod
+    def from_brief(cls, saved: Mapping[str, Any]) -> Noise:
+        """Undo `brief`."""
+        law: Law = "laplace" if saved["laplace"] else "gaussian"
+        return cls(law, float(saved["size"]), bool(saved["integer"]))
 
     def parts(self) -> Json:
         """Noise of one size, as it is saved."""

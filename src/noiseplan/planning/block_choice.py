@@ -8,6 +8,7 @@ share the noise among the blocks for themselves.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -62,9 +63,10 @@ def make_blocks(problem: Problem, aim: Aim, today: Solution) -> Candidate | None
 def finished(problem: Problem, aim: Aim, today: Solution, plan: BlockPlan) -> Candidate | None:
     """The mechanism at the budget or for the targets, in integers where noise is of them."""
     smooth = _made(problem, aim, today, plan)
-    if smooth is None or not problem.integer:
+    lengths = problem.numbers.lengths(BITS)
+    if smooth is None or not lengths:
         return smooth
-    return _integers(problem, aim, today, plan, reached(problem, smooth))
+    return _integers(problem, aim, today, map(plan.rounded, lengths), reached(problem, smooth))
 
 
 def _types(aim: Aim) -> BlockTypes | None:
@@ -118,12 +120,11 @@ def _moved(types: BlockTypes, centres: Centres) -> Centres:
 
 
 def _integers(
-    problem: Problem, aim: Aim, today: Solution, plan: BlockPlan, before: float
+    problem: Problem, aim: Aim, today: Solution, plans: Iterable[BlockPlan], before: float
 ) -> Candidate | None:
     """With integer rows that lose little of the objective `before`; more bits where they do not."""
     best: Candidate | None = None
-    for bits in BITS:
-        rounded = plan.rounded(2.0**bits)
+    for rounded in plans:
         try:
             found = _made(problem, aim, today, rounded)
         except np.linalg.LinAlgError:  # too coarse: some rows fell together

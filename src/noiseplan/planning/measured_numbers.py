@@ -7,7 +7,7 @@ and nowhere by the name of a noise.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -34,10 +34,6 @@ class Numbers(ABC):
         return Noise("gaussian", sigma2, self.exact)
 
     @abstractmethod
-    def takes(self, whole: Callable[[], bool]) -> bool:
-        """Whether rows can be measured as they are; `whole` says if they are of integers."""
-
-    @abstractmethod
     def strategy(self, rows: Array) -> Array:
         """Rows over all cells, near a multiple of these, with columns of their lengths."""
 
@@ -58,8 +54,12 @@ class Numbers(ABC):
         """Rows of which no entry is larger."""
 
     @abstractmethod
-    def bits(self, bits: int) -> int | None:
+    def bits(self, bits: Callable[[], int]) -> int | None:
         """So many, where rows are rounded to them at all."""
+
+    @abstractmethod
+    def lengths(self, bits: Sequence[int]) -> list[float]:
+        """Lengths of columns to round rows to, of entries of so many bits; none: not at all."""
 
     @abstractmethod
     def unit(self, size: int) -> int:
@@ -74,9 +74,6 @@ class Integers(Numbers):
     determines_cells: ClassVar[bool] = True
     basis = staticmethod(Basis.integer)
     matrix_basis = staticmethod(MatrixBasis.integer)
-
-    def takes(self, whole: Callable[[], bool]) -> bool:
-        return whole()
 
     def strategy(self, rows: Array) -> Array:
         return integer_strategy(rows)
@@ -93,8 +90,11 @@ class Integers(Numbers):
     def towards_zero(self, rows: Array) -> Array:
         return np.trunc(rows)
 
-    def bits(self, bits: int) -> int | None:
-        return bits
+    def bits(self, bits: Callable[[], int]) -> int | None:
+        return bits()
+
+    def lengths(self, bits: Sequence[int]) -> list[float]:
+        return [2.0**each for each in bits]
 
     def unit(self, size: int) -> int:
         return size
@@ -108,9 +108,6 @@ class Reals(Numbers):
     determines_cells: ClassVar[bool] = False
     basis = staticmethod(Basis.orthogonal)
     matrix_basis = staticmethod(MatrixBasis.orthogonal)
-
-    def takes(self, whole: Callable[[], bool]) -> bool:
-        return True
 
     def strategy(self, rows: Array) -> Array:
         return rows
@@ -127,8 +124,11 @@ class Reals(Numbers):
     def towards_zero(self, rows: Array) -> Array:
         return rows
 
-    def bits(self, bits: int) -> int | None:
+    def bits(self, bits: Callable[[], int]) -> int | None:
         return None
+
+    def lengths(self, bits: Sequence[int]) -> list[float]:
+        return []
 
     def unit(self, size: int) -> int:
         return 1

@@ -21,7 +21,6 @@ from noiseplan.planning.measured_numbers import Numbers, numbers_of
 from noiseplan.planning.objectives import ConvexLoss, Objective, TotalVariance, WorstVariance
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.privacy import Budget, Neighbours, PureDP
-from noiseplan.privacy.rounding import product_down
 from noiseplan.queries import Workload
 from noiseplan.strategies.catalogue import (
     PURE_STRATEGIES,
@@ -140,7 +139,7 @@ class Problem:
     @property
     def price(self) -> float | None:
         """What a record may cost, as the noise is scaled: 2ρ, or ε; None without a budget."""
-        return self.epsilon if self.laplace else self.allowed
+        return None if self.budget is None else allowed_cost(self.budget, self.drawn.name)
 
     @property
     def at_one(self) -> float:
@@ -216,7 +215,7 @@ class Problem:
                 f"noise is 'discrete' or 'gaussian' (for simulation), or 'discrete Laplace' for "
                 f"targets met with pure DP, found {self.noise!r}"
             )
-        if self.budget is not None and not self.drawn.pays_for(self.budget):
+        if self.budget is not None and not isinstance(self.budget, self.drawn.kind.budgets):
             raise PlanError(
                 setting("noise", self.noise)
                 + " goes with a budget of pure DP, as in "
@@ -260,9 +259,8 @@ class Problem:
 
 
 def allowed_cost(budget: Budget, noise: str) -> float:
-    """The privacy cost a budget allows: by zCDP for discrete noise, exactly for continuous."""
-    exact = Noise.named(noise).exact
-    cost = product_down(2.0, budget.zcdp_rho()) if exact else budget.gaussian_pcost()
+    """The privacy cost a budget allows, where variances are numbers at it."""
+    cost = Noise.named(noise).allowed(budget)
     if 0 < cost < LEAST_COST:
         least = f"{LEAST_COST:g}"
         raise BudgetError(

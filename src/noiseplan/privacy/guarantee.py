@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, final, get_args
 
 from noiseplan.errors import BudgetError
@@ -47,21 +47,31 @@ class _Accounting:
     delta: Callable[[Guarantee, float], float]
     epsilon: Callable[[Guarantee, float], float]
     within: Callable[[Guarantee, Budget], bool]
+    allowed: Callable[[Budget], float]  # the largest cost that a budget admits
+    promises: tuple[Law, ...]  # what may be said of noise of which this is known
+    together: Law = "zcdp"  # what is known of several releases of which this is known
+    known_mu: bool = False  # whether μ is one of GDP
 
 
 _ZCDP: Final = _Accounting(
     delta=lambda known, epsilon: zcdp_delta(known.rho, epsilon),
     epsilon=lambda known, delta: zcdp_epsilon(known.rho, delta),
     within=lambda known, budget: known.rho <= budget.zcdp_rho(),
+    allowed=lambda budget: 2 * budget.zcdp_rho(),
+    promises=("zcdp",),
 )
 _ACCOUNTING: Final[dict[Law, _Accounting]] = {
     "gaussian": _Accounting(
         delta=lambda known, epsilon: gaussian_delta(known.pcost, epsilon),
         epsilon=lambda known, delta: gaussian_epsilon(known.pcost, delta),
         within=lambda known, budget: known.pcost <= budget.gaussian_pcost(),
+        allowed=lambda budget: budget.gaussian_pcost(),
+        promises=("gaussian", "zcdp"),
+        together="gaussian",
+        known_mu=True,
     ),
     "zcdp": _ZCDP,
-    "pure": _ZCDP,  # which it implies
+    "pure": replace(_ZCDP, promises=("pure",)),  # which implies it
 }
 
 
@@ -265,12 +275,29 @@ class Guarantee:
 
 def joint_law(laws: Iterable[Law]) -> Law:
     """What is known of releases together: Gaussian noise is zCDP too, not the other way round."""
-    return "gaussian" if set(laws) <= {"gaussian"} else "zcdp"
+    known = {_ACCOUNTING[law].together for law in laws} or {"gaussian"}
+    return known.pop() if len(known) == 1 else "zcdp"
 
 
 def known_mu(guarantee: Guarantee) -> float | None:
     """μ, rounded up, where the mechanism is known to be μ-GDP."""
-    return guarantee.mu if guarantee.law == "gaussian" else None
+    return guarantee.mu if _ACCOUNTING[guarantee.law].known_mu else None
+
+
+def largest_cost(law: Law, budget: Budget) -> float:
+    """2ρ that a budget admits of what is known by this law."""
+    return _ACCOUNTING[law].allowed(budget)
+
+
+def limit_of(law: Law, curve: float, implied: float | None) -> float | None:
+    """The limit that holds: that by the exact curve where it is known, else what zCDP implies."""
+    return curve if _ACCOUNTING[law].known_mu else implied
+
+
+def may_promise(known: Law, stated: Law) -> bool:
+    """Whether what is known of noise covers what is said of it: discrete noise is not known to have
+    the curve of the continuous one, and pure DP is a promise of its own."""
+    return stated in _ACCOUNTING[known].promises
 
 
 def asked_for(budget: Budget | None) -> str:

@@ -102,10 +102,7 @@ def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
     plan = plan | {
         "buckets": {
             "top": top,
-            "storeys": [
-                {"size": s.one, "laplace": s.law == "laplace", "integer": s.exact}
-                for s in buckets.storeys
-            ],
+            "storeys": [storey.brief() for storey in buckets.storeys],
             "unevenness": measured.gauge.unevenness,
         }
     }
@@ -126,10 +123,7 @@ def contents(release: Release) -> tuple[Json, Arrays, Arrays, Json, str]:
 def _read_measurements(
     mechanism: PartitionMechanism, saved: Mapping[str, Any], arrays: Arrays
 ) -> PartitionMeasurements:
-    storeys = tuple(
-        Noise("laplace" if s["laplace"] else "gaussian", float(s["size"]), bool(s["integer"]))
-        for s in saved["storeys"]
-    )
+    storeys = tuple(Noise.from_brief(storey) for storey in saved["storeys"])
     top = _read_top(saved["top"], arrays)
     edges = _edges(arrays, "edges", len(mechanism.line.order))
     groups = tuple(arrays[f"group_{i}"] for i in range(0 if top is None else len(storeys)))

@@ -13,7 +13,7 @@ from noiseplan.errors import BudgetError
 from noiseplan.noise.law import SIMULATED
 from noiseplan.privacy import GDP, ApproxDP, Budget, Guarantee, Neighbours, PureDP, zCDP
 from noiseplan.privacy.doubts import doubts
-from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS
+from noiseplan.privacy.guarantee import SHOWN_DELTA, SHOWN_DELTAS, known_mu
 from noiseplan.privacy.rounding import product_up
 from noiseplan.studio.toml_json import from_json
 from noiseplan.study import Study
@@ -57,7 +57,7 @@ def privacy_view(
         "neighbours": guarantee.neighbours,
         "unit": unit,
         "rho": guarantee.rho,
-        "mu": guarantee.mu if guarantee.law == "gaussian" else None,
+        "mu": known_mu(guarantee),
         "pure_epsilon": guarantee.pure_epsilon,
         "epsilons": [
             {"delta": delta, "epsilon": guarantee.epsilon(delta)} for delta in SHOWN_DELTAS

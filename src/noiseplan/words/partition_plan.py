@@ -8,10 +8,11 @@ from noiseplan.escaping import visible_name
 from noiseplan.mechanisms.partition.bucket_tree import storey_price
 from noiseplan.mechanisms.partition.mechanism import PartitionMeasurements, partition_of
 from noiseplan.mechanisms.partition.partition_settings import COMPARED, Comparison
+from noiseplan.noise.law import NAMED
 from noiseplan.privacy import Guarantee, PureDP, zCDP
 from noiseplan.privacy.rounding import text_up
 from noiseplan.texts import counted
-from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
+from noiseplan.words.privacy import cost_words, neighbours_words
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
@@ -119,8 +120,4 @@ def _amount(budget: PureDP | zCDP) -> str:
 
 def noise_words(plan: Plan) -> str:
     """What noise would be drawn."""
-    return {
-        "discrete Laplace": "exact discrete Laplace",
-        "discrete": "exact discrete Gaussian, accounted by zCDP",
-        **FLOATING,
-    }[plan.noise]
+    return "".join(NAMED[plan.noise].words)

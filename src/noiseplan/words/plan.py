@@ -10,13 +10,14 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
+from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, duration, percent, percent_up, shortened
 from noiseplan.words import partition_plan
-from noiseplan.words.privacy import FLOATING, cost_words, neighbours_words
+from noiseplan.words.privacy import cost_words, neighbours_words
 
 if TYPE_CHECKING:
     from noiseplan.planning.candidate import Considered
@@ -188,14 +189,13 @@ def noise_words(plan: Plan) -> str:
         return partition_plan.noise_words(plan)
     if plan.noise == "given":
         return "as stated by the maker of the measurements"
-    if plan.noise in FLOATING:
-        return FLOATING[plan.noise]
     if plan.noise == "combined":
         return "that of several measurements, put together"
+    what, told = NAMED[plan.noise].words
+    if plan.noise in SIMULATED:
+        return what + told
     loss = percent(max(plan.rounding_loss, 0.0))
-    if plan.noise == "discrete Laplace":
-        return f"exact discrete Laplace on integers; costs {loss} of variance"
-    return f"exact discrete Gaussian on integers, accounted by zCDP; costs {loss} of variance"
+    return f"{what} on integers{told}; costs {loss} of variance"
 
 
 def _error(plan: Plan) -> str:

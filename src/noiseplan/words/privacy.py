@@ -14,11 +14,6 @@ from noiseplan.privacy.people import PERSON
 from noiseplan.privacy.rounding import text_up
 
 FALSE_ALARMS = 0.05
-# Noise that protects nobody.
-FLOATING = {
-    law: f"floating-point {law.capitalize()}, for simulation; releases say so"
-    for law in ("gaussian", "laplace")
-}
 
 
 def cost_words(guarantee: Guarantee) -> str:

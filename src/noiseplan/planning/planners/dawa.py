@@ -41,10 +41,10 @@ def solve(problem: Problem, plan: PlanTotals) -> Candidate:
             f"second={settings.second!r} is for PureDP, found {budget}: with Gaussian noise the "
             "optimal strategy is measured, and no other is as good; leave second out"
         )
-    simulated = Noise.within(budget, "discrete").floating().name
-    if noise not in ("discrete", simulated):
+    usual, simulated = choices = Noise.choices(budget)
+    if noise not in choices:
         raise PlanError(
-            f"noise for {budget} is 'discrete' or {simulated!r} (for simulation), found {noise!r}"
+            f"noise for {budget} is {usual!r} or {simulated!r} (for simulation), found {noise!r}"
         )
     # accounted by zCDP whatever the noise, because the first step is no Gaussian mechanism
     whole = budget if isinstance(budget, PureDP) else zCDP(budget.zcdp_rho())

@@ -43,7 +43,7 @@ def refuses(problem: Problem) -> str | None:
     """Rows of the workload that are no integers, where integers are measured."""
     if problem.planner != "workload" or problem.size > LAPLACE_CELLS:
         return None
-    if problem.numbers.takes(lambda: _whole(_rows(problem.design))):
+    if problem.drawn.takes(lambda: _whole(_rows(problem.design))):
         return None
     what = (
         "whole numbers in them"

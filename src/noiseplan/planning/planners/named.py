@@ -99,7 +99,7 @@ def solve(problem: Problem) -> Candidate:
 
 
 def _laplace_rows(problem: Problem, rows: Array, gram: Array) -> Candidate:
-    straight = problem.numbers.takes(lambda: _whole(rows))
+    straight = problem.drawn.takes(lambda: _whole(rows))
     return measured_rows(problem, rows if straight else _determining(rows), problem.name)
 
 

@@ -70,7 +70,7 @@ def untried(problem: Problem) -> str | None:
         whole = _whole(workload)
     except QueryError:
         return "not tried, rows of long attributes"
-    taken = problem.numbers.takes(lambda: whole)
+    taken = problem.drawn.takes(lambda: whole)
     return None if taken else "not tried, rows that are not whole numbers"
 
 

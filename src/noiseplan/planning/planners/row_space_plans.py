@@ -136,7 +136,7 @@ def _too_large(tables: BaseTables, problem: Problem) -> str | None:
     """What makes no tables that can be measured."""
     if tables.size > MOST_ROWS:
         return _too_many(tables.size)
-    if not problem.numbers.takes(lambda: tables.whole):
+    if not problem.drawn.takes(lambda: tables.whole):
         return (
             "measures whole numbers, and a query has rows of fractions: multiply them until they "
             "are whole, or use " + setting("planner", "auto")

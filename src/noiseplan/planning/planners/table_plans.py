@@ -151,7 +151,9 @@ def _merged(problem: Problem, found: Shared) -> Shared | None:
 def _made(problem: Problem, found: Shared) -> Candidate:
     """The mechanism of these shares, in integers where integers are measured."""
     types, epsilon = found.types, problem.epsilon
-    bits = problem.numbers.bits(_bits(types, found.spending.shares)) if found.matrices else None
+    shares, bits = found.spending.shares, None
+    if found.matrices:
+        bits = problem.numbers.bits(lambda: _bits(found.types, shares))
     if bits is not None:
         strategies = role_strategies(types.design, found.matrices, bits)
         types = find_table_types(types.design, strategies, found.larger)

@@ -17,6 +17,7 @@ from probes import Probe, law_variance
 from noiseplan.errors import NoiseplanError, PlanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
+from noiseplan.mechanisms.cost import cost_of
 
 MOST = 4096  # cells that may be written out
 
@@ -108,6 +109,49 @@ def test_tables_of_what_is_measured_are_no_more_than_asked_for(probe: Probe) -> 
     if queries is not None:
         assert 1 <= len(queries) <= 2
         assert all(query.schema == probe.plan.schema for query in queries)
+
+
+def test_measured_twice_it_costs_twice(probe: Probe) -> None:
+    """With itself a mechanism is of one kind, and every record pays for both."""
+    mechanism = probe.mechanism
+    for neighbours in ("add-remove", "replace"):
+        together = told(lambda n=neighbours: cost_of([mechanism, mechanism], n))
+        if together is not None:
+            both = together.pcost if probe.law == "gaussian" else together.pure_epsilon
+            brute = 2 * probe.brute_cost(neighbours)
+            assert both >= brute * (1 - 1e-12)
+            assert both <= 2 * probe.recomputed_cost(neighbours) * (1 + 1e-9)
+
+
+def test_what_is_priced_in_its_place_costs_the_same(probe: Probe) -> None:
+    priced = probe.mechanism.priced
+    for neighbours in ("add-remove", "replace"):
+        costs = [
+            told(lambda m=m, n=neighbours: m.record_cost(n)) for m in (priced, probe.mechanism)
+        ]
+        assert costs[0] == costs[1]
+
+
+def test_nothing_that_a_neighbour_changes_is_without_noise(probe: Probe) -> None:
+    """What is measured exactly is the same for all records: a public total, and nothing else."""
+    exact = probe.rows[probe.sizes == 0]
+    probe.mechanism.require_noise(probe.plan.privacy.neighbours)
+    assert (exact == exact[:, :1]).all()
+    if len(exact):
+        with pytest.raises(PlanError):
+            probe.mechanism.require_noise("add-remove")
+
+
+def test_rows_that_may_be_measured_beside_are_its_own(probe: Probe) -> None:
+    """The same noise on the rows it has is the mechanism itself; on half of them it is cheaper."""
+    rows = told(lambda: probe.mechanism.free_rows(MOST))
+    if rows is None:
+        return
+    again, sizes = rows_and_sizes(probe.mechanism.with_rows(rows), probe)
+    same(again, probe.rows)
+    np.testing.assert_array_equal(sizes, probe.sizes)
+    half = probe.mechanism.with_rows(rows[: len(rows) // 2])
+    assert half.record_cost("add-remove") <= probe.mechanism.record_cost("add-remove")
 
 
 # -------------------------------------------------------------------------------- other noise

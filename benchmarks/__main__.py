@@ -45,6 +45,7 @@ GROUPS: Final = {
     "predicates": Group("Predicates and named workloads", Tables("predicates")),
     "small": Group("The exact optimum, and exact errors", Tables("small_domains")),
     "near_optimum": Group("Several factors on one attribute", Tables("near_optimum")),
+    "replaced": Group("Records that are replaced", Tables("replaced")),
     "trees": Group("Levels of long attributes", Tables("trees")),
     "series": Group("Prefix sums and ranges over very many values", Tables("series")),
     "explicit": Group("Explicit matrices", Tables("explicit_group")),

@@ -222,6 +222,44 @@ def test_tables_that_will_disagree_are_named(tmp_path: Path) -> None:
     assert nz.Ledger(ledger.path).verify()
 
 
+def test_a_continuation_disagrees_with_others_than_the_one_it_is_built_on(tmp_path: Path) -> None:
+    """Another release of the same people, of another unit, is not forgotten."""
+    schema = nz.Schema.from_sizes({"age": 3, "sex": 2})
+    ledger = nz.Ledger(tmp_path / "b.ledger", create=True)
+    ledger.open_dataset("people", nz.zCDP(10.0))
+    data = {name: [0, 1, 1] * 20 for name in schema.names}
+    how: dict[str, Any] = {"ledger": ledger, "dataset": "people"}
+    first, other, more = (
+        nz.plan(nz.Workload([nz.Query(schema, table)]), budget=nz.zCDP(rho))
+        for table, rho in ((["age"], 0.1), (["sex"], 0.1), (["age", "sex"], 0.5))
+    )
+    earlier = first.release(data, **how)
+    assert more.given(earlier).check(data, **how).warnings == ()
+    replace(other, unit="household").release(data, **how)
+    said = " ".join(each.said for each in more.given(earlier).check(data, **how).warnings)
+    assert "'age × sex' and 'sex'" in said and "'age'," not in said
+    assert "priced for a household" in said
+    assert more.given(earlier).check(data, **how).ok
+
+
+def test_a_continuation_of_other_records_is_refused_by_its_check() -> None:
+    """What the release refuses is found, not raised."""
+    schema = nz.Schema.from_sizes({"age": 3})
+    tables = nz.Workload([nz.Query(schema, ["age"])])
+    first, more = (nz.plan(tables, budget=nz.zCDP(rho)) for rho in (0.1, 0.5))
+    data = {"age": [0, 1, 2] * 30, "id": [n // 9 for n in range(90)]}
+    earlier = first.release(data, person="id")
+    for how in ({}, {"person": "id"}):
+        checked = more.given(earlier).check(data, **how)
+        if checked.ok:
+            more.given(earlier).release(data, **how)
+            continue
+        with pytest.raises(PlanError) as refused:
+            more.given(earlier).release(data, **how)
+        assert checked.problems[0].said == str(refused.value)
+    assert not more.given(earlier).check(data).ok
+
+
 def test_many_tables_are_kept_by_the_names_of_the_first() -> None:
     schema = nz.Schema.from_sizes({f"a{i}": 2 for i in range(30)})
     kept = published(nz.Workload.marginals(schema, up_to=2))

@@ -18,7 +18,7 @@ import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.queries.questions import read_question
 from noiseplan.storage.folder_check import check_folder
-from noiseplan.storage.table_check import compare_tables
+from noiseplan.storage.table_check import ComparedTables, compare_tables
 
 SCHEMA = nz.Schema({"age": nz.Ordinal(range(6)), "sex": nz.Categorical(["F", "M"])})
 DATA = np.random.default_rng(0).integers(0, [6, 2], size=(200, 2))
@@ -273,3 +273,65 @@ def test_a_program_that_does_nothing_else_loads_every_kind() -> None:
     """Mechanisms are known by their names where nothing that plans them was imported."""
     program = "import sys, noiseplan as nz\nfor folder in sys.argv[1:]: nz.load(folder)"
     subprocess.run([sys.executable, "-c", program, *map(str, KINDS)], check=True)
+
+
+def of_ages(tmp_path: Path, saved_too: list[nz.Query]) -> Path:
+    """A release of two conditions of one name and of a table, with other tables saved beside."""
+    schema = nz.Schema({"age": nz.Ordinal(range(5)), "sex": nz.Categorical(["F", "M"])})
+    rows = ([[1, 1, 0, 0, 0]], [[0, 0, 1, 1, 0]])
+    asked = [nz.Query(schema, {"age": nz.Custom(row)}) for row in rows]
+    assert asked[0].name == asked[1].name
+    asked.append(nz.Query(schema, ["age", "sex"]))
+    release = nz.plan(nz.Workload(asked), budget=nz.zCDP(0.5)).release(
+        {"age": [0, 1, 1, 4] * 50, "sex": ["F", "M"] * 100}
+    )
+    release.save(tmp_path / "out", tables=[*asked, *saved_too])
+    return tmp_path / "out"
+
+
+def test_queries_of_one_name_are_each_compared(tmp_path: Path) -> None:
+    folder = of_ages(tmp_path, [])
+    assert check_folder(folder).tables == ComparedTables(4 * (1 + 1 + 10), ())
+    edited(folder, "2-custom-*.csv", with_number(1, 1, "41.5"))
+    result = checked(folder)
+    assert result.exit_code == 4
+    assert "2-custom-1-row-age.csv" in result.output
+
+
+@pytest.mark.parametrize("name", ["age", "sex × age", " age ", "age=prefix", "age × sex "])
+def test_a_name_that_asks_for_something_else_is_not_compared(tmp_path: Path, name: str) -> None:
+    """Nobody is accused of a change who saved a query of his own under such a name."""
+    schema = nz.Schema({"age": nz.Ordinal(range(5)), "sex": nz.Categorical(["F", "M"])})
+    folder = of_ages(tmp_path, [nz.Query(schema, {"age": nz.Prefix()}, name=name)])
+    found = check_folder(folder).tables
+    assert found.numbers == 4 * (1 + 1 + 10)
+    assert [path.split("-")[0] for path in found.unknown] == ["tables/4"]
+
+
+def listed(folder: Path, change: Callable[[list[str]], list[str]]) -> None:
+    index = folder / "tables" / "index.csv"
+    lines = index.read_text(encoding="utf-8").splitlines()
+    index.write_text("\n".join(change(lines)) + "\n", encoding="utf-8")
+    rehashed(folder, "tables/index.csv")
+
+
+def test_a_table_that_left_the_index_is_said_not_to_be_compared(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    edited(folder, "*-age-by-sex.csv", with_number(3, 2, "41.5"))
+    listed(folder, lambda lines: lines[:-1])
+    assert check_folder(folder).tables == ComparedTables(
+        4 * (1 + 6 + 2), ("tables/4-age-by-sex.csv",)
+    )
+    assert "tables/4-age-by-sex.csv" in checked(folder).output
+    listed(folder, lambda lines: lines[:1])
+    found = check_folder(folder).tables
+    assert (found.numbers, len(found.unknown)) == (0, 4)
+
+
+def test_an_index_leads_nowhere_else(tmp_path: Path) -> None:
+    folder = saved(tmp_path)
+    (tmp_path / "other.csv").write_text("x\n", encoding="utf-8")
+    listed(folder, lambda lines: [*lines, "../../other,age,6"])
+    result = checked(folder)
+    assert result.exit_code == 4
+    assert "no table of it" in " ".join(result.output.split())

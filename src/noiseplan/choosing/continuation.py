@@ -21,7 +21,7 @@ from noiseplan.queries import Query
 from noiseplan.release.ledger_charge import require_charged
 from noiseplan.release.open_data import Admission, admitted, opened
 from noiseplan.release.provenance import Provenance
-from noiseplan.release.rehearsal import Checked, Finding
+from noiseplan.release.rehearsal import Checked, Finding, check
 from noiseplan.release.release import Release, ReleaseOptions, make_release
 
 COMBINED = "combined"
@@ -29,6 +29,11 @@ OTHER_RECORDS = (
     "person= would choose among the records of each person, and the earlier release counted "
     "others, or was read from a folder, which does not keep which: make both releases from one "
     "source, open_source(data, schema, person=…, cap=…), in one program"
+)
+NOT_THE_SAME_RECORDS = (
+    "the earlier release counted some records of each person, chosen at random, and these data "
+    "would show others: give it the same source, or the same data with the same person= and number "
+    "of records"
 )
 
 
@@ -144,20 +149,28 @@ class Continuation:
         plan = described(asked, united, self.total, origin)
         return completed(self.family, plan, parts)
 
-    def check(self, data: object, **how: Any) -> Checked:
+    def check(self, data: object, **how: Unpack[ReleaseOptions]) -> Checked:
         """What `release` would cost, and all that would stop it; spends nothing.
 
-        `how` is what `Plan.check` takes. What disagrees with the earlier release is not looked for:
-        this one is built on it.
+        `how` is what `Plan.check` takes. The earlier release is not among those that this one will
+        disagree with: it is built on it.
         """
-        self._require_one_ledger(how)
-        if how.get("person") is not None and self._people() is None:
-            raise PlanError(OTHER_RECORDS)
+        try:
+            self._require_one_ledger(how)
+            self._require_the_same_people(data, how.get("person"))
+        except PlanError as error:
+            return Checked((Finding("earlier release", error.message, error),))
         if self.rest is None:
             return Checked((Finding("cost", "nothing: the earlier release tells all of it"),))
-        checked = self.rest.check(data, **how)
-        kept = tuple(finding for finding in checked.findings if finding.about != "before")
-        return replace(checked, findings=kept)
+        return check(self.rest, data, how, built_on=self.earlier.recorded)
+
+    def _require_the_same_people(self, data: object, person: str | None) -> None:
+        """Refuse what is known before any record is read: other records of each person."""
+        people = self._people()
+        if person is not None and people is None:
+            raise PlanError(OTHER_RECORDS)
+        if people is not None and person is None and getattr(data, "choice", None) is None:
+            raise PlanError(NOT_THE_SAME_RECORDS)
 
     def _require_one_ledger(self, how: Mapping[str, Any]) -> None:
         """Both are charged to one dataset of one ledger, or to none."""
@@ -193,11 +206,7 @@ class Continuation:
         if again is not None and people is not None and again.recalled() == people:
             return source
         if people is not None:
-            raise PlanError(
-                "the earlier release counted some records of each person, chosen at random, and "
-                "these data would show others: give it the same source, or the same data with the "
-                "same person= and number of records"
-            )
+            raise PlanError(NOT_THE_SAME_RECORDS)
         raise PlanError(OTHER_RECORDS)
 
     def __repr__(self) -> str:

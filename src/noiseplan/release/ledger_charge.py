@@ -78,19 +78,20 @@ class Account:
             yield ""
             return
         require_private(sampler)
-        with self.ledger.charging(self._charge(plan, follows)) as entry:
+        tables, pieces = published(plan.workload), told_pieces(plan.workload)
+        act = replace(self._charge(plan, follows), tables=tables, pieces=pieces or None)
+        with self.ledger.charging(act) as entry:
             yield _text(entry)
 
     def _charge(self, plan: Plan, follows: str) -> Reserved:
-        """What is charged for a plan, and what else is on record of it."""
+        """What is charged for a plan, and for whom."""
         from noiseplan.ledger.ledger import reserved
 
         cost = plan.privacy.as_zcdp  # a ledger adds up zCDP, and pure DP is that too
         completed = self._entry(follows)
         act = reserved(self.dataset, cost, self.purpose, plan.hash(), plan.max_rows, completed)
         unit = None if plan.unit == PERSON else plan.unit
-        told = published(plan.workload), told_pieces(plan.workload) or None
-        return replace(act, unit=unit, tables=told[0], pieces=told[1])
+        return replace(act, unit=unit)
 
     def note_refusal(self, plan: Plan, kind: str, detailed: bool) -> None:
         """Enter that the data were refused, before anybody is told so."""
@@ -111,12 +112,17 @@ class Account:
         )
         return f"dataset {self.dataset!r} of {self.ledger.path.name}"
 
-    def disagreeing(self, plan: Plan) -> list[str]:
-        """What was released of this dataset before, and what of it the plan will disagree with."""
-        entries = [] if self.ledger is None else list(self.ledger.entries(self.dataset))
-        entries = [entry for entry in entries if entry.status != "failed"]
-        if not entries:
-            return []
+    def disagreeing(self, plan: Plan, built_on: str = "") -> list[str]:
+        """What was released of this dataset before, and what of it the plan will disagree with.
+
+        What it is built on (where that is recorded) agrees with it.
+        """
+        every = [] if self.ledger is None else list(self.ledger.entries(self.dataset))
+        every = [entry for entry in every if entry.status != "failed"]
+        others = [entry for entry in every if _text(entry) not in built_on.split(BETWEEN)]
+        return (self._told_twice(plan, others) if others else []) + self._other_units(plan, every)
+
+    def _told_twice(self, plan: Plan, entries: list[Entry]) -> list[str]:
         same = [entry for entry in entries if entry.plan_hash == plan.hash()]
         if same:
             return [
@@ -124,7 +130,7 @@ class Account:
                 f"noise of its own and so with other numbers. The earlier release answers at no "
                 f"cost"
             ]
-        told = [
+        return [
             f"{_named(entries)} released another plan of the same people. "
             + both_told(plan.workload, entries, plan.privacy.neighbours == "replace")
             + "What builds on the earlier release agrees with it: "
@@ -135,7 +141,6 @@ class Account:
                 "one unit are chosen at random and no file keeps which"
             )
         ]
-        return told + self._other_units(plan, entries)
 
     def _other_units(self, plan: Plan, entries: list[Entry]) -> list[str]:
         """Whether earlier releases were for others than this one: persons, households."""

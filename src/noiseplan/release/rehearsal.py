@@ -109,8 +109,11 @@ def _marked(finding: Finding, worded: Callable[[NoiseplanError], str]) -> str:
     return f"warning: {finding.said}" if finding.warning else finding.said
 
 
-def check(plan: Plan, data: object, how: ReleaseOptions) -> Checked:
-    """What a release of these data would be refused for, by the ledger or for what they hold."""
+def check(plan: Plan, data: object, how: ReleaseOptions, built_on: str = "") -> Checked:
+    """What a release of these data would be refused for, by the ledger or for what they hold.
+
+    `built_on` is where the releases are recorded that it completes, which it agrees with.
+    """
     cost = unit_text(plan.max_rows, plan.unit) or "one record"
     found = [Finding("cost", f"ρ = {text_up(plan.privacy.rho)}, for {cost}")]
     found += [
@@ -122,7 +125,8 @@ def check(plan: Plan, data: object, how: ReleaseOptions) -> Checked:
         said = Finding("ledger", error.message, error)
         return Checked((*found, said, Finding("data", "not read, since the release is refused")))
     found.append(Finding("ledger", _ledger(admission)))
-    found += [Finding("before", each, warning=True) for each in admission.account.disagreeing(plan)]
+    before = admission.account.disagreeing(plan, built_on)
+    found += [Finding("before", each, warning=True) for each in before]
     seen, told = _looked_through(admission, data, how.get("person"))
     read = bool(told)
     detailed = admission.details or any(getattr(each.error, "detailed", False) for each in seen)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product, zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,54 +38,93 @@ class ComparedTables:
 
 
 def compare_tables(folder: Path, release: Release) -> ComparedTables:
-    """Compare every number of the CSV files; `StorageError` names the first that differs."""
-    by_title = {t: query for query in release.plan.workload for t in table_titles([query])}
-    numbers, unknown = 0, []
-    for listed in table_files(folder):
-        name, title = f"tables/{listed['file']}.csv", listed["query"]
-        query = by_title.get(title) or _asked(title, release)
-        if query is None:
-            unknown.append(name)
-            continue
-        answer = _answer(release, query, title)
-        if differs := _difference(folder / name, answer):
+    """Compare every number of the CSV files; `StorageError` names the first that differs.
+
+    Files that the index does not list, or under a name that asks for nothing known, are not known.
+    """
+    listed = table_files(folder)
+    titled, numbers, compared = _titled(release) if listed else {}, 0, set()
+    for each in listed:
+        name, title = _plain(each["file"], folder), each["query"]
+        queries = titled.get(title) or _in_words(title, release)
+        answers = [answer for query in queries for answer in _answers(release, query, title)]
+        found = [_difference(folder / name, answer) for answer in answers]
+        differences = [each for each in found if each is not None]
+        if len(differences) < len(found):  # one of these queries is what the file is of
+            numbers += sum(map(len, answers[found.index(None)].numbers().values()))
+            compared.add(name)
+        elif differences and (title in titled or not differences[0].of_labels):
             raise StorageError(
-                f"saved release {str(folder)!r}: {name}{differs}; the file was changed, and its "
-                f"hash with it. Copy the folder again from its source"
+                f"saved release {str(folder)!r}: {name}{differences[0].text}; the file was "
+                f"changed, and its hash with it, or another query was saved under the name of this "
+                f"one. Copy the folder again from its source"
             )
-        numbers += sum(map(len, answer.numbers().values()))
+    files = sorted(f"tables/{path.name}" for path in (folder / "tables").glob("*.csv"))
+    unknown = (name for name in files if name not in compared and name != "tables/index.csv")
     return ComparedTables(numbers, tuple(unknown))
 
 
-def _asked(title: str, release: Release) -> Query | None:
+def _plain(file: str, folder: Path) -> str:
+    """The name of a table's file, which leads nowhere else and is there."""
+    name = f"tables/{file}.csv"
+    if Path(name).name != f"{file}.csv" or not (folder / name).is_file():
+        raise StorageError(
+            f"saved release {str(folder)!r}: its index lists {file!r}, which is no table of it. "
+            f"Copy the folder again from its source"
+        )
+    return name
+
+
+def _titled(release: Release) -> dict[str, list[Query]]:
+    """The queries of the workload by what their tables are called; several may share a name."""
+    found: dict[str, list[Query]] = {}
+    for query in release.plan.workload:
+        for title in table_titles([query]):
+            found.setdefault(title, []).append(query)
+    return found
+
+
+def _in_words(title: str, release: Release) -> list[Query]:
     """The query that a title asks in words, where it is no table of the workload."""
     try:
-        return ask_query(title, release.schema, release.plan.workload)
+        return [ask_query(title, release.schema, release.plan.workload)]
     except NoiseplanError:
-        return None
+        return []
 
 
-def _answer(release: Release, query: Query, title: str) -> Answer:
+def _answers(release: Release, query: Query, title: str) -> list[Answer]:
+    """The table of this name that a query gives, if it does."""
     whole = release.answer(query)
     parts = whole.by_level() if query.levelled else [whole]
-    return next(part for part in parts if part.query.name == title)
+    return [part for part in parts if part.query.name == title]
 
 
-def _difference(path: Path, answer: Answer) -> str:
-    """Where a file differs from the answer first, in words; empty where it does not."""
+class Difference(NamedTuple):
+    """Where a file differs from an answer, in words; in what its rows are of, or in a number."""
+
+    text: str
+    of_labels: bool = False
+
+
+def _difference(path: Path, answer: Answer) -> Difference | None:
+    """Where a file differs from the answer first."""
     numbers = answer.numbers()
+    slack = _slack(numbers)
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file)
         header = [str(cell(name)) for name in (*answer.axes(), *numbers)]
         if next(rows, None) != header:
-            return f" has other columns than {', '.join(header)}"
+            return Difference(f" has other columns than {', '.join(header)}", of_labels=True)
         start = 0
         for batch, labels in _batches(rows, _labels(answer)):
-            said = _in_batch(batch, labels, start, numbers)
-            if said:
+            here = {name: values[start : start + len(batch)] for name, values in numbers.items()}
+            said = _of_other_cells(batch, labels, start, len(numbers)) or _other_numbers(
+                batch, labels, start, here, slack
+            )
+            if said is not None:
                 return said
             start += len(batch)
-    return ""
+    return None
 
 
 def _batches(
@@ -102,28 +142,34 @@ def _labels(answer: Answer) -> Iterator[tuple[str, ...]]:
     return product(*axes)
 
 
-def _in_batch(
+def _of_other_cells(
+    rows: list[list[str]], labels: list[tuple[str, ...]], start: int, columns: int
+) -> Difference | None:
+    wide = len(labels[0])
+    for place, (row, label) in enumerate(zip(rows, labels, strict=True), start):
+        if tuple(row[:wide]) != label or len(row) != wide + columns:
+            of = ", ".join(label) or "the total"
+            return Difference(f", row {place + 1:,}, is not of {of}", of_labels=True)
+    return None
+
+
+def _other_numbers(
     rows: list[list[str]],
     labels: list[tuple[str, ...]],
     start: int,
     numbers: dict[str, Array],
-) -> str:
-    wide = len(labels[0])
-    for place, (row, label) in enumerate(zip(rows, labels, strict=True), start):
-        if tuple(row[:wide]) != label or len(row) != wide + len(numbers):
-            return f", row {place + 1:,}, is not of {', '.join(label) or 'the total'}"
-    slack = _slack(numbers)
-    for column, (called, values) in enumerate(numbers.items(), wide):
-        expected = values[start : start + len(rows)]
+    slack: float,
+) -> Difference | None:
+    for column, (called, expected) in enumerate(numbers.items(), len(labels[0])):
         shown = _as_numbers([row[column] for row in rows])
         near = np.isclose(shown, expected, rtol=OF_NUMBER, atol=slack, equal_nan=True)
         if not near.all():
             at = int(np.argmin(near))
-            return (
+            return Difference(
                 f", row {start + at + 1:,} ({', '.join(labels[at]) or 'total'}), has {called} "
                 f"{rows[at][column]}, and the measurements give {expected[at]:.10g}"
             )
-    return ""
+    return None
 
 
 def _slack(numbers: dict[str, Array]) -> float:

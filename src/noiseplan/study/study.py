@@ -150,7 +150,8 @@ class Study:
             tell(each)
         if left is not None:
             admission = Admission.of(left, how)  # before the data are compared
-            for each in admission.account.disagreeing(left) if given is None else ():
+            built_on = "" if given is None else given.recorded
+            for each in admission.account.disagreeing(left, built_on):
                 tell(each)
         self._require_public_lists(data)
         made: Release = more.release(self.as_declared(data), **how)

@@ -80,6 +80,7 @@ def test_what_is_not_known_is_left_to_fill_in(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("column", "words"),
     [
+        ("day=2030-01-01..2030-12-31", "day=bins:2030-01-01,…,2030-12-31"),
         ("=3", "has a name"),
         ("age=9..0", "age=0..9"),
         ("pay=bins:0,x", "'x' is no edge"),

@@ -77,6 +77,12 @@ def _column(text: str) -> Column:
     if values.startswith("levels:"):
         return Column(name, _levels(values.removeprefix("levels:"), text))
     labels = [part.strip() for part in values.split(",")]
+    if len(labels) == 1 and ".." in values:
+        first, _, last = values.partition("..")
+        raise StudyError(
+            f"{text}: a range is of whole numbers; for others write the edges of bins, dates too: "
+            f"{name}=bins:{first.strip()},…,{last.strip()}"
+        )
     if not all(labels):
         raise StudyError(f"{text}: an empty value; write {_FORMS}")
     written = ", ".join(map(_written, labels))

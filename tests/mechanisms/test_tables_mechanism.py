@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from copy import deepcopy
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from mechanism_oracles import Written, dearest, every_set, least_squares
 import noiseplan as nz
 from noiseplan.errors import PlanError, StorageError, UnanswerableError
 from noiseplan.matrices import Matrix
+from noiseplan.mechanisms import tables
 from noiseplan.mechanisms.attribute_views import View, by_difference, by_strategy, by_value
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.tables import TableBlock, TablesMechanism, _add_last
@@ -102,6 +104,22 @@ def test_the_cost_is_one_cell_of_every_table(
     np.testing.assert_allclose(
         np.sort(np.abs(mechanism.dense_rows()), axis=0), np.sort(rows / sizes[:, None], axis=0)
     )
+
+
+@settings(max_examples=25)
+@given(some_tables, st.sampled_from([0.3, 1.7]), st.booleans())
+def test_rows_that_records_share_are_not_paid_for(
+    scales: dict[tuple[int, ...], float], shared: float, exact: bool
+) -> None:
+    """The farthest two records, by brute force; where there are many, as two that share nothing."""
+    mechanism = made({**scales, (): shared}, exact)
+    truth = dearest(*written_out(mechanism), 1, "replace")
+    record = mechanism.record_cost("add-remove")
+    rounding = 1e-11 * record  # outward, of the size of the columns
+    assert truth <= mechanism.record_cost("replace") <= truth * (1 + 1e-9) + rounding
+    assert truth <= 2 * (record - 1 / shared) * (1 + 1e-9) + rounding
+    with mock.patch.object(tables, "PAIRED_NUMBERS", 0):
+        assert mechanism.record_cost("replace") == 2 * record
 
 
 def test_tables_of_strategies_and_differences() -> None:

@@ -78,10 +78,10 @@ def _column(text: str) -> Column:
         return Column(name, _levels(values.removeprefix("levels:"), text))
     labels = [part.strip() for part in values.split(",")]
     if len(labels) == 1 and ".." in values:
-        first, _, last = values.partition("..")
+        edges = [edge.strip() for edge in values.split("..")]
         raise StudyError(
             f"{text}: a range is of whole numbers; for others write the edges of bins, dates too: "
-            f"{name}=bins:{first.strip()},…,{last.strip()}"
+            f"{name}=bins:{',…,'.join(edges)}"
         )
     if not all(labels):
         raise StudyError(f"{text}: an empty value; write {_FORMS}")

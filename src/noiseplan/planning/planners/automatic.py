@@ -15,7 +15,7 @@ plan says what was considered, and why it was taken or not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -291,8 +291,11 @@ def _tables_by_pairs(problem: Problem) -> Candidate | None:
         return None
     replaced = ReplacedRecords(problem)
     one = replaced.forward(problem)
-    found = (replaced.back(table_plans.measuring(one, name)) for name in ("auto", "p-identity"))
-    return min(found, key=lambda candidate: reached(problem, candidate))
+    found = []
+    for name in ("auto", "p-identity"):
+        with suppress(PlanError):  # noise too large to be drawn
+            found.append(replaced.back(table_plans.measuring(one, name)))
+    return min(found, key=lambda candidate: reached(problem, candidate), default=None)
 
 
 def _workload_matrix(problem: Problem) -> Candidate | str | None:

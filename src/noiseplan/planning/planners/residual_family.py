@@ -110,7 +110,8 @@ def made(problem: Problem, solution: Solution, blocks: bool = True) -> Candidate
     least, aim = problem.allowed is None, _aim(problem, allowed)
     bits = faithful_bits(problem.design) if problem.strategies else BITS
     today = make_residual(aim, solution, problem.drawn.exact, least, bits)
-    if blocks and _by_blocks(problem):
+    all_plain = not (problem.design.free or problem.design.joints)  # which need none
+    if blocks and not all_plain and _by_blocks(problem):
         own = make_blocks(problem, aim, solution)
         clearly = CLEARLY_BETTER * reached(problem, today)
         if own is not None and reached(problem, own) < clearly:

@@ -107,6 +107,17 @@ def test_a_saved_ledger_tells_what_it_told(tmp_path: Path) -> None:
     assert ledger.verify(before).count == before.count + 1
 
 
+def rounded_alike(found: list[Any], before: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Two tables without their whole numbers, which are rounded by least squares since: each of
+    them within one of what it was, with the same total."""
+    column = before[0].index("valid")
+    now, then = ([row[column] for row in table[1:]] for table in (found, before))
+    assert sum(now) == sum(then)
+    assert all(abs(a - b) <= 1 and a == int(a) for a, b in zip(now, then, strict=True))
+    kept = [[row[:column] + row[column + 1 :] for row in table] for table in (found, before)]
+    return kept[0], kept[1]
+
+
 @pytest.mark.parametrize(
     ("folder", "how"),
     [("valid", {}), ("valid-integers", {"integers": True, "total": None})],
@@ -125,7 +136,10 @@ def test_valid_tables_of_a_saved_release(folder: str, how: dict[str, Any], tmp_p
         assert "\n".join(said) == expected("valid")["facts"]["told"]["valid"]
     made.save(tmp_path / "again", tables=tables)
     for path in sorted(saved.glob("*.csv")):
-        assert not differences(rows(tmp_path / "again" / path.name), rows(path), 1e-9)
+        found, before = rows(tmp_path / "again" / path.name), rows(path)
+        if how and "valid" in before[0]:
+            found, before = rounded_alike(found, before)
+        assert not differences(found, before, 1e-9)
     now = changes(tmp_path / "again")
     assert now.pop("filled") == told.pop("filled", [])  # said since tables may be filled in
     # Said since sums count for themselves.

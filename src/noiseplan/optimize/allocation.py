@@ -18,6 +18,7 @@ import scipy.sparse as sp
 
 from noiseplan.matrices.base import Array
 from noiseplan.optimize.lbfgs import Smooth, minimise
+from noiseplan.optimize.saddle import LARGEST, approached
 
 # The relative gap at which to stop, and the most steps: for the worst row, and for a smooth loss.
 WORST_GAP, WORST_STEPS = 1e-9, 4000
@@ -53,6 +54,16 @@ class Share:
     value: float
     bound: float
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is left to gain."""
+        return self.value <= self.bound * (1 + WORST_GAP)
+
+    def or_better(self, sigma2: Array, value: float, bound: float) -> Share:
+        """The better plan and the higher bound of this share and another."""
+        best = sigma2 if value < self.value else self.sigma2
+        return Share(best, min(value, self.value), max(bound, self.bound))
+
 
 def share_for_worst(
     privacy: Array, rows: sp.csr_array, budget: float, steps: int = WORST_STEPS
@@ -68,35 +79,56 @@ def share_for_worst(
     attain it, scaled to the budget, and moves weight to the rows with more variance and to the
     neighbours with more cost: λ ← λ · (variance/largest)^s. The largest variance is an upper
     bound, T a lower one, and they meet. With s = 1 the bound never falls; longer steps are tried
-    as long as they raise it.
+    as long as they raise it. Problems that are not large start where an interior point ends, which
+    is most often the end: thousands of such steps would leave a gap that ten of Newton's close.
     """
     privacy, columns = np.atleast_2d(privacy), sp.csr_array(rows.T)
     weights = np.full(rows.shape[0], 1.0 / rows.shape[0])
     shares = np.full(len(privacy), 1.0 / len(privacy))
-    best, stride, last = Share(np.array([]), np.inf, 0.0), 1.0, (weights, shares, 0.0)
-    for _ in range(steps):
+    best, weights, shares = _start(privacy, rows, budget, (weights, shares))
+    stride, last = 1.0, (weights, shares, 0.0)
+    for _ in range(0 if best.closed else steps):
         mixed, variance = shares @ privacy, columns @ weights
         bound = root_cost(mixed, variance) ** 2 / budget
         if bound < last[2] and stride > 1.0:  # overshot: back, and on with the safe step
             (weights, shares, _), stride = last, 1.0
             continue
-        sigma2 = share_for_sum(mixed, variance, budget)
-        sigma2 = np.where(np.isfinite(sigma2), sigma2, 1e300)
-        costs = privacy @ np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
-        sigma2 = sigma2 * (costs.max() / budget)
+        sigma2, costs = _within(privacy, share_for_sum(mixed, variance, budget), budget)
         each = rows @ sigma2
-        better = each.max() < best.value
-        best = Share(
-            sigma2 if better else best.sigma2,
-            min(best.value, float(each.max())),
-            max(best.bound, bound),
-        )
-        if best.value <= best.bound * (1 + WORST_GAP):
+        best = best.or_better(sigma2, float(each.max()), bound)
+        if best.closed:
             break
         last, stride = (weights, shares, bound), min(stride * 1.3, 1e4)
         weights = _moved(weights, each, stride)
         shares = _moved(shares, costs, stride)
     return best
+
+
+def _start(
+    privacy: Array, rows: sp.csr_array, budget: float, even: tuple[Array, Array]
+) -> tuple[Share, Array, Array]:
+    """The best that an interior point comes to, most often the end, and its weights."""
+    best, (weights, shares), idle = Share(np.array([]), np.inf, 0.0), even, 0
+    if (rows.shape[0] + len(privacy)) * rows.shape[1] ** 2 > LARGEST:
+        return best, weights, shares
+    dense = rows.toarray()
+    for at in approached(dense, privacy):
+        mixed, variance = at[1] @ privacy, at[0] @ dense
+        bound = root_cost(mixed, variance) ** 2 / budget
+        sigma2, _ = _within(privacy, share_for_sum(mixed, variance, budget), budget)
+        before, best = best, best.or_better(sigma2, float((dense @ sigma2).max()), bound)
+        idle = 0 if best.bound > before.bound else idle + 1
+        weights, shares = (weights, shares) if idle else at
+        if best.closed or idle > 8:
+            break
+    return best, np.maximum(weights, 1e-250), np.maximum(shares, 1e-250)
+
+
+def _within(privacy: Array, sigma2: Array, budget: float) -> tuple[Array, Array]:
+    """The σ² in the same proportions that cost the budget, and what each neighbour cost before."""
+    sigma2 = np.where(np.isfinite(sigma2), sigma2, 1e300)
+    costs = privacy @ np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
+    return sigma2 * (costs.max() / budget), costs
 
 
 def _moved(weights: Array, size: Array, stride: float) -> Array:
@@ -138,10 +170,7 @@ def share_for_loss(
         costs = privacy @ (1.0 / mixed.sigma2)
         sigma2 = mixed.sigma2 * (costs.max() / budget)
         value = loss(rows @ sigma2)[0]
-        better = value < best.value
-        best = Share(
-            sigma2 if better else best.sigma2, min(value, best.value), max(mixed.bound, best.bound)
-        )
+        best = best.or_better(sigma2, value, mixed.bound)
         if len(privacy) == 1 or best.value - best.bound <= LOSS_GAP * abs(best.value):
             break
         last, stride = (shares, mixed.bound), min(stride * 1.5, 100.0)

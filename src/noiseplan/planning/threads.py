@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # commands hold threads before anything is planned
+    from threadpoolctl import ThreadpoolController
+
     from noiseplan.planning.workload_types import Design
     from noiseplan.schema import Schema
 
@@ -32,9 +36,8 @@ def one_thread_below(large: int, values: int) -> Iterator[None]:
         yield
         return
     import scipy.linalg  # noqa: F401  # brings its own threads, held only if it is loaded by now
-    from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _pools(len(sys.modules)).limit(limits=1, user_api="blas"):
         yield
 
 
@@ -42,8 +45,15 @@ def one_thread_below(large: int, values: int) -> Iterator[None]:
 def calm_threads(schema: Schema) -> Iterator[None]:
     """One thread for linear algebra unless some attribute is large, also while a plan is printed:
     bounds are computed then, and threads that wait for each other cost more than they bring."""
-    from threadpoolctl import threadpool_limits
-
     limit = 1 if max(schema.shape) < LARGE else None
-    with threadpool_limits(limits=limit, user_api="blas"):
+    with _pools(len(sys.modules)).limit(limits=limit, user_api="blas"):
         yield
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> ThreadpoolController:
+    """The libraries that have threads; looked for again when modules were imported since, not for
+    every plan: where many libraries are loaded it takes as long as a small plan does."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -194,6 +194,42 @@ def test_blocks_together_are_the_convex_optimum_for_pairs() -> None:
     assert best * (1 - 1e-5) <= found.value <= best * (1 + 1e-3)
 
 
+def alike() -> Design:
+    """Attributes that may change places: three of three values, all pairs of them."""
+    schema = nz.Schema.from_sizes(dict.fromkeys("abc", 3))
+    pairs = combinations("abc", 2)
+    return prepare(nz.Workload([nz.Query(schema, dict.fromkeys(p, nz.Prefix())) for p in pairs]))
+
+
+def test_pairs_of_attributes_that_may_change_places() -> None:
+    """One pair of a kind stands for all: they pay the same, and the best is that of all pairs."""
+    design = alike()
+    types = BlockTypes(design, public=True)
+    search = Search(types, centres_of(design))
+    found = search.together(300, 1e-8)[0]
+    cells = np.array(list(product(range(3), repeat=3)))
+    pairs = list(combinations(range(len(cells)), 2))
+    variance, costs, paid = 0.0, [0.0] * len(pairs), np.zeros(len(pairs))
+    for form, point in zip(search.forms, found.points, strict=True):
+        root, image = form.solver.root, form.solver.image
+        precision = cp.Variable((len(root), len(root)), PSD=True)
+        parts = [cp.matrix_frac(row, precision) for row in np.eye(len(root))]
+        variance = variance + form.block.sets * sum(parts)
+        own = np.asarray(point.grams[0])
+        for place in form.block.places:
+            at = np.ravel_multi_index(tuple(cells[:, place].T), (3,) * len(place))
+            for number, (x, y) in enumerate(pairs):
+                apart = image[:, [at[x]]] - image[:, [at[y]]]
+                costs[number] += cp.sum(cp.multiply(apart @ apart.T, precision))
+                i, j = at[x], at[y]
+                paid[number] += own[i, i] + own[j, j] - 2 * own[i, j]
+    best = cp.Problem(cp.Minimize(variance), [cost <= 1 for cost in costs]).solve(cp.CLARABEL)
+    assert len(found.costs) < len(pairs) / 4
+    assert search.payers.even.sum() == len(pairs)
+    assert np.unique(paid.round(10)).tolist() == np.unique(found.costs.round(10)).tolist()
+    assert best * (1 - 1e-5) <= found.value <= best * (1 + 1e-3)
+
+
 def test_the_slope_in_tau_where_pairs_pay() -> None:
     """Of log(variance · mean cost), the pairs' weights being what they are."""
     design = mixed(0)

@@ -147,7 +147,7 @@ class WholeBlock:
         """The best of cost one at most, whatever the other blocks cost."""
         point = levelled(
             lambda weights, _: self.at(RecordLoad(weights)),
-            self.image.shape[1:],
+            np.ones(self.image.shape[1:]),
             ALONE_STEPS,
             ALONE_GAP,
         )[0]
@@ -248,17 +248,13 @@ class ProductBlock:
 
 
 def levelled(
-    visit: Callable[[Array, V | None], V],
-    shape: tuple[int, ...],
-    steps: int,
-    gap: float,
-    start: Array | None = None,
+    visit: Callable[[Array, V | None], V], start: Array, steps: int, gap: float
 ) -> tuple[V, Array]:
     """The best visit, and its weights: those of records that cost much grow until all cost alike.
 
     Multiplicative steps λ ← λ·cost², mixed with their own past.
     """
-    point = np.zeros(int(np.prod(shape))) if start is None else np.log(start.ravel())
+    point, shape = np.log(start.ravel()), start.shape
     ascent = Ascent(MEMORY, FARTHEST)
     best: tuple[V, Array] | None = None
     last: V | None = None

@@ -28,9 +28,10 @@ Point = WholePoint | ProductPoint
 
 
 class Payers(ABC):
-    """All who pay, in some order."""
+    """All who pay, in some order; `even` are weights by which no one counts more than others."""
 
     shape: tuple[int, ...]
+    even: Array
 
     @abstractmethod
     def loads(self, weights: Array) -> list[Load]:
@@ -52,7 +53,7 @@ def payers_of(types: BlockTypes) -> Payers:
 @final
 class _Records(Payers):
     def __init__(self, types: BlockTypes) -> None:
-        self.types, self.shape = types, types.shape
+        self.types, self.shape, self.even = types, types.shape, np.ones(types.shape)
 
     def loads(self, weights: Array) -> list[Load]:
         return [RecordLoad(b.price * _marginal(b, weights)) for b in self.types.blocks]
@@ -89,17 +90,40 @@ def spread(block: BlockType, costs: Array, shape: tuple[int, ...]) -> Array:
 
 @final
 class _RecordPairs(Payers):
+    """Pairs that differ in the order of exchangeable attributes alone pay alike: one stands for
+    all of them, with the weight of all."""
+
     def __init__(self, types: BlockTypes) -> None:
         self.types = types
         self.count = prod(types.pair_shape)
-        self.first, self.second = np.triu_indices(self.count, 1)
+        self._values = np.indices(types.pair_shape).reshape(len(types.pair_shape), -1)
+        self.first, self.second, self._kind, self.even = self._kinds_of_pairs()
         self.shape = (len(self.first),)
+
+    def _kinds_of_pairs(self) -> tuple[IntArray, IntArray, IntArray, Array]:
+        """Of every kind the records of one pair; the kind of every two records, of a record with
+        itself one more; and how many pairs there are of each."""
+        first, second = np.triu_indices(self.count, 1)
+        keys = np.minimum(self._keys(first, second), self._keys(second, first))
+        _, one, kind, size = np.unique(
+            keys, return_index=True, return_inverse=True, return_counts=True
+        )
+        every = np.full((self.count, self.count), len(one))
+        every[first, second] = every[second, first] = kind
+        return first[one], second[one], every, size.astype(float)
+
+    def _keys(self, first: IntArray, second: IntArray) -> IntArray:
+        """A number for every pair, the same where exchangeable attributes change places."""
+        shape = np.array(self.types.pair_shape)
+        both = self._values[:, first] * shape[:, None] + self._values[:, second]
+        for axes in (*self.types.axes.values(), *self.types.plain_axes.values()):
+            both[axes] = np.sort(both[axes], axis=0)
+        return _numbered(list(both), tuple(shape**2))
 
     @cached_property
     def _cells(self) -> dict[int, list[IntArray]]:
         """Of each block, for every subset the cell of it that each record is in."""
-        values = np.indices(self.types.pair_shape).reshape(len(self.types.pair_shape), -1)
-        found = {}
+        values, found = self._values, {}
         for block in self.types.blocks:
             plain = list(places_of(self._plain_roles(block), self.types.plain_axes))
             shape, groups = self._shape(block), [slot.groups for slot in block.slots]
@@ -123,10 +147,8 @@ class _RecordPairs(Payers):
         return [np.eye(2) - 1.0 / n for n in sizes]
 
     def loads(self, weights: Array) -> list[Load]:
-        half = np.zeros((self.count, self.count))
-        half[self.first, self.second] = 0.5 * weights
-        every = half + half.T
-        return [self._load(block, every) for block in self.types.blocks]
+        each = np.append(0.5 * weights / self.even, 0.0)[self._kind]
+        return [self._load(block, each) for block in self.types.blocks]
 
     def _load(self, block: BlockType, weights: Array) -> PairLoad:
         cells, shape = self._cells[block.number][0], self._shape(block)
@@ -138,14 +160,13 @@ class _RecordPairs(Payers):
         return PairLoad(block.price * own, cross)
 
     def costs(self, points: Iterable[Point]) -> Array:
-        gram = np.zeros((self.count, self.count))
+        lengths, across = np.zeros(self.count), np.zeros(self.shape)
         for block, point in zip(self.types.blocks, points, strict=True):
             own = kronecker_dense([*point.grams, *self._plain_grams(block)])
             for cells in self._cells[block.number]:
-                gram += own[np.ix_(cells, cells)]
-        lengths = np.diagonal(gram)
-        both = lengths[self.first] + lengths[self.second]
-        return np.asarray(both - 2.0 * gram[self.first, self.second])
+                lengths += np.diagonal(own)[cells]
+                across += own[cells[self.first], cells[self.second]]
+        return np.asarray(lengths[self.first] + lengths[self.second] - 2.0 * across)
 
 
 def _numbered(values: list[IntArray], shape: tuple[int, ...]) -> IntArray:

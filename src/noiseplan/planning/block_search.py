@@ -34,7 +34,7 @@ from noiseplan.optimize.block_precision import (
 )
 from noiseplan.optimize.lbfgs import descend
 from noiseplan.optimize.optimum import root_of
-from noiseplan.planning.block_payers import payers_of
+from noiseplan.planning.block_payers import Payers, payers_of
 from noiseplan.planning.block_types import BlockType, BlockTypes, Centres
 from noiseplan.planning.variance_terms import TINY
 
@@ -141,9 +141,9 @@ class Apart:
 class Search:
     """The blocks of a workload for given τ."""
 
-    def __init__(self, types: BlockTypes, centres: Centres) -> None:
+    def __init__(self, types: BlockTypes, centres: Centres, payers: Payers | None = None) -> None:
         self.types, self.centres = types, centres
-        self.payers = payers_of(types)
+        self.payers = payers or payers_of(types)
         self.terms, self.mean = types.term_weights(centres)
         self.forms = [
             Form.of(block, centres, self.terms, block.number in types.whole)
@@ -154,7 +154,7 @@ class Search:
         self, steps: int = STEPS, gap: float = GAP, start: Array | None = None
     ) -> tuple[Together, Array]:
         """The best for one distribution of whole records, or pairs, and the distribution."""
-        return levelled(self._visit, self.payers.shape, steps, gap, start)
+        return levelled(self._visit, self.payers.even if start is None else start, steps, gap)
 
     def apart(self) -> Apart:
         """The best with a cost of its own for each block."""
@@ -253,7 +253,9 @@ def moved(
         parts = dict(zip(roles, np.split(x, ends), strict=True))
         along = {r: start.search.centres[r] + frames[r] @ part for r, part in parts.items()}
         centres = start.search.centres | along
-        found = Search(types, centres).together(MOVING_STEPS, MOVING_GAP, best[0][1])
+        found = Search(types, centres, start.search.payers).together(
+            MOVING_STEPS, MOVING_GAP, best[0][1]
+        )
         if found[0].value < best[0][0].value:
             best[0] = found
         slopes = _slopes(*found)

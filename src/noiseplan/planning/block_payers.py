@@ -116,7 +116,7 @@ class _RecordPairs(Payers):
         """A number for every pair, the same where exchangeable attributes change places."""
         shape = np.array(self.types.pair_shape)
         both = self._values[:, first] * shape[:, None] + self._values[:, second]
-        for axes in (*self.types.axes.values(), *self.types.plain_axes.values()):
+        for axes in self.types.exchangeable:
             both[axes] = np.sort(both[axes], axis=0)
         return _numbered(list(both), tuple(shape**2))
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations, product
-from math import comb, prod
+from math import comb, factorial, prod
 from typing import Final
 
 import numpy as np
@@ -39,8 +39,9 @@ WHOLE_WORK: Final = 1.2e10
 # Records that are enumerated, and terms in the sums of their costs.
 MOST_RECORDS: Final = 100_000
 MOST_SUMS: Final = 10_000_000
-# Records all pairs of which are enumerated, where records are replaced.
-MOST_PAIRED: Final = 1024
+# Records all pairs of which are enumerated, where records are replaced, and kinds of such pairs.
+MOST_PAIRED: Final = 2048
+MOST_KINDS_OF_PAIRS: Final = 1 << 19
 
 Centres = dict[int, Array]  # τ of each free role, over its groups of values
 
@@ -184,8 +185,8 @@ class BlockTypes:
     @cached_property
     def work(self) -> float:
         """About how many operations one look at all blocks takes."""
-        pairs = prod(self.pair_shape) ** 2 if self.paired else 0
-        sums = 100.0 * pairs * (1 + len(self.blocks))
+        pairs = self._kinds_of_pairs + prod(self.pair_shape) ** 2 / 20 if self.paired else 0.0
+        sums = 200.0 * pairs * (1 + len(self.blocks))
         return sums + sum(block.work(block.number in self.whole) for block in self.blocks)
 
     @property
@@ -213,7 +214,19 @@ class BlockTypes:
     @cached_property
     def paired(self) -> bool:
         """Whether pairs of records are to be looked at, and few enough."""
-        return self.public and prod(self.pair_shape) <= MOST_PAIRED
+        few = prod(self.pair_shape) <= MOST_PAIRED and self._kinds_of_pairs <= MOST_KINDS_OF_PAIRS
+        return self.public and few
+
+    @property
+    def _kinds_of_pairs(self) -> float:
+        """About how many, if those that differ in the order of attributes are one."""
+        orders = prod(factorial(len(axes)) for axes in self.exchangeable)
+        return prod(self.pair_shape) ** 2 / 2 / orders
+
+    @property
+    def exchangeable(self) -> list[list[int]]:
+        """Attributes that may change places, by the axes of `pair_shape`."""
+        return [*self.axes.values(), *self.plain_axes.values()]
 
     def reweighted(self, factors: Array) -> BlockTypes:
         """The same with the weights of query types multiplied."""

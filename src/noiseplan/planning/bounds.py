@@ -47,6 +47,8 @@ from noiseplan.planning.workload_types import Design
 DENSE_CELLS = 400
 # The gap to which the optimum for pairs of cells is.
 PAIRED_GAP = 1e-3
+# Cells² × rows: a minute.
+PAIRED_WORK = 1.5e9
 # Cells times queries that are looked at to find which cells are told apart.
 LOOKED_AT = 1 << 24
 # Beyond this many values one eigendecomposition per trial is too slow to try several.
@@ -75,7 +77,7 @@ class Effort:
     pairs: int
 
 
-USUAL, THOROUGH = Effort(1500, 2e9, 500, 4, 400), Effort(5000, 4e10, 1500, 6, 1024)
+USUAL, THOROUGH = Effort(1500, 2e9, 500, 4, 400), Effort(5000, 4e10, 1500, 6, 2048)
 
 
 def total_variance_bound(
@@ -128,7 +130,9 @@ def _replaced_bound(design: Design, rows: dict[int, Array], effort: Effort) -> f
         bases = role_bases(design, {})
         variance = type_matrix(design, bases).T @ design.type_weight
         return share_for_total(privacy_rows(design, bases, "replace"), variance, 1.0).bound
-    if design.workload.schema.size <= effort.pairs and not measured_alone(design):
+    cells = design.workload.schema.size
+    few = cells <= effort.pairs and cells**2 * min(cells, design.workload.rows) <= PAIRED_WORK
+    if few and not measured_alone(design):
         return replaced_optimum(design.gram(), PAIRED_GAP).bound
     return weighted_sum_bound(design, rows, 1.0, "replace", effort)
 

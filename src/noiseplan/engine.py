@@ -32,8 +32,10 @@ _SETTINGS: Final[dict[str, Any]] = {
 }
 # What older versions of DuckDB lack. Its built-in cipher draws keys from a generator that is not
 # made for secrets, and asks that this be admitted; the better one is an extension to download.
+# How many lines a text has it guesses at some forty, and would join them one by one.
 _WHERE_KNOWN: Final[dict[str, Any]] = {
     "allow_persistent_secrets": False,
+    "asof_loop_join_threshold": 0,
     "force_mbedtls_unsafe": True,
     "temp_file_encryption": True,
 }

@@ -29,13 +29,15 @@ ZONED = [
 ]
 
 
-@pytest.fixture(autouse=True, scope="module", params=[expressions.MANY, 0], ids=["few", "many"])
+FEW = (expressions.MANY, expressions.MANY_CASES)
+
+
+@pytest.fixture(autouse=True, scope="module", params=[FEW, (0, 0)], ids=["few", "many"])
 def _labels_are_few_or_many(request: pytest.FixtureRequest) -> Iterator[None]:
     """Everything twice: by expressions, and as labels are looked up where there are very many."""
-    before = expressions.MANY
-    expressions.MANY = request.param  # type: ignore[misc]
+    expressions.MANY, expressions.MANY_CASES = request.param  # type: ignore[misc]
     yield
-    expressions.MANY = before  # type: ignore[misc]
+    expressions.MANY, expressions.MANY_CASES = FEW  # type: ignore[misc]
 
 
 def codes_in_sql(attribute: Attribute, values: Any, *, spelled: bool = False) -> list[int]:
@@ -217,5 +219,14 @@ def test_columns_that_hold_no_values_have_no_codes() -> None:
 def test_many_bins_at_their_edges() -> None:
     edges = np.linspace(-3, 7, 400)
     values = np.concatenate([edges, np.nextafter(edges, 99), np.nextafter(edges, -99)])
-    attribute = Binned(edges)
-    assert codes_in_sql(attribute, pa.array(values)) == codes_in_python(attribute, values.tolist())
+    values = np.concatenate([values, [0.0, -0.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324]])
+    for attribute in (
+        Binned(edges),
+        Binned(edges, clip=True, missing="none"),
+        Binned(sorted({-np.inf, *edges, 0.0, np.inf})),
+    ):
+        expected = codes_in_python(attribute, values.tolist())
+        assert codes_in_sql(attribute, pa.array(values)) == expected
+        spelled = [repr(value) for value in values.tolist()]
+        told = [-1 if text == "nan" else code for text, code in zip(spelled, expected, strict=True)]
+        assert codes_in_sql(attribute, pa.array(spelled), spelled=True) == told

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
 
 import duckdb
@@ -11,8 +14,19 @@ import pytest
 from test_counting_sources import count_everything
 
 from noiseplan.counting import count_tables, open_source
+from noiseplan.counting.expressions import Column
+from noiseplan.engine import engine
 from noiseplan.errors import DataError
+from noiseplan.progress import listening
 from noiseplan.schema import Binned, Categorical, Ordinal, Schema
+
+
+@contextmanager
+def titles_heard() -> Iterator[list[str]]:
+    """What bars are called that are shown meanwhile."""
+    heard: list[str] = []
+    with listening(lambda title, share: heard.append(title)):
+        yield heard
 
 
 class TestFiles:
@@ -126,6 +140,45 @@ class TestFiles:
         pl.DataFrame({"x": values}).write_parquet(tmp_path / "x.parquet")
         table = open_source(tmp_path / "x.parquet", schema).marginals(np.array([[0]]))[0]
         np.testing.assert_array_equal(table, np.histogram(values, edges)[0])
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    @pytest.mark.parametrize("dated", [False, True], ids=["numbers", "days"])
+    def test_thousands_of_bins(self, tmp_path: Path, ending: str, dated: bool) -> None:
+        """Where cases nested in each other would take seconds for every few thousand records."""
+        days = [date(1900, 1, 1) + timedelta(days=n) for n in range(20_001)]
+        edges = days if dated else np.cumsum(np.random.default_rng(3).exponential(size=20_001))
+        attribute = Binned(edges, missing="unknown")
+        places = np.random.default_rng(4).integers(0, 20_000, 3_000)
+        starts = [attribute.edges[place] for place in places]
+        frame = pl.DataFrame({"x": [*starts, None], "who": [n // 2 for n in range(3_001)]})
+        getattr(frame, f"write_{ending}")(tmp_path / f"x.{ending}")
+        expected = np.bincount([*places, 20_000], minlength=20_001)
+        schema = Schema({"x": attribute})
+        with titles_heard() as heard:
+            table = open_source(tmp_path / f"x.{ending}", schema).marginals(np.array([[0]]))[0]
+        np.testing.assert_array_equal(table, expected)
+        assert heard[0] == "counting"
+        bounded = open_source(tmp_path / f"x.{ending}", schema, person="who", cap=1)
+        chosen = bounded.marginals(np.array([[0]]))[0]
+        assert chosen.sum() == 1501 and (chosen <= expected).all()
+        narrow = Schema({"x": Binned(edges[:-1], missing="unknown")})
+        outside = pl.DataFrame({"x": [edges[-1]]})
+        getattr(outside, f"write_{ending}")(tmp_path / f"y.{ending}")
+        with pytest.raises(DataError, match="1 of 1 row"):
+            open_source(tmp_path / f"y.{ending}", narrow, details=True).marginals(np.array([[0]]))
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_many_bounds_are_sorted_into(self, tmp_path: Path, ending: str) -> None:
+        """However few lines the engine guesses a text to have: not each with each bound."""
+        getattr(pl.DataFrame({"x": [0.5]}), f"write_{ending}")(tmp_path / f"x.{ending}")
+        column = Column("x", Binned(range(2_000)), "VARCHAR", True)
+        if ending == "parquet":
+            column = Column("x", Binned(range(2_000)), "DOUBLE", False)
+        with engine() as connection:
+            columns = ", auto_detect = false, columns = {'x': 'VARCHAR'}"
+            read = f"read_{ending}('{tmp_path}/x.{ending}'{columns * (ending == 'csv')})"
+            explained = connection.sql(f"SELECT {column.codes()} FROM {read}").explain()
+        assert "Asof Join" in explained and "Nested Loop" not in explained
 
     def test_many_categories(self, tmp_path: Path) -> None:
         names = [f"v{n}" for n in range(256)]

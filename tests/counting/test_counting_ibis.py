@@ -140,6 +140,18 @@ def test_types_of_columns(database: Any, request: pytest.FixtureRequest) -> None
         open_table(request, people, Schema({"truth": Ordinal(["yes"])})).marginals(np.array([[0]]))
 
 
+@pytest.mark.parametrize("bins", [7, 64, 600], ids=["few", "many", "read here"])
+def test_bins_of_numbers(database: Any, request: pytest.FixtureRequest, bins: int) -> None:
+    """Each at its edge and just beside it, as the schema encodes them."""
+    edges = np.linspace(-3, 4, bins + 1)
+    values = np.concatenate([edges, np.nextafter(edges, 99)[:-1], np.nextafter(edges, -99)[1:]])
+    people = database.create_table("numbers", pa.table({"x": values}), overwrite=True)
+    attribute = Binned(edges)
+    source = open_table(request, people, Schema({"x": attribute}))
+    expected = np.bincount(attribute.encode(values), minlength=bins)
+    np.testing.assert_array_equal(source.marginals(np.array([[0]]))[0], expected)
+
+
 def test_expressions_are_tables_too(database: Any, request: pytest.FixtureRequest) -> None:
     people = stored(database, COLUMNS)
     older = people.filter(people.age > 20).mutate(age=people.age - 3)

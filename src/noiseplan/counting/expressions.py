@@ -31,8 +31,11 @@ _EPOCH: Final = datetime(1970, 1, 1)
 # More labels than this are looked up in a table: as an enumeration, or as cases, a million of them
 # take minutes and gigabytes.
 MANY: Final = 5_000
+# More numbers than this are not told apart by nested cases, whose time grows with their number.
+MANY_CASES: Final = 500
 _LABEL: Final = '"noiseplan: declared label"'
 _CODE: Final = '"noiseplan: code"'
+_VALUE: Final = '"noiseplan: value"'
 
 
 @final
@@ -152,11 +155,10 @@ class Column:
         if number is None:
             return otherwise
         number = number if bins.dated else f"({number})::DOUBLE"
-        codes = [str(code) for code in range(bins.stated)]
         valid = f"{number} BETWEEN {_limit(bins.places[0])} AND {_limit(bins.places[-1])}"
         if bins.clip:
             valid = f"{number} IS NOT NULL" if bins.dated else f"NOT isnan({number})"
-        found = _search(number, bins.places[1:-1], codes)
+        found = _place(number, bins.places[1:-1])
         return f"CASE WHEN {valid} THEN {found} ELSE {otherwise} END"
 
 
@@ -245,7 +247,7 @@ def _from_double(number: str, codes: Mapping[int | float, int], otherwise: str) 
         inside = f"{number} BETWEEN {_double(low)} AND {_double(high)}"
         whole, code = f"{number} = floor({number})", f"({number} - {_double(low)})::UINTEGER"
         return f"CASE WHEN {inside} AND {whole} THEN {code} ELSE {otherwise} END"
-    if len(values) > MANY:
+    if len(values) > MANY_CASES:
         spelled = {repr(value): exact[value] for value in values}
         return _looked_up(number, spelled, f"CAST({_LABEL} AS DOUBLE)", otherwise)
     leaves = [f"CASE WHEN {number} = {_double(v)} THEN {exact[v]} END" for v in values]
@@ -294,6 +296,22 @@ def _spelled_number(text: str, spelling: Spelling) -> str:
     written = f"replace({digits}, {literal(spelling.decimal)}, '.')"
     fits = f"regexp_full_match({text}, {literal(spelling.number)})"
     return f"CASE WHEN {fits} THEN TRY_CAST({written} AS DOUBLE) END"
+
+
+def _place(number: str, bounds: Sequence[float]) -> str:
+    """How many of the sorted bounds a number is not below.
+
+    Many bounds are joined to the column as a table, which travels as one text: the engine sorts the
+    column's different values once, and walks through both.
+    """
+    if len(bounds) <= MANY_CASES:
+        return _search(number, bounds, [str(code) for code in range(len(bounds) + 1)])
+    kind = "BIGINT" if isinstance(bounds[0], int) else "DOUBLE"
+    listed = f"CAST(string_split({literal(','.join(map(repr, bounds)))}, ',') AS {kind}[])"
+    numbers = f"range(1, {len(bounds) + 1})"
+    table = f"(SELECT unnest({listed}) AS {_LABEL}, unnest({numbers}) AS {_CODE})"
+    value = f"(SELECT {number} AS {_VALUE})"
+    return f"coalesce((SELECT {_CODE} FROM {value} ASOF JOIN {table} ON {_VALUE} >= {_LABEL}), 0)"
 
 
 def _search(number: str, bounds: Sequence[float], results: Sequence[str]) -> str:

@@ -4,8 +4,8 @@ DuckDB and Spark are spoken to directly, by :mod:`.database` and :mod:`.spark`. 
 gets a single statement: the codes of every record, then a GROUP BY for each table over them. One
 statement sees one state of the data, however long it takes. Where records are bounded, the codes
 and persons of all records come here instead, and are chosen among as those of a frame are: no two
-databases spell, compare and draw alike. So do the values of an attribute with very many of them,
-which no statement can list.
+databases spell, compare and draw alike. So do the values of an attribute with very many of them, or
+with many bins, which no statement can list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from noiseplan.counting.counter import code_dtype
 from noiseplan.counting.database import chosen_among, stream_from_relation
 from noiseplan.counting.encode import SEARCHED, Refusals, check_columns
-from noiseplan.counting.expressions import MANY, is_double, is_whole
+from noiseplan.counting.expressions import MANY, MANY_CASES, is_double, is_whole
 from noiseplan.counting.frames import persons_of, source_of_batches
 from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.person_cap import PersonCap
@@ -35,6 +35,7 @@ from noiseplan.counting.spark import SparkSource
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import reading
 from noiseplan.errors import DataError
+from noiseplan.progress import waiting
 from noiseplan.schema import Attribute, Binned, Label, Ordinal, Schema
 
 _PERSON: Final = "person"
@@ -76,7 +77,9 @@ def _refuse_dates_as_text(table: Any, schema: Schema) -> None:
 
 
 def _is_long(attribute: Attribute) -> bool:
-    """Whether an attribute has more labels than a statement can list; a range is no list."""
+    """Whether an attribute has more labels or bins than a statement lists; a range is no list."""
+    if isinstance(attribute, Binned):
+        return attribute.stated > MANY_CASES
     values = getattr(attribute, "values", ())
     return len(values) > MANY and not isinstance(values, range)
 
@@ -103,7 +106,7 @@ class IbisSource(Countable):
         codes = self._table.select(**self._codes())
         parts = self._notes(codes, len(tables))
         parts += [_counts(codes, place, t, self.schema) for place, t in enumerate(tables) if t]
-        with self._reading():
+        with self._reading(), waiting("counting"):
             found = ibis.union(*parts).to_pyarrow()
         columns = ("place", "cell", "records")
         parcel = Parcel({name: found[name].to_numpy() for name in columns}, tables)
@@ -306,20 +309,25 @@ def _dated_bin(values: Any, bins: Binned) -> Any:
         return None
     moments = values.cast("timestamp")
     first, *inner, last = (ibis.literal(datetime.fromisoformat(str(e))) for e in bins.edges)
-    upper = [(moments < edge, code) for code, edge in enumerate(inner)]
-    found = ibis.cases(*upper, else_=bins.stated - 1) if upper else ibis.literal(0)
     valid = moments.notnull() if bins.clip else moments.between(first, last)
-    return valid.ifelse(found, None)
+    return valid.ifelse(_place(moments, inner), None)
 
 
 def _bin(values: Any, bins: Binned) -> Any:
-    ibis: Any = sys.modules["ibis"]
     numbers = values.cast("float64")
-    upper = [(numbers < edge, code) for code, edge in enumerate(bins.edges[1:-1])]
-    found = ibis.cases(*upper, else_=bins.stated - 1) if upper else ibis.literal(0)
     there = numbers.notnull() & ~_isnan(numbers)
     valid = there if bins.clip else numbers.between(bins.edges[0], bins.edges[-1])
-    return valid.ifelse(found, None)
+    return valid.ifelse(_place(numbers, bins.edges[1:-1]), None)
+
+
+def _place(values: Any, bounds: Sequence[Any], first: int = 0) -> Any:
+    """How many of the sorted bounds a value is not below, beside `first`: halved at each step."""
+    if not bounds:
+        return sys.modules["ibis"].literal(first, "int32")
+    middle = len(bounds) // 2
+    below = _place(values, bounds[:middle], first)
+    above = _place(values, bounds[middle + 1 :], first + middle + 1)
+    return (values < bounds[middle]).ifelse(below, above)
 
 
 def _moments(values: Any, codes: Mapping[Label, int]) -> dict[Any, int]:

@@ -13,6 +13,7 @@ from noiseplan.counting.merged_tables import Members
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.telling import UNCOUNTABLE, refused
 from noiseplan.errors import DataError
+from noiseplan.progress import waiting
 from noiseplan.schema import Schema
 
 # The codes of each attribute, in equal numbers; valid until the next block is asked for.
@@ -127,9 +128,10 @@ class Stream(Countable):
         if self._records is not None:
             return self._records.count(tables)
         counter = Counter(self.schema, tables)
-        for block in self._blocks_kept() if self._few else self._blocks():
-            counter.add(block)
-        return counter.tables()
+        with waiting("counting"):
+            for block in self._blocks_kept() if self._few else self._blocks():
+                counter.add(block)
+            return counter.tables()
 
     def _blocks_kept(self) -> Iterator[Block]:
         """Pass the blocks on, and keep copies of them while they are few."""

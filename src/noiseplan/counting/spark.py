@@ -25,6 +25,7 @@ from noiseplan.counting.projectable import Countable
 from noiseplan.counting.records import Block
 from noiseplan.counting.sparse_counts import Parcel
 from noiseplan.counting.telling import details_are_shown, reading
+from noiseplan.progress import waiting
 from noiseplan.schema import Schema
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class SparkSource(Countable):
         if self._people is not None:
             frame, count = _with_choice(frame, self.schema, self._people), count_chosen
         work = partial(count, self.schema, tuple(tables))
-        counted = _run(frame.mapInArrow(work, _COUNTS).groupBy("place", "cell"))
+        with waiting("counting"):
+            counted = _run(frame.mapInArrow(work, _COUNTS).groupBy("place", "cell"))
         parcel = Parcel(counted, tables)
         self._refuse(parcel.notes)
         return parcel.tables(self.schema.shape)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from noiseplan.errors import PlanError, remedy
 from noiseplan.noise import NoiseSampler
-from noiseplan.planning.plan import Plan
+from noiseplan.planning.plan import Plan, total_is_exact
 from noiseplan.privacy.people import PERSON
 from noiseplan.release.provenance import BETWEEN
 from noiseplan.release.told_twice import both_told, published, told_pieces
@@ -130,11 +130,12 @@ class Account:
                 f"noise of its own and so with other numbers. The earlier release answers at no "
                 f"cost"
             ]
+        public_total = plan.privacy.neighbours == "replace" and total_is_exact(plan) is not False
         return [
             "\n".join(
                 [
                     f"{_named(entries)} released another plan of the same people.",
-                    *both_told(plan.workload, entries, plan.privacy.neighbours == "replace"),
+                    *both_told(plan.workload, entries, public_total),
                     f"What builds on the earlier release agrees with it: {_how_to_build(plan)}",
                 ]
             )

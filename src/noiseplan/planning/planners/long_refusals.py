@@ -37,6 +37,7 @@ def require_short(problem: Problem) -> None:
 def _said(problem: Problem, place: int, most: int, reason: str | None) -> str:
     schema = problem.workload.schema
     attribute, has = schema.attributes[place], _sizes(problem, [place])
+    only: str
     if problem.planner not in NAMES:
         only = f"{has}, and at most {most:,} are planned by " + setting("planner", problem.name)
         return (
@@ -124,5 +125,5 @@ def _round_number(least: float) -> int:
     >>> [_round_number(least) for least in (0.3, 3.0, 20.0, 20.1)]
     [1, 5, 20, 50]
     """
-    every = (digit * 10**power for power in count() for digit in (1, 2, 5))
+    every = (int(digit + "0" * zeros) for zeros in count() for digit in "125")
     return next(number for number in every if number >= least)

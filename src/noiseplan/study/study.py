@@ -119,6 +119,13 @@ class Study:
                 made.mechanism.require(query)
         return made if self.people is None else made.with_unit(self.people.unit)
 
+    def require_ledger(self) -> None:
+        """Refuse a ledger or dataset that is not there, before anybody waits for a plan."""
+        if self.ledger is not None:
+            from noiseplan.ledger import Ledger
+
+            Ledger(self.ledger.path).balance(self.ledger.dataset)
+
     def release(
         self,
         plan: Plan,

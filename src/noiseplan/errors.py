@@ -20,6 +20,7 @@ __all__ = [  # the errors; what words them is for those who write messages
     "QueryError",
     "SchemaError",
     "StorageError",
+    "TooManyValues",
     "UnanswerableError",
 ]
 
@@ -152,6 +153,31 @@ class PlanError(NoiseplanError, ValueError):
     ...     print(isinstance(error, nz.NoiseplanError))
     True
     """
+
+
+class TooManyValues(PlanError):
+    """An attribute has more values than can be planned for what is asked of it.
+
+    `attribute` is its name.
+
+    Examples
+    --------
+    >>> import noiseplan as nz
+    >>> schema = nz.Schema.from_sizes({"minute": 525_600})
+    >>> workload = nz.Workload([nz.Query(schema, {"minute": nz.Prefix()})])
+    >>> try:
+    ...     nz.plan(workload, budget=nz.PureDP(1.0))
+    ... except TooManyValues as error:
+    ...     print(error.attribute)
+    minute
+    """
+
+    def __init__(self, message: str, attribute: str) -> None:
+        super().__init__(message)
+        self.attribute = attribute
+
+    def __reduce__(self) -> tuple[type[TooManyValues], tuple[str, str]]:
+        return TooManyValues, (self.message, self.attribute)
 
 
 class DependsOnData(PlanError, AttributeError):

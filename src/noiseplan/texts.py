@@ -49,18 +49,21 @@ def shortened(text: str, most: int) -> str:
 def suggestion(found: object, known: Iterable[object]) -> str:
     """The end of a message, ". Did you mean 'age'?", where something known looks like it.
 
-    A code that lost its zeros looks like the one that has them.
+    A code that lost its zeros looks like the one that has them, and a word like itself in capitals.
 
     Examples
     --------
     >>> suggestion("agee", ["age", "sex"]), suggestion("1", ["10", "16", "01"])
     (". Did you mean 'age'?", ". Did you mean '01'?")
+    >>> suggestion("geo", ["age", "Geo"])
+    ". Did you mean 'Geo'?"
     """
     texts = [str(name) for name in islice(known, MOST_COMPARED + 1)]
     # Among a million codes the search would take minutes, and many are near.
     if len(texts) > MOST_COMPARED:
         return ""
     whole = [text for text in texts if text.isdecimal() and text.lstrip("0") == str(found)]
+    whole += [text for text in texts if text.casefold() == str(found).casefold()]
     close = whole or get_close_matches(str(found), texts, n=1)
     return f". Did you mean {close[0]!r}?" if close else ""
 

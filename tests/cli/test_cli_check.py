@@ -165,6 +165,28 @@ def test_a_code_list_that_is_the_data(folder: Path) -> None:
     assert "is the data itself" in checked("people.csv", code=1)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"a.ledger"', '"b.ledger"', "b.ledger' is not there. Check the path"),
+        ('"people"', '"peple"', "peple"),
+    ],
+)
+def test_the_ledger_is_looked_at_before_anything_is_planned(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, said: str
+) -> None:
+    def plan(*_: object, **__: object) -> None:
+        raise AssertionError("planned")
+
+    monkeypatch.setattr("noiseplan.planning.planner.plan", plan)
+    (folder / "study.toml").write_text(STUDY.replace(old, new), encoding="utf-8")
+    text = checked("people.csv", code=1)
+    assert "REFUSED: " in text and said in text
+    assert "data    not read" in text and "no record was read" in text
+    refused = run("release", "study.toml", "people.csv", "-o", "out", code=1)
+    assert said in refused.stderr and not (folder / "out").exists()
+
+
 def test_a_release_warns_before_it_reads(folder: Path) -> None:
     run("ledger", "change", "a.ledger", "people", "--zcdp", "5", "--reason", "more")
     assert run("release", "study.toml", "people.csv", "-o", "one").stderr == ""

@@ -485,6 +485,19 @@ def test_init_finds_what_separates_the_names(tmp_path: Path, mark: str) -> None:
     assert '\nSex            = { categorical = ["F", "M"] }\n' in study.read_text()
     other = said("init", tmp_path / "t.toml", "--header", data, "--column", "sex=F,M", code=1)
     assert f"the header of {data} has 'Age', 'Sex', 'pay, or none'. Did you mean 'Sex'?" in other
+
+
+def test_init_from_a_header_with_levels_under_another_name(tmp_path: Path) -> None:
+    """'geo' looks like 'age', and is where the codes of tracts are."""
+    how = ("init", tmp_path / "t.toml", "--column", "geo=levels:places.csv:tract, county")
+    for header, ending in (
+        ("age,tract", "'age', 'tract'. Levels are declared for the column of the data that holds "
+         "codes of 'tract': --column tract=levels:…\n"),
+        ("age,place", "holds codes of 'tract'\n"),
+        ("age,Geo", "Did you mean 'Geo'?\n"),
+    ):  # fmt: skip
+        (tmp_path / "d.csv").write_text(header + "\n")
+        assert said(*how, "--header", tmp_path / "d.csv", code=1).endswith(ending)
     assert not (tmp_path / "t.toml").exists()
 
 

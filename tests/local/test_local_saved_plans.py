@@ -34,6 +34,16 @@ def plan(request: pytest.FixtureRequest) -> nz.local.LocalPlan:
     return nz.local.plan(workload, 1.3, **how)
 
 
+def test_names_in_any_form_are_found() -> None:
+    schema = nz.Schema.from_sizes({"os": 2, "version": 3})
+    plan = nz.local.plan(nz.Query(schema, ["os", "version"]), 1.0)
+    aggregator = plan.simulate(np.full(6, 50.0), seed=1)
+    exact = aggregator.answer(nz.Query(schema, ["os", "version"])).estimate
+    for name in ("os × version", "os, version", "version, os", ["version", "os"]):
+        np.testing.assert_array_equal(aggregator.answer(name).estimate, exact)
+    assert aggregator.variance("version, os").shape == (6,)
+
+
 def test_a_loaded_plan_is_the_same_plan(plan: nz.local.LocalPlan, tmp_path: Path) -> None:
     again = nz.local.load_plan(plan.save(tmp_path / "plan"))
     assert again.randomizer().to_bytes() == plan.randomizer().to_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -14,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import noiseplan as nz
-from noiseplan.errors import PlanError, StorageError, UnanswerableError
+from noiseplan.errors import PlanError, StorageError, TooManyValues, UnanswerableError
 from noiseplan.mechanisms.base import Measurements
 from noiseplan.mechanisms.measured_series import SeriesMechanism
 from noiseplan.mechanisms.saved import read_mechanism
 from noiseplan.planning import limits
 
 BUDGET = nz.zCDP(0.5)
-VALUE = nz.Identity()
+VALUE, PREFIX = nz.Identity(), nz.Prefix()
 
 
 @pytest.fixture
@@ -509,6 +510,25 @@ def test_many_records_are_measured_in_wide_integers() -> None:
         np.testing.assert_allclose(found, query.apply(table), rtol=1e-12)
 
 
+def test_two_long_attributes_are_refused_with_what_would_do() -> None:
+    """Bins for one of them, its values alone, or levels of a shorter one."""
+
+    def asked(second: int, factor: nz.Factor, first: nz.Factor = PREFIX) -> nz.Workload:
+        schema = nz.Schema({"a": nz.Ordinal(range(9000)), "b": nz.Ordinal(range(second))})
+        return nz.Workload([nz.Query(schema, {"a": first, "b": factor})])
+
+    said = "'a' has 9,000 and 'b' has 1,100 values.* at most 1,024.* of 'b', merge values: 550 bins"
+    with pytest.raises(TooManyValues, match=said) as refused:
+        nz.plan(asked(1100, PREFIX), budget=nz.zCDP(0.5))
+    assert refused.value.attribute == "a"
+    assert pickle.loads(pickle.dumps(refused.value)).attribute == "a"
+    assert nz.plan(asked(550, PREFIX), budget=nz.zCDP(0.5)).total_variance > 0
+    assert nz.plan(asked(1100, nz.Identity()), budget=nz.zCDP(0.5)).total_variance > 0
+    with pytest.raises(TooManyValues, match=r"has at most 256\..* 150 bins of 2"):
+        nz.plan(asked(300, nz.Levels(10), nz.Levels(10)), budget=nz.zCDP(0.5))
+    assert nz.plan(asked(150, nz.Levels(10), nz.Levels(10)), budget=nz.zCDP(0.5)).total_variance > 0
+
+
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace"])
 @pytest.mark.parametrize("budget", [nz.PureDP(1.0), nz.zCDP(0.5)])
 def test_what_would_be_searched_for_long_is_refused(
@@ -524,6 +544,6 @@ def test_what_would_be_searched_for_long_is_refused(
     if isinstance(budget, nz.zCDP) and neighbours == "add-remove":
         assert nz.plan(fine, budget=budget).total_variance > 0
     else:
-        with pytest.raises(PlanError, match=r"more than 2,048 .* Merge values"):
+        with pytest.raises(PlanError, match=r"more than 2,048 .* merge values: 600 bins of 5"):
             nz.plan(fine, budget=budget, neighbours=neighbours)
     assert nz.plan(merged, budget=budget, neighbours=neighbours).total_variance > 0

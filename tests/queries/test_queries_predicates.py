@@ -343,6 +343,20 @@ def test_dates_and_truths() -> None:
         0,
         0,
     ]
+    for quoted, bare in (
+        ("day >= '2020-03-15'", "day>=2020-03-15"),
+        ("day in ('2020-06-01', '2021-01-01')", "day in (2020-06-01,2021-01-01)"),
+        ("day between '2020-01-01' and '2020-06-01'", "day between 2020-01-01 and 2020-06-01"),
+        ("at <= '2020-01-01T08:30'", "2020-01-01T08:30>=at"),
+        ("at = '2020-01-01T08:00:00'", "at = 2020-01-01T08:00:00.000"),
+    ):
+        same = predicate_query(schema, quoted).dense() == predicate_query(schema, bare).dense()
+        assert same.all()
+    with pytest.raises(QueryError, match=r"day > ⟨here⟩ 2020-13-01: '2020-13-01' is no value"):
+        predicate_query(schema, "day > 2020-13-01")
+    for text in ("day > 2020-01-01-05", "day > 2020-01-011", "at > 2020-01-01T08:00+01:00"):
+        with pytest.raises(QueryError, match="⟨here⟩"):
+            predicate_query(schema, text)
     assert predicate_query(schema, "ok = true").dense()[0, :2].tolist() == [1, 0]
     for text in ("day > 'soon'", "at > '2020-01-01T08:00+01:00'", "ok = 1"):
         with pytest.raises(QueryError, match="is no value of"):

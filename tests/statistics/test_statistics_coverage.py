@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import noiseplan as nz
+from noiseplan.statistics.quotients import Quotient
 from noiseplan.statistics.statistic import Statistic
 
 COPIES, RELEASES = 6, 250
@@ -124,6 +125,44 @@ def test_shares_and_ratios_have_their_level() -> None:
     assert min(found[kind] for kind in ("tiny", "small", "open")) >= 0.95 - SLACK
 
 
+@pytest.mark.parametrize("size", [0.5, 2.0, 2.5, 3.0, 5.0, 30.0])
+@pytest.mark.parametrize("truth", [0.0, 0.02, 0.5, 1.0])
+def test_intervals_within_what_is_possible_have_their_level(size: float, truth: float) -> None:
+    """Shares of groups from half a standard error of their total to thirty, 40,000 times each.
+
+    A share and its rest have noise of their own, as two cells have. Where everything is far from
+    the ends of what is possible the level is met from both sides.
+    """
+    one, rest = np.random.default_rng(int(100 * size + 10 * truth)).normal(size=(2, 40_000))
+    d = size * np.sqrt(2) + one + rest
+    kept = d > 0  # the others have no interval but everything
+    n = truth * size * np.sqrt(2) + one
+    v, c, w = (np.full(len(d), x) for x in (1.0, 1.0, 2.0))
+    low, high = (end[kept] for end in Quotient(n, d, v, c, w).interval(1.959964, (0.0, 1.0)))
+    assert (low >= 0).all() and (high <= 1).all() and (low < high).all()
+    inside = (np.count_nonzero((low <= truth) & (truth <= high)) + np.count_nonzero(~kept)) / len(d)
+    assert inside >= 0.95 - 4 * np.sqrt(0.05 * 0.95 / len(d))
+    if size == 30.0 and truth == 0.5:
+        assert inside == pytest.approx(0.95, abs=4 * np.sqrt(0.05 * 0.95 / len(d)))
+
+
+def test_no_interval_leaves_what_is_possible() -> None:
+    """Neither means, shares nor ratios of counts, of groups of any size."""
+    for seed, release in zip(range(40), releases("gaussian"), strict=False):
+        grades = release.mean("grade", by="group")
+        shares = release.share("grade", by="group")
+        ratios = release.ratio("grade=3", "grade=2", by="group")
+        for found, least, most in ((grades, 1, 4), (shares, 0, 1), (ratios, 0, np.inf)):
+            assert (found.lower >= least).all() and (found.upper <= most).all(), seed
+            assert (found.lower < found.upper).all(), seed
+            nothing = (found.lower == least) & (found.upper == most)
+            np.testing.assert_array_equal(np.isnan(found.estimate), nothing)
+            beyond = int(((found.estimate < least) | (found.estimate > most)).sum())
+            notes = " ".join(found.notes)
+            assert (f"not determined ({nothing.sum():,} of" in notes) == nothing.any()
+            assert (f"beyond what is possible ({beyond:,} of" in notes) == (beyond > 0)
+
+
 def test_simultaneous_intervals_hold_together() -> None:
     counts = [*KINDS.values()][:3]
     truth = per_group([mean_grade(each) for each in counts])
@@ -142,12 +181,12 @@ def test_groups_that_noise_alone_could_make_have_no_estimate() -> None:
     totals = release.answer(nz.Query(SCHEMA, ["group"]))
     small = totals.estimate <= 1.959964 * totals.std_error
     assert small[last].sum() >= COPIES - 1 and not small[:COPIES].any()
-    np.testing.assert_array_equal(np.isnan(mean.estimate), small)
+    assert np.isnan(mean.estimate)[small].all() and not np.isnan(mean.estimate)[:COPIES].any()
     np.testing.assert_array_equal(mean.lower[small], 1.0)
     np.testing.assert_array_equal(mean.upper[small], 4.0)
     np.testing.assert_array_equal(median.lower[small], 0.0)
     np.testing.assert_array_equal(median.upper[small], np.inf)
-    assert f"({small.sum()} of {len(small)})" in mean.notes[0]
+    assert f"({small.sum()} of {len(small)})" in median.notes[0]
     assert "–" in str(mean.text())
     known = ~np.isnan(np.asarray(median.estimate))
     assert (median.lower <= median.estimate)[known].all()

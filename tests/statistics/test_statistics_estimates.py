@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import noiseplan as nz
 from noiseplan.statistics.quantiles import Curve, _reached
-from noiseplan.statistics.ratios import fieller
+from noiseplan.statistics.quotients import Quotient
 
 SCHEMA = nz.Schema(
     {
@@ -198,8 +198,7 @@ def test_fieller_holds_the_ratios_that_a_test_does_not_reject(seed: int) -> None
     z = 1.96
     d = np.sqrt(w) * z * random.uniform(1.05, 9)
     n = random.normal() * 10
-    variances = tuple(np.array([x]) for x in (v, c, w))
-    (low,), (high,) = fieller(np.array([n]), np.array([d]), variances, z)
+    (low,), (high,) = Quotient(*(np.array([x]) for x in (n, d, v, c, w))).interval(z)
     for r, inside in (
         (low * (1 - 1e-6) + high * 1e-6, True),
         (high * (1 - 1e-6) + low * 1e-6, True),
@@ -208,6 +207,35 @@ def test_fieller_holds_the_ratios_that_a_test_does_not_reject(seed: int) -> None
         (n / d, True),
     ):
         assert ((n - r * d) ** 2 <= z**2 * (v - 2 * r * c + r**2 * w)) == inside
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_intervals_of_ratios_are_the_possible_ones_that_a_test_does_not_reject(seed: int) -> None:
+    """Against a fine grid of what is possible, also where the noise made n/d impossible."""
+    random = np.random.default_rng(seed)
+    root = random.normal(size=(2, 2))
+    (v, c), (_, w) = root @ root.T
+    z, possible = 1.96, (-2.0, 3.0)
+    n, d = random.normal() * 10, np.sqrt(w) * random.uniform(0, 9)
+    (low,), (high,) = Quotient(*(np.array([x]) for x in (n, d, v, c, w))).interval(z, possible)
+    grid = np.linspace(*possible, 50_001)
+    test = (n - grid * d) ** 2 / (v - 2 * grid * c + grid**2 * w)
+    reach = z**2 + (0.0 if -2 <= n / d <= 3 else test.min())
+    kept = grid[test <= reach]
+    if d**2 > reach * w:
+        assert low == pytest.approx(kept[0], abs=2e-4)
+        assert high == pytest.approx(kept[-1], abs=2e-4)
+    else:
+        assert (low, high) == possible
+
+
+def test_weights_that_take_away_leave_everything_possible() -> None:
+    """A mean over rows with negative weights is no mean: nothing bounds it."""
+    odd = {"region": nz.Custom([[1.0, 1.0, -2.05]])}
+    assert NOISY.mean("age", by=odd).upper[0] < 18  # all ages are from 20 to 26
+    assert NOISY.share({"sex": nz.Custom([[1.0, 3.0]])}).estimate[0] > 1.5
+    assert NOISY.ratio(nz.Query(SCHEMA, {"sex": nz.Custom([[-1.0, 0.0]])}), "sex=M").upper[0] < 0
 
 
 @given(st.integers(0, 10_000))

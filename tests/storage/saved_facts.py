@@ -168,6 +168,12 @@ def release_facts(release: Any) -> Facts:
     }
 
 
+def _grammar(line: str) -> str:
+    """Certificates once said "1 queries"."""
+    line = re.sub(r"(?<![\d,.])1 queries\b", "1 query", line)
+    return re.sub(r"(?<![\d,.])1 (row|noisy number|bucket)s\b", r"1 \1", line)
+
+
 def certificate_facts(folder: Path) -> Facts:
     """The certificate without its date and versions, and the files that a folder lists."""
     content = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
@@ -175,7 +181,7 @@ def certificate_facts(folder: Path) -> Facts:
     files = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     return {
         "certificate": {k: v for k, v in content.items() if k not in ("made", "software")},
-        "certificate in words": [line for line in words if not line.startswith("Made ")],
+        "certificate in words": [_grammar(line) for line in words if line[:5] != "Made "],
         "files": files,
     }
 

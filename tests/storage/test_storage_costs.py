@@ -150,5 +150,6 @@ def test_the_unit_is_a_person_where_one_record_of_each_was_counted(
     for name, unit in (("records", "one record"), ("persons", "one person, of whom one record")):
         words = (tmp_path / name / "certificate.txt").read_text(encoding="utf-8")
         assert f"What is protected: {unit}" in words
+        assert "\nIt answers 1 query, 2 rows in all, from " in words
         replaced = "by replacing one record" if name == "records" else "what the records of one"
         assert (replaced in words) == (neighbours == "replace")

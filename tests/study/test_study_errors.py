@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from noiseplan.study import StudyError, read_study
+from noiseplan.words.hints import in_command_line
 
 # Correct in every line; each case below breaks one thing in it.
 GOOD = """\
@@ -271,6 +272,39 @@ def test_what_planning_refuses_has_a_line_too(
     assert str(caught.value).startswith(f"study.toml:{line}: "), caught.value
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tables", "budget", "line", "words"),
+    [
+        ('"amount=prefix, minute=prefix"', "zcdp = 0.1", 2,
+         ("schema.amount: 'amount' has 20,000 and 'minute' has 40,000 values",
+          "Plan one of them by itself", "of 'minute', merge values: 800 bins of 50 each",
+          "{ binned = [...] }")),
+        ('"amount=prefix"', "pure_dp = 1.0", 2,
+         ("when the budget is one of pure DP", "merge values: 1,000 bins of 20 each",
+          "choose a budget of zCDP or (ε, δ), as in [budget] zcdp = 0.1, with records added or ")),
+        ('"minute=prefix"', "zcdp = 1.0\n[plan]\nneighbours = 'replace'", 3,
+         ("schema.minute: ", "records are replaced", "800 bins of 50",
+          'choose [plan] neighbours = "add-remove"')),
+    ],
+)  # fmt: skip
+def test_attributes_that_are_too_long_have_their_own_line(
+    tmp_path: Path, tables: str, budget: str, line: int, words: tuple[str, ...]
+) -> None:
+    text = (
+        "[schema]\n"
+        "amount = { ordinal = { from = 1, to = 20_000 } }\n"
+        "minute = { ordinal = { from = 1, to = 40_000 } }\n"
+        f"[[tables]]\nquery = {tables}\n[budget]\n{budget}\n"
+    )
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        read_study(tmp_path / "study.toml").plan()
+    assert str(caught.value).startswith(f"study.toml:{line}: "), caught.value
+    for word in words:
+        assert word in in_command_line(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 # ---------------------------------------------------------------------- files

@@ -69,7 +69,7 @@ def command(
     share(sex), region          of each region; ratio(sex=F, sex=M), region
 
     The name of a table of the study is a question too. What is not named is summed over. A
-    condition is asked as --where "age < 18 and sex = 'F'".
+    condition is asked as --where "age < 18 and sex = 'F'", or "since >= 2024-01-31".
     """
     from noiseplan.queries.predicates import predicate_query
 

@@ -19,15 +19,16 @@ from noiseplan.cli.release import (
 )
 from noiseplan.console import print_json, say
 from noiseplan.errors import StorageError
+from noiseplan.ledger import LedgerError
 from noiseplan.planning.threads import calm_threads
 from noiseplan.progress import waiting
+from noiseplan.release.rehearsal import Checked, refused_by_ledger
 from noiseplan.study import Study, read_study
 from noiseplan.texts import counted
 from noiseplan.words.hints import in_command_line
 
 if TYPE_CHECKING:
     from noiseplan.planning.plan import Plan
-    from noiseplan.release.rehearsal import Checked
 
 
 @click.command(context_settings=CONTEXT)
@@ -65,23 +66,34 @@ def command(
     custodian, and where the study names a ledger it is on record there.
     """
     read = read_study(study, allow_outside=allow_outside)
-    with calm_threads(read.schema), waiting("planning"):
-        plan = read.plan()
-    given = None if how["given"] is None else open_release(how["given"])
-    with records_of(data, how["table"], how["query"]) as records:
-        checked = read.check(plan, records, details=how["details"], given=given)
-    checked = with_folder(checked, read, plan, output)
+    try:
+        read.require_ledger()
+    except LedgerError as missing:
+        checked = refused_by_ledger(missing)
+    else:
+        checked = _planned_and_checked(read, data, output, how)
     if as_json:
         print_json(figures(checked))
     else:
-        tables = counted(len(plan.workload), "table")
-        say(f"{read.title or study.name}: {tables}, {counted(plan.workload.rows, 'row')}")
+        tables = counted(len(read.workload), "table")
+        say(f"{read.title or study.name}: {tables}, {counted(read.workload.rows, 'row')}")
         for line in checked.lines(in_command_line):
             say(line)
     if not checked.ok:
         error = checked.problems[0].error
         assert error is not None
         raise SystemExit(exit_code(error))
+
+
+def _planned_and_checked(
+    study: Study, data: str, output: Path | None, how: dict[str, Any]
+) -> Checked:
+    with calm_threads(study.schema), waiting("planning"):
+        plan = study.plan()
+    given = None if how["given"] is None else open_release(how["given"])
+    with records_of(data, how["table"], how["query"]) as records:
+        checked = study.check(plan, records, details=how["details"], given=given)
+    return with_folder(checked, study, plan, output)
 
 
 def with_folder(checked: Checked, study: Study, plan: Plan, output: Path | None) -> Checked:

@@ -93,9 +93,18 @@ def among(names: list[str], given: dict[str, Column], header: Path) -> list[Colu
         if name not in names:
             raise StudyError(
                 f"--column {name}: the header of {header} has {listed(names)}"
-                f"{suggestion(name, names)}"
+                f"{_meant(given[name], names)}"
             )
     return [given.get(name, unknown_column(name)) for name in names]
+
+
+def _meant(column: Column, names: list[str]) -> str:
+    """Which column was probably meant; one of levels is that which holds codes of the finest."""
+    spelled = column.name.casefold() in map(str.casefold, names)
+    if spelled or not column.finest:
+        return suggestion(column.name, names)
+    said = f". Levels are declared for the column of the data that holds codes of {column.finest!r}"
+    return said + (f": --column {column.finest}=levels:…" if column.finest in names else "")
 
 
 def header_of(path: Path) -> list[str]:

@@ -94,6 +94,7 @@ def command(
     if folder is None:
         raise click.UsageError('name a new folder: -o out, or [output] folder = "out" in the study')
     require_new(folder)
+    read.require_ledger()
     with calm_threads(read.schema), waiting("planning"):
         plan = read.plan()
     tables, note = chosen_tables(read, plan)

@@ -104,11 +104,11 @@ class LongProblem(ABC):
 def long_attribute(workload: Workload, values: int) -> int | None:
     """The one attribute of more values that is not only asked by value; None if there is none."""
     found = [i for i, n in enumerate(workload.schema.shape) if n > values]
-    found = [i for i in found if not _plain(workload, i)]
+    found = [i for i in found if not asked_by_value(workload, i)]
     return found[0] if len(found) == 1 and not len(workload.columns.matrices) else None
 
 
-def _plain(workload: Workload, place: int) -> bool:
+def asked_by_value(workload: Workload, place: int) -> bool:
     """Whether an attribute is asked by value, or not at all: residuals plan that as well."""
     columns = workload.columns
     numbers = np.unique(columns.factors[columns.attributes == place])

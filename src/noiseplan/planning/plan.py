@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from noiseplan._doors import through
+from noiseplan.errors import NoiseplanError
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.base import Mechanism
 from noiseplan.noise.moments import half_width_factor
@@ -366,3 +367,13 @@ class Plan:
         """
         continued: Continuation = through("plan.given")(self, release)
         return continued
+
+
+def total_is_exact(plan: Plan) -> bool | None:
+    """Whether a plan tells the total as it is, and not with noise; None where it tells none."""
+    if plan.mechanism.priced.public_total:
+        return plan.privacy.neighbours == "replace"
+    try:
+        return not plan.variance(Query(plan.schema, [])).any()
+    except NoiseplanError:
+        return None

@@ -26,6 +26,7 @@ from noiseplan.planning.planners import (
     automatic,
     laplace_matrix,
     long_plans,
+    long_refusals,
     named,
     noise_on_rows,
     optimal,
@@ -257,7 +258,7 @@ def solve(problem: Problem) -> Candidate:
     if (refusal := planner.refuses(problem)) is not None:
         raise PlanError(refusal)
     if long:
-        _require(long_plans.too_long(problem))
+        long_refusals.require_short(problem)
         groups = few_groups(problem) if problem.planner in long_plans.NAMES else None
         if groups is not None:
             return groups.back(solve(groups.forward(problem)))

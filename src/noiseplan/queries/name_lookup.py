@@ -58,6 +58,13 @@ class NameLookup:
             found += self._spelled(spelling)
         return sorted(found)
 
+    def listed(self, parts: Sequence[str]) -> list[int]:
+        """The same of a name in parts, which may come in any order: ["sex", "age"]."""
+        known = [part for part in parts if part in self._pieces]
+        if len(known) < len(parts) or not parts:
+            return []
+        return self.made(SEPARATOR.join(sorted(parts, key=lambda part: self._pieces[part][0])))
+
     def _spelled(self, spelling: list[Pair]) -> list[int]:
         """The queries with these attributes and factors, found by halving."""
         width = self._rows.shape[1] // 2

@@ -11,8 +11,8 @@
 
 Attributes are words, or anything in double quotes or backticks; levels of a hierarchical attribute
 are named as attributes are, `county`, or by both names, `geo.county`. Values are numbers, true,
-false, or text in single or double quotes; a quote inside is written twice. Words such as `and` may
-be written in capitals.
+false, dates such as 2024-01-31 or 2024-01-31T09:30, or text in single or double quotes; a quote
+inside is written twice. Words such as `and` may be written in capitals.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ DEEPEST: Final = 100
 
 _TOKEN: Final = re.compile(
     r"""(?:
-      (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
+      (?P<date>\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?![\w.:+-]))
+    | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
     | (?P<text>'(?:[^']|'')*')
     | (?P<quoted>"(?:[^"]|"")*")
     | (?P<name>`(?:[^`]|``)*`)
@@ -194,6 +195,8 @@ def _tokens(text: str) -> Iterator[_Token]:
         word = found[kind]
         if kind == "word" and word.lower() in _KEYWORDS:
             kind, word = "keyword", word.lower()
+        elif kind == "date":  # as if it were in quotes
+            kind, word = "text", f"'{word}'"
         yield _Token(kind, word, at)
         at = found.end()
     yield _Token("end", "", len(text))

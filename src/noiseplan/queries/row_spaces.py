@@ -36,6 +36,8 @@ from noiseplan.schema import Attribute
 MOST_KINDS, MOST_NUMBERS = 1024, 2**21
 # Directions of two spaces that are nearer than this are the same.
 ALIKE: Final = 1e-7
+# No direction is near another if all squares of cosines are below one by this.
+APART: Final = 1e-9
 # Rows whose part beside others is smaller than this share of the largest are their sums.
 NOTHING: Final = 1e-10
 
@@ -67,7 +69,7 @@ class RowSpace:
     @cached_property
     def rank(self) -> int:
         """How many numbers it holds."""
-        return self.told if self.rows is None else len(self._directions(np.arange(self.told) + 1))
+        return self.told if self.rows is None else len(self._basis)
 
     @property
     def whole(self) -> bool:
@@ -86,17 +88,42 @@ class RowSpace:
         first, _ = numbered(self.kinds * (other.told + 1) + other.kinds)
         if len(first) > MOST_KINDS:
             return None
-        both = [space._directions(space.kinds[first]) for space in (self, other)]
-        sizes = np.linalg.svd(np.concatenate(both), compute_uv=False)
-        return sum(map(len, both)) - int((sizes > ALIKE).sum())
+        one, two = sorted((space._directions(first) for space in (self, other)), key=len)
+        return _shared(one, two)
 
-    def _directions(self, kinds: IntArray) -> Array:
-        """Orthonormal rows with the same span, over columns of these kinds."""
-        rows = np.eye(self.told) if self.rows is None else self.rows
-        over = np.concatenate([np.zeros((len(rows), 1)), rows], axis=1)[:, kinds]
-        over = over / np.maximum(np.abs(over).max(axis=1, keepdims=True), np.finfo(float).tiny)
-        _, sizes, directions = np.linalg.svd(over, full_matrices=False)
+    @cached_property
+    def _basis(self) -> Array:
+        """Orthonormal rows with the same span, over the kinds."""
+        if self.rows is None:
+            return np.eye(self.told)
+        largest = np.abs(self.rows).max(axis=1, keepdims=True)
+        _, sizes, directions = np.linalg.svd(
+            self.rows / np.maximum(largest, np.finfo(float).tiny), full_matrices=False
+        )
         return np.asarray(directions[sizes > NOTHING * sizes[0]])
+
+    def _directions(self, columns: IntArray) -> Array:
+        """Orthonormal rows with the same span over some columns, which have all the kinds."""
+        kinds = self.kinds[columns]
+        over = np.concatenate([np.zeros((self.rank, 1)), self._basis], axis=1)[:, kinds]
+        if np.count_nonzero(kinds) == self.told:  # each kind once
+            return over
+        if self.rows is None:
+            return np.asarray(over / np.linalg.norm(over, axis=1, keepdims=True))
+        return np.asarray(np.linalg.qr(over.T)[0].T)
+
+
+def _shared(one: Array, other: Array) -> int:
+    """In how many directions two spaces meet, by orthonormal rows of each.
+
+    What is left of the directions of one beside the other has the sines of the angles between them
+    as its sizes. Their squares are had at once, but small ones not exactly.
+    """
+    cosines = one @ other.T
+    if np.linalg.eigvalsh(cosines @ cosines.T)[-1] < 1 - APART:
+        return 0
+    sines = np.linalg.svd(one - cosines @ other, compute_uv=False)
+    return len(one) - int((sines > ALIKE).sum())
 
 
 def row_space(factor: Factor, attribute: Attribute) -> RowSpace | None:

@@ -22,7 +22,7 @@ from noiseplan.queries.containment import nonnegative
 from noiseplan.queries.crossed_workloads import crossed, joined_schema
 from noiseplan.queries.gram_difference import GramDifference, gram_difference
 from noiseplan.queries.name_lookup import NameLookup
-from noiseplan.queries.query import Query
+from noiseplan.queries.query import SEPARATOR, Query
 from noiseplan.queries.random_families import RandomWorkloads
 from noiseplan.schema import Schema
 from noiseplan.texts import counted
@@ -173,12 +173,15 @@ class Workload(RandomWorkloads):
         return Query(self.schema, dict(zip(names, kinds, strict=True)), weight=weight, name=name)
 
     def position(self, name: str) -> int:
-        """The position of the query of that name; names that were given go first."""
+        """The position of the query of that name; names that were given go first.
+
+        A made name is also found with commas, and in another order: "sex, age" for "age × sex".
+        """
         if not isinstance(name, str):
             raise QueryError(f"the name of a query is a text, as in 'age × sex'; found {name!r}")
         if name in self._lookup.given:
             return self._lookup.given[name]
-        found = self._lookup.made(name)
+        found = self._lookup.made(name) or self._lookup.listed(_parts(name))
         if len(found) == 1:
             return found[0]
         if found:
@@ -196,10 +199,14 @@ class Workload(RandomWorkloads):
         return NameLookup(self)
 
     def asked(self, query: object) -> Query:
-        """A query as it is, or the one of that name; anything else is refused in words."""
+        """A query as it is, or the one of that name, also in parts, ["age", "sex"]."""
         if isinstance(query, str):
             return self[query]
         if isinstance(query, Workload | list | tuple):
+            parts = [part for part in query if isinstance(part, str)]
+            found = self._lookup.listed(parts) if len(parts) == len(query) else []
+            if len(found) == 1:
+                return self.query(found[0])
             raise QueryError(
                 "queries are asked one by one: {q.name: release.answer(q) for q in workload}, or "
                 "all of the workload by release.answers()"
@@ -334,6 +341,11 @@ def _check_same_schema(
     pairs = zip(schema.names, found.attributes, schema.attributes, strict=True)
     name, one, other = next((n, a, b) for n, a, b in pairs if a != b)
     raise QueryError(f"{rule}: {name!r} is {one!r} beside {other!r}")
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a name that is written as a question is."""
+    return [part.strip() for part in name.replace(SEPARATOR.strip(), ",").split(",")]
 
 
 def _check_countable(c: QueryColumns, log_rows: NDArray[np.float64]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from noiseplan.errors import PlanError, remedy
 from noiseplan.noise import NoiseSampler
-from noiseplan.planning.plan import Plan
+from noiseplan.planning.plan import Plan, total_is_exact
 from noiseplan.privacy.people import PERSON
 from noiseplan.release.provenance import BETWEEN
 from noiseplan.release.told_twice import both_told, published, told_pieces
@@ -130,15 +130,14 @@ class Account:
                 f"noise of its own and so with other numbers. The earlier release answers at no "
                 f"cost"
             ]
+        public_total = plan.privacy.neighbours == "replace" and total_is_exact(plan) is not False
         return [
-            f"{_named(entries)} released another plan of the same people. "
-            + both_told(plan.workload, entries, plan.privacy.neighbours == "replace")
-            + "What builds on the earlier release agrees with it: "
-            + (
-                "noiseplan release --given FOLDER, or plan.given(earlier) in Python"
-                if plan.max_rows == 1
-                else "plan.given(earlier) in Python, in the program that made it, since records of "
-                "one unit are chosen at random and no file keeps which"
+            "\n".join(
+                [
+                    f"{_named(entries)} released another plan of the same people.",
+                    *both_told(plan.workload, entries, public_total),
+                    f"What builds on the earlier release agrees with it: {_how_to_build(plan)}",
+                ]
             )
         ]
 
@@ -200,6 +199,15 @@ def _named(entries: list[Entry]) -> str:
     purpose = f" ({last.purpose})" if last.purpose else ""
     others = f", and {len(entries) - 1} before it," if len(entries) > 1 else ""
     return f"entry {last.id} of {last.time[:10]}{purpose}{others}"
+
+
+def _how_to_build(plan: Plan) -> str:
+    if plan.max_rows == 1:
+        return "noiseplan release --given FOLDER, or plan.given(earlier) in Python"
+    return (
+        "plan.given(earlier) in Python, in the program that made it,\nsince records of one unit "
+        "are chosen at random and no file keeps which"
+    )
 
 
 def _text(entry: Entry) -> str:

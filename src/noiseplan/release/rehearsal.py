@@ -122,8 +122,7 @@ def check(plan: Plan, data: object, how: ReleaseOptions, built_on: str = "") -> 
     try:
         admission = Admission.of(plan, how)
     except NoiseplanError as error:
-        said = Finding("ledger", error.message, error)
-        return Checked((*found, said, Finding("data", "not read, since the release is refused")))
+        return refused_by_ledger(error, *found)
     found.append(Finding("ledger", _ledger(admission)))
     before = admission.account.disagreeing(plan, built_on)
     found += [Finding("before", each, warning=True) for each in before]
@@ -132,6 +131,12 @@ def check(plan: Plan, data: object, how: ReleaseOptions, built_on: str = "") -> 
     detailed = admission.details or any(getattr(each.error, "detailed", False) for each in seen)
     recorded = admission.account.note_check(plan, told, detailed) if read else ""
     return Checked((*found, *seen), read, recorded)
+
+
+def refused_by_ledger(error: NoiseplanError, *before: Finding) -> Checked:
+    """What is told where the ledger refuses: no record is read then."""
+    said = Finding("ledger", error.message, error)
+    return Checked((*before, said, Finding("data", "not read, since the release is refused")))
 
 
 def _ledger(admission: Admission) -> str:

@@ -89,12 +89,17 @@ class Release(Derived):
         return self.plan.workload.schema
 
     def answer(
-        self, query: Query | str, *, level: float = 0.95, simultaneous: bool = False
+        self,
+        query: Query | str | Sequence[str],
+        *,
+        level: float = 0.95,
+        simultaneous: bool = False,
     ) -> Answer:
         """The answer to any query in the span of what was measured, with its error.
 
         It is unbiased and its error exact, unless the data chose what was measured: see `Answer`.
-        A query of the workload may be given by its name.
+        A query of the workload may be given by its name, "age × sex", or by the parts of it in any
+        order: "sex, age" or ["sex", "age"].
         """
         if not isinstance(query, Query):
             query = self.plan.workload.asked(query)

@@ -133,6 +133,7 @@ class Pieces:
         self._made: dict[object, Piece] = {}
         self._declared: dict[str, str] = {}
         self._common: dict[tuple[Piece, Piece | None], Common] = {}
+        self._blocks: dict[tuple[tuple[str, ...], Told], RowSpace | None] = {}
 
     def told(self, query: Query, name: str) -> Told:
         """What a query tells."""
@@ -194,7 +195,13 @@ class Pieces:
         return _of_spaces(self._over(block, one), self._over(block, other), alike)
 
     def _over(self, block: Sequence[str], table: Told) -> RowSpace | None:
-        """What a table tells of the cells of some attributes, in their order."""
+        """What a table tells of the cells of some attributes, in their order; found once."""
+        key = tuple(block), table
+        if key not in self._blocks:
+            self._blocks[key] = self._found_over(block, table)
+        return self._blocks[key]
+
+    def _found_over(self, block: Sequence[str], table: Told) -> RowSpace | None:
         if any(name not in self.schema for name in block):
             return None
         sizes = {name: self.schema[name].size for name in block}
@@ -205,6 +212,8 @@ class Pieces:
         known = [space for space in spaces if space is not None]
         if prod(sizes.values()) > MOST_CELLS or len(known) < len(spaces):
             return None
+        if order == list(block) and len(known) == 1:
+            return known[0]
         made, order = product(known), order + rest
         if made is None:
             return None
@@ -230,7 +239,7 @@ def _space_of(attribute: str, query: Query) -> tuple[RowSpace | None, bytes]:
 
 
 def _of_spaces(one: RowSpace | None, other: RowSpace | None, alike: bool) -> Common:
-    number = None if one is None or other is None else one.common(other)
+    number = None if one is None or other is None else one.rank if alike else one.common(other)
     if number is None or one is None or other is None:
         whole = any(space is not None and space.whole for space in (one, other))
         return Common(True if alike or whole else None, True if alike else None, alike)
@@ -274,7 +283,12 @@ def _space(kept: str, cells: int) -> RowSpace | None:
 
 
 def _packed(content: bytes) -> str:
-    """Compressed twice: once leaves a thousandth of what repeats, and a year has many minutes."""
+    """Compressed twice: once leaves a thousandth of what repeats, and a year has many minutes.
+
+    Nothing for what is much too long: to compress well takes much longer, and leaves a fifth.
+    """
+    if len(compress(compress(content, 1), 1)) > 5 * LONGEST_PIECE:
+        return ""
     return b64encode(compress(compress(content, 9), 9)).decode()
 
 

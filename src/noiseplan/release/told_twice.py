@@ -9,7 +9,7 @@ looked for. A total that is public is the same in both.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
 from noiseplan.queries import Workload
@@ -24,12 +24,26 @@ if TYPE_CHECKING:
 MOST_TABLES, LONGEST_NAME = 200, 120
 # Earlier tables that a plan is compared with, the latest.
 MOST_EARLIER: Final = 2_000
-# Tables that a message names, and for each the others that it names.
-SHOWN, SHOWN_FOR_EACH = 6, 3
+# Pairs of tables that a message names.
+SHOWN: Final = 8
 
-# How two tables disagree: the names of the others, by the name of each.
-Clash = Literal["same", "sums", "total", "perhaps"]
-Clashes = Mapping[Clash, Mapping[str, Sequence[str]]]
+# How two tables disagree, what comes first is told first; and what is said of a pair.
+Clash = Literal["same", "sums", "somehow", "total", "perhaps"]
+SAID: Final[Mapping[Clash, str]] = {
+    "same": "the same counts, with two different numbers each",
+    "sums": "sums of their cells will differ",
+    "somehow": (
+        "will disagree, in what is not known: an attribute was declared otherwise, or the ledger "
+        "lacks what exactly was asked"
+    ),
+    "total": "the total will differ, and nothing else is in both",
+    "perhaps": (
+        "may disagree: an attribute was declared otherwise, or the ledger lacks what exactly was "
+        "asked"
+    ),
+}
+# The names of a table now and of one from before, by how they disagree.
+Clashes = Mapping[Clash, Sequence[tuple[str, str]]]
 
 
 def published(workload: Workload) -> Tables:
@@ -47,29 +61,30 @@ def told_pieces(workload: Workload) -> Tables:
     return tuple((" ".join(map(str, numbers)), *piece.texts()) for piece, numbers in tables.items())
 
 
-def both_told(workload: Workload, entries: Sequence[Entry], public_total: bool) -> str:
-    """Which tables of a plan and of earlier releases will disagree, in words."""
+def both_told(workload: Workload, entries: Sequence[Entry], public_total: bool) -> list[str]:
+    """Which tables of a plan and of earlier releases will disagree, a line for each pair."""
     before = _before(entries, workload.schema)
     if not before:
-        return (
+        return [
             "The ledger does not know its tables: a count that both tell will have two different "
-            "numbers, and tables of the one do not add up to those of the other. "
-        )
+            "numbers, and tables of the one do not add up to those of the other."
+        ]
     found = clashes(workload, before[-MOST_EARLIER:], public_total)
     cut = len(workload) > MOST_TABLES or len(before) > MOST_EARLIER
     cut = cut or any(len(entry.tables) == MOST_TABLES for entry in entries)
-    return _said(found) + (f"Compared are the first {MOST_TABLES} tables of each. " if cut else "")
+    compared = [f"Compared are the first {MOST_TABLES} tables of each."] if cut else []
+    return [*_said(found), *compared]
 
 
 def clashes(workload: Workload, before: Sequence[Told], public_total: bool) -> Clashes:
     """Every pair of a table of the workload and one from before that will disagree."""
     pieces = Pieces(workload.schema)
-    found: dict[Clash, dict[str, list[str]]] = defaultdict(dict)
+    found: dict[Clash, list[tuple[str, str]]] = defaultdict(list)
     for table in _told(workload, pieces):
         for other in before:
             clash = _clash(pieces.common(table, other), public_total)
             if clash is not None:
-                found[clash].setdefault(table.name, []).append(other.name)
+                found[clash].append((table.name, other.name))
     return found
 
 
@@ -78,8 +93,10 @@ def _clash(common: Common, public_total: bool) -> Clash | None:
         return None
     if common.same:
         return "same"
-    if common.something is None or common.beyond_total is None:
+    if common.something is None or (common.beyond_total is None and public_total):
         return "perhaps"
+    if common.beyond_total is None:
+        return "somehow"
     return "sums" if common.beyond_total else "total"
 
 
@@ -110,36 +127,21 @@ def _told(workload: Workload, pieces: Pieces) -> list[Told]:
     return [pieces.told(query, _plain(query.name)) for query in some]
 
 
-def _said(found: Clashes) -> str:
-    same, sums, total, perhaps = (found.get(c, {}) for c in ("same", "sums", "total", "perhaps"))
-    called = (repr(n) if n in then else f"{n!r} (as {then[0]!r})" for n, then in same.items())
-    told = f"In both, with two different numbers each: {_listed(called)}. " if same else ""
-    if sums:
-        told += f"Will not add up to the same sums: {_pairs(sums)}. "
-    if total:
-        told += f"Nothing but the total in common, which will differ: {_pairs(total)}. "
-    if perhaps:
-        told += (
-            f"May disagree, since an attribute was declared otherwise or the ledger does not know "
-            f"what exactly was asked: {_pairs(perhaps)}. "
+def _said(found: Clashes) -> list[str]:
+    pairs = [(clash, pair) for clash in SAID for pair in dict.fromkeys(found.get(clash, ()))]
+    if not pairs:
+        return ["No two tables tell a common count, though sums of several might."]
+    lines = [f"  {_named(*pair)}: {SAID[clash]}" for clash, pair in pairs[:SHOWN]]
+    if len(pairs) > SHOWN:
+        lines.append(
+            f"  and {len(pairs) - SHOWN:,} more pairs: noiseplan ledger show LEDGER --json lists "
+            f"the earlier tables"
         )
-    return told or "No two tables tell a common count, though sums of several might. "
+    return ["Which tables disagree, of this plan and of what was released before:", *lines]
 
 
-def _pairs(found: Mapping[str, Sequence[str]]) -> str:
-    """'age' and 'age × sex', 'age × ward'; and others."""
-    each = [
-        f"{name!r} and {_listed(map(repr, dict.fromkeys(others)), SHOWN_FOR_EACH)}"
-        for name, others in found.items()
-    ]
-    more = f"; and {len(each) - SHOWN:,} more of these tables" if len(each) > SHOWN else ""
-    return "; ".join(each[:SHOWN]) + more
-
-
-def _listed(names: Iterable[str], shown: int = SHOWN) -> str:
-    every = list(names)
-    more = f" and {len(every) - shown:,} more" if len(every) > shown else ""
-    return ", ".join(every[:shown]) + more
+def _named(now: str, before: str) -> str:
+    return f"{now!r} in both" if now == before else f"{now!r} and {before!r}"
 
 
 def _plain(text: str) -> str:

@@ -1,18 +1,4 @@
-"""Means, shares and ratios: one count over another, with errors from their exact covariance.
-
-Of R̂ = n/d with Var(n) = v, Var(d) = w and Cov(n, d) = c,
-
-    standard error (delta method)   √(v − 2R̂c + R̂²w) / |d|
-    interval (Fieller)              all r with (n − rd)² ≤ z²(v − 2rc + r²w)
-
-At the true ratio n − rd has mean zero and exactly that variance, so the interval has its level
-wherever the noise is normal, also where d is small. It is bounded if d is more than z standard
-errors from zero; otherwise everything possible is in it, and no estimate is given.
-
-References
-----------
-Fieller (1954), Some problems in interval estimation.
-"""
+"""Means, shares and ratios: one count over another, with errors from their exact covariance."""
 
 from __future__ import annotations
 
@@ -24,21 +10,28 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
-from noiseplan.queries import Custom, Factor, Query
+from noiseplan.queries import Custom, Factor, Identity, Levels, Prefix, Query, Ranges, Total
+from noiseplan.queries.factors import Permuted
+from noiseplan.queries.named_levels import Level
 from noiseplan.queries.questions import read_question
 from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.attribute_values import Values, about_missing, counted, numbers_of
-from noiseplan.statistics.statistic import Intervals, Statistic, too_small
+from noiseplan.statistics.quotients import ANYTHING, Quotient, Range
+from noiseplan.statistics.statistic import Intervals, Mask, Statistic
 
 if TYPE_CHECKING:
     from noiseplan.release.release import Release
+    from noiseplan.schema import Attribute
 
 # Numbers in the covariance of numerators with denominators.
 _MOST_PAIRS: Final = 25_000_000
+# Factors whose rows are known to count a record once or not at all, and numbers of other factors
+# that are looked through for it.
+_OF_ZEROS_AND_ONES: Final = (Identity, Total, Prefix, Ranges, Levels, Level)
+_MOST_ENTRIES: Final = 5_000_000
 _METHOD: Final = (
     "standard errors by the delta method and intervals by Fieller's, from the exact covariance"
 )
-_ANYTHING: Final = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +41,7 @@ class Fraction:
     name: str
     numerator: Query
     denominator: Query
-    possible: tuple[float, float] = _ANYTHING
+    possible: Range = ANYTHING
     counts: bool = True  # whether denominators count records, and are negative by noise alone
     about: str = ""  # the numbers it is made of, in words
 
@@ -68,7 +61,7 @@ def mean(
         called(f"mean({attribute})", Query(schema, groups)),
         together({attribute: Custom([weights], labels=["sum"])}, groups, schema),
         together({attribute: Custom([ones], labels=["all"])}, groups, schema),
-        (float(numbers.min()), float(numbers.max())),
+        (float(numbers.min()), float(numbers.max())) if _adds(Query(schema, groups)) else ANYTHING,
         about="; ".join(filter(None, [about, about_missing(attribute, schema[attribute])])),
     )
     return _divided(release, fraction, how, hidden=attribute)
@@ -80,12 +73,13 @@ def share(release: Release, what: Asked, by: Asked, how: Intervals) -> Statistic
     parts = factors_of(what, schema)
     if not parts:
         raise QueryError("a share is that of the values of some attribute, as in share('sex')")
-    denominator = Query(schema, groups)
+    denominator, asked = Query(schema, groups), Query(schema, parts)
+    within = _adds(denominator) and all(0 <= low <= high <= 1 for low, high in _entries(asked))
     fraction = Fraction(
-        called(f"share({Query(schema, parts).name})", denominator),
+        called(f"share({asked.name})", denominator),
         together(parts, groups, schema),
         denominator,
-        (0.0, 1.0) if all(map(_selects, parts.values())) else _ANYTHING,
+        (0.0, 1.0) if within else ANYTHING,
     )
     return _divided(release, fraction, how)
 
@@ -96,7 +90,11 @@ def ratio(release: Release, what: Asked, other: Asked, by: Asked, how: Intervals
     pair = [_query(release, each, groups) for each in (what, other)]
     names = ", ".join(query.name for query in pair) if not groups else f"{what}, {other}"
     fraction = Fraction(
-        called(f"ratio({names})", Query(schema, groups)), pair[0], pair[1], counts=False
+        called(f"ratio({names})", Query(schema, groups)),
+        pair[0],
+        pair[1],
+        (0.0, np.inf) if all(map(_adds, pair)) else ANYTHING,
+        counts=False,
     )
     return _divided(release, fraction, how)
 
@@ -110,11 +108,27 @@ def _query(release: Release, asked: Asked, groups: dict[str, Factor]) -> Query:
     return asked if isinstance(asked, Query) else Query(release.schema, asked)
 
 
-def _selects(factor: Factor) -> bool:
-    """Whether no row counts a record more than once or less than not at all."""
-    return not isinstance(factor, Custom) or bool(
-        (factor.values >= 0).all() and (factor.values <= 1).all()
-    )
+def _entries(query: Query) -> list[Range]:
+    """The least and largest entry of each of its matrices."""
+    if query.joint is not None:
+        return [(float(query.joint.min()), float(query.joint.max()))]
+    return [_of_factor(each, query.schema[name]) for name, each in query.factors.items()]
+
+
+def _of_factor(factor: Factor, attribute: Attribute) -> Range:
+    if isinstance(factor, Permuted):
+        return _of_factor(factor.factor, attribute)
+    if isinstance(factor, _OF_ZEROS_AND_ONES):
+        return 0.0, 1.0
+    rows = factor.matrix(attribute)
+    if rows.shape[0] * rows.shape[1] > _MOST_ENTRIES:
+        return ANYTHING
+    return float(rows.dense().min()), float(rows.dense().max())
+
+
+def _adds(query: Query) -> bool:
+    """Whether no row takes away, so that no true answer is negative."""
+    return all(least >= 0 for least, _ in _entries(query))
 
 
 # ---------------------------------------------------------------------- the division
@@ -134,28 +148,54 @@ def _divided(
     with answerable(release, fraction.name, names):
         above, below = release.answer(one), release.answer(other)
         covariance = release.covariance(one, other)[np.arange(one.rows), beside]
-    variances = above.std_error**2, covariance, below.std_error[beside] ** 2
-    z = how.reach(one.rows, above.laplace)
-    size = below.estimate[beside] if fraction.counts else np.abs(below.estimate[beside])
-    small = size <= z * below.std_error[beside]
-    denominator = np.where(small, np.nan, below.estimate[beside])
-    estimate, error = delta(above.estimate, denominator, variances)
-    lower, upper = fieller(above.estimate, denominator, variances, z)
-    least, most = fraction.possible
+    total, spread = below.estimate[beside], below.std_error[beside] ** 2
+    quotient = Quotient(above.estimate, total, above.std_error**2, covariance, spread)
+    lower, upper = quotient.interval(how.reach(one.rows, above.laplace), fraction.possible)
+    if fraction.counts:  # no group has less than no record
+        lower, upper = (
+            np.where(total > 0, end, far)
+            for end, far in zip((lower, upper), fraction.possible, strict=True)
+        )
+    untold = _untold(lower, upper, fraction.possible)
+    estimate, error = np.where(untold, np.nan, quotient.delta())
     return Statistic(
         fraction.name,
         {name: cells for name, cells in one.row_labels().items() if name != hidden},
         estimate,
-        np.where(small, least, lower),
-        np.where(small, most, upper),
+        lower,
+        upper,
         "; ".join(filter(None, [fraction.about, _METHOD])),
         error,
         how.level,
         how.simultaneous,
         release.origin,
         above.brand,
-        too_small(small, z),
+        _notes(untold, estimate, fraction.possible),
     )
+
+
+def _untold(lower: Array, upper: Array, possible: Range) -> Mask:
+    """Where the interval is all that is possible, and that is more than one number."""
+    least, most = possible
+    return np.asarray((lower <= least) & (upper >= most) & (least < most))
+
+
+def _notes(untold: Mask, estimate: Array, possible: Range) -> tuple[str, ...]:
+    """What a reader must know of single groups."""
+    found = int(np.count_nonzero(untold))
+    beyond = int(np.count_nonzero((estimate < possible[0]) | (estimate > possible[1])))
+    notes = []
+    if found:
+        notes.append(
+            f"not determined ({found:,} of {untold.size:,}): the noise is too large for an "
+            f"estimate, and the interval is all that is possible"
+        )
+    if beyond:
+        notes.append(
+            f"estimates beyond what is possible ({beyond:,} of {untold.size:,}) are so by noise "
+            f"alone: read their intervals"
+        )
+    return tuple(notes)
 
 
 def partners(one: Query, other: Query) -> IntArray:
@@ -183,31 +223,3 @@ def partners(one: Query, other: Query) -> IntArray:
             f"{one.name!r} and {other.name!r} are not about the same groups: what is divided by "
             f"has one row, or the same rows, along each attribute"
         ) from None
-
-
-def delta(n: Array, d: Array, variances: tuple[Array, Array, Array]) -> tuple[Array, Array]:
-    """n/d and its standard error √(v − 2R̂c + R̂²w) / |d|."""
-    v, c, w = variances
-    r = n / d
-    return r, np.sqrt(np.maximum(v - 2 * r * c + r**2 * w, 0.0)) / np.abs(d)
-
-
-def fieller(
-    n: Array, d: Array, variances: tuple[Array, Array, Array], z: float
-) -> tuple[Array, Array]:
-    """The ends of {r: (n − rd)² ≤ z²(v − 2rc + r²w)}, for d² > z²w.
-
-    They are (b ∓ √(b² − ag))/a with a = d² − z²w, b = nd − z²c, g = n² − z²v. Large numbers cancel
-    in the root, which is why it is written out: z²(d²v − 2ndc + n²w) − z⁴(vw − c²).
-
-    Examples
-    --------
-    >>> exact = tuple(np.array([x]) for x in (4.0, 0.0, 0.0))  # the denominator is known
-    >>> [end.item() for end in fieller(np.array([50.0]), np.array([100.0]), exact, 2.0)]
-    [0.46, 0.54]
-    """
-    v, c, w = variances
-    a, b = d**2 - z**2 * w, n * d - z**2 * c
-    root = z**2 * (d**2 * v - 2 * n * d * c + n**2 * w) - z**4 * (v * w - c**2)
-    half = np.sqrt(np.maximum(root, 0.0))
-    return (b - half) / a, (b + half) / a

@@ -140,7 +140,7 @@ def in_words(content: Json, release: Release) -> str:
     return framed(
         content,
         release,
-        f"{content['measured_numbers']:,} noisy numbers;",
+        f"{content['measured_numbers']:,} noisy number{'s' * (content['measured_numbers'] != 1)};",
         f"root mean squared error {text_up(content['rmse'])}.",
         "Standard errors and intervals cover the noise only, not errors of the data themselves.",
     )
@@ -175,8 +175,8 @@ def framed(content: Json, release: Release, numbers: str, *errors: str, drawn: s
         f"Noise: {content['noise']}{drawn}.",
         f"Ledger: {content['ledger'] or 'not recorded in a ledger'}.",
         "",
-        f"It answers {content['queries']:,} queries, {content['rows']:,} rows in all, from "
-        f"{numbers}",
+        f"It answers {content['queries']:,} {'query' if content['queries'] == 1 else 'queries'}, "
+        f"{content['rows']:,} row{'s' * (content['rows'] != 1)} in all, from {numbers}",
         *errors,
         "",
         f"Schema SHA-256  {content['schema_sha256']}",

@@ -30,6 +30,7 @@ from noiseplan.release.release import Release
 from noiseplan.storage.certificate import DATA_AWARE, facts, framed, read_provenance, read_words
 from noiseplan.storage.files import hash_of
 from noiseplan.storage.plans import read_plan, write_plan
+from noiseplan.texts import counted
 
 _BUDGETS: Final[dict[str, type[PureDP] | type[zCDP] | type[ApproxDP]]] = {
     "PureDP": PureDP,
@@ -181,7 +182,8 @@ def in_words(content: Json, release: Release) -> str:
     return framed(
         content,
         release,
-        f"{content['measured_numbers']:,} noisy numbers of {content['buckets']:,} buckets.",
+        f"{counted(content['measured_numbers'], 'noisy number')} of "
+        f"{counted(content['buckets'], 'bucket')}.",
         "Buckets were chosen from the data. Answers are biased where buckets are uneven, and",
         "errors are estimates: the noise is known exactly, the bias is not.",
         drawn="; the buckets were drawn by the exponential mechanism",

@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from noiseplan.errors import BudgetError, NoiseplanError, PlanError
+from noiseplan.errors import BudgetError, NoiseplanError, PlanError, TooManyValues
 from noiseplan.noise.law import SIMULATED
 from noiseplan.paths import checked_path
 from noiseplan.planning.objectives import Objective
@@ -108,6 +108,8 @@ class Study:
             )
         except BudgetError as error:
             self._section("budget").fail(error.message)
+        except TooManyValues as error:
+            self.root.child("schema").child(error.attribute).fail(error.message)
         except PlanError as error:
             self._section("plan", "budget", "targets").fail(error.message)
         except NoiseplanError as error:
@@ -116,6 +118,13 @@ class Study:
             with self.root.child("output").child("tables").blamed():
                 made.mechanism.require(query)
         return made if self.people is None else made.with_unit(self.people.unit)
+
+    def require_ledger(self) -> None:
+        """Refuse a ledger or dataset that is not there, before anybody waits for a plan."""
+        if self.ledger is not None:
+            from noiseplan.ledger import Ledger
+
+            Ledger(self.ledger.path).balance(self.ledger.dataset)
 
     def release(
         self,

@@ -22,6 +22,7 @@ class Column:
     """A column and what it may hold, as TOML; empty where that is still to be filled in.
 
     Of whole numbers from one to another: how many `values` they are, and edges of `bins` over them.
+    Of groups within groups: the `finest` level, whose codes the column holds.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Column:
     ordered: bool = False
     values: int = 0
     bins: str = ""
+    finest: str = ""
 
 
 def read_column(text: str) -> Column:
@@ -75,7 +77,8 @@ def _column(text: str) -> Column:
             name, f"{{ binned = [{', '.join(_edge(e, text) for e in edges)}] }}", ordered=True
         )
     if values.startswith("levels:"):
-        return Column(name, _levels(values.removeprefix("levels:"), text))
+        levels = _levels(values.removeprefix("levels:"), text)
+        return Column(name, levels, finest=values.rpartition(":")[2].split(",")[0].strip())
     labels = [part.strip() for part in values.split(",")]
     if len(labels) == 1 and ".." in values:
         edges = [edge.strip() for edge in values.split("..")]

@@ -13,6 +13,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.planning.certify import Certificate, usual_certificate
 from noiseplan.planning.objectives import Recorded, TotalVariance
+from noiseplan.planning.plan import total_is_exact
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
 from noiseplan.privacy.guarantee import asked_for
 from noiseplan.texts import counted, duration, percent, percent_up, shortened
@@ -133,7 +134,7 @@ def headline(plan: Plan) -> str:
 
 def named_facts(plan: Plan, read: str = NO_DATA) -> dict[str, str]:
     """The same by name; a line break within a fact is followed by spaces."""
-    exact = plan.mechanism.priced.public_total
+    exact = total_is_exact(plan) if plan.privacy.neighbours == "replace" else None
     return {
         "objective": _objective(plan, read),
         "privacy": _privacy(plan) + _no_protection(plan),

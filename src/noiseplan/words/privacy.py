@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 
@@ -29,15 +31,23 @@ def cost_words(guarantee: Guarantee) -> str:
     return f"ρ = {text_up(g.rho)} (zCDP), {gdp}ε = {epsilon} at δ = {text_up(SHOWN_DELTA)}"
 
 
+# What is said of a total that is public, by how it is told: as it is, with noise, or not at all.
+TOTAL: Final[Mapping[bool | None, str]] = {
+    True: " and exact",
+    False: ", though these tables tell it with noise",
+    None: "",
+}
+
+
 def neighbours_words(
-    guarantee: Guarantee, max_rows: int, exact: bool = False, unit: str = PERSON
+    guarantee: Guarantee, max_rows: int, exact: bool | None = None, unit: str = PERSON
 ) -> str:
     """What one may change without much being seen of it; `exact`: the total is told as it is."""
     if guarantee.neighbours == "replace":
         one = "replacing one record"
         if max_rows > 1:
             one = f"other values in the records of one {unit}, at most {max_rows}"
-        return f"differ by {one}; the total is public" + (" and exact" if exact else "")
+        return f"differ by {one}; the total is public{TOTAL[exact]}"
     if max_rows > 1:
         return f"differ by all records of one {unit}, at most {max_rows}"
     return "differ by adding or removing one record"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
@@ -218,13 +218,16 @@ class Aggregator:
 
     def answer(
         self,
-        query: Query | str,
+        query: Query | str | Sequence[str],
         *,
         level: float = 0.95,
         simultaneous: bool = False,
         errors: str = "estimated",
     ) -> Answer:
         """The unbiased answer with its standard errors; a query of the workload by its name too.
+
+        A name is as the plan prints it, "os × version", or its parts in any order, "version, os" or
+        ["version", "os"].
 
         A variance depends on who the users are, which only the reports tell. "estimated" gives the
         exact standard error for data like the estimate (counts made non-negative that add up to
@@ -251,11 +254,11 @@ class Aggregator:
         tail = (outside - spent) / 2
         return poisson_reach(variance, above, tail), poisson_reach(variance, below, tail)
 
-    def _asked(self, query: Query | str) -> Query:
+    def _asked(self, query: Query | str | Sequence[str]) -> Query:
         """A query as it is, or one of the workload by its name, once there are reports."""
         if not self.users:
             raise DataError(f"there is nothing to answer from: {self._why_empty()}")
-        if isinstance(query, str) and self.workload is not None:
+        if self.workload is not None:
             return self.workload.asked(query)
         if not isinstance(query, Query):
             raise QueryError(
@@ -276,7 +279,7 @@ class Aggregator:
         told = advice if self.rejected[FOREIGN] else ""
         return f"no report was accepted, all were rejected ({rejected}){told}"
 
-    def variance(self, query: Query | str, *, errors: str = "estimated") -> Array:
+    def variance(self, query: Query | str | Sequence[str], *, errors: str = "estimated") -> Array:
         """The variance of each row; see `answer`."""
         query = self._asked(query)
         if errors not in ERRORS:

@@ -16,7 +16,6 @@ from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.long_attribute import LongMechanism
 from noiseplan.planning.candidate import Candidate, reached
 from noiseplan.planning.certificates import Stated
-from noiseplan.planning.limits import GRAM_VALUES
 from noiseplan.planning.long_problem import LongProblem
 from noiseplan.planning.objectives import RelativeError
 from noiseplan.planning.problem import Problem
@@ -29,9 +28,6 @@ from noiseplan.privacy.rounding import margin
 
 # Planners that plan along a long attribute where there is one.
 NAMES: Final = ("auto", "residual")
-# Values told apart up to which matrices are searched for where no long attribute is planned: some
-# minutes, and eight times as long for twice as many.
-SEARCHED_VALUES: Final = 2048
 # p of norms that come near the largest, one after the other.
 POWERS: Final = (8.0, 32.0, 128.0, 512.0)
 # Integer rows of the other attributes have entries of so many bits.
@@ -55,34 +51,6 @@ def untried(problem: Problem) -> str | None:
 def tried(problem: Problem) -> bool:
     """Whether a long attribute is planned for what is asked."""
     return problem.planner in NAMES and untried(problem) is None and not problem.strategies
-
-
-def too_long(problem: Problem) -> str | None:
-    """Why no other planner can plan an attribute of so many values either."""
-    design, reason = problem.design, untried(problem)
-    most = SEARCHED_VALUES if reason and problem.planner in NAMES else GRAM_VALUES
-    every = enumerate(design.roles.roles)
-    roles = [r for r, role in every if not role.plain and design.group_count(r) > most]
-    return _refusal(problem, roles[0], most, reason) if roles else None
-
-
-def _refusal(problem: Problem, role: int, most: int, reason: str | None) -> str:
-    schema, members = problem.workload.schema, problem.design.roles.roles[role].members
-    name = schema.names[int(members[0])]
-    why = (
-        f"when {reason}"
-        if reason
-        else f"by planner={problem.name!r}"
-        if problem.planner not in NAMES
-        else "by these queries"
-    )
-    return (
-        f"{name!r} has {schema[name].size:,} values, and an attribute of more than "
-        f"{most:,} is planned by its values alone, by levels that lie within each other "
-        f"(Levels), or by prefix sums, ranges and groups in order, for total variance, worst "
-        f"variance, norms, losses or targets under zCDP or (ε, δ), with records added or removed; "
-        f"not {why}. Merge values (Binned, or a coarser code), or ask for these"
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -287,7 +287,7 @@ CASES: dict[str, Callable[[Path], object]] = {
     ),
     "too many values": lambda folder: planned(ordered(100_000), planner="wavelet"),
     "matrix of a named strategy": lambda folder: planned(
-        tables(sizes(a=100, b=100), 2), planner="eigen"
+        tables(sizes(a=100, b=100), 2), planner="fourier"
     ),
     "targets of a named strategy": lambda folder: planned(
         tables(sizes(a=4)), targets=2.0, planner="identity"

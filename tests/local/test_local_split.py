@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import combinations
 from pathlib import Path
 
 import cvxpy as cp
@@ -181,6 +182,29 @@ def test_from_devices_to_answers(
         device.reports({"a": [9], "b": [0], "c": [0]})
     with pytest.raises(ReportError, match=r"no values of \['c'\]"):
         device.reports({"a": [1], "b": [0]})
+
+
+def test_tables_planned_for_less_than_their_cells_agree_on_what_was_asked() -> None:
+    """Tables of four attributes that reports tell the pairs of, and nothing else."""
+    schema = nz.Schema.from_sizes(dict.fromkeys("abcdefghij", 4))
+    plan = nz.local.plan(nz.Workload.marginals(schema, k=2), 1.0)
+    whole = nz.Query(schema, plan.parts[0].names)
+    assert plan.split and len(whole.attributes) == 4
+    rng = np.random.default_rng(5)
+    made = plan.simulate({name: rng.integers(0, 4, 500) for name in schema.names}, seed=2)
+    with pytest.raises(UnanswerableError, match="planned to tell all of it"):
+        made.answer(whole)
+    valid = made.consistent()
+    pairs = {pair: valid.values(*pair) for pair in combinations(schema.names, 2)}
+    assert min(table.min() for table in pairs.values()) >= 0
+    assert [table.sum() for table in pairs.values()] == pytest.approx([500] * 45, rel=1e-6)
+    for (first, second), table in pairs.items():
+        assert table.sum(axis=1) == pytest.approx(valid.values(first), abs=1e-2)
+        assert table.sum(axis=0) == pytest.approx(valid.values(second), abs=1e-2)
+    unbiased = [made.answer(nz.Query(schema, pair)).estimate for pair in pairs]
+    truth = 500 / 16  # of even users, within what chance does
+    off = [np.mean((table.ravel() - truth) ** 2) for table in pairs.values()]
+    assert np.mean(off) < 0.5 * np.mean([np.mean((u - truth) ** 2) for u in unbiased])
 
 
 def test_shares_are_those_of_a_convex_solver() -> None:

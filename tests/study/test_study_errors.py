@@ -259,7 +259,7 @@ def test_broken_studies_are_explained(case: Broken, folder: Path) -> None:
             47,
             ("measured together",),
         ),
-        ('planner    = "auto"', 'planner    = "eigen"', 29, ("planner",)),
+        ('planner    = "auto"', 'planner    = "fourier"', 29, ("planner",)),
     ],
 )
 def test_what_planning_refuses_has_a_line_too(

@@ -104,6 +104,11 @@ class Columns(ABC):
     def squares(self, form: AnyArray) -> AnyArray:
         """b_xᵀ S b_x for every cell, S symmetric."""
 
+    def applied(self, sums: AnyArray) -> AnyArray:
+        """C b_x for every cell: sums × cells."""
+        spans = zip(self.spans, self.tables, strict=True)
+        return sum((sums[:, span] @ table.values)[:, table.places] for span, table in spans)
+
     def some(self, cells: Any) -> Columns:
         """Those of some cells only."""
         return type(self)([table.some(cells) for table in self.tables])

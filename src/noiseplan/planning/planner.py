@@ -24,6 +24,7 @@ from noiseplan.planning.objectives import (
 from noiseplan.planning.plan import Plan
 from noiseplan.planning.planners import (
     automatic,
+    eigen_plans,
     laplace_matrix,
     long_plans,
     long_refusals,
@@ -49,7 +50,12 @@ from noiseplan.privacy import Budget, Neighbours, PureDP
 from noiseplan.privacy.rounding import text_of
 from noiseplan.queries import Query, Workload
 from noiseplan.queries.workload import as_workload
-from noiseplan.strategies.catalogue import PURE_STRATEGIES, STRATEGIES, unknown_planner
+from noiseplan.strategies.catalogue import (
+    PURE_STRATEGIES,
+    STRATEGIES,
+    eigen_weights,
+    unknown_planner,
+)
 from noiseplan.strategies.given_rows import Strategy
 
 if TYPE_CHECKING:
@@ -301,7 +307,10 @@ def _asked_for(problem: Problem) -> Planner:
     if problem.strategies:
         return residual_family.PLANNER
     if problem.strategy is not None:
-        return named.PLANNER if problem.factors is None else named.PRODUCT
+        if problem.factors is not None:
+            return named.PRODUCT
+        weigh = None if problem.laplace else eigen_weights(problem.strategy)
+        return named.PLANNER if weigh is None else eigen_plans.planner_for(problem.name, weigh)
     first = family.replaced if problem.neighbours == "replace" else ()
     for planner in (*first, *family.every):
         if problem.planner in planner.names:

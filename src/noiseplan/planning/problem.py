@@ -27,6 +27,7 @@ from noiseplan.strategies.catalogue import (
     STRATEGIES,
     StrategyName,
     asked_by,
+    eigen_weights,
     product_factors,
 )
 from noiseplan.strategies.column_norms import Norm
@@ -171,6 +172,7 @@ class Problem:
         apart = isinstance(self.goal, ConvexLoss)
         if self.strategy is not None:
             by_classes = self.factors is None and self.size > EXPLICIT_CELLS
+            by_classes &= eigen_weights(self.strategy) is None
             apart |= self.laplace or not by_classes
         own = self.own if self.strategies else None
         return prepare(self.workload, self.priorities, not apart, own)

@@ -24,6 +24,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -37,9 +38,11 @@ from noiseplan.schema import Schema
 from noiseplan.strategies.column_norms import Norm, completed, scaled, supports
 from noiseplan.strategies.eigen import (
     PRINCIPAL_PERCENT,
-    eigen_design,
-    principal_design,
-    separated_design,
+    Weigh,
+    designed,
+    each,
+    in_groups,
+    principal,
 )
 from noiseplan.strategies.given_rows import Strategy
 from noiseplan.strategies.realisation import least_sensitivity
@@ -91,13 +94,31 @@ def product_factors(asked: StrategyName, schema: Schema) -> tuple[Factor, ...] |
     return None
 
 
-def _principal(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+def _percent(asked: StrategyName) -> float:
     percent = PRINCIPAL_PERCENT if asked.number is None else asked.number
     if not 0 < percent <= 100:
         raise PlanError(
             setting("planner", asked.name) + ": the number is a percentage, above 0 up to 100"
         )
-    return principal_design(gram, percent, norm)
+    return percent
+
+
+def eigen_weights(asked: StrategyName | Strategy | None) -> Weigh | None:
+    """How the rows of an eigen-design are weighed; None for other strategies."""
+    if not isinstance(asked, StrategyName) or asked.base not in EIGEN:
+        return None
+    return EIGEN[asked.base](asked)
+
+
+EIGEN: Final[dict[str, Callable[[StrategyName], Weigh]]] = {
+    "eigen": lambda asked: each,
+    "eigen-separated": lambda asked: partial(in_groups, group=asked.whole(least=1)),
+    "eigen-principal": lambda asked: partial(principal, percent=_percent(asked)),
+}
+
+
+def _eigen(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
+    return designed(gram, norm, True, EIGEN[asked.base](asked))
 
 
 def _weighted(schema: Schema, gram: Array, norm: Norm, asked: StrategyName) -> Array:
@@ -120,11 +141,7 @@ BUILDERS: Final[dict[str, Builder]] = {
     "workload": lambda schema, gram, norm, asked: workload_root(gram),
     "fourier": lambda schema, gram, norm, asked: fourier_strategy(schema.shape, gram),
     "singular-value": lambda schema, gram, norm, asked: singular_value_strategy(gram, norm),
-    "eigen": lambda schema, gram, norm, asked: eigen_design(gram, norm),
-    "eigen-separated": lambda schema, gram, norm, asked: separated_design(
-        gram, asked.whole(least=1), norm
-    ),
-    "eigen-principal": _principal,
+    **dict.fromkeys(EIGEN, _eigen),
     "weighted-hierarchical": _weighted,
     "weighted-wavelet": _weighted,
     "weighted-fourier": _weighted,

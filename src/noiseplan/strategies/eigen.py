@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -46,7 +47,7 @@ class EigenQueries:
 
     rows: Array
     values: Array
-    norm: Norm
+    norm: Norm = "L2"
 
     @staticmethod
     def of(gram: Array, norm: Norm = "L2") -> EigenQueries:
@@ -63,6 +64,10 @@ class EigenQueries:
         return POWERS[self.norm]
 
 
+# u of every row, from the rows.
+Weigh = Callable[[EigenQueries], Array]
+
+
 def eigen_design(gram: Array, norm: Norm = "L2", fill: bool = True) -> Array:
     """Every eigen-query with its own weight.
 
@@ -75,24 +80,24 @@ def eigen_design(gram: Array, norm: Norm = "L2", fill: bool = True) -> Array:
     >>> round(total_error(eigen_design(prefix), prefix), 5)
     2.71714
     """
-    return _designed(gram, norm, fill, _each)
+    return designed(gram, norm, fill, each)
 
 
 def separated_design(
     gram: Array, group: int | None = None, norm: Norm = "L2", fill: bool = True
 ) -> Array:
     """Weights inside groups of so many eigen-queries, then of the groups: n^{1/3} if not given."""
-    return _designed(gram, norm, fill, lambda queries: _in_groups(queries, group))
+    return designed(gram, norm, fill, partial(in_groups, group=group))
 
 
 def principal_design(
     gram: Array, percent: float = PRINCIPAL_PERCENT, norm: Norm = "L2", fill: bool = True
 ) -> Array:
     """Weights of this share of the eigen-queries, the largest first, and one of the rest."""
-    return _designed(gram, norm, fill, lambda queries: _principal(queries, percent))
+    return designed(gram, norm, fill, partial(principal, percent=percent))
 
 
-def _designed(gram: Array, norm: Norm, fill: bool, weigh: Callable[[EigenQueries], Array]) -> Array:
+def designed(gram: Array, norm: Norm, fill: bool, weigh: Weigh) -> Array:
     """The design on cells that some query tells apart; the others repeat their columns."""
     reduction = Reduction.of_gram(gram)
     queries = EigenQueries.of(reduction.gram(gram), norm)
@@ -101,18 +106,21 @@ def _designed(gram: Array, norm: Norm, fill: bool, weigh: Callable[[EigenQueries
     return reduction.widened(completed(strategy, norm) if fill else strategy)
 
 
-def _each(queries: EigenQueries) -> Array:
+def each(queries: EigenQueries) -> Array:
+    """A weight of its own for every row."""
     return best_weights(queries.loads, queries.values, queries.power).u
 
 
-def _in_groups(queries: EigenQueries, group: int | None) -> Array:
+def in_groups(queries: EigenQueries, group: int | None = None) -> Array:
+    """Weights inside groups of neighbours, n^{1/3} if not given, then of the groups."""
     count = len(queries.values)
     width = max(1, round(queries.rows.shape[1] ** (1 / 3)) if group is None else group)
     parts = [slice(start, start + width) for start in range(0, count, width)]
     return _together(queries, parts)
 
 
-def _principal(queries: EigenQueries, percent: float) -> Array:
+def principal(queries: EigenQueries, percent: float = PRINCIPAL_PERCENT) -> Array:
+    """Weights of this share of the rows, and one of the rest."""
     count = len(queries.values)
     first = min(count, max(1, int(count * percent / 100)))
     parts = [slice(i, i + 1) for i in range(first)]

@@ -112,10 +112,10 @@ class Unbiased:
 
     def estimate(self, one: Set) -> Array:
         """The unbiased table, one axis per attribute; completed where it is not determined."""
-        query, made = self.query(one), self.made
-        if isinstance(made, Release):  # without its standard errors, which take longer
+        query, made = self.query(one), self.made  # without standard errors, which take longer
+        if isinstance(made, Release):
             return made.plan.mechanism.completed(made.measurements, query).reshape(query.shape)
-        return made.answer(query).estimate.reshape(query.shape)
+        return made.reconstruction.estimate(query, made.tally, made.users).reshape(query.shape)
 
     def variance(self, one: Set) -> Array:
         """Of the noise in every cell."""

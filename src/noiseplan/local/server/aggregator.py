@@ -287,7 +287,7 @@ class Aggregator:
         made = self.reconstruction
         if errors == "worst" or not made.tells_all_apart:
             return made.variance(query, None, users=self.users)
-        return made.variance(query, made.likely(self.tally, self.users))
+        return made.variance(query, made.likely(query, self.tally, self.users))
 
     def covariance(self, query: Query | str, other: Query | str) -> Array:
         """The covariance of all rows of two queries, exact for data like the estimate."""
@@ -299,7 +299,7 @@ class Aggregator:
                 "cannot be estimated from them: use plan.covariance(query, other, counts) for "
                 "given counts, or variance(query, errors='worst')"
             )
-        likely = made.likely(self.tally, self.users)
+        likely = made.likely(query, self.tally, self.users)
         return made.covariance(query, other, likely)
 
     def consistent(self, *, total: bool = True) -> Consistent | ValidTables:
@@ -315,7 +315,7 @@ class Aggregator:
         if not self.reconstruction.split:
             with one_thread_below(LARGE, self.reconstruction.parts[0].types.count):
                 return self.reconstruction.consistent(self.tally, users, self.workload)
-        tables = [part.names for part in self.reconstruction.parts]
+        tables = self.reconstruction.told(self.schema, self.workload)
         valid: ValidTables = through("aggregator.valid")(self, tables=tables, total=users)
         return valid
 

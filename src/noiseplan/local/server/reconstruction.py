@@ -33,8 +33,14 @@ from noiseplan.schema import Schema
 VARIANCE_ROUNDING = 1e-13
 # Tables that a message names.
 SHOWN_TABLES = 8
+# Moments of rows that a table keeps for the next query like it.
+FEW_MOMENTS = 1 << 16
 # What is left of a table of constants, as a share of it, is rounding.
 CONSTANT_ROUNDING = 1e-12
+
+
+# How many users of each type there are, by the numbers of tables: of all, or of those in use.
+Counts = Sequence[Array] | Mapping[int, Array]
 
 
 class Second(NamedTuple):
@@ -54,6 +60,8 @@ class Part:
     share: float = 1.0
     known: dict[Hashable, Second] = field(default_factory=dict, repr=False)
     """Moments asked for before; tables that differ in names alone share them."""
+    known_rows: dict[Hashable, Array] = field(default_factory=dict, repr=False)
+    """The same, row by row, where they are few."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,6 +85,10 @@ class Part:
         """c: the mean over types of second moments of all rows; infinite if it cannot answer."""
         return float(self.types.uniform @ self.second(query).moments) if self.holds(query) else inf
 
+    def tells(self, query: Query) -> bool:
+        """Whether reports on this table answer a query."""
+        return self.mean_moment(query) < inf
+
     def second(self, query: Query) -> Second:
         """What one user of each type adds to the second moments of all rows together."""
         key = question(query, self.types.schema)
@@ -88,6 +100,16 @@ class Part:
                 moments = np.full(len(gram), inf)
             self.known[key] = Second(moments, np.diagonal(gram))
         return self.known[key]
+
+    def row_moments(self, query: Query, rows: Array) -> Array:
+        """Second moments of the answers to a query (rows × types), whose rows these are."""
+        key = question(query, self.types.schema)
+        if key in self.known_rows:
+            return self.known_rows[key]
+        found = self.strategy.moments(self.strategy.coefficients(rows))
+        if found.size <= FEW_MOMENTS:
+            self.known_rows[key] = found
+        return found
 
     def centred_gram(self, query: Query) -> Array:
         """(W − Wπ1ᵀ)ᵀ(W − Wπ1ᵀ) of a query, π uniform over cells: 0 if only the total is asked."""
@@ -176,12 +198,25 @@ class Reconstruction:
         if not gains:
             held = [list(part.names) for part in self.parts[:SHOWN_TABLES]]
             more = " …" if len(self.parts) > SHOWN_TABLES else ""
+            lack = "holds them together" if not costs else "was planned to tell all of it"
             raise UnanswerableError(
-                f"{query.name!r} is about {list(query.attributes)}, and no table of the plan holds "
-                f"them together: the tables are {held}{more}; add the query to the workload"
+                f"{query.name!r} is about {list(query.attributes)}, and no table of the plan "
+                f"{lack}: the tables are {held}{more}; add the query to the workload"
             )
         total = sum(gains.values())
         return {j: gain / total for j, gain in gains.items()}
+
+    def told(self, schema: Schema, workload: Workload | None) -> list[tuple[str, ...]]:
+        """Attributes whose cells reports tell: those of a table or, where it was planned for less
+        than its cells, those of the queries that it answers."""
+        whole = {part.names for part in self.parts if part.tells(Query(schema, part.names))}
+        asked = {query.attributes: self.holders(query) for query in workload or ()}
+        return sorted(whole) + [
+            names
+            for names, tables in asked.items()
+            if not any(self.parts[j].names in whole for j in tables)
+            and any(self.parts[j].tells(Query(schema, names)) for j in tables)
+        ]
 
     def _used(self, query: Query) -> list[tuple[int, Part, float]]:
         return [(j, self.parts[j], alpha) for j, alpha in self.weights(query).items()]
@@ -211,12 +246,15 @@ class Reconstruction:
             total = total + alpha / part.share * found
         return total
 
-    def likely(self, tally: IntArray, users: int) -> list[Array]:
-        """For each table counts of types that could be the truth: the nearest to the estimate."""
-        return [
-            nearest_counts(part.strategy.estimate(piece) / part.share, float(users))
-            for part, piece in zip(self.parts, self._tallies(tally), strict=True)
-        ]
+    def likely(self, query: Query, tally: IntArray, users: int) -> dict[int, Array]:
+        """For each table about a query, counts of types that could be the truth: the nearest to the
+        estimate."""
+        pieces, found = self._tallies(tally), {}
+        for j in self.holders(query) if self.split else [0]:
+            part = self.parts[j]
+            estimate = part.strategy.estimate(pieces[j]) / part.share
+            found[j] = nearest_counts(estimate, float(users))
+        return found
 
     def consistent(
         self, tally: IntArray, total: float | None, workload: Workload | None
@@ -235,16 +273,13 @@ class Reconstruction:
         added: dict[int, Array] = {}
         for j, part, alpha in used:
             rows = self._asked(part, query)[0]
-            second = part.strategy.moments(part.strategy.coefficients(rows))
-            second *= alpha**2 / part.share
+            second = alpha**2 / part.share * part.row_moments(query, rows)
             added[j] = second - rows**2 if not added else second
             if len(used) == 1:
                 added[j] = np.where(added[j] > VARIANCE_ROUNDING * second, added[j], 0.0)
         return added
 
-    def variance(
-        self, query: Query, counts: Sequence[Array] | None, users: float | None = None
-    ) -> Array:
+    def variance(self, query: Query, counts: Counts | None, users: float | None = None) -> Array:
         """Of each row: Σ_u x_u τ_u for counts x of each table's types, or the largest for so many
         users."""
         added = self.row_variances(query)
@@ -296,9 +331,9 @@ class Reconstruction:
             jump = by_type.max(axis=1) - below
             above = bernstein(spread.max(axis=1) * users, jump, outside / len(added))
             total += np.minimum(by_type.max(axis=1) * users, found + above)
-        return np.maximum(total, self.variance(query, self.likely(tally, users)))
+        return np.maximum(total, self.variance(query, self.likely(query, tally, users)))
 
-    def covariance(self, query: Query, other: Query, counts: Sequence[Array]) -> Array:
+    def covariance(self, query: Query, other: Query, counts: Counts) -> Array:
         """Σ_u x_u (Σ_j α_jβ_j/ρ_j m_j[u] − W[u]V[u]) of two queries W and V, α and β their weights,
         m_j[u] = Σ_o Q[o, u] (c·a_o)(d·a_o)."""
         both = [j for j in self.holders(query) if self.parts[j].holds(other)]

@@ -37,7 +37,7 @@ from noiseplan.planning.candidate import (
     relative_of,
 )
 from noiseplan.planning.cell_classes import at_least
-from noiseplan.planning.certificates import Certified
+from noiseplan.planning.certificates import Certified, Unstated
 from noiseplan.planning.limits import WORTH_IT
 from noiseplan.planning.noise_within import drawable
 from noiseplan.planning.objectives import (
@@ -146,13 +146,13 @@ def _too_large(tables: BaseTables, problem: Problem) -> str | None:
 
 def solve(problem: Problem) -> Candidate:
     """The optimum within a budget, or the least cost that meets the targets."""
-    search = _Search(problem)
+    search = Search(problem)
     return search.made(search.found(TOLERANCE))
 
 
 def sharp(problem: Problem, tolerance: float) -> Candidate:
     """The same to another gap, in finer whole numbers."""
-    search = _Search(problem, SHARP_BITS)
+    search = Search(problem, SHARP_BITS)
     return search.made(search.found(tolerance))
 
 
@@ -160,7 +160,7 @@ def low_rank(problem: Problem) -> bool:
     """Whether queries span so few dimensions that nothing over all cells is as fast."""
     if problem.size < LARGE or _outside(problem):
         return False
-    search = _Search(problem)
+    search = Search(problem)
     fits = not _too_large(search.tables, problem) and search.seconds <= PATIENCE
     return fits and is_low(search.tables.size, problem.size)
 
@@ -169,7 +169,7 @@ def untried(problem: Problem) -> str | None:
     """Why it is not tried unasked, if it is not: it cannot be, or takes more than some seconds."""
     if _outside(problem) or not problem.design.free:
         return f"not tried, {problem.size:,} cells"
-    search = _Search(problem)
+    search = Search(problem)
     if _too_large(search.tables, problem):
         return f"not tried, {search.tables.size:,} numbers of tables"
     if not search.affordable:
@@ -185,7 +185,7 @@ def clearly_better(problem: Problem, value: float) -> Candidate | None:
     `untried(problem)` is None. The search ends as soon as nothing clearly better is left.
     """
     unit = 1.0 if isinstance(problem.goal, ConvexLoss) else problem.allowed or 1.0
-    search, hopeless = _Search(problem), unit * (value - (1.0 - WORTH_IT) * abs(value))
+    search, hopeless = Search(problem), unit * (value - (1.0 - WORTH_IT) * abs(value))
     try:
         found = search.found(ROUGH if search.seconds <= PATIENCE else ROUGHER, hopeless)
         return search.made(found) if found.value < hopeless else None
@@ -202,7 +202,7 @@ def affordable_optimum(problem: Problem, patient: bool = False) -> RowSpaceOptim
     if (refuses(problem) if patient else untried(problem)) is not None:
         return None
     try:
-        return _Search(problem).found(ROUGH)
+        return Search(problem).found(ROUGH)
     except PlanError:  # weights that differ too much
         return None
 
@@ -228,7 +228,7 @@ def optimum_at_cost_one(
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class Search:
     """The search for C."""
 
     problem: Problem
@@ -299,6 +299,14 @@ class _Search:
         gap = max((value - bound) / abs(value or 1.0), 0.0)
         known = Certified(problem.workload, privacy, gap, total)
         loss = (value - planned) / abs(planned or 1.0)
+        return Candidate(problem.name, mechanism, privacy, figures, known, loss)
+
+    def unproved(self, mix: Array, planned: float) -> Candidate:
+        """Sums that no search found, with the total variance they would have at a cost of one."""
+        problem, mechanism = self.problem, self.mechanism(mix)
+        privacy, figures = mechanism.cost("add-remove"), RowFigures(problem.design, mechanism)
+        known = Unstated(problem.workload, privacy, exact=problem.integer)
+        loss = self.reached(figures) * privacy.pcost / planned - 1
         return Candidate(problem.name, mechanism, privacy, figures, known, loss)
 
     def reached(self, figures: RowFigures) -> float:

@@ -38,16 +38,14 @@ def test_the_default_is_no_worse_than_noise_on_the_rows(name: str) -> None:
 
 
 def test_totals_beside_values_cost_nothing() -> None:
-    """Six values and their sum: at half of ε for either record they would have twice the variance.
-
-    Noise on the values alone has Σ 2b² over the values, and six times that for the sum.
-    """
+    """Six values and their sum: all records share the sum, so it is told exactly, and leaves of the
+    noise on the values, Σ 2b², five sixths."""
     schema = nz.Schema.from_sizes({"a": 6})
     workload = nz.Workload([nz.Query(schema, ["a"]), nz.Query(schema, {})])
     plan = nz.plan(workload, budget=nz.PureDP(0.1), neighbours="replace", noise="laplace")
-    values_alone = 12 * 2 * (2 / 0.1) ** 2
-    assert plan.total_variance == pytest.approx(values_alone / 2, rel=1e-6)
-    assert ("workload", "taken") in plan.considered
+    values_alone = 6 * 2 * (2 / 0.1) ** 2
+    assert plan.total_variance == pytest.approx(values_alone * 5 / 6, rel=1e-6)
+    assert ("own rows", "taken") in plan.considered
 
 
 @pytest.mark.parametrize(

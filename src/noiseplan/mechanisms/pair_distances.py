@@ -49,6 +49,17 @@ def columns_apart(rows: Array, power: int) -> float:
     return max((float(apart.max()) for apart in each), default=0.0)
 
 
+def different_columns(rows: Array) -> Array:
+    """The columns that are not the same, each once.
+
+    Examples
+    --------
+    >>> different_columns(np.array([[1.0, 2.0, 1.0], [0.0, 3.0, 0.0]])).tolist()
+    [[1.0, 2.0], [0.0, 3.0]]
+    """
+    return np.ascontiguousarray(np.unique(rows.T, axis=0).T)
+
+
 def _farthest_columns(rows: Array) -> float:
     """`farthest` of their inner products, some at a time: a few rows may have very many columns."""
     own, count = np.einsum("ri,ri->i", rows, rows), rows.shape[1]

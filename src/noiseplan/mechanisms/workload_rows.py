@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import prod
+from math import inf, prod
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from noiseplan.mechanisms.exact_residuals import (
     residuals,
     with_noise,
 )
+from noiseplan.mechanisms.pair_distances import columns_apart, different_columns
 from noiseplan.mechanisms.row_space import MixedEstimates, OwnEstimates, RowSpace
 from noiseplan.noise.law import Noise, Sampler
 from noiseplan.noise.wide_integers import WideIntegers, joined
@@ -48,6 +49,8 @@ MOST_ROWS: Final = 4096
 # Cells over which sums of rows are priced, one by one, and numbers looked at together.
 PRICED_CELLS: Final = 2**24
 AT_ONCE: Final = 2**23
+# Numbers of all differences of two records that are looked at: half a second.
+COMPARED_NUMBERS: Final = 2**28
 # Variances that are hardly any, in counts, and as a share of others.
 FAINT: Final = 1e-12
 # Arrays of the workload are told apart by this.
@@ -174,7 +177,8 @@ class WorkloadRowsMechanism(Mechanism):
         """max_x Σ_j |(CWe_x)_j|^p / size_j, rounded up; replacing one is at most two of them.
 
         A difference of two numbers of one sign is no larger than the larger of them, so the two
-        squares of rows without negative entries add; else (a − b)² ≤ 2a² + 2b².
+        squares of rows without negative entries add; else (a − b)² ≤ 2a² + 2b². With Laplace noise
+        it is, over few cells, what the farthest two records are apart.
         """
         self.require_noise(neighbours)
         if self.noise.power == 2 and self.schema.size <= CELL_BY_CELL:
@@ -182,7 +186,25 @@ class WorkloadRowsMechanism(Mechanism):
         record = product_up(self._largest_cost, 1 + margin(self.numbers + self.workload.rows))
         if neighbours == "add-remove":
             return record
-        return 2 * record if self.noise.power == 1 or self._one_sign else 4 * record
+        if self.noise.power == 1:
+            return min(2 * record, self._apart(record))
+        return 2 * record if self._one_sign else 4 * record
+
+    def _apart(self, record: float) -> float:
+        """max_{r,s} Σ_j |a_jr − a_js|/b_j, rounded up; infinite where there are many to compare."""
+        columns = self.compared_columns()
+        if columns is None:
+            return inf
+        rounding = margin(self.numbers + self.workload.rows)
+        apart = columns_apart(columns * self._prices[:, None], 1)
+        return product_up(apart + 2 * record * rounding, 1 + rounding)
+
+    def compared_columns(self, most: int = COMPARED_NUMBERS) -> Array | None:
+        """What different records change; None where all pairs of them have more numbers."""
+        if self.numbers * self.schema.size > most:
+            return None
+        columns = different_columns(self._dense_rows())
+        return columns if columns.size * columns.shape[1] <= most else None
 
     @property
     def _one_sign(self) -> bool:

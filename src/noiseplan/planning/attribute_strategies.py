@@ -25,6 +25,9 @@ FAINT = 1e-6
 # The weight of a short workload's own rows where they start.
 HEAVY = 20.0
 
+# The strategy of every free role, with its name.
+Mix = dict[int, tuple[str, Array]]
+
 
 @dataclass(frozen=True, eq=False)
 class RoleStrategy:
@@ -45,18 +48,32 @@ def bases_of(strategies: dict[int, RoleStrategy]) -> dict[int, Basis]:
     return {r: strategy.basis for r, strategy in strategies.items()}
 
 
-def choose_strategies(design: Design, planner: str) -> dict[int, tuple[str, Array]]:
-    """The strategy of every free role over groups of values, by name; the best for "auto"."""
-    chosen = {}
+def choose_strategies(design: Design, planner: str) -> Mix:
+    """The strategy of every free role over groups of values, by name."""
+    return {r: (planner, found[planner][1]) for r, found in _found(design, (planner,)).items()}
+
+
+def mixes(design: Design) -> list[Mix]:
+    """What may be measured unasked: the best strategy of every role by itself, which comes first;
+    and each strategy for all roles, where they have it."""
+    found = _found(design, STRATEGIES)
+    best = {r: min(named, key=lambda name: named[name][0]) for r, named in found.items()}
+    everywhere = [name for name in STRATEGIES if all(name in named for named in found.values())]
+    others = (dict.fromkeys(found, name) for name in everywhere)
+    return [
+        {r: (name, found[r][name][1]) for r, name in names.items()}
+        for names in (best, *(names for names in others if names != best))
+    ]
+
+
+def _found(design: Design, names: tuple[str, ...]) -> dict[int, dict[str, tuple[float, Array]]]:
+    """tr(G (AᵀA)⁻¹) and the strategy A of every free role, by name."""
+    result = {}
     for r in design.free:
-        gram = role_gram(design, r)
-        names: tuple[str, ...] = (planner,)
-        if planner == "auto":
-            names = STRATEGIES if len(gram) <= MANY else STRATEGIES[:2]
-        found = [(*_named(name, gram, _short_rows(design, r)), name) for name in names]
-        _, matrix, name = min(found, key=lambda one: one[0])
-        chosen[r] = (name, matrix)
-    return chosen
+        gram, rows = role_gram(design, r), _short_rows(design, r)
+        tried = names[:2] if len(gram) > MANY else names
+        result[r] = {name: _named(name, gram, rows) for name in tried}
+    return result
 
 
 def _named(name: str, gram: Array, extra: Array | None) -> tuple[float, Array]:

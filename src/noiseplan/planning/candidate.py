@@ -24,6 +24,8 @@ from noiseplan.privacy import Guarantee
 from noiseplan.queries import Query
 
 ASKED: Final = "asked for"
+TAKEN, WORSE, NOT_BETTER = "taken", "clearly worse", "not clearly better"
+UNMEASURED: Final = "cannot be measured"
 # Planners by name, each with the reason why it was taken, or was not.
 Considered = tuple[tuple[str, str], ...]
 

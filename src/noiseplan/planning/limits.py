@@ -11,8 +11,10 @@ SMALL_CELLS: Final = 256
 LAPLACE_CELLS: Final = 2048
 # Tried unasked, for other objectives than the total, only with so many rows and cells together.
 SMALL_PROBLEM: Final = 1000
-# A matrix is preferred if it has less than this share of the residual plan's objective.
+# A matrix is preferred if it has less than this share of the residual plan's objective; and where
+# that is known at once, less than that.
 WORTH_IT: Final = 0.99
+BETTER: Final = 0.999
 # Planners of one matrix that meet targets only, and all of them.
 FITTED: Final = ("refined", "sm2")
 EXPLICIT: Final = ("optimal", *FITTED)

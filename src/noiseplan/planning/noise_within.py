@@ -25,7 +25,7 @@ def laplace_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
 
     `norm` is the largest L1 norm of a column, or of a difference of two: ε is this over the scale.
     """
-    _require_change(norm)
+    require_change(norm)
     scales = scales_within([norm], [1], np.ones(1), problem.epsilon)
     privacy = Guarantee.pure(epsilon_of([norm], [1], scales), problem.neighbours)
     return drawable(problem.drawn.of_size(scales)), privacy
@@ -33,7 +33,7 @@ def laplace_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
 
 def gaussian_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]:
     """The same of Gaussian noise: `norm` is the largest squared length, 2ρ is this over σ²."""
-    _require_change(norm)
+    require_change(norm)
     assert problem.allowed is not None  # there is a budget
     # The quotient rounded up, and a hair more.
     sigma2 = size_above(float(norm) / problem.allowed * (1 + 1e-14))
@@ -42,7 +42,8 @@ def gaussian_within(problem: Problem, norm: Fraction) -> tuple[Noise, Guarantee]
     return noise, Guarantee(cost, noise.accounting, problem.neighbours)
 
 
-def _require_change(norm: Fraction) -> None:
+def require_change(norm: Fraction | float) -> None:
+    """Refuse to look for noise where no record changes anything."""
     if norm == 0:
         raise PlanError(
             "nothing that is asked depends on whose record is replaced, so there is nothing to "

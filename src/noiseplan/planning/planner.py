@@ -65,10 +65,6 @@ if TYPE_CHECKING:
 LEAST_EPSILON, MOST_EPSILON = 1e-60, 1e60
 
 
-# What tables are part of: replaced records are priced as one removed and one added.
-REPLACED_TABLES: Final = (*automatic.PLANNER.names, *table_plans.PLANNER.names)
-
-
 @dataclass(frozen=True)
 class Family(ABC):
     """What plans with noise of a law, and what is said of it before and where nobody does."""
@@ -132,12 +128,10 @@ class LaplaceFamily(Family):
 
     def first(self, problem: Problem) -> Candidate | None:
         _check_pure(problem)
-        if problem.neighbours != "replace" or problem.planner not in REPLACED_TABLES:
+        if problem.neighbours != "replace" or problem.planner not in table_plans.PLANNER.names:
             return None
         replaced = ReplacedRecords(problem)
-        tables = replaced.back(solve(replaced.forward(problem)))
-        unasked = problem.planner in automatic.PLANNER.names
-        return automatic.for_replaced(problem, tables) if unasked else tables
+        return replaced.back(solve(replaced.forward(problem)))
 
     def one_matrix_of_rows(self, problem: Problem) -> bool:
         return problem.size <= LAPLACE_CELLS and isinstance(problem.goal, TotalVariance)

@@ -2,7 +2,7 @@
 
 | planner | noise | names |
 | --- | --- | --- |
-| `automatic` | both | auto |
+| `automatic` | both | auto; by `laplace_choice` for Laplace noise |
 | `residual_family` | Gaussian | residual, residual+, product |
 | `optimal` | Gaussian | optimal, refined, sm2 |
 | `table_plans` | Laplace | identity, p-identity, tree, wavelet |

@@ -15,19 +15,28 @@ plan says what was considered, and why it was taken or not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
-from noiseplan.errors import PlanError, UnanswerableError
-from noiseplan.planning.candidate import Candidate, Considered, Planner, reached
+from noiseplan.errors import PlanError
+from noiseplan.planning.candidate import (
+    NOT_BETTER,
+    TAKEN,
+    UNMEASURED,
+    WORSE,
+    Candidate,
+    Considered,
+    Planner,
+    reached,
+)
 from noiseplan.planning.cell_classes import at_least
 from noiseplan.planning.finish import require_sound
 from noiseplan.planning.free_split import alone
-from noiseplan.planning.limits import EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
+from noiseplan.planning.limits import BETTER, EXPLICIT_CELLS, SMALL_CELLS, SMALL_PROBLEM, WORTH_IT
 from noiseplan.planning.noise_within import gaussian_within
 from noiseplan.planning.objectives import (
     ConvexLoss,
@@ -36,6 +45,7 @@ from noiseplan.planning.objectives import (
     WorstVariance,
 )
 from noiseplan.planning.planners import (
+    laplace_choice,
     laplace_matrix,
     named,
     noise_on_rows,
@@ -43,15 +53,13 @@ from noiseplan.planning.planners import (
     replaced_optimum,
     residual_family,
     row_space_plans,
-    table_plans,
 )
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.reductions import ReplacedRecords
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
+from noiseplan.planning.some_by_cells import SomeByCells
 from noiseplan.planning.threads import one_thread
 from noiseplan.queries import Custom
 
-TAKEN, WORSE, NOT_BETTER = "taken", "clearly worse", "not clearly better"
 # Steps towards the optimum cost little where so few rows are asked of no more cells than this.
 FEW_ROWS: Final = 256
 LOW_RANK_CELLS: Final = 1024
@@ -106,6 +114,8 @@ def solve(problem: Problem) -> Candidate:
         with nullcontext() if plain_tables else one_thread(problem.design):
             plain = _family(problem).solve(problem)
         best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
+        if problem.neighbours == "replace" and problem.laplace:  # which has rows that cost nothing
+            plain_tables = False
         for name, challenge in () if plain_tables else CHALLENGERS:
             best = _against(problem, best, name, challenge(problem, best))
     faint = problem.faint and reached(problem, best) > 0
@@ -160,28 +170,10 @@ def _gaussian(problem: Problem) -> Candidate:
 
 
 def _laplace(problem: Problem) -> Candidate:
-    tables = table_plans.measuring(problem, "auto")
-    reason = _matrix_untried(problem)
-    if reason is None:
-        try:
-            matrix = laplace_matrix.p_identity(problem, tables)
-        except UnanswerableError:  # sizes of weights that differ too much for one matrix
-            reason = "not found, weights differ too much"
-        else:
-            if reached(problem, matrix) < WORTH_IT * reached(problem, tables):
-                return _taken(matrix, "matrix", "tables", WORSE)
-            reason = NOT_BETTER
-    return _taken(tables, "tables", "matrix", reason)
-
-
-def _matrix_untried(problem: Problem) -> str | None:
-    """Why one p-identity matrix over all cells is not tried unasked, if it is not."""
-    total, rows = isinstance(problem.goal, TotalVariance), problem.workload.rows
-    if problem.size > SMALL_CELLS:
-        return f"not tried, {problem.size:,} cells"
-    if total and _attributes(problem) < 2:
-        return "not tried for one attribute"
-    return None if total or rows <= SMALL_PROBLEM else f"not tried, {rows:,} rows"
+    among_classes = SMALL_CELLS < problem.size <= laplace_choice.MATRIX_CELLS and not isinstance(
+        _classes(problem), str
+    )
+    return laplace_choice.solve(problem, matrix=not among_classes)
 
 
 def _taken(candidate: Candidate, name: str, other: str, reason: str) -> Candidate:
@@ -197,12 +189,13 @@ def _or_classes(problem: Problem, plain: Candidate) -> Candidate:
     """`plain`, or what one matrix over classes of cells reaches if that is clearly better."""
     family, found = _family(problem), _classes(problem)
     if isinstance(found, str):
-        return _taken(plain, plain.considered[0][0], family.matrix, found)
+        said = not family.has_optimum  # why there is none over all cells either
+        return plain if said else _taken(plain, plain.considered[0][0], family.matrix, found)
     small = found.forward(problem)
     inner = family.over_classes(small)
     require_sound(small, inner)
     best = replace(found.back(inner), name=family.called(plain, inner))
-    if reached(problem, best) >= WORTH_IT * reached(problem, plain):
+    if reached(problem, best) >= BETTER * reached(problem, plain):
         return _taken(plain, plain.considered[0][0], family.matrix, NOT_BETTER)
     if problem.size <= WRITTEN_OUT:
         best = replace(found.written_out(inner), name=best.name)
@@ -262,44 +255,35 @@ def _own_rows(problem: Problem, best: Candidate) -> Candidate | str | None:
     """Noise on the rows themselves, unless it is far worse before anything is made of it."""
     if _family(problem).has_optimum and _at_the_optimum(best):
         return None
-    reason = noise_on_rows.untried(problem)
-    if reason is not None:
-        return reason
+    at_one = _at_cost_one(problem, reached(problem, best))
+    return noise_on_rows.untried(problem) or _on_rows(problem, at_one)
+
+
+def _each_table(problem: Problem, best: Candidate) -> Candidate | str | None:
+    """The same with cells instead of rows of some tables; the residual family has these anyway."""
+    if _family(problem).has_optimum or len(problem.workload) > noise_on_rows.MOST_QUERIES:
+        return None
+    by_cells = SomeByCells.of(problem)
+    if by_cells is None:
+        return None
+    found = _on_rows(by_cells.forward(problem), _at_cost_one(problem, reached(problem, best)))
+    return by_cells.back(found) if isinstance(found, Candidate) else found
+
+
+def _on_rows(problem: Problem, best: float) -> Candidate | str:
+    """Noise on all rows, unless it is far worse than the best so far, at a cost of one."""
     with one_thread(problem.design):
         rows = noise_on_rows.on_rows(problem)
-        if rows.value > FAR_WORSE * _at_cost_one(problem, reached(problem, best)):
-            return WORSE
-        return rows.made()
+        try:
+            return WORSE if rows.value > FAR_WORSE * best else rows.made()
+        except PlanError:  # nothing differs between records, or noise too large to be drawn
+            return UNMEASURED
 
 
-def for_replaced(problem: Problem, best: Candidate) -> Candidate:
-    """`best`, or the rows themselves at the price of replacing one record.
-
-    What all records have in common, as totals, costs nothing then.
-    """
-    tables = _tables_by_pairs(problem)
-    if tables is not None and reached(problem, tables) < NO_WORSE * reached(problem, best):
-        best = _instead(problem, best, "tables", tables)
-    best = _against(problem, best, "own rows", _own_rows(problem, best))
-    return _against(problem, best, "workload", _workload_matrix(problem))
-
-
-def _tables_by_pairs(problem: Problem) -> Candidate | None:
-    """Tables at the price of what two records are apart, where that is known: the least for one
-    record need not be the least for two."""
-    if problem.size > SMALL_CELLS:
-        return None
-    replaced = ReplacedRecords(problem)
-    one = replaced.forward(problem)
-    found = []
-    for name in ("auto", "p-identity"):
-        with suppress(PlanError):  # noise too large to be drawn
-            found.append(replaced.back(table_plans.measuring(one, name)))
-    return min(found, key=lambda candidate: reached(problem, candidate), default=None)
-
-
-def _workload_matrix(problem: Problem) -> Candidate | str | None:
+def _workload_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
     """One matrix of all rows with noise of one size, which is priced by its columns' distances."""
+    if problem.neighbours == "add-remove" or not problem.laplace:
+        return None
     asked, rows = replace(problem, planner="workload"), problem.workload.rows
     if problem.size > SMALL_CELLS or rows > SMALL_PROBLEM:
         return f"not tried, {problem.size:,} cells and {rows:,} rows"
@@ -307,8 +291,8 @@ def _workload_matrix(problem: Problem) -> Candidate | str | None:
         return None
     try:
         return laplace_matrix.solve(asked)
-    except PlanError:  # nothing differs between records, or noise too large to be drawn
-        return "cannot be measured"
+    except PlanError:  # as above
+        return UNMEASURED
 
 
 def _at_the_optimum(best: Candidate) -> bool:
@@ -374,7 +358,12 @@ def _others(best: Candidate, name: str) -> Considered:
 
 # What comes after the families and one matrix, each against the best so far: a candidate, or why
 # there is none; nothing where there is nothing to say. What a later one says of itself counts.
-CHALLENGERS: Final = (("optimal", _row_space), ("own rows", _own_rows))
+CHALLENGERS: Final = (
+    ("optimal", _row_space),
+    ("own rows", _own_rows),
+    ("rows or cells of each table", _each_table),
+    ("workload", _workload_matrix),
+)
 # Rows of small integers, which are the best where noise is of less than one count.
 FAINT_CHALLENGERS: Final = (("own rows", _faint_rows), ("identity", _faint_identity))
 

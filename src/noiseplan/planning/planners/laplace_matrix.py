@@ -12,7 +12,7 @@ from noiseplan.errors import setting
 from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.matrix import DenseMechanism
 from noiseplan.optimize.laplace_allocation import Loss
-from noiseplan.optimize.p_identity import best_p_identity, improve_rows, strategy
+from noiseplan.optimize.p_identity import best_p_identity, improve, improve_rows, strategy
 from noiseplan.planning.attribute_strategies import FAINT
 from noiseplan.planning.candidate import Candidate, Planner
 from noiseplan.planning.certificates import Unstated
@@ -70,11 +70,16 @@ def solve(problem: Problem) -> Candidate:
         return p_identity(problem, table_plans.measuring(problem, "auto"))
 
 
-def p_identity(problem: Problem, tables: Candidate) -> Candidate:
-    """The best p-identity strategy found; the rows of a plan of tables are one place to start."""
+def p_identity(problem: Problem, tables: Candidate, anew: bool = True) -> Candidate:
+    """The best p-identity strategy found; the rows of a plan of tables are one place to start, the
+    only one if not `anew`."""
     gram = problem.design.gram()
     cells, groups = _told_apart(gram)
-    _, theta = best_p_identity(gram[np.ix_(cells, cells)], _extra(tables, groups))
+    extra, told = _extra(tables, groups), gram[np.ix_(cells, cells)]
+    if anew or extra is None:
+        _, theta = best_p_identity(told, extra)
+    else:
+        _, theta = improve(told, extra)
     if not isinstance(problem.goal, TotalVariance):
         rows = np.vstack([query.dense()[:, cells] for query in problem.workload])
         # A loss of the user's own is of variances as they are; others are the same in any unit.

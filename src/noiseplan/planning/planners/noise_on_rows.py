@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,12 +22,12 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise import Noise
 from noiseplan.noise.moments import discrete_gaussian_slope, discrete_gaussian_variance, sizes_above
-from noiseplan.optimize.allocation import share_for_loss, share_for_worst
+from noiseplan.optimize.allocation import share_for_loss
 from noiseplan.optimize.lbfgs import Smooth
 from noiseplan.optimize.record_shares import PAYS_MORE, share_among_records, shared_for_total
 from noiseplan.planning.candidate import Candidate, Planner, reached
 from noiseplan.planning.certificates import Unstated
-from noiseplan.planning.noise_within import drawable
+from noiseplan.planning.noise_within import drawable, require_change
 from noiseplan.planning.objectives import (
     ConvexLoss,
     PNormVariance,
@@ -45,6 +45,8 @@ from noiseplan.queries import Query, Workload
 MOST_CLASSES: Final = 512
 # Queries and rows for which noise on the rows is planned.
 MOST_QUERIES, MOST_ROWS = 4000, 200_000
+# Numbers of all differences of two records that are looked at in each of many rounds.
+PAIRED_NUMBERS: Final = 2**25
 # What rounding of sizes and prices may take of the budget, or add to a variance.
 ROOM: Final = 1e-11
 
@@ -100,6 +102,8 @@ class NoiseOnRows:
     `faint`: shared for the variances that discrete noise of the budget has.
     """
 
+    unchanged: ClassVar[float] = 1.0  # the size of noise on rows that no record changes
+
     problem: Problem
     faint: bool = False
 
@@ -154,10 +158,24 @@ class NoiseOnRows:
     @cached_property
     def sizes(self) -> Array:
         """The noise of each class at a cost of one, or a little more."""
-        floor = np.zeros(len(self._rows))
-        np.maximum.at(floor, self.classes, self.costs.by_row(lambda factor: factor.max(axis=1)))
-        floor = np.where(floor > 0, floor, 1.0)  # of rows of zeros, whatever it is
+        self._require_change()
+        floor = np.where(self._changed > 0, self._changed, self.unchanged)
         return share_among_records(self._dearest, self._shared, floor)
+
+    def _require_change(self) -> None:
+        """Refuse what no record changes, if that cannot be told without noise."""
+
+    @cached_property
+    def _changed(self) -> Array:
+        """What a record changes in any row of each class at most."""
+        found = np.zeros(len(self._rows))
+        np.maximum.at(found, self.classes, self._most_changed)
+        return found
+
+    @property
+    def _most_changed(self) -> Array:
+        """What a record changes in every row at most."""
+        return self.costs.by_row(lambda factor: factor.max(axis=1))
 
     def _dearest(self, sizes: Array) -> Array:
         """What a record meets that pays more than one; or, if none is found at once, the most."""
@@ -170,19 +188,14 @@ class NoiseOnRows:
 
     def _shared(self, met: Array) -> Array:
         """The best sizes if there were no records but these, zero for what none of them meets."""
+        degree = self.problem.drawn.degree
+        if isinstance(self.problem.goal, WorstVariance):  # less noise than the most helps none
+            each = self._priorities(np.maximum) ** (1 / degree)
+            return np.where(self._changed > 0, (met @ each).max() / each, 0.0)
         seen = np.flatnonzero(met.any(axis=0))
         sizes, met = np.zeros(met.shape[1]), met[:, seen]
-        sizes[seen] = self._best(met, seen)
+        sizes[seen] = self._for_loss(met, seen, degree)
         return sizes
-
-    def _best(self, met: Array, seen: IntArray) -> Array:
-        """The same for the classes that some record meets."""
-        goal = self.problem.goal
-        degree = self.problem.drawn.degree
-        if isinstance(goal, WorstVariance):
-            each = self._priorities(np.maximum)[seen] ** (1 / degree)
-            return share_for_worst(met, sp.csr_array(sp.diags_array(each)), 1.0).sigma2
-        return self._for_loss(met, seen, degree)
 
     def _for_loss(self, met: Array, seen: IntArray, degree: int) -> Array:
         """The same for a loss of all variances, which are the sizes themselves."""
@@ -273,6 +286,35 @@ class NoiseOnRows:
 class LaplaceOnRows(NoiseOnRows):
     """Where variances are squares of sizes: norms of them are sums of powers, which have a closed
     form, and other losses are shared for as the total."""
+
+    unchanged: ClassVar[float] = 2.0**-10
+
+    @cached_property
+    def _columns(self) -> Array | None:
+        """What different records change, where one is replaced and pairs of them are few."""
+        if self.problem.neighbours != "replace":
+            return None
+        return self._mechanism(np.ones(len(self._rows))).compared_columns(PAIRED_NUMBERS)
+
+    def _require_change(self) -> None:
+        require_change(float(self._changed.max()))
+
+    @property
+    def _most_changed(self) -> Array:
+        columns = self._columns
+        return super()._most_changed if columns is None else np.ptp(columns, axis=1)
+
+    def _dearest(self, sizes: Array) -> Array:
+        """The same of the farthest two records."""
+        if self._columns is None:
+            return super()._dearest(sizes)
+        from scipy.spatial.distance import cdist  # other plans start without it
+
+        columns = self._columns.T
+        scaled = columns / sizes[self.classes]
+        pair = np.unravel_index(cdist(scaled, scaled, "cityblock").argmax(), 2 * (len(columns),))
+        apart = np.abs(np.diff(columns[list(pair)], axis=0)[0])
+        return np.bincount(self.classes, apart, minlength=len(sizes)).astype(np.float64)
 
     def _for_loss(self, met: Array, seen: IntArray, degree: int) -> Array:
         goal = self.problem.goal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,9 +17,11 @@ from noiseplan.noise import Noise
 from noiseplan.optimize.laplace_allocation import Spending
 from noiseplan.planning.attribute_strategies import (
     STRATEGIES,
+    Mix,
     RoleStrategy,
     bases_of,
     choose_strategies,
+    mixes,
     role_gram,
     role_strategies,
 )
@@ -57,22 +60,29 @@ def solve(problem: Problem) -> Candidate:
 
 def measuring(problem: Problem, strategy: str) -> Candidate:
     """Choose strategies, share ε among tables, and make the mechanism with its exact cost."""
-    chosen = choose_strategies(problem.design, strategy)
-    found = _made(problem, _shared(problem, chosen))
-    if strategy == "auto" and _may_mislead(problem, chosen):
-        by_value = _shared(problem, choose_strategies(problem.design, "identity"))
-        found = min(found, _made(problem, by_value), key=partial(reached, problem))
-    return found
+    if strategy == "auto":
+        return min(ways(problem), key=partial(reached, problem))
+    return _made(problem, _shared(problem, choose_strategies(problem.design, strategy)))
 
 
-def _may_mislead(problem: Problem, chosen: dict[int, tuple[str, Array]]) -> bool:
+def ways(problem: Problem) -> list[Candidate]:
+    """What may be best unasked: the mixes of strategies, as far as their noise can be drawn."""
+    best, *others = mixes(problem.design)
+    if not (others and _may_mislead(problem, best)):
+        return [_made(problem, _shared(problem, best))]
+    found = []
+    for mix in (best, *others):
+        with suppress(PlanError):
+            found.append(_made(problem, _shared(problem, mix)))
+    return found or [_made(problem, _shared(problem, best))]  # which says why
+
+
+def _may_mislead(problem: Problem, chosen: Mix) -> bool:
     """Whether strategies were chosen for something else than what the plan is for.
 
     They are for the total of one attribute at a time, where every value of the others is measured;
     and for continuous noise: discrete noise of less than one count is less on single values.
     """
-    if all(name == "identity" for name, _ in chosen.values()):
-        return False
     one_attribute = int((problem.design.roles.of_attribute >= 0).sum()) == 1
     if not (one_attribute and isinstance(problem.goal, TotalVariance)):
         return True
@@ -107,7 +117,7 @@ class Shared:
         return float(weights @ np.where(weights > 0, each, 0.0))
 
 
-def _shared(problem: Problem, chosen: dict[int, tuple[str, Array]]) -> Shared:
+def _shared(problem: Problem, chosen: Mix) -> Shared:
     """The best shares found for these strategies."""
     design = problem.design
     name = " and ".join(sorted({name for name, _ in chosen.values()})) or "tables"

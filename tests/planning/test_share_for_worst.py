@@ -71,3 +71,17 @@ def test_the_weights_are_weights() -> None:
 
 def test_nothing_asked_for_is_approached_by_nothing() -> None:
     assert not list(approached(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])))
+
+
+def test_sizes_that_differ_by_many_digits() -> None:
+    """What is not measured has no size that overflows, and what is not a number is no plan."""
+    privacy = np.array([[1.422, 0.3089], [241.0, 0.0], [1.259, 8.912e8]])
+    share = share_for_worst(privacy, sp.csr_array([[0.0, 1.082]]), 1e6)
+    assert share.value == pytest.approx(8.912e2 * 1.082, rel=1e-8)
+    assert share.sigma2[1] == pytest.approx(8.912e2, rel=1e-8)
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        scales = 10.0 ** rng.integers(-9, 10, (2, 4, 4))
+        privacy, rows = rng.random((2, 4, 4)) * (rng.random((2, 4, 4)) < 0.7) * scales
+        share = share_for_worst(privacy, sp.csr_array(rows), 1.0)
+        assert share.bound <= share.value * (1 + 1e-9) <= share.bound * (1 + 1e-6)

@@ -14,9 +14,11 @@ def threads() -> set[int]:
 
 def test_small_matrices_have_one_thread_and_large_ones_all() -> None:
     with threadpool_limits(limits=2, user_api="blas"):
+        usual = threads()  # libraries that were built without threads have one all the time
+        assert 2 in usual
         for _ in range(2):  # the second time the libraries are known
             with one_thread_below(512, 511):
                 assert threads() == {1}
-            assert threads() == {2}
+            assert threads() == usual
             with one_thread_below(512, 512):
-                assert threads() == {2}
+                assert threads() == usual

@@ -387,3 +387,12 @@ def test_missing_values_are_left_out() -> None:
         release.mean("income").estimate, [(5 * low + 15 * high) / (low + high)]
     )
     np.testing.assert_allclose(release.share("age").estimate.sum(), 1)
+
+
+@pytest.mark.parametrize("n", [100.0, 100.00000000000001, 99.99999999999999])
+def test_a_share_that_is_one_by_definition_is_one(n: float) -> None:
+    """Of all among all: the noise is the same, and rounding is not what makes it impossible."""
+    (low,), (high,) = Quotient(*(np.array([x]) for x in (n, 100.0, 4.0, 4.0, 4.0))).interval(
+        1.96, (0.0, 1.0)
+    )
+    assert (low, high) == (pytest.approx(1), pytest.approx(1))

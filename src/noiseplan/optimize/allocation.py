@@ -12,6 +12,8 @@ ResidualPlanner+ (arXiv 2305.08175), Lemma 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +24,14 @@ from noiseplan.optimize.saddle import LARGEST, approached
 
 # The relative gap at which to stop, and the most steps: for the worst row, and for a smooth loss.
 WORST_GAP, WORST_STEPS = 1e-9, 4000
+# A gap with which one does not begin once more.
+ENOUGH = 1e-6
 LOSS_GAP, LOSS_ROUNDS = 1e-7, 200
+# σ² of what is not measured, as a number; and the least weight: none is lost for good to
+# underflow, since a row may come back.
+UNTOLD, FAINTEST = 1e300, 1e-250
+
+Weights = tuple[Array, Array]
 
 
 def root_cost(privacy: Array, variance: Array) -> float:
@@ -54,15 +63,18 @@ class Share:
     value: float
     bound: float
 
-    @property
-    def closed(self) -> bool:
-        """Whether nothing is left to gain."""
-        return self.value <= self.bound * (1 + WORST_GAP)
+    def within(self, gap: float) -> bool:
+        """Whether no more than a fraction of the bound is left to gain."""
+        return self.value <= self.bound * (1 + gap)
 
-    def or_better(self, sigma2: Array, value: float, bound: float) -> Share:
-        """The better plan and the higher bound of this share and another."""
-        best = sigma2 if value < self.value else self.sigma2
-        return Share(best, min(value, self.value), max(bound, self.bound))
+    def or_better(self, other: Share) -> Share:
+        """The better plan and the higher bound of the two; what is not a number is neither."""
+        plan = other if other.value < self.value else self
+        bound = other.bound if other.bound > self.bound else self.bound
+        return Share(plan.sigma2, plan.value, bound)
+
+
+NOTHING: Final = Share(np.array([]), np.inf, -np.inf)
 
 
 def share_for_worst(
@@ -82,59 +94,74 @@ def share_for_worst(
     as long as they raise it. Problems that are not large start where an interior point ends, which
     is most often the end: thousands of such steps would leave a gap that ten of Newton's close.
     """
-    privacy, columns = np.atleast_2d(privacy), sp.csr_array(rows.T)
-    weights = np.full(rows.shape[0], 1.0 / rows.shape[0])
-    shares = np.full(len(privacy), 1.0 / len(privacy))
-    best, weights, shares = _start(privacy, rows, budget, (weights, shares))
-    stride, last = 1.0, (weights, shares, 0.0)
-    for _ in range(0 if best.closed else steps):
-        mixed, variance = shares @ privacy, columns @ weights
-        bound = root_cost(mixed, variance) ** 2 / budget
-        if bound < last[2] and stride > 1.0:  # overshot: back, and on with the safe step
-            (weights, shares, _), stride = last, 1.0
-            continue
-        sigma2, costs = _within(privacy, share_for_sum(mixed, variance, budget), budget)
-        each = rows @ sigma2
-        best = best.or_better(sigma2, float(each.max()), bound)
-        if best.closed:
-            break
-        last, stride = (weights, shares, bound), min(stride * 1.3, 1e4)
-        weights = _moved(weights, each, stride)
-        shares = _moved(shares, costs, stride)
-    return best
+    problem = _Worst(np.atleast_2d(privacy), rows, budget)
+    many, kinds = rows.shape[0], len(problem.privacy)
+    even = np.full(many, 1.0 / many), np.full(kinds, 1.0 / kinds)
+    best, near = problem.by_interior_point(even)
+    best = problem.climbed(best, near, steps)
+    # Where sizes differ by very many digits, the interior point may end in a corner.
+    return best if near is even or best.within(ENOUGH) else problem.climbed(best, even, steps)
 
 
-def _start(
-    privacy: Array, rows: sp.csr_array, budget: float, even: tuple[Array, Array]
-) -> tuple[Share, Array, Array]:
-    """The best that an interior point comes to, most often the end, and its weights."""
-    best, (weights, shares), idle = Share(np.array([]), np.inf, 0.0), even, 0
-    if (rows.shape[0] + len(privacy)) * rows.shape[1] ** 2 > LARGEST:
-        return best, weights, shares
-    dense = rows.toarray()
-    for at in approached(dense, privacy):
-        mixed, variance = at[1] @ privacy, at[0] @ dense
-        bound = root_cost(mixed, variance) ** 2 / budget
-        sigma2, _ = _within(privacy, share_for_sum(mixed, variance, budget), budget)
-        before, best = best, best.or_better(sigma2, float((dense @ sigma2).max()), bound)
-        idle = 0 if best.bound > before.bound else idle + 1
-        weights, shares = (weights, shares) if idle else at
-        if best.closed or idle > 8:
-            break
-    return best, np.maximum(weights, 1e-250), np.maximum(shares, 1e-250)
+@dataclass(frozen=True, eq=False)
+class _Worst:
+    """The problem of :func:`share_for_worst`; weights are λ of the rows and θ of the neighbours."""
 
+    privacy: Array
+    rows: sp.csr_array
+    budget: float
 
-def _within(privacy: Array, sigma2: Array, budget: float) -> tuple[Array, Array]:
-    """The σ² in the same proportions that cost the budget, and what each neighbour cost before."""
-    sigma2 = np.where(np.isfinite(sigma2), sigma2, 1e300)
-    costs = privacy @ np.divide(1.0, sigma2, out=np.zeros_like(sigma2), where=sigma2 > 0)
-    return sigma2 * (costs.max() / budget), costs
+    @cached_property
+    def _columns(self) -> sp.csr_array:
+        return sp.csr_array(self.rows.T)
+
+    def at(self, weights: Weights) -> tuple[Share, Array, Array]:
+        """The σ² that attain T(λ, θ), scaled to the budget, and T; the variance of each row, and
+        what each neighbour cost before."""
+        mixed, variance = weights[1] @ self.privacy, self._columns @ weights[0]
+        sigma2 = share_for_sum(mixed, variance, self.budget)
+        told = np.isfinite(sigma2)
+        costs = self.privacy @ np.divide(
+            1.0, sigma2, out=np.zeros_like(sigma2), where=told & (sigma2 > 0)
+        )
+        sigma2 = np.where(told, np.where(told, sigma2, 1.0) * (costs.max() / self.budget), UNTOLD)
+        each = self.rows @ sigma2
+        bound = root_cost(mixed, variance) ** 2 / self.budget
+        return Share(sigma2, float(each.max()), bound), each, costs
+
+    def by_interior_point(self, even: Weights) -> tuple[Share, Weights]:
+        """The best that an interior point comes to, most often the end, and its weights."""
+        best, near, idle = NOTHING, even, 0
+        if (self.rows.shape[0] + len(self.privacy)) * self.rows.shape[1] ** 2 > LARGEST:
+            return best, near
+        for weights in approached(self.rows.toarray(), self.privacy):
+            before, best = best, best.or_better(self.at(weights)[0])
+            idle = 0 if best.bound > before.bound else idle + 1
+            near = near if idle else weights
+            if best.within(WORST_GAP) or idle > 8:
+                break
+        return best, near
+
+    def climbed(self, best: Share, start: Weights, steps: int) -> Share:
+        """The best on the way from some weights to better ones."""
+        weights = np.maximum(start[0], FAINTEST), np.maximum(start[1], FAINTEST)
+        stride, last, lowest = 1.0, weights, 0.0
+        for _ in range(0 if best.within(WORST_GAP) else steps):
+            found, each, costs = self.at(weights)
+            if found.bound < lowest and stride > 1.0:  # overshot: back, and on with the safe step
+                weights, stride = last, 1.0
+                continue
+            best = best.or_better(found)
+            if best.within(WORST_GAP):
+                break
+            last, lowest, stride = weights, found.bound, min(stride * 1.3, 1e4)
+            weights = _moved(weights[0], each, stride), _moved(weights[1], costs, stride)
+        return best
 
 
 def _moved(weights: Array, size: Array, stride: float) -> Array:
     moved = weights * (size / size.max()) ** stride
-    # No weight is lost for good to underflow: a row may come back.
-    return np.asarray(np.maximum(moved / moved.sum(), 1e-250))
+    return np.asarray(np.maximum(moved / moved.sum(), FAINTEST))
 
 
 def share_for_total(privacy: Array, variance: Array, budget: float) -> Share:
@@ -170,7 +197,7 @@ def share_for_loss(
         costs = privacy @ (1.0 / mixed.sigma2)
         sigma2 = mixed.sigma2 * (costs.max() / budget)
         value = loss(rows @ sigma2)[0]
-        best = best.or_better(sigma2, value, mixed.bound)
+        best = best.or_better(Share(sigma2, value, mixed.bound))
         if len(privacy) == 1 or best.value - best.bound <= LOSS_GAP * abs(best.value):
             break
         last, stride = (shares, mixed.bound), min(stride * 1.5, 100.0)

@@ -28,11 +28,20 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noiseplan.matrices.base import Array
 
 Range: TypeAlias = tuple[float, float]
 ANYTHING: Final[Range] = (-np.inf, np.inf)
+# A share that is 1 by definition may come out as a little more.
+ROUNDING: Final = 1e-9
+
+
+def inside(ratio: Array, possible: Range) -> NDArray[np.bool_]:
+    """Whether ratios are possible, but for rounding."""
+    beyond = np.abs(ratio - np.clip(ratio, *possible))
+    return np.asarray(beyond <= ROUNDING * np.maximum(np.abs(ratio), 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,10 +88,9 @@ class Quotient:
         """The smallest T among possible ratios: 0 where R̂ is one, else that of an end."""
         with np.errstate(all="ignore"):
             r = self.n / self.d
-            inside = (r >= possible[0]) & (r <= possible[1])
             nearest = np.minimum(*(self._test(end) for end in possible))
         # Without noise nothing impossible is found, but for the rounding of the last digit.
-        return np.where(inside | ~np.isfinite(nearest), 0.0, nearest)
+        return np.where(inside(r, possible) | ~np.isfinite(nearest), 0.0, nearest)
 
     def _test(self, r: float) -> Array:
         """T(r); at ±∞ its limit d²/w."""

@@ -16,7 +16,7 @@ from noiseplan.queries.named_levels import Level
 from noiseplan.queries.questions import read_question
 from noiseplan.statistics.asked_groups import Asked, answerable, called, factors_of, together
 from noiseplan.statistics.attribute_values import Values, about_missing, counted, numbers_of
-from noiseplan.statistics.quotients import ANYTHING, Quotient, Range
+from noiseplan.statistics.quotients import ANYTHING, Quotient, Range, inside
 from noiseplan.statistics.statistic import Intervals, Mask, Statistic
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def _untold(lower: Array, upper: Array, possible: Range) -> Mask:
 def _notes(untold: Mask, estimate: Array, possible: Range) -> tuple[str, ...]:
     """What a reader must know of single groups."""
     found = int(np.count_nonzero(untold))
-    beyond = int(np.count_nonzero((estimate < possible[0]) | (estimate > possible[1])))
+    beyond = int(np.count_nonzero(~inside(estimate, possible) & ~np.isnan(estimate)))
     notes = []
     if found:
         notes.append(

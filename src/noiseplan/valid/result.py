@@ -37,7 +37,8 @@ class Changes:
     share of an even population that was mixed in so that no cell is negative; `apart` the most by
     which two tables differ on a common margin, relative to all records. `filled` are tables of
     which not every cell was told apart by what was measured; their moves are those of the
-    workload's answers.
+    workload's answers. `solved` says whether these are the nearest tables; where the work was given
+    up before, after `steps`, they still missed a margin or sums by `missed` records all together.
 
     Examples
     --------
@@ -62,6 +63,18 @@ class Changes:
     filled: tuple[str, ...] = ()
     largest_sum: float = 0.0
     largest_sum_at: str = ""
+    solved: bool = True
+    missed: float = 0.0
+
+    @property
+    def solved_in_words(self) -> str:
+        """Whether the nearest tables were found, and what it means if not."""
+        if self.solved:
+            return "to the end: no other valid tables are nearer"
+        return (
+            f"not to the end, given up after {self.steps:,} steps: tables are valid and agree, but "
+            f"others are nearer, and sums may have moved further than they need"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -228,6 +241,7 @@ class ValidTables(Tables):
             "total": self.total,
             "public": [list(self.source.names(one)) for one in self.public],
             "left_out": self.left_out(chosen),
+            "solved_in_words": self.changes.solved_in_words,
         }
         write_json(folder / "changes.json", asdict(self.changes) | told)
 
@@ -245,6 +259,7 @@ class ValidTables(Tables):
             f"{told.largest_move:.2g} ({told.largest_at})",
             *self._moved_sums(),
             f"  agree       {self._agreement()}",
+            f"  solved      {told.solved_in_words}",
         ]
         if self.public:
             lines.append(f"  public      {', '.join(map(self.source.title, self.public))}")

@@ -209,6 +209,11 @@ def test_answers_are_sums_over_members(groups: list[int], seed: int) -> None:
 # ---------------------------------------------------------------------- one table for each level
 
 
+LONG = nz.Schema(
+    {"age": nz.Ordinal(range(300), missing="not stated"), "sex": nz.Categorical(["F", "M"])}
+)
+
+
 def test_a_query_on_several_levels_is_taken_apart() -> None:
     """The parts are the rows of the whole, in order, each with its own labels."""
     from noiseplan.queries.level_parts import level_parts
@@ -218,6 +223,9 @@ def test_a_query_on_several_levels_is_taken_apart() -> None:
         nz.Query(SCHEMA, factors),
         nz.Query(SCHEMA, factors, name="both"),
         nz.Query(SCHEMA, {"sex": nz.Identity(), "geo": nz.Levels(COLUMNS["county"])}),
+        # A cell of missing values is in none of the levels.
+        nz.Query(LONG, {"age": nz.Levels(10, 50), "sex": nz.Identity()}),
+        nz.Query(LONG, {"sex": nz.Identity(), "age": nz.Levels(50, leaves=False)}),
     ):
         whole = query.dense().reshape(*query.shape, -1)
         parts = level_parts(query)

@@ -65,6 +65,37 @@ def test_chosen_tables_in_whole_numbers(out: Path) -> None:
     assert all(row["valid"].isdigit() for row in rows)
 
 
+@pytest.mark.parametrize("integers", [[], ["--integers"]], ids=["numbers", "whole numbers"])
+def test_levels_are_among_the_files(tmp_path: Path, integers: list[str]) -> None:
+    """Every level that was asked for, as the sums of the table it is a level of."""
+    county = {"block": ["a1", "a2", "a3", "b1", "b2"], "county": ["a", "a", "a", "b", "b"]}
+    schema = nz.Schema({"geo": nz.Hierarchical(county), "age": nz.Ordinal(range(4))})
+    both = nz.Query(schema, {"geo": nz.Level("county", "block"), "age": nz.Identity()}, name="all")
+    prefix = nz.Query(schema, {"age": nz.Prefix()}, name="up to")
+    workload = nz.Workload([nz.Query(schema, ["county"]), both, prefix])
+    counts = np.random.default_rng(0).poisson(3.0, schema.shape).astype(float)
+    release = nz.plan(workload, budget=nz.zCDP(0.05)).release(CountTensor(schema, counts), seed=2)
+    release.save(tmp_path / "out")
+    command = ["valid", str(tmp_path / "out"), "-o", str(tmp_path / "valid"), "--json", *integers]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["left_out"] == ["up to"]
+    files = {row["table"]: row["file"] for row in read(tmp_path / "valid" / "index.csv")}
+    assert json.loads(done.stdout)["tables"] == len(files)
+    assert {"county", "all: county", "geo × age"} < set(files) and "all: block" not in files
+    tables = {title: read(tmp_path / "valid" / f"{file}.csv") for title, file in files.items()}
+    cells = [float(row["valid"]) for row in tables["geo × age"]]
+    blocks = np.array(cells).reshape(5, 4)
+    sums = np.array([blocks[:3].sum(axis=0), blocks[3:].sum(axis=0)])
+    found = {title: [float(row["valid"]) for row in rows] for title, rows in tables.items()}
+    np.testing.assert_allclose(found["all: county"], sums.ravel(), atol=1e-6)
+    np.testing.assert_allclose(found["county"], sums.sum(axis=1), atol=1e-6)
+    assert [row["county"] for row in tables["county"]] == ["a", "b"]
+    unbiased = [float(row["estimate"]) for row in tables["county"]]
+    np.testing.assert_allclose(unbiased, release.answer("county").estimate)
+    assert all(row["valid"].isdigit() for row in tables["county"]) == bool(integers)
+
+
 def test_nothing_is_overwritten(out: Path) -> None:
     done = CliRunner().invoke(main, ["valid", str(out), "-o", str(out)])
     assert done.exit_code == 1

@@ -20,6 +20,8 @@ from noiseplan.matrices.base import Array
 from noiseplan.mechanisms.cost import cost_of
 from noiseplan.mechanisms.workload_rows import WorkloadRowsMechanism
 from noiseplan.noise.law import Noise
+from noiseplan.progress import listening
+from noiseplan.valid import solve_tables
 from noiseplan.valid.filling import AskedRows
 from noiseplan.valid.result import ValidTables
 from noiseplan.valid.unbiased_tables import Unbiased
@@ -237,3 +239,21 @@ def test_records_of_what_was_told(planner: str) -> None:
         [sys.executable, "-W", "ignore", "-c", body], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_one_bar_and_one_number_of_steps_for_all_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each turn begins where the last one ended; whether it came to an end is said."""
+    heard: list[tuple[str, float | None]] = []
+    with listening(lambda title, share: heard.append((title, share))):
+        whole = release_of(two_resolutions(), rho=0.001).valid()
+    shares = [share for title, share in heard if title == "making tables valid"]
+    assert shares == sorted(shares) and shares.count(0.0) == 1
+    assert whole.changes.filled and whole.changes.solved
+    assert "solved      to the end" in str(whole)
+    monkeypatch.setattr(solve_tables, "MOST_STEPS", 3)
+    monkeypatch.setattr(solve_tables, "STEPS", 3)
+    cut = release_of(two_resolutions(), rho=0.001).valid()
+    assert not cut.changes.solved and cut.changes.steps == 6
+    assert cut.changes.missed > whole.changes.missed
+    assert "solved      not to the end, given up after 6 steps" in str(cut)
+    check(cut)

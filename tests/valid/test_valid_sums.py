@@ -15,7 +15,7 @@ from noiseplan.matrices.base import Array
 from noiseplan.valid import ValidTables, asked_sums, valid_tables
 from noiseplan.valid.asked_sums import Sums
 from noiseplan.valid.family import TableFamily
-from noiseplan.valid.solver import Dual, NearestTables
+from noiseplan.valid.solver import Dual, Effort, NearestTables, maximise
 from noiseplan.valid.unbiased_tables import Unbiased
 
 GEO = nz.Hierarchical(
@@ -113,13 +113,74 @@ def test_sums_of_several_tables_count_by_their_root() -> None:
     assert family.pull((0, 1)) == family.pull((1,)) == 1
 
 
-def test_gradient_of_the_dual_with_sums() -> None:
+RUNNING = {"plain": None, "first": (1, 3, 4), "middle": (3, 2, 2), "last": (3, 4, 1)}
+
+
+def running_sums(running: tuple[int, int, int] | None) -> Sums:
+    """Twelve rows over twelve cells, summed up along one axis of the rows."""
+    rng = np.random.default_rng(2)
+    before, along, behind = running or (12, 1, 1)
+    outer, inner = (rng.integers(0, 3, (n, n)) + np.eye(n) for n in (before, behind))
+    rows = asked_sums.sp.csr_array(np.kron(np.kron(outer, np.eye(along)), inner))
+    told = (rows, rng.normal(size=12), rng.uniform(1, 2, 12))
+    return Sums("running", (0, 1, 2), (0, 1), *told, 1.5, running)
+
+
+@pytest.mark.parametrize("running", RUNNING.values(), ids=RUNNING.keys())
+def test_running_sums_by_dense_matrices(running: tuple[int, int, int] | None) -> None:
+    sums, rng = running_sums(running), np.random.default_rng(5)
+    before, along, behind = running or (12, 1, 1)
+    up_to = np.kron(np.kron(np.eye(before), np.tri(along)), np.eye(behind))
+    dense = up_to @ sums.rows.toarray()
+    table = rng.normal(size=(3, 4, 2))
+    np.testing.assert_allclose(sums.of(table), dense @ table.sum(axis=2).ravel())
+    rows = rng.normal(size=12)
+    np.testing.assert_allclose(sums.parted(sums.summed(rows)), rows)
+    np.testing.assert_allclose(up_to.T @ sums.multipliers(rows), rows)
+    np.testing.assert_allclose(sums.turned(up_to.T @ rows, (3, 4))[..., 0].ravel(), dense.T @ rows)
+    assert sums.layers == (dense != 0).sum(axis=0).max()
+    effective = dense.sum(axis=1) ** 2 / (dense**2).sum(axis=1)
+    weights = 1.5 * effective / (12 * sums.layers * sums.variance)
+    np.testing.assert_allclose(sums.weights, weights)
+    if running is not None:
+        diagonal, give = rng.uniform(1, 2, (2, 12))
+        inverse = np.linalg.inv(up_to)
+        whole = np.diag(diagonal) + inverse @ np.diag(give) @ inverse.T
+        order = sums.lined_up(np.arange(12.0)).astype(int)
+        beside, own = sums.bands(diagonal, give)
+        banded = np.diag(own) + np.diag(beside[1:], 1) + np.diag(beside[1:], -1)
+        np.testing.assert_allclose(banded, whole[np.ix_(order, order)], atol=1e-12)
+        np.testing.assert_array_equal(sums.back_in_order(sums.lined_up(rows)), rows)
+
+
+@pytest.mark.parametrize("running", RUNNING.values(), ids=RUNNING.keys())
+def test_curvature_is_that_of_the_gradient(running: tuple[int, int, int] | None) -> None:
+    """Where every cell is positive and nothing else is in the way, a step leads to the end."""
+    family = TableFamily.of((3, 4, 2), [(0, 1, 2)])
+    estimates = {s: np.full(family.shape(s), 24.0) for s in family.every}
+    rows = asked_sums.sp.csr_array(np.eye(12))
+    told = (rows, np.arange(12.0), np.linspace(1, 2, 12))
+    sums = Sums("running", (0, 1, 2), (0, 1), *told, 1.0, running)
+    dual = Dual(NearestTables(family, estimates, dict.fromkeys(family.every, 1.0), {}, {}, [sums]))
+    place = dual.sums[0, 1, 2][0][1]
+    rng = np.random.default_rng(0)
+    step = np.zeros(dual.size)
+    step[place] = 0.1 * rng.normal(size=12)
+    start = np.zeros(dual.size)
+    turn = dual.evaluate(step)[1] - dual.evaluate(start)[1]
+    np.testing.assert_allclose(dual.curvature(start).solved(turn)[place], step[place])
+    dual.close()
+
+
+@pytest.mark.parametrize("running", [None, (1, 5, 1)], ids=["rows", "running sums"])
+def test_gradient_of_the_dual_with_sums(running: tuple[int, int, int] | None) -> None:
     rng = np.random.default_rng(1)
     family = TableFamily.of((3, 4, 2), [(0, 1, 2)])
     estimates = {s: rng.normal(1.0, 2.0, family.shape(s)) for s in family.every}
     weights = {s: float(rng.uniform(0.5, 2.0)) for s in family.every}
     rows = asked_sums.sp.csr_array(rng.integers(-1, 2, (5, 12)).astype(float))
-    sums = Sums("some", (0, 1, 2), (0, 1), rows, rng.normal(size=5), rng.uniform(1, 2, 5), 1.5)
+    told = (rows, rng.normal(size=5), rng.uniform(1, 2, 5))
+    sums = Sums("some", (0, 1, 2), (0, 1), *told, 1.5, running)
     dual = Dual(NearestTables(family, estimates, weights, {}, {}, [sums]))
     point = rng.normal(size=dual.size)
     gradient = dual.evaluate(point)[1]
@@ -128,6 +189,30 @@ def test_gradient_of_the_dual_with_sums() -> None:
         ahead, behind = (dual.evaluate(point + sign * 1e-6 * way)[0] for sign in (1, -1))
         assert (ahead - behind) / 2e-6 == pytest.approx(gradient @ way, rel=1e-4, abs=1e-3)
     dual.close()
+
+
+def test_prefix_sums_of_a_long_attribute_are_solved_to_the_end() -> None:
+    """In far fewer steps than the rows written out, by a diagonal alone, take; and both agree."""
+    rng, family = np.random.default_rng(0), TableFamily.of((400, 3), [(0, 1)])
+    days = np.minimum(rng.gamma(2.0, 60.0, 2_000), 399).astype(int)
+    counts = np.zeros((400, 3))
+    np.add.at(counts, (days, rng.integers(0, 3, 2_000)), 1)
+    table = counts + rng.normal(0, 3, counts.shape)
+    tables = {(0, 1): table, (0,): table.sum(axis=1), (1,): table.sum(axis=0), (): table.sum()}
+    estimates = {s: np.asarray(found) for s, found in tables.items()}
+    weights = dict.fromkeys(family.every, 1 / 10_800)
+    exact = np.cumsum(counts.sum(axis=1)) + rng.normal(0, 3, 400)
+    prefix, single = (asked_sums.sp.csr_array(rows) for rows in (np.tri(400), np.eye(400)))
+    found, steps = [], []
+    for rows, running in ((prefix, None), (single, (1, 400, 1))):
+        sums = Sums("prefix", (0, 1), (0,), rows, exact, np.full(400, 9.0), 1.0, running)
+        dual = Dual(NearestTables(family, estimates, weights, {}, {}, [sums]))
+        effort = Effort(1e-4 * 2_000, 3_000, lambda steps: None)
+        found.append(dual.table(maximise(dual, effort), (0, 1)))
+        dual.close()
+        steps.append(3_000 - effort.left)
+    assert effort.done and steps[1] < 300 < steps[0]
+    np.testing.assert_allclose(found[0], found[1], atol=0.5)
 
 
 # --------------------------------------------------------------------------- thin groups

@@ -56,7 +56,8 @@ def command(
     asked = made.names if not named else [tuple(table) for table in named]
     made.save(output, tables=asked)
     if as_json:
-        about = {"folder": str(output), "tables": len(asked), "left_out": made.left_out(asked)}
+        tables_made = len(asked) + len(made.by_level(asked))
+        about = {"folder": str(output), "tables": tables_made, "left_out": made.left_out(asked)}
         print_json(asdict(made.changes) | about)
         return
     say(str(made))

@@ -52,15 +52,23 @@ def _of_factor(factor: Factor, attribute: Attribute) -> list[_Piece]:
     if isinstance(factor, Level) and len(factor.levels) > 1:
         pieces = [(level, Level(level)) for level in factor.levels]
     elif isinstance(factor, Levels) and _is_split(factor, attribute):
-        pieces = [("values", Identity())] * factor.leaves
+        values, total = _ends(attribute)
+        pieces = [("values", values)] * factor.leaves
         pieces += [(f"level {n}", one) for n, one in enumerate(factor.single(), 1)]
-        pieces += [("total", Total())] * factor.total
+        pieces += [("total", total)] * factor.total
     found, start = [], 0
     for word, one in pieces:
         stop = start + one.matrix(attribute).shape[0]
         found.append((word, one, slice(start, stop)))
         start = stop
     return found
+
+
+def _ends(attribute: Attribute) -> tuple[Factor, Factor]:
+    """The values of an attribute and their total: without the cell of missing ones."""
+    if attribute.missing is None:
+        return Identity(), Total()
+    return Levels(total=False), Levels(leaves=False)
 
 
 def _is_split(factor: Levels, attribute: Attribute) -> bool:

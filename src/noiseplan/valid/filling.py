@@ -92,11 +92,11 @@ def _turned(query: Query, rows: Array, shape: tuple[int, ...]) -> Array:
 
 
 class Solved(NamedTuple):
-    """Valid tables, the share of evenness in them, and the steps it took."""
+    """Valid tables, the share of evenness in them, and whether they are the nearest ones."""
 
     tables: dict[Set, Array]
     evened: float
-    steps: int
+    done: bool
 
 
 def filled_in(
@@ -114,10 +114,9 @@ def filled_in(
         changed = {s: f - filling[s] for s, f in following.items()}
         filling = following
         if all(float((c**2).sum()) <= SETTLED**2 * variances[s] for s, c in changed.items()):
-            break
+            return solved
         faster = (1.0 + np.sqrt(1.0 + 4.0 * pace**2)) / 2.0
         ahead, pace = (pace - 1.0) / faster, faster
         start = {s: estimates[s] + filling[s] + ahead * changed[s] for s in asked}
-        turned = nearest({**estimates, **start})
-        solved = Solved(turned.tables, turned.evened, solved.steps + turned.steps)
-    return solved
+        solved = nearest({**estimates, **start})
+    return solved._replace(done=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,20 @@ from noiseplan.escaping import visible
 from noiseplan.matrices.base import Array
 from noiseplan.paths import checked_path
 from noiseplan.queries import Query
+from noiseplan.queries.level_parts import level_parts
 from noiseplan.queries.query import attribute_names
 from noiseplan.release.answers import Columns, Tables
 from noiseplan.schema import Schema
 from noiseplan.storage.files import whole_folder, write_json
 from noiseplan.storage.table_files import MOST_TABLES, table_stems, write_csv, write_parquet
 from noiseplan.valid.family import Set, margin
-from noiseplan.valid.unbiased_tables import Table, Unbiased, is_plain, valid_beside
+from noiseplan.valid.unbiased_tables import (
+    Table,
+    Unbiased,
+    is_by_level,
+    is_plain,
+    valid_beside,
+)
 
 # Tables named where some were filled in.
 SHOWN = 6
@@ -37,7 +45,8 @@ class Changes:
     share of an even population that was mixed in so that no cell is negative; `apart` the most by
     which two tables differ on a common margin, relative to all records. `filled` are tables of
     which not every cell was told apart by what was measured; their moves are those of the
-    workload's answers.
+    workload's answers. `solved` says whether these are the nearest tables; where the work was given
+    up before, after `steps`, they still missed a margin or sums by `missed` records all together.
 
     Examples
     --------
@@ -62,6 +71,18 @@ class Changes:
     filled: tuple[str, ...] = ()
     largest_sum: float = 0.0
     largest_sum_at: str = ""
+    solved: bool = True
+    missed: float = 0.0
+
+    @property
+    def solved_in_words(self) -> str:
+        """Whether the nearest tables were found, and what it means if not."""
+        if self.solved:
+            return "to the end: no other valid tables are nearer"
+        return (
+            f"not to the end, given up after {self.steps:,} steps: tables are valid and agree, but "
+            f"others are nearer, and sums may have moved further than they need"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -153,17 +174,45 @@ class ValidTables(Tables):
     def left_out(self, tables: Iterable[Sequence[str]] | None = None) -> list[str]:
         """The workload's queries that are none of these tables, or of all, by their names.
 
-        Conditions, ranges and groups have no plain table of their own; `answer` tells them where a
-        valid table holds their attributes.
+        Conditions, ranges and groups have no table of their own; `answer` tells them where a valid
+        table holds their attributes.
         """
-        named = self.names if tables is None else tables
-        kept = {self.source.numbers(tuple(names)) for names in named}
+        kept = self._numbers(tables)
         return [
             query.name
             for one, queries in self.source.queries.items()
             for query in queries
-            if one not in kept or not is_plain(query)
+            if one not in kept or not is_by_level(query)
         ]
+
+    def by_level(self, tables: Iterable[Sequence[str]] | None = None) -> list[Query]:
+        """The workload's tables at levels of hierarchies that sum up these tables, or all.
+
+        One query for each level; `answer` tells its valid counts, which agree with the table.
+
+        Examples
+        --------
+        >>> import noiseplan as nz
+        >>> geo = nz.Hierarchical({"tract": ["a1", "a2", "b1"], "county": ["a", "a", "b"]})
+        >>> schema = nz.Schema({"geo": geo})
+        >>> asked = nz.Workload([nz.Query(schema, ["county"]), nz.Query(schema, ["tract"])])
+        >>> release = nz.plan(asked, budget=nz.zCDP(0.5)).release({"geo": ["a1", "b1"]}, seed=1)
+        >>> [query.name for query in release.valid().by_level()]
+        ['county']
+        """
+        kept = self._numbers(tables)
+        return [
+            part.query
+            for one, queries in self.source.queries.items()
+            for query in queries
+            if one in kept and is_by_level(query)
+            for part in level_parts(query)
+            if not is_plain(part.query)
+        ]
+
+    def _numbers(self, tables: Iterable[Sequence[str]] | None) -> set[Set]:
+        named = self.names if tables is None else tables
+        return {self.source.numbers(tuple(names)) for names in named}
 
     def plot(
         self, attribute: str, path: str | PathLike[str] | None = None, *, level: float = 0.95
@@ -205,20 +254,28 @@ class ValidTables(Tables):
             raise StorageError(
                 f"{str(folder)!r} is there already and was left alone; choose a new name"
             )
-        if len(chosen) > MOST_TABLES:
+        levels = self.by_level(chosen)
+        if (many := len(chosen) + len(levels)) > MOST_TABLES:
             raise StorageError(
-                f"{len(chosen):,} tables are too many files, above the limit of {MOST_TABLES:,}; "
+                f"{many:,} tables are too many files, above the limit of {MOST_TABLES:,}; "
                 f"choose some: save(folder, tables=[('age', 'sex'), …])"
             )
         with whole_folder(target) as part:
-            self._write(part, chosen)
+            self._write(part, chosen, levels)
 
-    def _write(self, folder: Path, chosen: list[tuple[str, ...]]) -> None:
+    def _level_columns(self, query: Query) -> Columns:
+        """As :meth:`columns`, of a query."""
+        values = self.answer(query)
+        counts = np.rint(values).astype(np.int64) if self.integers else values
+        return valid_beside(counts, self.source.made.answer(query).columns())
+
+    def _write(self, folder: Path, chosen: list[tuple[str, ...]], levels: list[Query]) -> None:
         titles = [" × ".join(names) or "total" for names in chosen]
+        titles += [query.name for query in levels]
         stems = table_stems(titles)
+        made = chain((self.columns(*names) for names in chosen), map(self._level_columns, levels))
         with engine() as connection:
-            for stem, names in zip(stems, chosen, strict=True):
-                columns = self.columns(*names)
+            for stem, columns in zip(stems, made, strict=True):
                 write_csv(folder / f"{stem}.csv", columns)
                 write_parquet(folder / f"{stem}.parquet", columns, connection)
         write_csv(folder / "index.csv", {"file": stems, "table": titles})
@@ -228,6 +285,7 @@ class ValidTables(Tables):
             "total": self.total,
             "public": [list(self.source.names(one)) for one in self.public],
             "left_out": self.left_out(chosen),
+            "solved_in_words": self.changes.solved_in_words,
         }
         write_json(folder / "changes.json", asdict(self.changes) | told)
 
@@ -245,6 +303,7 @@ class ValidTables(Tables):
             f"{told.largest_move:.2g} ({told.largest_at})",
             *self._moved_sums(),
             f"  agree       {self._agreement()}",
+            f"  solved      {told.solved_in_words}",
         ]
         if self.public:
             lines.append(f"  public      {', '.join(map(self.source.title, self.public))}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from noiseplan.valid.family import Set, TableFamily, centred, margin
 from noiseplan.valid.filling import AskedRows, Solved, filled_in
 from noiseplan.valid.result import Changes, ValidTables
 from noiseplan.valid.settle import settle
-from noiseplan.valid.solver import Dual, NearestTables, maximise
+from noiseplan.valid.solver import Dual, Effort, NearestTables, maximise
 from noiseplan.valid.unbiased_tables import Table, Unbiased, deviations
 from noiseplan.valid.whole_numbers import whole_tables
 
@@ -111,7 +112,11 @@ def valid_tables(
     sums = [s for s in asked_sums(source, family) if _margin_of(known, s.inside) is None]
     told = {**variances, **{s: rows.variance for s, rows in filled.items()}}
     given = _margins_of(known, family.margins)
-    solved = _solved(source, _Setting(family, given, anchor, told, sums), filled)
+    setting = _Setting(family, given, anchor, told, sums)
+    most = setting.most_steps * (2 if filled else 1)
+    with progress("making tables valid", most) as advance:
+        effort = Effort(0.0, most, advance)
+        solved = _solved(source, setting, filled, effort)
     found = solved.tables | _margins_of(known, asked)
     kept: Mapping[Set, Table] = found
     if integers:
@@ -121,7 +126,14 @@ def valid_tables(
     changes = _changes(source, kept, list(filled), solved, apart, spent)
     margins = [s for s in family.margins if s in noisy and s not in filled]
     moved, where = _largest_sum(source, kept, margins, sums)
-    changes = replace(changes, largest_sum=moved, largest_sum_at=where)
+    changes = replace(
+        changes,
+        largest_sum=moved,
+        largest_sum_at=where,
+        steps=most - effort.left,
+        solved=solved.done,
+        missed=effort.missed,
+    )
     return ValidTables(source, kept, known, integers, changes)
 
 
@@ -145,18 +157,17 @@ class _Setting:
     variances: Mapping[Set, float]  # of all cells together
     sums: Sequence[Sums]
 
-    def nearest(self, estimates: Mapping[Set, Array]) -> Solved:
+    def nearest(self, effort: Effort, estimates: Mapping[Set, Array]) -> Solved:
         """The valid tables nearest to some estimates, and to the sums."""
         dual = Dual(self._problem(estimates))
-        tolerance, most = self._effort(float(dual.problem.centre[()]))
+        effort.tolerance = self._tolerance(float(dual.problem.centre[()]))
         try:
-            with progress("making tables valid", most) as advance:
-                multipliers, steps = maximise(dual, tolerance, most, advance)
+            multipliers = maximise(dual, effort)
             tables = {s: dual.table(multipliers, s) for s in self.family.tables}
         finally:
             dual.close()
         total = float(self.given[()]) if () in self.given else None
-        return Solved(*settle(self.family, tables, self.given, self.anchor, total), steps)
+        return Solved(*settle(self.family, tables, self.given, self.anchor, total), effort.done)
 
     def _problem(self, estimates: Mapping[Set, Array]) -> NearestTables:
         family = self.family
@@ -169,22 +180,31 @@ class _Setting:
             sums=self.sums,
         )
 
-    def _effort(self, records: float) -> tuple[float, int]:
-        """How many records margins may miss, and the most steps."""
+    @property
+    def _size(self) -> float:
+        return max(sum(map(self.family.cells, self.family.tables)), 1) / LARGE
+
+    @property
+    def most_steps(self) -> int:
+        """Of one problem."""
+        return int(min(max(STEPS / np.sqrt(self._size), STEPS), MOST_STEPS))
+
+    def _tolerance(self, records: float) -> float:
+        """How many records margins may miss."""
         # Where the total may be nothing, what noise makes of it is the measure.
         scale = max(records, float(np.sqrt(self.variances[()])), 1e-300)
-        size = sum(map(self.family.cells, self.family.tables)) / LARGE
-        tolerance = max(TOLERANCE * min(size, 1.0), FINEST) * scale
-        return tolerance, int(min(max(STEPS / np.sqrt(size), STEPS), MOST_STEPS))
+        return max(TOLERANCE * min(self._size, 1.0), FINEST) * scale
 
 
-def _solved(source: Unbiased, setting: _Setting, filled: Mapping[Set, AskedRows]) -> Solved:
+def _solved(
+    source: Unbiased, setting: _Setting, filled: Mapping[Set, AskedRows], effort: Effort
+) -> Solved:
     """The nearest valid tables."""
     family, given = setting.family, setting.given
     estimates = {s: given[s] if s in given else source.estimate(s) for s in family.every}
     if not family.tables:  # the total alone
-        return Solved({(): np.maximum(estimates[()], 0.0)}, 0.0, 0)
-    return filled_in(estimates, filled, setting.variances, setting.nearest)
+        return Solved({(): np.maximum(estimates[()], 0.0)}, 0.0, True)
+    return filled_in(estimates, filled, setting.variances, partial(setting.nearest, effort))
 
 
 def _require_room(family: TableFamily) -> None:
@@ -313,7 +333,7 @@ def _changes(
         largest_at=source.title(where),
         evened=solved.evened,
         apart=apart,
-        steps=solved.steps,
+        steps=0,
         seconds=seconds,
         filled=tuple(map(source.title, filled)),
     )

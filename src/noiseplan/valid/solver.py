@@ -12,6 +12,10 @@ minimum has a closed form,
 where e_A = Σ_{S⊇A} w_S / n_{S∖A} and g_A collects the μ: a smooth concave function of all of them,
 without constraints, with far fewer variables than there are cells. It is maximised by a
 quasi-Newton method whose diagonal follows the number of positive cells that a multiplier moves.
+
+Running sums, L = C·R, have the multipliers λ' = Cᵀλ: cells are moved by Rᵀλ' as by any margin, and
+what ties neighbours together is the known ½ λ'ᵀ C⁻¹W⁻¹C⁻ᵀ λ', three diagonals. As a diagonal alone
+would need thousands of steps, theirs is this whole matrix.
 """
 
 from __future__ import annotations
@@ -23,8 +27,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_solve_banded, cholesky_banded
 
 from noiseplan.matrices.base import Array
 from noiseplan.valid.asked_sums import Sums
@@ -164,18 +170,19 @@ class Dual:
             flat = found.ravel()
             value = 0.5 * problem.weights[table] * float(flat @ flat)
             for sums, place in self.sums[table]:
-                pull = multipliers[place]
+                pull = sums.multipliers(multipliers[place])
                 give = pull / sums.weights
-                gradient[place] = sums.of(found) - sums.estimate + give
+                gradient[place] = sums.plain(found) - sums.parted(sums.estimate - give)
                 value += 0.5 * float(pull @ give) - float(pull @ sums.estimate)
             return value
 
         return sum(self._pool.map(one, family.tables)) - value, gradient
 
-    def curvature(self, multipliers: Array) -> Array:
+    def curvature(self, multipliers: Array) -> Curvature:
         """About how much each gradient changes with its own multiplier: positive cells / w_B."""
         problem, family = self.problem, self.problem.family
         found = np.empty_like(multipliers)
+        lines: dict[int, _Lines] = {}
 
         def one(table: Set) -> None:
             positive = (self.table(multipliers, table) > 0).astype(np.float64)
@@ -184,34 +191,80 @@ class Dual:
                 self.part(found, table, facet)[...] = count / problem.weights[table]
             for sums, place in self.sums[table]:
                 count = np.maximum(sums.squares @ margin(positive, table, sums.inside).ravel(), 1.0)
-                found[place] = count / problem.weights[table] + 1.0 / sums.weights
+                found[place] = count / problem.weights[table]
+                if sums.running is None:
+                    found[place] += 1.0 / sums.weights
+                else:
+                    bands = sums.bands(found[place], 1.0 / sums.weights)
+                    lines[place.start] = _Lines(sums, place, cholesky_banded(bands))
 
         list(self._pool.map(one, family.tables))
-        return found
+        return Curvature(found, list(lines.values()))
 
     def mismatch(self, gradient: Array) -> float:
         """The most records by which margins of a table miss what they should be."""
-        margins = ((place, 1) for place in self.places.values())
-        sums = ((place, one.layers) for found in self.sums.values() for one, place in found)
-        gaps = (float(np.abs(gradient[at]).sum()) / layers for at, layers in (*margins, *sums))
+        gaps = [float(np.abs(gradient[place]).sum()) for place in self.places.values()]
+        for sums, place in (pair for found in self.sums.values() for pair in found):
+            gaps.append(float(np.abs(sums.summed(gradient[place])).sum()) / sums.layers)
         return max(gaps, default=0.0)
 
 
-def maximise(
-    dual: Dual, tolerance: float, most: int, advance: Callable[[int], None]
-) -> tuple[Array, int]:
-    """Multipliers at which no table's margins are missed by more than `tolerance` records."""
-    point = np.zeros(dual.size)
+class _Lines(NamedTuple):
+    """Running sums, where their multipliers are, and the factor of their three diagonals."""
+
+    sums: Sums
+    place: slice
+    factor: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """A diagonal, and for running sums three."""
+
+    diagonal: Array
+    lines: Sequence[_Lines]
+
+    def solved(self, gradient: Array) -> Array:
+        """The steps that a gradient asks for."""
+        found = gradient / self.diagonal
+        for sums, place, factor in self.lines:
+            lined = cho_solve_banded((factor, False), sums.lined_up(gradient[place]))
+            found[place] = sums.back_in_order(lined)
+        return found
+
+
+@dataclass(eq=False)
+class Effort:
+    """How far to go, the steps that are left for it, and how far the latest problem went.
+
+    Problems that follow each other share the steps, and each begins where the last one ended.
+    """
+
+    tolerance: float  # the records by which margins of a table may be missed
+    left: int
+    advance: Callable[[int], None]
+    point: Array | None = None
+    missed: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether the latest problem was solved to the end."""
+        return self.missed <= self.tolerance
+
+
+def maximise(dual: Dual, effort: Effort) -> Array:
+    """Multipliers at which margins are missed by no more than is allowed, if steps suffice."""
+    point = np.zeros(dual.size) if effort.point is None else effort.point
     if not dual.size:
-        return point, 0
+        return point
     value, gradient = dual.evaluate(point)
-    scale = 1.0 / dual.curvature(point)
+    scale = dual.curvature(point)
     pairs: deque[tuple[Array, Array]] = deque(maxlen=MEMORY)
-    for step in range(1, most + 1):
-        if dual.mismatch(gradient) <= tolerance:
-            return point, step - 1
+    for step in range(1, effort.left + 1):
+        if dual.mismatch(gradient) <= effort.tolerance:
+            break
         if step in REFRESH:
-            scale = 1.0 / dual.curvature(point)
+            scale = dual.curvature(point)
             pairs.clear()
         direction = _quasi_newton(gradient, pairs, scale)
         slope, length = float(gradient @ direction), 1.0
@@ -222,27 +275,29 @@ def maximise(
                 break
             length *= 0.5
         else:
-            return point, step  # no longer told from rounding
+            break  # no longer told from rounding
         change, turn = following - point, turned - gradient
         if change @ turn > 1e-14 * np.sqrt((change @ change) * (turn @ turn)):
             pairs.append((change, turn))
         point, value, gradient = following, reached, turned
-        advance(1)
-    return point, most
+        effort.left -= 1
+        effort.advance(1)
+    effort.point, effort.missed = point, dual.mismatch(gradient)
+    return point
 
 
-def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]], scale: Array) -> Array:
-    """The two loops of L-BFGS around a diagonal."""
+def _quasi_newton(gradient: Array, pairs: deque[tuple[Array, Array]], scale: Curvature) -> Array:
+    """The two loops of L-BFGS around a matrix that is easily inverted."""
     direction = gradient.copy()
     shares = []
     for change, turn in reversed(pairs):
         share = float(change @ direction) / float(change @ turn)
         direction -= share * turn
         shares.append(share)
-    direction *= scale
+    direction = scale.solved(direction)
     if pairs:
         change, turn = pairs[-1]
-        direction *= float(change @ turn) / float(turn @ (scale * turn))
+        direction *= float(change @ turn) / float(turn @ scale.solved(turn))
     else:
         direction *= 0.5
     for (change, turn), share in zip(pairs, reversed(shares), strict=True):

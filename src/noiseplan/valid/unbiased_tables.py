@@ -13,7 +13,7 @@ from noiseplan.errors import PlanError, QueryError, UnanswerableError
 from noiseplan.local.server.aggregator import Aggregator
 from noiseplan.matrices.base import Array
 from noiseplan.planning.plan import Plan
-from noiseplan.queries import Identity, Query, Workload
+from noiseplan.queries import Identity, Level, Query, Workload
 from noiseplan.release.answers import Answer, Columns
 from noiseplan.release.release import Release
 from noiseplan.schema import Schema
@@ -65,6 +65,12 @@ def deviations(table: Table, estimate: Array, variance: Array) -> Array:
 def is_plain(query: Query) -> bool:
     """Whether a query asks for every value of its attributes, and nothing else."""
     return query.joint is None and all(isinstance(f, Identity) for f in query.factors.values())
+
+
+def is_by_level(query: Query) -> bool:
+    """Whether a query asks for every value of its attributes, or for levels of a hierarchy."""
+    whole = (isinstance(factor, Identity | Level) for factor in query.factors.values())
+    return query.joint is None and all(whole)
 
 
 @dataclass(frozen=True, eq=False)

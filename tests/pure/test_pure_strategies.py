@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
+import noiseplan as nz
 from noiseplan.optimize import p_identity
 from noiseplan.optimize.integer_rounding import integer_rows
 from noiseplan.planning.noise_within import largest_norm
@@ -137,3 +138,38 @@ def test_norms_are_never_below_the_truth() -> None:
         found = largest_norm(matrix)
         assert exact <= found <= exact * (1 + Fraction(1, 2**51))
     assert largest_norm(np.array([[3.0, -5.0], [4.0, 1.0]])) == 7
+
+
+@pytest.mark.parametrize("size", [40, 300])  # numbers written out, and had by formula
+def test_noise_on_every_value_is_not_searched_for(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Its errors against the inverse of what is measured, over all cells."""
+
+    def searched(*_: object) -> None:
+        raise AssertionError("the strategy is given")
+
+    monkeypatch.setattr("noiseplan.planning.attribute_strategies.by_strategy", searched)
+    schema = nz.Schema({"a": nz.Ordinal(range(size)), "s": nz.Categorical(["x", "y", "z"])})
+    asked: list[dict[str, nz.Factor]] = [
+        {"a": nz.Prefix()},
+        {"a": nz.Levels(7), "s": nz.Identity()},
+        {"s": nz.Identity()},
+    ]
+    workload = nz.Workload([nz.Query(schema, each) for each in asked])
+    for objective in (nz.TotalVariance(), nz.WorstVariance()):
+        plan = nz.plan(workload, budget=nz.PureDP(1.0), planner="identity", objective=objective)
+        covariance = np.linalg.inv(plan.cost_matrix())
+        exact = [np.einsum("ij,jk,ik->i", w, covariance, w) for w in (q.dense() for q in workload)]
+        for query, variances in zip(workload, exact, strict=True):
+            np.testing.assert_allclose(plan.variance(query), variances, rtol=1e-8)
+        assert plan.total_variance == pytest.approx(sum(v.sum() for v in exact))
+        assert plan.worst_variance == pytest.approx(max(v.max() for v in exact))
+
+
+def test_no_bound_is_searched_for_values_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("noiseplan.planning.certificates.SEARCHED_VALUES", 20)
+    query = nz.Query(nz.Schema.from_sizes({"a": 30}), {"a": nz.Prefix()})
+    plan = nz.plan(nz.Workload([query]), budget=nz.PureDP(1.0), planner="identity")
+    assert plan.lower_bound == 0.0
+    assert "no bound of any use is known" in str(plan)

@@ -126,6 +126,11 @@ def _short_rows(design: Design, r: int) -> Array | None:
     return np.asarray(HEAVY * rows / max(float(np.abs(rows).max()), 1e-300))
 
 
+def _every_value(strategy: Array, size: int) -> bool:
+    """Whether a strategy is the identity over all values: all that follows from it is known."""
+    return len(strategy) == size and np.array_equal(strategy, np.eye(size))
+
+
 def role_strategies(
     design: Design, matrices: dict[int, Array], bits: int | None
 ) -> dict[int, RoleStrategy]:
@@ -133,7 +138,10 @@ def role_strategies(
     bases = role_bases(design, {})
     result = {}
     for r, role in enumerate(design.roles.roles):
-        if r in matrices:
+        if r in matrices and _every_value(matrices[r], role.size):
+            basis = Basis.orthogonal(role.size)
+            result[r] = RoleStrategy(by_value(role.size, basis), basis, Fraction(1))
+        elif r in matrices:
             matrix = matrices[r] if bits is None else integer_rows(matrices[r], bits)
             view, basis = by_strategy(matrix, design.groups[r])
             counts = bool(np.isin(matrices[r], (0.0, 1.0)).all())

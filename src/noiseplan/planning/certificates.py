@@ -11,7 +11,7 @@ from noiseplan.optimize.allocation import Share
 from noiseplan.optimize.optimum import dense_optimum
 from noiseplan.planning.bounds import total_variance_bound
 from noiseplan.planning.free_split import optimise_total
-from noiseplan.planning.limits import EXPLICIT_CELLS
+from noiseplan.planning.limits import EXPLICIT_CELLS, SEARCHED_VALUES
 from noiseplan.planning.neighbours import cost_is_exact
 from noiseplan.planning.pure_bounds import SharedTables, laplace_cost, volume_bound
 from noiseplan.planning.threads import one_thread
@@ -155,6 +155,9 @@ def _bound_for(workload: Workload, privacy: Guarantee, exact: bool = False) -> f
     design = prepare(workload)
     if any(design.too_long(r) for r in range(len(design.groups))):
         return 0.0  # nothing is known of attributes so long but by their trees
+    longest = max((design.group_count(r) for r in design.free), default=0)
+    if privacy.pure_epsilon is not None and longest > SEARCHED_VALUES:
+        return 0.0  # it would be searched for longer than for any plan, and is far from the best
     with one_thread(design):
         rows, cost = optimise_total(design), noise_cost(privacy, exact)
         found = total_variance_bound(design, rows, cost, privacy.neighbours)

@@ -22,5 +22,8 @@ EXPLICIT: Final = ("optimal", *FITTED)
 LONG_VALUES: Final = 256
 # One asked by prefix sums or ranges that has more values than this is planned as a series.
 SERIES_VALUES: Final = 1024
+# Values told apart up to which matrices are searched for where no long attribute is planned: some
+# minutes, and eight times as long for twice as many.
+SEARCHED_VALUES: Final = 2048
 # Gram matrices of one attribute are written down up to so many values that are told apart.
 GRAM_VALUES: Final = 8192

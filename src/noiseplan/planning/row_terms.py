@@ -10,9 +10,12 @@ b_i): only those rows need to be looked at for the worst variance.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, pairwise, product
 from math import factorial, prod
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,8 +24,11 @@ from noiseplan.arrays import IntArray
 from noiseplan.errors import PlanError
 from noiseplan.matrices import kronecker_apply
 from noiseplan.matrices.base import Array
+from noiseplan.mechanisms.basis import Basis
 from noiseplan.planning.variance_terms import joint_roles
 from noiseplan.planning.workload_types import Design, joint_coefficients
+
+NONE: Final[Mapping[int, Basis]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +69,13 @@ def plain_types(design: Design) -> IntArray:
     return np.array([t for t in range(design.terms.queries) if t not in special], dtype=np.int64)
 
 
-def row_points(design: Design, inverses: dict[int, Array]) -> list[Array]:
-    """[b | a] (rows × 2) of every pair; one row for plain roles."""
+def row_points(
+    design: Design, inverses: dict[int, Array], known: Mapping[int, Basis] = NONE
+) -> list[Array]:
+    """[b | a] (rows × 2) of every pair; one row for plain roles.
+
+    `known` are bases of roles by formula, which need no inverse.
+    """
     points = []
     for pair, role in enumerate(design.roles.pair_role):
         role = int(role)
@@ -73,6 +84,10 @@ def row_points(design: Design, inverses: dict[int, Array]) -> list[Array]:
             points.append(np.array([[n**-2.0, (n - 1) / n]]))
         elif design.grams[pair] is None:  # stands for a dense-matrix query
             points.append(np.zeros((1, 2)))
+        elif role in known:
+            matrix, basis = design.roles.pair_matrix(pair), known[role]
+            centre = matrix.matmul(basis.centre[:, None])[:, 0] ** 2
+            points.append(np.column_stack([centre, basis.residual_rows(matrix)]))
         else:
             inverse = inverses.get(role, np.ones((1, 1)))
             groups = design.groups[role]
@@ -157,9 +172,11 @@ def _subset_of(row: RowType, pairs: IntArray, choice: tuple[int, ...]) -> int:
     return int(row.subsets[place])
 
 
-def worst_rows(design: Design, inverses: dict[int, Array]) -> tuple[sp.csr_array, IntArray]:
+def worst_rows(
+    design: Design, inverses: dict[int, Array], known: Mapping[int, Basis] = NONE
+) -> tuple[sp.csr_array, IntArray]:
     """Candidates for the worst row of every type: rows × subset types, and the type of each row."""
-    points = row_points(design, inverses)
+    points = row_points(design, inverses, known)
     corners = [table[hull_rows(table)] for table in points]
     pieces, owners = [plain_rows(design, inverses)], [plain_types(design)]
     for row in row_types(design):

@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from noiseplan.matrices import Matrix
 from noiseplan.matrices.base import Array
-from noiseplan.mechanisms.basis import Basis, MatrixBasis
+from noiseplan.mechanisms.basis import Basis, MatrixBasis, WideBasis
 from noiseplan.optimize.allocation import (
     Share,
     share_for_loss,
@@ -92,9 +93,11 @@ def role_bases(
 def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
     """T = [τ | V] of the free roles over groups of values, from the bases that will be used."""
     result = {}
-    for r in design.free:
+    for r in (role for role in design.free if role in bases):
         summed = np.zeros((design.group_count(r), bases[r].rows + 1))
-        np.add.at(summed, design.groups[r], np.asarray(bases[r].inverse))
+        inverse = bases[r].inverse
+        numbers = inverse.dense() if isinstance(inverse, Matrix) else inverse
+        np.add.at(summed, design.groups[r], numbers)
         result[r] = summed
     return result
 
@@ -102,19 +105,29 @@ def group_inverses(design: Design, bases: dict[int, Basis]) -> dict[int, Array]:
 def moments_of(design: Design, bases: dict[int, Basis]) -> Moments:
     """R, m, β of the bases that will be used."""
     betas = {r: basis.sensitivity for r, basis in bases.items()}
-    inverses = group_inverses(design, bases)
+    known = by_formula(design, bases)
+    inverses = group_inverses(design, {r: b for r, b in bases.items() if r not in known})
     moments = design.moments(inverses, betas, design.products(inverses))
     # ‖Wτ‖² row by row: as the quadratic form τᵀWᵀWτ it would drown in rounding long before it is
     # small enough to be left out, and it decides whether a sum is measured at all.
-    mean = moments.mean.copy()
+    mean, residual = moments.mean.copy(), moments.residual.copy()
     for pair, gram in enumerate(design.grams):
         role = int(design.roles.pair_role[pair])
-        if gram is not None and role in inverses:
+        if gram is not None and role in known and pair not in design.constant:
+            residual[pair] = bases[role].residual_rows(design.roles.pair_matrix(pair)).sum()
+        if gram is not None and (role in inverses or role in known):
             factor, centre = design.roles.pair_matrix(pair), bases[role].centre
             square = float((factor.matmul(centre[:, None]) ** 2).sum())
             size = float(factor.row_squares().sum())
             mean[pair] = without_rounding(np.array(square), np.array(size * centre @ centre))
-    return replace(moments, mean=mean)
+    return replace(moments, mean=mean, residual=residual)
+
+
+def by_formula(design: Design, bases: dict[int, Basis]) -> dict[int, Basis]:
+    """The bases of free roles whose residuals are had without their numbers."""
+    if design.joints:
+        return {}
+    return {r: bases[r] for r in design.free if isinstance(bases[r], WideBasis)}
 
 
 def type_matrix(design: Design, bases: dict[int, Basis]) -> sp.csr_array:

@@ -15,7 +15,7 @@ from noiseplan.mechanisms.base import Mechanism
 from noiseplan.mechanisms.basis import Basis
 from noiseplan.mechanisms.row_variances import sums_and_largest
 from noiseplan.planning.row_terms import worst_rows
-from noiseplan.planning.solve import group_inverses, type_matrix
+from noiseplan.planning.solve import by_formula, group_inverses, type_matrix
 from noiseplan.planning.workload_types import Design, prepare
 from noiseplan.queries import Workload
 
@@ -102,7 +102,9 @@ class ResidualFigures(Figures):
         return np.asarray(type_matrix(self.design, self.bases) @ self._noise())
 
     def largest(self) -> Array:
-        rows, owner = worst_rows(self.design, group_inverses(self.design, self.bases))
+        known = by_formula(self.design, self.bases)
+        written = {r: basis for r, basis in self.bases.items() if r not in known}
+        rows, owner = worst_rows(self.design, group_inverses(self.design, written), known)
         worst = np.zeros(self.design.terms.queries)
         np.maximum.at(worst, owner, rows @ self._noise())
         return worst

@@ -14,9 +14,6 @@ from noiseplan.queries import Prefix, Ranges
 from noiseplan.schema import Attribute
 from noiseplan.schema.labels import IN_BINS
 
-# Values told apart up to which matrices are searched for where no long attribute is planned: some
-# minutes, and eight times as long for twice as many.
-SEARCHED_VALUES: Final = 2048
 # Bins that are proposed: their matrices are found in seconds.
 FEW_BINS: Final = 1000
 
@@ -24,7 +21,7 @@ FEW_BINS: Final = 1000
 def require_short(problem: Problem) -> None:
     """Refuse attributes that are planned neither along their values nor by a matrix of them."""
     design, reason = problem.design, untried(problem)
-    most = SEARCHED_VALUES if reason and problem.planner in NAMES else limits.GRAM_VALUES
+    most = limits.SEARCHED_VALUES if reason and problem.planner in NAMES else limits.GRAM_VALUES
     every = enumerate(design.roles.roles)
     roles = [r for r, role in every if not role.plain and design.group_count(r) > most]
     if not roles:

@@ -97,9 +97,9 @@ def certified(quick: bool) -> Table:
         rows.append((name, *values, f"{LIMIT:.0%}", brief(seconds), gap <= LIMIT))
     return Table(
         title="Products of more cells",
-        sentence="By default: what `plan.certify()` proves. Up to 1,024 cells, and 2,048 "
-        "where attributes are exchangeable, pairs of records pay for every block; beyond, blocks "
-        "are searched for one record.",
+        sentence="By default: what `plan.certify()` proves. Up to 1,024 cells the optimum over all "
+        "pairs is taken; up to 2,048, where attributes are exchangeable, pairs of records pay for "
+        "every block; beyond, blocks are searched for one record.",
         source="the certified bound over all linear Gaussian mechanisms.",
         columns="workload | cells | total variance | above | limit | seconds | verdict",
         rows=tuple(rows),

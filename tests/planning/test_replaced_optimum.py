@@ -18,6 +18,8 @@ from noiseplan.optimize.split_coordinates import Chart, Point
 from noiseplan.planning.far_records import SomePairs, _Records
 from noiseplan.planning.free_split import optimise_total, optimise_upright
 from noiseplan.planning.objectives import TotalVariance
+from noiseplan.planning.planners.replaced_optimum import untried
+from noiseplan.planning.problem import Problem
 from noiseplan.planning.replaced_products import Descent, _Patterns, descended
 from noiseplan.planning.replaced_split import bound_alone, worst_bound_alone
 from noiseplan.planning.residual_mechanism import make_residual
@@ -434,3 +436,9 @@ def test_what_is_released_has_the_errors_that_are_stated(planner: str, tmp_path:
     again = nz.load(tmp_path / "out")
     assert again.plan.privacy == plan.privacy
     assert again.plan.total_variance == pytest.approx(plan.total_variance, rel=1e-12)
+
+
+@pytest.mark.parametrize(("values", "reason"), [(32, None), (33, "not tried, 1,056 cells")])
+def test_the_optimum_is_tried_unasked_up_to_1024_cells(values: int, reason: str | None) -> None:
+    workload = on({"a": 32, "b": values}, 2, nz.Prefix())
+    assert untried(Problem(workload, ONE, neighbours="replace")) == reason

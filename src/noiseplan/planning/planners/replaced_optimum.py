@@ -24,8 +24,8 @@ from noiseplan.planning.problem import Problem
 from noiseplan.planning.replaced_split import bound_alone, worst_bound_alone
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 
-# Classes of cells all pairs of which are looked at: about a minute; and unasked, some seconds.
-MOST_CLASSES, UNASKED = 1024, 600
+# Classes of cells all pairs of which are looked at, unasked too: some ten seconds.
+MOST_CLASSES: Final = 1024
 
 
 def refuses(problem: Problem) -> str | None:
@@ -46,7 +46,7 @@ def solve(problem: Problem) -> Candidate:
     """The optimum over classes of cells."""
     if measured_alone(problem.design):
         return residual_family.solve(problem)
-    found = _classes(problem, MOST_CLASSES)
+    found = _classes(problem)
     if isinstance(found, str):
         raise PlanError(
             setting("planner", "optimal")
@@ -65,7 +65,7 @@ def untried(problem: Problem) -> str | None:
     rows = problem.workload.rows
     if isinstance(problem.goal, WorstVariance) and rows > SMALL_PROBLEM:
         return f"not tried, {rows:,} rows"
-    small = isinstance(_classes(problem, UNASKED), SmallerDomain)
+    small = isinstance(_classes(problem), SmallerDomain)
     return None if small else f"not tried, {problem.size:,} cells"
 
 
@@ -75,10 +75,10 @@ def unasked(problem: Problem) -> Candidate | str:
     return solve(problem) if reason is None else reason
 
 
-def _classes(problem: Problem, most: int) -> SmallerDomain | str:
-    if at_least(problem.design) > most:
+def _classes(problem: Problem) -> SmallerDomain | str:
+    if at_least(problem.design) > MOST_CLASSES:
         return f"the schema has {problem.size:,}"
-    found = smaller(problem, most)
+    found = smaller(problem, MOST_CLASSES)
     if isinstance(found, SmallerDomain) and not isinstance(found.cells, Classes):
         return f"its queries have {problem.workload.rows:,} rows"
     return found

@@ -363,3 +363,15 @@ def test_what_is_proved_optimal_is_certified_by_the_same_bound(neighbours: nz.Ne
     assert plan.optimal
     assert plan.certify().bound >= plan.lower_bound
     assert plan.certify().gap < 1e-6
+
+
+def test_a_bound_ten_times_below_is_told_in_words() -> None:
+    schema = nz.Schema.from_sizes({"a": 16})
+    workload = nz.Workload([nz.Query(schema, {"a": nz.Prefix()})])
+    plan = nz.plan(workload, budget=nz.PureDP(1.0), planner="workload")
+    certificate = plan.certify()
+    assert 9 < certificate.gap < 99
+    said = [line.strip() for line in str(plan).splitlines()]
+    place = said.index(f"optimality  total variance {plan.total_variance:.6g}")
+    below = f"lower bound {certificate.bound:.6g}, too far below to tell how near the best this is"
+    assert said[place + 1] == below

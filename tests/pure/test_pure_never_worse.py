@@ -9,6 +9,7 @@ import pytest
 
 import noiseplan as nz
 from noiseplan.errors import PlanError
+from noiseplan.planning import some_by_cells
 from noiseplan.planning.problem import Problem
 from noiseplan.planning.some_by_cells import SomeByCells
 from workloads import ANY, random_workload
@@ -133,7 +134,7 @@ def test_cells_count_as_the_rows_made_of_them(goal: nz.Objective) -> None:
     query = nz.Query(SMALL, {"a": nz.Ranges(), "b": nz.Prefix()}, weight=3.0)
     problem = Problem(nz.Workload([query]), nz.PureDP(1.0), objective=goal)
     by_cells = SomeByCells.of(problem)
-    assert by_cells is not None
+    assert isinstance(by_cells, SomeByCells)
     (asked,) = by_cells.forward(problem).workload
     assert asked.rows == 12
     rows = query.weight * np.linalg.norm(query.dense() / np.sqrt(5), axis=1) ** 2
@@ -143,3 +144,9 @@ def test_cells_count_as_the_rows_made_of_them(goal: nz.Objective) -> None:
     else:
         power = {nz.TotalVariance: 1, nz.WorstVariance: np.inf}.get(type(goal), 3)
         assert np.linalg.norm(cells, power) == pytest.approx(np.linalg.norm(rows, power))
+
+
+def test_cells_for_very_many_rows_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(some_by_cells, "MOST_PAIRS", 100)
+    plan = nz.plan(CELLS_AND_ROWS, budget=nz.PureDP(1.0))
+    assert "rows or cells of each table: not tried, 35 numbers for 34 rows" in str(plan)

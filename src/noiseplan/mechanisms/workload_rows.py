@@ -51,6 +51,8 @@ PRICED_CELLS: Final = 2**24
 AT_ONCE: Final = 2**23
 # Numbers of all differences of two records that are looked at: half a second.
 COMPARED_NUMBERS: Final = 2**28
+# So many times fewer may be written down, of which those of cells that are alike are left out.
+WRITTEN_ONCE: Final = 64
 # Variances that are hardly any, in counts, and as a share of others.
 FAINT: Final = 1e-12
 # Arrays of the workload are told apart by this.
@@ -201,7 +203,7 @@ class WorkloadRowsMechanism(Mechanism):
 
     def compared_columns(self, most: int = COMPARED_NUMBERS) -> Array | None:
         """What different records change; None where all pairs of them have more numbers."""
-        if self.numbers * self.schema.size > most:
+        if self.numbers * self.schema.size > most // WRITTEN_ONCE:
             return None
         columns = different_columns(self._dense_rows())
         return columns if columns.size * columns.shape[1] <= most else None

@@ -33,6 +33,8 @@ from noiseplan.queries import Identity, Query, Workload
 
 # Numbers of all differences of two cells of a table that are looked at.
 PAIRED: Final = 2**26
+# Rows that are asked for times numbers that are measured: what one tells of the other in seconds.
+MOST_PAIRS: Final = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +45,18 @@ class SomeByCells:
     counts: dict[int, float]  # by the number of the query
 
     @classmethod
-    def of(cls, problem: Problem) -> SomeByCells | None:
-        """None where all rows are as good, or what is measured is too much to be put together."""
+    def of(cls, problem: Problem) -> SomeByCells | str | None:
+        """None where all rows are as good; why it is not tried, where that is too much to be put
+        together."""
         tables = [_Table(query, problem) for query in problem.workload]
         counts = {i: t.cell for i, t in enumerate(tables) if not t.plain and t.better_by_cells}
         measured = sum(t.cells if i in counts else t.query.rows for i, t in enumerate(tables))
-        return cls(problem, counts) if counts and measured <= MOST_ROWS else None
+        if not counts:
+            return None
+        asked = problem.workload.rows
+        if measured > MOST_ROWS or measured * asked > MOST_PAIRS:
+            return f"not tried, {measured:,} numbers for {asked:,} rows"
+        return cls(problem, counts)
 
     def forward(self, problem: Problem) -> Problem:
         """The same about cells of tables instead of some of its queries."""

@@ -43,7 +43,7 @@ def _of_others(plan: Plan) -> bool:
 
 # What is said of a plan, which is made from what is declared.
 NO_DATA = "no data was read"
-# Certified gaps up to the first are near the best, beyond the second they are told in times, and
+# Certified gaps up to the first are near the best, beyond the second they do not tell how near, and
 # beyond the third they say nothing.
 NEAR, SOME_USE, NO_USE = 0.05, 9.0, 99.0
 # A second line of a fact, below the first.
@@ -251,8 +251,8 @@ def _standing(plan: Plan, certificate: Certificate | None) -> str:
     if certificate.gap > NO_USE:
         return f"{value}; no bound of any use is known"
     if certificate.gap > SOME_USE:
-        value += f", at most {math.ceil(1 + certificate.gap)} times the lower bound"
-        return f"{value} {certificate.bound:.6g}"
+        bound = f"lower bound {certificate.bound:.6g}"
+        return f"{value}\n{BELOW}{bound}, too far below to tell how near the best this is"
     figures = f"{value}, lower bound {certificate.bound:.6g}"
     return f"{_within(certificate.gap)}\n{BELOW}{figures}"
 

@@ -264,8 +264,8 @@ def _each_table(problem: Problem, best: Candidate) -> Candidate | str | None:
     if _family(problem).has_optimum or len(problem.workload) > noise_on_rows.MOST_QUERIES:
         return None
     by_cells = SomeByCells.of(problem)
-    if by_cells is None:
-        return None
+    if not isinstance(by_cells, SomeByCells):
+        return by_cells
     found = _on_rows(by_cells.forward(problem), _at_cost_one(problem, reached(problem, best)))
     return by_cells.back(found) if isinstance(found, Candidate) else found
 

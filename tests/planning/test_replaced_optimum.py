@@ -442,3 +442,16 @@ def test_what_is_released_has_the_errors_that_are_stated(planner: str, tmp_path:
 def test_the_optimum_is_tried_unasked_up_to_1024_cells(values: int, reason: str | None) -> None:
     workload = on({"a": 32, "b": values}, 2, nz.Prefix())
     assert untried(Problem(workload, ONE, neighbours="replace")) == reason
+
+
+def test_the_worst_of_many_rows_is_not_the_optimum_of_pairs() -> None:
+    """Where each variance would take too long, it is said, and auto plans by the family."""
+    schema = nz.Schema.from_sizes({"x": 8, "y": 8, "p": 3, "q": 3})
+    prefix, cells = nz.Prefix(), nz.Identity()
+    pairs = [("x", "y"), ("x", "p"), ("y", "p"), ("x", "q"), ("y", "q"), ("p", "q")]
+    tables = [{n: prefix if n in "xy" else cells for n in pair} for pair in pairs]
+    workload = nz.Workload([nz.Query(schema, t) for t in [*tables, {"x": cells, "y": cells}]])
+    asked = {"budget": nz.zCDP(0.5), "neighbours": "replace", "objective": nz.WorstVariance()}
+    assert nz.plan(workload, **asked, noise="gaussian").privacy.rho <= 0.5
+    with pytest.raises(PlanError, match="rows with a variance each"):
+        nz.plan(workload, **asked, planner="optimal")

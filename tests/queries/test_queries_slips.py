@@ -8,6 +8,7 @@ import pytest
 import noiseplan as nz
 from noiseplan.errors import QueryError
 from noiseplan.queries.predicates import predicate_query
+from noiseplan.queries.questions import read_question
 
 SCHEMA = nz.Schema(
     {
@@ -44,6 +45,8 @@ SCHEMA = nz.Schema(
         ("wealth < 0", r"also holds the numbers below 0 \(clip=True\): declare a further edge"),
         ("wealth > 100000", r"the numbers beyond 100000 \(clip=True\): declare a further edge"),
         ("income < 30000", "declare 30000 as an edge"),
+        ("income = null", "missing values are asked for by is null"),
+        ("income != NULL", "missing values are asked for by is null"),
     ],
 )
 def test_slips_of_conditions(text: str, said: str) -> None:
@@ -112,3 +115,19 @@ def test_names_that_are_nearly_right() -> None:
         workload["age x sex"]
     with pytest.raises(QueryError, match="attributes come as a list"):
         nz.Query(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"), [("age=99..", 99), ("age=90..99+", 90), ("age=90..", 90), ("age=99+", 99)]
+)
+def test_the_last_cell_of_clipped_numbers(text: str, first: int) -> None:
+    schema = nz.Schema({"age": nz.Ordinal(range(100), clip=True)})
+    expected = (np.arange(100) >= first).astype(float)
+    assert read_question(text, schema).dense().tolist() == [expected.tolist()]
+
+
+@pytest.mark.parametrize("text", ["age=99", "age=90..99", "age=100..", "age=120"])
+def test_numbers_counted_together_are_not_told_apart(text: str) -> None:
+    schema = nz.Schema({"age": nz.Ordinal(range(100), clip=True)})
+    with pytest.raises(QueryError, match=r"from 99 on are counted together; age=99\+ asks for"):
+        read_question(text, schema)

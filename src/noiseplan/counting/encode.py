@@ -182,6 +182,7 @@ AS_DATES: Final = "written as 2020-01-31, or with a time as 2020-01-31T12:30"
 AS_NUMBERS: Final = "turned into numbers first, or its file says how they are written: " + remedy(
     "decimal commas", 'TextFile(path, decimal=",")'
 )
+SPELLED: Final = remedy("spellings of missing", 'TextFile(path, missing=["NA", "."])')
 # Said of columns whose declared values begin with zeros, whatever the data hold.
 ZEROS: Final = (
     "Codes such as 01001 are text: a column that was read as numbers, by a spreadsheet or a data "
@@ -192,6 +193,13 @@ ZEROS: Final = (
 def _lose_zeros(declared: Sequence[str]) -> bool:
     """Whether some declared values would be others as numbers."""
     return any(len(label) > 1 and label[0] == "0" and label.isdecimal() for label in declared)
+
+
+def _of_missing(attribute: Attribute) -> str:
+    """What to declare of missing values: their cell, or how the file spells them."""
+    if attribute.missing is None:
+        return "missing values have a cell where one is declared: " + MISSING
+    return "a file may spell missing values in ways of its own: " + SPELLED
 
 
 def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
@@ -219,8 +227,8 @@ def _remedy(attribute: Attribute, written: Sequence[str]) -> str:
             + CLIPPED
             + ". Text must be "
             + form
-            + "; missing values have a cell where one is declared: "
-            + MISSING
+            + "; "
+            + _of_missing(attribute)
             + "."
         )
     return (

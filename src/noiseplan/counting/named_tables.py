@@ -19,6 +19,7 @@ from noiseplan.counting.expressions import quoted
 from noiseplan.engine import engine
 from noiseplan.errors import DataError
 from noiseplan.paths import checked_path
+from noiseplan.texts import suggestion
 
 VARIABLE: Final = "env:"
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -57,7 +58,7 @@ def named_table(source: str, table: str | None, query: str | None) -> Iterator[o
     path = checked_path(source, DataError)
     start = _start(path)
     if start.startswith(_SQLITE):
-        connection = _ibis().sqlite.connect(path)
+        connection = _sqlite(path)
         try:
             yield _chosen(connection, table, query)
         finally:
@@ -105,6 +106,15 @@ def _ibis() -> Any:
         ) from None
 
 
+def _sqlite(path: Path) -> Any:
+    try:
+        return _ibis().sqlite.connect(path)
+    except ImportError as error:
+        raise DataError(
+            f"Ibis lacks what it needs for SQLite ({error.name}): pip install 'noiseplan[ibis]'."
+        ) from None
+
+
 def _connected(name: str) -> Any:
     """A connection by the address in an environment variable; of failures their kind is told."""
     if not _NAME.fullmatch(name):
@@ -135,4 +145,14 @@ def _chosen(connection: Any, table: str | None, query: str | None) -> Any:
         return connection.table(name, database=".".join(schema) or None)
     except Exception as error:
         what = "that query" if query is not None else f"the table {table!r}"
-        raise DataError(f"the database does not know {what} ({type(error).__name__}).") from None
+        near = suggestion(table, _listed(connection)) if query is None else ""
+        kind = type(error).__name__
+        raise DataError(f"the database does not know {what} ({kind}){near or '.'}") from None
+
+
+def _listed(connection: Any) -> list[str]:
+    """The names of its tables, where it tells them."""
+    try:
+        return list(connection.list_tables())
+    except Exception:  # whatever it is, the table is what was asked about
+        return []

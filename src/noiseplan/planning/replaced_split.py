@@ -48,7 +48,7 @@ def usual_gap(values: int) -> float | None:
 
 def worst_bases(design: Design) -> dict[int, Array] | None:
     """The same for the largest variance of a row, where every table has one attribute alone."""
-    if not _worst_affordable(design):
+    if not worst_affordable(design):
         return None
     asked = {r: _rows_of(design, r) for r in design.free}
     return {r: _filled(_worst(rows).rows) for r, rows in asked.items()}
@@ -60,7 +60,7 @@ def worst_bound_alone(design: Design) -> float | None:
     With shares μ_i of the rows' weights it is (Σ_i √(μ_i b_i))² by `bound_alone`, b_i the bound of
     attribute i: at best Σ_i b_i.
     """
-    if not _worst_affordable(design):
+    if not worst_affordable(design):
         return None
     total = 0.0
     for r, role in enumerate(design.roles.roles):
@@ -73,7 +73,8 @@ def worst_bound_alone(design: Design) -> float | None:
     return total
 
 
-def _worst_affordable(design: Design) -> bool:
+def worst_affordable(design: Design) -> bool:
+    """Whether the least largest variance of tables of one attribute takes little time."""
     if not measured_alone(design):
         return False
     sizes = [

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
+from typing import TypeGuard
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from noiseplan.errors import QueryError
 from noiseplan.queries.factors import Custom, Factor, Identity, Prefix, Ranges, Total
 from noiseplan.queries.levels import Levels
 from noiseplan.queries.named_levels import Level
-from noiseplan.schema import Attribute, Binned, Hierarchical
+from noiseplan.schema import Attribute, Binned, Hierarchical, Ordinal
 from noiseplan.schema.labels import edge_text
 from noiseplan.texts import suggestion
 
@@ -77,7 +78,7 @@ def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
     if exact is not None:
         return [exact]
     codes: list[int] = []
-    for piece in split(text, "+"):
+    for piece in split(_without_last(text, attribute), "+"):
         span = _split_span(piece)
         if span is not None:
             codes += _span(*span, name, attribute)
@@ -87,6 +88,17 @@ def codes_of(text: str, name: str, attribute: Attribute) -> list[int]:
                 raise _unknown(piece, name, attribute)
             codes.append(code)
     return codes
+
+
+def _without_last(text: str, attribute: Attribute) -> str:
+    """90.. for 90..99+, where numbers above the last are counted with it: + joins values, too."""
+    last = str(attribute.labels[attribute.stated - 1])
+    spanned = _is_clipped(attribute) and text.rstrip().endswith(f"..{last}")
+    return text.rstrip().removesuffix(last) if spanned else text
+
+
+def _is_clipped(attribute: Attribute) -> TypeGuard[Ordinal]:
+    return isinstance(attribute, Ordinal) and attribute.clip
 
 
 def _alternatives(text: str, attribute: Attribute) -> list[str]:
@@ -129,16 +141,29 @@ def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
             edges = ", ".join(edge_text(edge) for edge in attribute.edges)
             raise QueryError(f"{name}: {text!r} is no edge of a bin; the edges are {edges}")
         return attribute.places.index(place)
+    if not last and _is_clipped(attribute) and text == str(attribute.values[-1]):
+        return attribute.stated - 1  # and what is above it
     raise _unknown(text, name, attribute)
 
 
 def _unknown(text: str, name: str, attribute: Attribute) -> QueryError:
+    if _is_clipped(attribute) and _is_above(text, str(attribute.values[-1])):
+        below, top = attribute.labels[attribute.stated - 2 : attribute.stated]
+        return QueryError(
+            f"{name}={text.strip()}: numbers from {attribute.values[-1]} on are counted together; "
+            f"{name}={top} asks for them, {name}={below}.. for a span with them, "
+            f"{name}=..{below} for one without"
+        )
     known = [*attribute.labels, *WORDS]
     return QueryError(
         f"{name}={text.strip()}: {unquoted(text.strip())!r} is neither a value of {name!r} nor "
         f"identity, prefix, ranges, total or levels(5, 10); {name!r} is {attribute.describe()}"
         f"{suggestion(text.strip(), known)}"
     )
+
+
+def _is_above(text: str, last: str) -> bool:
+    return text.strip().isdecimal() and int(text) >= int(last)
 
 
 def _some(attribute: Attribute) -> str:

@@ -376,6 +376,8 @@ class _Reader:
         token = self.token
         if self.taken("true", "false"):
             return Literal(token.text == "true", token.at)
+        if token.kind == "word" and token.text.lower() in ("null", "none", "nan"):
+            self.fail("missing values are asked for by is null, all others by is not null")
         if token.kind == "word":
             self.fail(
                 f"a text is written in quotes, '{token.text}'; two attributes cannot be compared"

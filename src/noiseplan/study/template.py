@@ -12,7 +12,7 @@ from noiseplan.queries.questions import question_of
 from noiseplan.study.errors import StudyError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_MISSING = "; missing="
+_MISSING = re.compile(r";\s*missing\s*=")
 _SPAN = re.compile(r"(-?\d+)\.\.(-?\d+)")
 _FORMS = 'age, age=0..99, sex=F,M or "income=bins:0,10000,50000; missing=not stated"'
 
@@ -47,13 +47,13 @@ def read_column(text: str) -> Column:
     >>> read_column("age=0..99; missing=not stated").holds
     '{ ordinal = { from = 0, to = 99 }, missing = "not stated" }'
     """
-    declared, missing, cell = text.partition(_MISSING)
+    declared, *cell = _MISSING.split(text, maxsplit=1)
     column = _column(declared)
-    if not missing:
+    if not cell:
         return column
-    if not cell.strip() or column.note:
+    if not cell[0].strip() or column.note:
         raise StudyError(f"{text}: missing= follows what the column may hold; write {_FORMS}")
-    named = f", missing = {_written(cell.strip())} }}"
+    named = f", missing = {_written(cell[0].strip())} }}"
     return replace(column, holds=column.holds.removesuffix(" }") + named)
 
 

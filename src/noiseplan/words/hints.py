@@ -35,6 +35,7 @@ WORDS: Final = {
     "declare other leaf": '{{ hierarchical = {{ ... }}, other = "other" }}',
     "declare clip": "{{ binned = [...], clip = true }}",
     "decimal commas": '[data] decimal = ","',
+    "spellings of missing": '[data] missing = ["NA", "."]',
     "declare paths": "paths = true",
     "declare hierarchical": '{{ hierarchical = {{ file = "places.csv", levels = [...] }} }}',
     "declare ordinal": "{{ ordinal = [...] }}",

@@ -21,7 +21,7 @@ from noiseplan.planning.neighbours import measured_alone
 from noiseplan.planning.objectives import TotalVariance, WorstVariance
 from noiseplan.planning.planners import residual_family
 from noiseplan.planning.problem import Problem
-from noiseplan.planning.replaced_split import bound_alone, worst_bound_alone
+from noiseplan.planning.replaced_split import bound_alone, worst_affordable, worst_bound_alone
 from noiseplan.planning.smaller_domain import SmallerDomain, smaller
 
 # Classes of cells all pairs of which are looked at, unasked too: some ten seconds.
@@ -81,6 +81,10 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     found = smaller(problem, MOST_CLASSES)
     if isinstance(found, SmallerDomain) and not isinstance(found.cells, Classes):
         return f"its queries have {problem.workload.rows:,} rows"
+    if isinstance(found, str) or not isinstance(problem.goal, WorstVariance):
+        return found
+    if not worst_affordable(found.forward(problem).design):
+        return f"its queries have {problem.workload.rows:,} rows with a variance each"
     return found
 
 

@@ -20,7 +20,7 @@ from noiseplan.valid.even_population import make_anchor
 from noiseplan.valid.family import TableFamily, margin
 from noiseplan.valid.settle import settle, table_with_margins
 from noiseplan.valid.solver import Dual, NearestTables
-from noiseplan.valid.whole_numbers import _fitted, whole_shares, whole_two_way
+from noiseplan.valid.whole_numbers import _fitted, whole_shares, whole_tables, whole_two_way
 
 SIZES = (3, 4, 2, 5)
 
@@ -307,3 +307,23 @@ def test_picture(tmp_path: Path) -> None:
     table = nz.NoisyTable(["a"], [3.0, -1.0, 2.0, 0.5], 1.0)
     valid = valid_tables(nz.from_noisy_tables(schema, [table]))
     assert valid.draw("a", tmp_path / "valid.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize("shape", [(9, 4, 7), (5, 3, 4, 6)])
+@pytest.mark.parametrize("seed", range(5))
+def test_wide_tables_agree_with_every_single_attribute(shape: tuple[int, ...], seed: int) -> None:
+    """Thin tables too, whose sums drift where each cell is rounded by those before it."""
+    rng, axes = np.random.default_rng(seed), tuple(range(len(shape)))
+    table = rng.gamma(0.2, 2.0, shape)
+    table *= 200 / table.sum()
+    sets = [s for width in (0, 1, 2, len(shape)) for s in combinations(axes, width)]
+    tables = {s: table.sum(axis=tuple(a for a in axes if a not in s)) for s in sets}
+    found = whole_tables(tables, 200)
+    wide = found[axes]
+    assert (wide >= 0).all() and wide.dtype == np.int64
+    for i in axes:
+        summed = wide.sum(axis=tuple(a for a in axes if a != i))
+        assert summed.tolist() == found[i,].tolist()
+        assert np.abs(np.cumsum(summed - tables[i,])).max() <= 0.5 + 1e-9
+    assert wide.sum(axis=axes[2:]).tolist() == found[0, 1].tolist()
+    assert np.abs(wide - table).max() < 2

@@ -6,8 +6,10 @@ cell goes to the number below or above it, by least squares, as long as rows and
 served in this way; what is left goes where there is room. Tables with impossible cells are rounded
 before their margins, which are then the sums of them. For three and more attributes it is in
 general not known (it is NP-hard to tell) whether whole numbers with given margins exist: these
-tables are rounded each for itself, by the sums of their cells one after another: the total is
-right, and so are sums over the first attribute's values and groups of them, to one.
+tables are rounded each for itself, as tables of two: all attributes but the last, rounded before,
+and the last. So they agree with every single attribute, and with their first two. Very large ones,
+and those with impossible cells, are rounded by the sums of their cells one after another: the total
+is right, and so are sums over the first attribute's values and groups of them, to one.
 """
 
 from __future__ import annotations
@@ -54,9 +56,26 @@ def whole_tables(
             continue
         if len(name) == 2 and all((i,) in found for i in name):
             found[name] = whole_two_way(tables[name], found[name[:1]], found[name[1:]])
+        elif _by_twos(tables[name], name, found) and possible(name) is None:
+            found[name] = _whole_wide(tables[name], name, found)
         else:
             found[name] = whole_shares(tables[name], total)
     return {name: found[name] for name in tables}
+
+
+def _by_twos(table: Array, name: Set, found: Mapping[Set, IntArray]) -> bool:
+    """Whether a wide table is rounded as tables of two, whose margins are whole."""
+    margins = [name[:2], *((i,) for i in name)]
+    return len(name) > 2 and table.size <= MOST_NEAREST and all(s in found for s in margins)
+
+
+def _whole_wide(table: Array, name: Set, found: Mapping[Set, IntArray]) -> IntArray:
+    """A table of several attributes: all but the last as rows, the last as columns."""
+    rows = found.get(name[:-1])
+    if rows is None:
+        rows = _whole_wide(table.sum(axis=-1), name[:-1], found)
+    flat = table.reshape(-1, table.shape[-1])
+    return whole_two_way(flat, rows.ravel(), found[name[-1:]]).reshape(table.shape)
 
 
 def _whole_closed(table: Array, name: Set, found: Mapping[Set, IntArray], total: int) -> IntArray:

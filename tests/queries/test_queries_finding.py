@@ -108,7 +108,7 @@ def test_a_name_that_is_unknown() -> None:
         Workload.marginals(SCHEMA, up_to=2).subset([0, 1, 2, 3, 4, 5, 6, 8, 9])["wage"]
     with pytest.raises(QueryError, match="no query is called 'age × sex'"):
         Workload.marginals(SCHEMA, k=1)["age × sex"]
-    for near in ("age × ", " × age", "age × age", "", "AGE"):
+    for near in ("age × ", " × age", "sex × age", "age×sex", "age × age", "", "AGE"):
         with pytest.raises(QueryError, match="no query is called"):
             Workload.marginals(SCHEMA, up_to=2)[near]
 

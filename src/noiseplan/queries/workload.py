@@ -173,15 +173,12 @@ class Workload(RandomWorkloads):
         return Query(self.schema, dict(zip(names, kinds, strict=True)), weight=weight, name=name)
 
     def position(self, name: str) -> int:
-        """The position of the query of that name; names that were given go first.
-
-        A made name is also found with commas, and in another order: "sex, age" for "age × sex".
-        """
+        """The position of the query of that name; names that were given go first."""
         if not isinstance(name, str):
             raise QueryError(f"the name of a query is a text, as in 'age × sex'; found {name!r}")
         if name in self._lookup.given:
             return self._lookup.given[name]
-        found = self._lookup.made(name) or self._lookup.listed(_parts(name))
+        found = self._lookup.made(name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -199,9 +196,15 @@ class Workload(RandomWorkloads):
         return NameLookup(self)
 
     def asked(self, query: object) -> Query:
-        """A query as it is, or the one of that name, also in parts, ["age", "sex"]."""
+        """A query as it is, or the one of that name.
+
+        A made name is also found in parts and in another order: "sex, age" or ["sex", "age"] for
+        "age × sex". The rows come in the order of the query.
+        """
         if isinstance(query, str):
-            return self[query]
+            exact = query in self._lookup.given or self._lookup.made(query)
+            found = [] if exact else self._lookup.listed(_parts(query))
+            return self.query(found[0]) if len(found) == 1 else self[query]
         if isinstance(query, Workload | list | tuple):
             parts = [part for part in query if isinstance(part, str)]
             found = self._lookup.listed(parts) if len(parts) == len(query) else []

@@ -132,7 +132,10 @@ def test_a_password_is_never_shown(
         (("people.duckdb", "--query", "DROP TABLE people"), "cannot open"),
         (("people.duckdb", "--query", "SELECT * FROM 'study.toml'"), "cannot open"),
         (("people.duckdb", "--table", "people", "--query", "SELECT 1"), "one of --table"),
-        (("people.db", "--table", "peple"), "does not know the table 'peple' (TableNotFound). Did you mean 'people'?"),
+        (
+            ("people.db", "--table", "peple"),
+            "does not know the table 'peple' (TableNotFound). Did you mean 'people'?",
+        ),
         (("study.toml", "--table", "people"), "is no DuckDB or SQLite database"),
         (("none.duckdb", "--table", "people"), "cannot read"),
         (("env:no-name", "--table", "people"), "name of an environment variable"),

@@ -49,13 +49,16 @@ class SomeByCells:
         """None where all rows are as good; why it is not tried, where that is too much to be put
         together."""
         tables = [_Table(query, problem) for query in problem.workload]
+        # Before a row is looked at: some tables have more of them than can be written down.
+        least = sum(min(t.cells, t.query.rows) for t in tables)
+        if _is_too_much(least, problem.workload):
+            return None if all(t.plain for t in tables) else _untried(least, problem.workload)
         counts = {i: t.cell for i, t in enumerate(tables) if not t.plain and t.better_by_cells}
         measured = sum(t.cells if i in counts else t.query.rows for i, t in enumerate(tables))
         if not counts:
             return None
-        asked = problem.workload.rows
-        if measured > MOST_ROWS or measured * asked > MOST_PAIRS:
-            return f"not tried, {measured:,} numbers for {asked:,} rows"
+        if _is_too_much(measured, problem.workload):
+            return _untried(measured, problem.workload)
         return cls(problem, counts)
 
     def forward(self, problem: Problem) -> Problem:
@@ -81,6 +84,14 @@ class SomeByCells:
         known = Unstated(problem.workload, candidate.privacy, exact=problem.integer)
         figures = RowFigures(problem.design, mechanism)
         return replace(candidate, figures=figures, optimality=known)
+
+
+def _is_too_much(measured: int, asked: Workload) -> bool:
+    return measured > MOST_ROWS or measured * asked.rows > MOST_PAIRS
+
+
+def _untried(measured: int, asked: Workload) -> str:
+    return f"not tried, {measured:,} numbers for {asked.rows:,} rows"
 
 
 @dataclass(frozen=True, eq=False)

@@ -396,3 +396,15 @@ def test_a_share_that_is_one_by_definition_is_one(n: float) -> None:
         1.96, (0.0, 1.0)
     )
     assert (low, high) == (pytest.approx(1), pytest.approx(1))
+
+
+def test_the_last_of_clipped_numbers_has_a_number_under_either_name() -> None:
+    """99 stands for 99+ in values=; and labels beside numbers are drawn as labels."""
+    schema = nz.Schema({"age": nz.Ordinal(range(4), clip=True)})
+    plan = nz.plan(nz.Query(schema, ["age"]), budget=nz.zCDP(1000.0))
+    release = plan.release({"age": [0, 1, 3, 8]}, seed=1)
+    given = {0: 0.0, 1: 1.0, 2: 2.0}
+    for name in (3, "3+"):
+        (mean,) = release.mean("age", values=given | {name: 7.0}).estimate
+        assert mean == pytest.approx(3.75, abs=0.5)
+    assert release.plot("age").to_dict()["$schema"]

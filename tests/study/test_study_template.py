@@ -56,9 +56,12 @@ def test_levels_of_a_code_list(tmp_path: Path) -> None:
             read_column(wrong)
 
 
-def test_everything_commented_out_is_a_study_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "columns", [("age=0..99", "sex=F,M"), ("sex=F,M", "region=a,b", "age=0..99")]
+)
+def test_everything_commented_out_is_a_study_too(tmp_path: Path, columns: tuple[str, ...]) -> None:
     """What the comments suggest works when it is used."""
-    text = written(tmp_path, "age=0..99", "sex=F,M").read_text(encoding="utf-8")
+    text = written(tmp_path, *columns).read_text(encoding="utf-8")
     head, _, tail = text.partition("# [[tables]]")
     shown = [line.removeprefix("# ") for line in ("# [[tables]]" + tail).splitlines()]
     prose = ("What", "Or ", "Where", "People", "The budget", "approx_dp", "objective", "at_most")
@@ -70,6 +73,15 @@ def test_everything_commented_out_is_a_study_too(tmp_path: Path) -> None:
     assert study.targets
     assert study.people == People("id", 3)
     assert study.plan().privacy.rho <= 0.1
+
+
+def test_blanks_before_missing_may_be_left_out() -> None:
+    spelled = (
+        "age=0..99; missing=not stated",
+        "age=0..99;missing=not stated",
+        "age=0..99 ; missing = not stated",
+    )
+    assert len({read_column(text).holds for text in spelled}) == 1
 
 
 def test_what_is_not_known_is_left_to_fill_in(tmp_path: Path) -> None:

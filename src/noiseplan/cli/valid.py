@@ -52,6 +52,11 @@ def command(
     for table, names in zip(tables, named, strict=True):
         if not names:
             raise QueryError(f'--table {table!r} names no attribute: --table "age, sex"')
+        if level := next((name for name in names if name in release.schema.levels), None):
+            raise QueryError(
+                f"--table {table!r}: {level!r} is a level of {release.schema.levels[level][0]!r}; "
+                f"name the attribute, and the tables of its levels are written beside its own"
+            )
     made = release.valid(tables=named or None, total=total, integers=integers)
     asked = made.names if not named else [tuple(table) for table in named]
     made.save(output, tables=asked)

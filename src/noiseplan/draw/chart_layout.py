@@ -75,7 +75,7 @@ def read_cells(
         raise ChartError(
             f"no column {missing[0]!r} to draw; the table has {', '.join(map(repr, frame_columns))}"
         )
-    places = [_plain(value) for value in frame_columns[x]]
+    places = _of_one_kind([_plain(value) for value in frame_columns[x]])
     groups = [str(value) for value in frame_columns[colour]] if colour else [""] * len(places)
     if not places:
         raise ChartError(f"no cell to draw: column {x!r} is empty")
@@ -113,6 +113,12 @@ def _plain(value: Any) -> Place:
         return str(value)
     number = float(value)
     return int(number) if number.is_integer() else number
+
+
+def _of_one_kind(places: list[Place]) -> list[Place]:
+    """Labels, where some are: 98 beside 99+ is one; a chart does not sort numbers among texts."""
+    texts = any(isinstance(place, str) for place in places)
+    return [str(place) for place in places] if texts else places
 
 
 def lay_out(cells: Sequence[Spec]) -> Layout:

@@ -12,7 +12,7 @@ import numpy as np
 from noiseplan.arrays import IntArray
 from noiseplan.errors import QueryError
 from noiseplan.matrices.base import Array
-from noiseplan.schema import Attribute, Binned, Label
+from noiseplan.schema import Attribute, Binned, Label, Ordinal
 
 Values: TypeAlias = Mapping[Label, float] | Sequence[float] | Array
 
@@ -96,6 +96,9 @@ def _about_midpoints(name: str, attribute: Binned) -> str:
 def _given(name: str, attribute: Attribute, given: Values, codes: IntArray) -> Array:
     labels = [attribute.labels[code] for code in codes]
     if isinstance(given, Mapping):
+        last = attribute.values[-1] if isinstance(attribute, Ordinal) and attribute.clip else None
+        if last is not None and last in given:  # 99 stands for 99+
+            given = {attribute.labels[attribute.stated - 1]: given[last], **given}
         missing = [label for label in labels if label not in given]
         if missing:
             raise QueryError(f"values= has no number for {missing[0]!r} of {name!r}")

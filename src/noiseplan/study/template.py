@@ -136,7 +136,8 @@ def study_text(columns: list[Column], title: str = "A first study") -> str:
         for key, column in zip(keys, columns, strict=True)
     ]
     ordered = next((column.name for column in columns if column.ordered), None)
-    pair = question_of(names[:2])
+    # The table that is given as an example has the attribute that its factor is about.
+    pair = question_of([*([ordered] if ordered else []), *(n for n in names if n != ordered)][:2])
     return _TEMPLATE.format(
         title=json.dumps(title, ensure_ascii=False),
         schema="\n".join(schema),

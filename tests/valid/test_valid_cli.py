@@ -94,6 +94,10 @@ def test_levels_are_among_the_files(tmp_path: Path, integers: list[str]) -> None
     unbiased = [float(row["estimate"]) for row in tables["county"]]
     np.testing.assert_allclose(unbiased, release.answer("county").estimate)
     assert all(row["valid"].isdigit() for row in tables["county"]) == bool(integers)
+    asked = CliRunner().invoke(
+        main, [*command[:3], str(tmp_path / "one"), "--table", "county, age"]
+    )
+    assert asked.exit_code == 1 and "'county' is a level of 'geo'" in asked.output
 
 
 def test_nothing_is_overwritten(out: Path) -> None:

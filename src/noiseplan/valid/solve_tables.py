@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noiseplan.errors import DataError, PlanError
 from noiseplan.matrices.base import Array
+from noiseplan.planning.threads import one_thread_below
 from noiseplan.progress import progress
 from noiseplan.schema import Schema
 from noiseplan.valid.asked_sums import Sums, asked_sums
@@ -41,6 +42,7 @@ FINEST = 1e-10
 STEPS, MOST_STEPS = 800, 3000
 
 
+@one_thread_below(1, 0)  # tables have threads of their own, which those of BLAS wait for
 def valid_tables(
     release: Release | Aggregator,
     *,

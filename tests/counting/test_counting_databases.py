@@ -167,11 +167,19 @@ def test_dates_that_are_text_are_not_compared_as_text(
     connection = ibis.sqlite.connect()
     connection.con.execute(f"CREATE TABLE people (since {kind}, sex TEXT)")
     table = connection.table("people")
-    words = "column 'since' is a .* SQLite keeps as text .* table.to_pandas()"
+    words = "column 'since' holds a .* SQLite keeps as text .* table.to_pandas()"
     for other in ({}, {"person": "sex"}):
         with pytest.raises(DataError, match=words):
             open_source(table, nz.Schema({"since": attribute}), **other)
     assert open_source(table, nz.Schema({"sex": nz.Categorical(["F"])})).schema.names == ("sex",)
+
+
+def test_texts_are_no_dates_to_sqlite(ibis: Any) -> None:
+    connection = ibis.sqlite.connect()
+    connection.con.execute("CREATE TABLE people (since TEXT)")
+    bins = nz.Schema({"since": nz.Binned([date(2020, 1, 1), date(2021, 1, 1)])})
+    with pytest.raises(DataError, match=r"holds dates, which SQLite keeps as text .*to_pandas"):
+        open_source(connection.table("people"), bins)
 
 
 @pytest.mark.parametrize("written", ["2020-01-31T08:00:00", "2020-01-31 08:00:00"])

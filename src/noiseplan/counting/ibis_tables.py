@@ -67,10 +67,12 @@ def _refuse_dates_as_text(table: Any, schema: Schema) -> None:
     It has no type of dates, and each record may write its own in another way, or as a number.
     """
     for name in schema.names if _holds_anything(table) else ():
-        kind = table[name].type()
-        if kind.is_temporal():
+        kind, bins = table[name].type(), schema[name]
+        dated = kind.is_string() and isinstance(bins, Binned) and bins.dated
+        if kind.is_temporal() or dated:
+            held = "dates" if dated else f"a {type(kind).__name__.lower()}"
             raise DataError(
-                f"column {name!r} is a {type(kind).__name__.lower()}, which SQLite keeps as text "
+                f"column {name!r} holds {held}, which SQLite keeps as text "
                 f"of any form and compares as text: it is not counted there. Count a frame, "
                 f"table.to_pandas(), or a Parquet file of the table."
             )

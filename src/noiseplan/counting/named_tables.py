@@ -89,7 +89,9 @@ def _duckdb_fault(path: Path) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise DataError(f"cannot open {str(path)!r}: {str(error).splitlines()[0]}") from None
+        first, *others = str(error).splitlines()
+        near = next((f" {line}" for line in others if line.startswith("Did you mean")), "")
+        raise DataError(f"cannot open {str(path)!r}: {first}{near}") from None
 
 
 def _written(table: str) -> str:

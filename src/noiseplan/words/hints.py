@@ -54,7 +54,7 @@ WORDS: Final = {
     "ask condition": "--where {quoted}",
     "add table": '[[tables]] query = "{0}" in the study',
     "choose tables": "[output] tables = […] in the study, or none: tables = []",
-    "other files": "Convert other files to one of these.",
+    "other files": "Tables of databases: --table or --query. Convert other files to one of these.",
     "give example": "noiseplan compare STUDY EXAMPLE",
     "name person": '[people] person = "id" in the study',
     "whole plan": "leave out --given",

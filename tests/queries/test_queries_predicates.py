@@ -352,7 +352,7 @@ def test_dates_and_truths() -> None:
     ):
         same = predicate_query(schema, quoted).dense() == predicate_query(schema, bare).dense()
         assert same.all()
-    with pytest.raises(QueryError, match=r"day > ⟨here⟩ 2020-13-01: '2020-13-01' is no value"):
+    with pytest.raises(QueryError, match=r"day > ⟨here⟩ 2020-13-01: '2020-13-01' is no date"):
         predicate_query(schema, "day > 2020-13-01")
     for text in ("day > 2020-01-01-05", "day > 2020-01-011", "at > 2020-01-01T08:00+01:00"):
         with pytest.raises(QueryError, match="⟨here⟩"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,18 @@ def test_numbers_counted_together_are_not_told_apart(text: str) -> None:
     schema = nz.Schema({"age": nz.Ordinal(range(100), clip=True)})
     with pytest.raises(QueryError, match=r"from 99 on are counted together; age=99\+ asks for"):
         read_question(text, schema)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("code = 1", r"1 is no value of 'code'.*did you mean '01'\?"),
+        ("day = 2020-02-30", r"'2020-02-30' is no date or time, as in '2020-01-01'"),
+        ("day = '2021-05-05'", r"which is ordinal: 2020-01-01, 2020-01-02; did"),
+    ],
+)
+def test_codes_without_their_zeros_and_days_that_are_none(text: str, said: str) -> None:
+    days = [date(2020, 1, 1), date(2020, 1, 2)]
+    schema = nz.Schema({"code": nz.Categorical(["01", "02"]), "day": nz.Ordinal(days)})
+    with pytest.raises(QueryError, match=said):
+        predicate_query(schema, text)

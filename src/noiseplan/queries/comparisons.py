@@ -133,6 +133,9 @@ def _as_time(text: str, label: date) -> date | None:
 
 
 def _unknown(name: str, attribute: Attribute, value: Value) -> str:
+    first = attribute.labels[0]
+    if isinstance(first, date) and isinstance(value, str) and _as_time(value, first) is None:
+        return f"{_written(value)} is no date or time, as in {_written(first)}"
     twin = _twin(attribute, value)
     meant = "" if twin is None else f"; did you mean {_written(twin)}?"
     return f"{_written(value)} is no value of {name!r}, which is {attribute.describe()}{meant}"
@@ -143,8 +146,10 @@ def _twin(attribute: Attribute, value: Value) -> Label | None:
     if attribute.size > MOST_COMPARED:
         return None
     spelled = {str(label): label for label in reversed(attribute.labels)}
-    if str(value) in spelled or not isinstance(value, str):
-        return spelled.get(str(value))
+    if str(value) in spelled:
+        return spelled[str(value)]
+    if not isinstance(value, str):  # a code that lost its zeros
+        return {text.lstrip("0"): label for text, label in spelled.items()}.get(str(value))
     folded = {text.strip().casefold(): label for text, label in spelled.items()}
     if value.strip().casefold() in folded:
         return folded[value.strip().casefold()]

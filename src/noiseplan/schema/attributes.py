@@ -37,6 +37,7 @@ from noiseplan.schema.labels import (
     evenly_to_json,
     label_from_json,
     label_to_json,
+    said,
     shortened,
 )
 
@@ -243,7 +244,7 @@ class Categorical(Attribute):
 
     def describe(self) -> str:
         caught = "" if self.other is None else f", anything else is {self.other!r}"
-        return f"categorical: {shortened(self.values)}{caught}{self._said_of_missing()}"
+        return f"categorical: {shortened(self.values, said)}{caught}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
         other = None if self.other is None else label_to_json(self.other)
@@ -332,7 +333,7 @@ class Ordinal(Attribute):
 
     def describe(self) -> str:
         above = " and above" * self.clip
-        return f"ordinal: {shortened(self.values)}{above}{self._said_of_missing()}"
+        return f"ordinal: {shortened(self.values, said)}{above}{self._said_of_missing()}"
 
     def to_dict(self) -> dict[str, object]:
         saved: dict[str, object] = {"kind": "ordinal"}

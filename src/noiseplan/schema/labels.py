@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from numbers import Real
@@ -184,7 +184,12 @@ def number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
-def shortened(labels: Sequence[Label]) -> str:
+def said(label: object) -> str:
+    """A label as messages have it: dates as they are written in files."""
+    return label.isoformat() if isinstance(label, date) else repr(label)
+
+
+def shortened(labels: Sequence[Label], write: Callable[[object], str] = repr) -> str:
     """Write a list of labels, the middle left out where it is long.
 
     Examples
@@ -195,8 +200,8 @@ def shortened(labels: Sequence[Label]) -> str:
     '0, 1, 2, …, 99'
     """
     if len(labels) <= _SHOWN:
-        return ", ".join(map(repr, labels))
-    return ", ".join([*map(repr, labels[: _SHOWN // 2]), "…", repr(labels[-1])])
+        return ", ".join(map(write, labels))
+    return ", ".join([*map(write, labels[: _SHOWN // 2]), "…", write(labels[-1])])
 
 
 def label_to_json(label: Label) -> object:

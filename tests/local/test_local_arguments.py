@@ -142,8 +142,9 @@ def test_figures_are_asked_for_numbers(plan: nz.local.LocalPlan) -> None:
 
 def test_aggregators_say_what_they_take(plan: nz.local.LocalPlan, tmp_path: Path) -> None:
     made = plan.simulate([5] * 4, seed=3)
-    with pytest.raises(QueryError, match="answers queries"):
-        made.answer(["v"])
+    with pytest.raises(QueryError, match="a query is a Query, or the name of one"):
+        made.answer(5)
+    assert made.answer(["v"]).estimate.tolist() == made.answer("v").estimate.tolist()
     with pytest.raises(QueryError, match="no query is called 'w'"):
         made.answer("w")
     with pytest.raises(QueryError, match="confidence level"):

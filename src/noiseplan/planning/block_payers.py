@@ -28,10 +28,14 @@ Point = WholePoint | ProductPoint
 
 
 class Payers(ABC):
-    """All who pay, in some order; `even` are weights by which no one counts more than others."""
+    """All who pay, in some order; there may be more of them than can be listed."""
 
     shape: tuple[int, ...]
-    even: Array
+
+    @property
+    @abstractmethod
+    def even(self) -> Array:
+        """Weights by which no one counts more than others."""
 
     @abstractmethod
     def loads(self, weights: Array) -> list[Load]:
@@ -53,7 +57,11 @@ def payers_of(types: BlockTypes) -> Payers:
 @final
 class _Records(Payers):
     def __init__(self, types: BlockTypes) -> None:
-        self.types, self.shape, self.even = types, types.shape, np.ones(types.shape)
+        self.types, self.shape = types, types.shape
+
+    @property
+    def even(self) -> Array:
+        return np.ones(self.shape)
 
     def loads(self, weights: Array) -> list[Load]:
         return [RecordLoad(b.price * _marginal(b, weights)) for b in self.types.blocks]
@@ -97,8 +105,12 @@ class _RecordPairs(Payers):
         self.types = types
         self.count = prod(types.pair_shape)
         self._values = np.indices(types.pair_shape).reshape(len(types.pair_shape), -1)
-        self.first, self.second, self._kind, self.even = self._kinds_of_pairs()
+        self.first, self.second, self._kind, self._often = self._kinds_of_pairs()
         self.shape = (len(self.first),)
+
+    @property
+    def even(self) -> Array:
+        return self._often
 
     def _kinds_of_pairs(self) -> tuple[IntArray, IntArray, IntArray, Array]:
         """Of every kind the records of one pair; the kind of every two records, of a record with

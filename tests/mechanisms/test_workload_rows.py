@@ -294,3 +294,29 @@ def test_what_records_meet_of_rows_with_prices(power: int) -> None:
     np.testing.assert_allclose(prices @ costs.at(cell), each.max())
     for number in (0, 17, 100):
         np.testing.assert_allclose(costs.at(CELLS[number]), np.abs(DENSE[:, number]) ** power)
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["compared", "too many to compare"])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_replacing_a_record_with_laplace_noise(
+    few: bool, mixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the farthest two records are apart; where they are not compared, twice the dearest."""
+    if not few:
+        monkeypatch.setattr(workload_rows, "COMPARED_NUMBERS", 1)
+        monkeypatch.setattr(WorkloadRowsMechanism.compared_columns, "__defaults__", (1,))
+    mechanism, rows = made("laplace", mixed)
+    paid = rows / mechanism.noise.size[:, None]
+    apart = max(np.abs(paid - paid[:, [x]]).sum(axis=0).max() for x in range(rows.shape[1]))
+    stated, alone = mechanism.record_cost("replace"), mechanism.record_cost("add-remove")
+    assert apart <= stated <= 2 * alone
+    assert stated == pytest.approx(apart if few else 2 * alone, rel=1e-11)
+    assert (mechanism.compared_columns() is not None) is few
+
+
+def test_columns_that_are_the_same_are_compared_once() -> None:
+    mechanism = WorkloadRowsMechanism(S, nz.Workload([WORKLOAD[1]]), None, Noise("laplace", 2.0))
+    columns = mechanism.compared_columns()
+    assert columns is not None  # of "b" alone, which has three values
+    assert sorted(columns.T.tolist()) == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+    assert mechanism.record_cost("replace") == pytest.approx(1.0)

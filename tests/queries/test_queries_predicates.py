@@ -359,7 +359,7 @@ def test_dates_and_truths() -> None:
             predicate_query(schema, text)
     assert predicate_query(schema, "ok = true").dense()[0, :2].tolist() == [1, 0]
     for text in ("day > 'soon'", "at > '2020-01-01T08:00+01:00'", "ok = 1"):
-        with pytest.raises(QueryError, match="is no (value of|date or time)"):
+        with pytest.raises(QueryError, match=r"is no (value of|date or time)"):
             predicate_query(schema, text)
 
 

@@ -91,6 +91,10 @@ class Family(ABC):
     def one_matrix_of_rows(self, problem: Problem) -> bool:
         """Whether the workload's rows are measured as one matrix, with noise of one size."""
 
+    def by_strategy(self, problem: Problem) -> Planner:
+        """What plans with a strategy by name."""
+        return named.PLANNER
+
     @abstractmethod
     def unknown(self, problem: Problem) -> PlanError:
         """What is said of a planner that nobody knows."""
@@ -99,6 +103,10 @@ class Family(ABC):
 @final
 class GaussianFamily(Family):
     """Residuals, and the best matrix."""
+
+    def by_strategy(self, problem: Problem) -> Planner:
+        weigh = eigen_weights(problem.strategy)
+        return named.PLANNER if weigh is None else eigen_plans.planner_for(problem.name, weigh)
 
     def first(self, problem: Problem) -> Candidate | None:
         return None
@@ -303,8 +311,7 @@ def _asked_for(problem: Problem) -> Planner:
     if problem.strategy is not None:
         if problem.factors is not None:
             return named.PRODUCT
-        weigh = None if problem.laplace else eigen_weights(problem.strategy)
-        return named.PLANNER if weigh is None else eigen_plans.planner_for(problem.name, weigh)
+        return family.by_strategy(problem)
     first = family.replaced if problem.neighbours == "replace" else ()
     for planner in (*first, *family.every):
         if problem.planner in planner.names:

@@ -114,9 +114,9 @@ def solve(problem: Problem) -> Candidate:
         with nullcontext() if plain_tables else one_thread(problem.design):
             plain = _family(problem).solve(problem)
         best = plain if problem.size <= SMALL_CELLS else _or_classes(problem, plain)
-        if problem.neighbours == "replace" and problem.laplace:  # which has rows that cost nothing
-            plain_tables = False
-        for name, challenge in () if plain_tables else CHALLENGERS:
+        # Where a record is replaced, rows may cost nothing, which not every family knows.
+        known = problem.neighbours == "add-remove" or _family(problem).has_optimum
+        for name, challenge in () if plain_tables and known else CHALLENGERS:
             best = _against(problem, best, name, challenge(problem, best))
     faint = problem.faint and reached(problem, best) > 0
     for name, challenge in FAINT_CHALLENGERS if faint else ():
@@ -282,7 +282,7 @@ def _on_rows(problem: Problem, best: float) -> Candidate | str:
 
 def _workload_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
     """One matrix of all rows with noise of one size, which is priced by its columns' distances."""
-    if problem.neighbours == "add-remove" or not problem.laplace:
+    if problem.neighbours == "add-remove" or _family(problem).has_optimum:
         return None
     asked, rows = replace(problem, planner="workload"), problem.workload.rows
     if problem.size > SMALL_CELLS or rows > SMALL_PROBLEM:

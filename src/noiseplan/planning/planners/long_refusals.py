@@ -8,6 +8,7 @@ from typing import Final
 from noiseplan.errors import TooManyValues, remedy, setting
 from noiseplan.planning import limits
 from noiseplan.planning.long_problem import asked_by_value
+from noiseplan.planning.objectives import RelativeError
 from noiseplan.planning.planners.long_plans import NAMES, untried
 from noiseplan.planning.problem import Problem
 from noiseplan.queries import Prefix, Ranges
@@ -72,10 +73,10 @@ def _instead(problem: Problem) -> str:
     """What can be chosen under which long attributes are planned: all of it."""
     if problem.neighbours == "replace":
         return setting("neighbours", "add-remove")
-    if problem.laplace:
-        example = remedy("zCDP budget", "budget=zCDP(0.1)", "0.1")
-        return "a budget of zCDP or (ε, δ), as in " + example + ", with records added or removed"
-    return "another objective"
+    if isinstance(problem.goal, RelativeError):
+        return "another objective"
+    example = remedy("zCDP budget", "budget=zCDP(0.1)", "0.1")
+    return "a budget of zCDP or (ε, δ), as in " + example + ", with records added or removed"
 
 
 def _others(problem: Problem, place: int) -> list[int]:

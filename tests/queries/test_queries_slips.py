@@ -128,6 +128,12 @@ def test_the_last_cell_of_clipped_numbers(text: str, first: int) -> None:
     assert read_question(text, schema).dense().tolist() == [expected.tolist()]
 
 
+def test_all_numbers_counted_together() -> None:
+    schema = nz.Schema({"age": nz.Ordinal(range(1), clip=True)})
+    with pytest.raises(QueryError, match=r"counted together; age=0\+ asks for them$"):
+        read_question("age=5", schema)
+
+
 @pytest.mark.parametrize("text", ["age=99", "age=90..99", "age=100..", "age=120"])
 def test_numbers_counted_together_are_not_told_apart(text: str) -> None:
     schema = nz.Schema({"age": nz.Ordinal(range(100), clip=True)})

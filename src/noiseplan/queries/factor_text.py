@@ -148,12 +148,15 @@ def _end(text: str, name: str, attribute: Attribute, last: int) -> int:
 
 def _unknown(text: str, name: str, attribute: Attribute) -> QueryError:
     if _is_clipped(attribute) and _is_above(text, str(attribute.values[-1])):
-        below, top = attribute.labels[attribute.stated - 2 : attribute.stated]
-        return QueryError(
+        *below, top = attribute.labels[max(attribute.stated - 2, 0) : attribute.stated]
+        said = (
             f"{name}={text.strip()}: numbers from {attribute.values[-1]} on are counted together; "
-            f"{name}={top} asks for them, {name}={below}.. for a span with them, "
-            f"{name}=..{below} for one without"
+            f"{name}={top} asks for them"
         )
+        if below:
+            last = below[0]
+            said += f", {name}={last}.. for a span with them, {name}=..{last} for one without"
+        return QueryError(said)
     known = [*attribute.labels, *WORDS]
     return QueryError(
         f"{name}={text.strip()}: {unquoted(text.strip())!r} is neither a value of {name!r} nor "

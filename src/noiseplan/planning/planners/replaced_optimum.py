@@ -53,6 +53,12 @@ def solve(problem: Problem) -> Candidate:
             + f" looks at all pairs of cells where records are replaced, at most {MOST_CLASSES:,} "
             f"cells, and {found}; use " + setting("planner", "auto")
         )
+    if _has_too_many_variances(problem, found):
+        raise PlanError(
+            setting("planner", "optimal")
+            + f" looks at each variance of {problem.workload.rows:,} rows for each class of cells "
+            f"where records are replaced, which takes too long; use " + setting("planner", "auto")
+        )
     return _over(problem, found)
 
 
@@ -65,8 +71,10 @@ def untried(problem: Problem) -> str | None:
     rows = problem.workload.rows
     if isinstance(problem.goal, WorstVariance) and rows > SMALL_PROBLEM:
         return f"not tried, {rows:,} rows"
-    small = isinstance(_classes(problem), SmallerDomain)
-    return None if small else f"not tried, {problem.size:,} cells"
+    found = _classes(problem)
+    if isinstance(found, str):
+        return f"not tried, {problem.size:,} cells"
+    return f"not tried, {rows:,} rows" if _has_too_many_variances(problem, found) else None
 
 
 def unasked(problem: Problem) -> Candidate | str:
@@ -81,11 +89,13 @@ def _classes(problem: Problem) -> SmallerDomain | str:
     found = smaller(problem, MOST_CLASSES)
     if isinstance(found, SmallerDomain) and not isinstance(found.cells, Classes):
         return f"its queries have {problem.workload.rows:,} rows"
-    if isinstance(found, str) or not isinstance(problem.goal, WorstVariance):
-        return found
-    if not worst_affordable(found.forward(problem).design):
-        return f"its queries have {problem.workload.rows:,} rows with a variance each"
     return found
+
+
+def _has_too_many_variances(problem: Problem, found: SmallerDomain) -> bool:
+    """Whether the least largest of them would take too long, over classes of cells."""
+    single = isinstance(problem.goal, WorstVariance)
+    return single and not worst_affordable(found.forward(problem).design)
 
 
 def _over(problem: Problem, found: SmallerDomain) -> Candidate:

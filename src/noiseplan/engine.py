@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 PREFIX: Final = "noiseplan-engine-"
+_FILES: Final = "files"
 _MARK: Final = "owner"
+_UNLOCKED_MARK: Final = "owner.new"
+_ATTEMPTS: Final = 100
 _MARKED: Final = b"temporary files of noiseplan; whoever works with them holds a lock on this\n"
 _SETTINGS: Final[dict[str, Any]] = {
     "autoinstall_known_extensions": False,
@@ -108,18 +111,38 @@ def private_folder() -> Iterator[Path]:
     """
     place = Path(tempfile.gettempdir())
     _remove_left_behind(place)
-    with tempfile.TemporaryDirectory(prefix=PREFIX, dir=place, ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        descriptor = os.open(folder / f"{_MARK}.new", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            os.write(descriptor, _MARKED)
-            _take(descriptor)
-            # Only now: a folder whose mark is not locked counts as left behind.
-            (folder / f"{_MARK}.new").rename(folder / _MARK)
-            (folder / "files").mkdir(mode=0o700)
-            yield folder / "files"
-        finally:
-            os.close(descriptor)
+    folder, lock = _locked_folder(place)
+    try:
+        (folder / _FILES).mkdir(mode=0o700)
+        yield folder / _FILES
+    finally:
+        os.close(lock)
+        with suppress(OSError):
+            _remove(folder)
+
+
+def _locked_folder(place: Path) -> tuple[Path, int]:
+    """A new folder with its mark, and the lock on that.
+
+    Until the mark is locked the folder looks like one left behind, and a process that starts at
+    this moment may remove it. Then another one is made.
+    """
+    for _ in range(_ATTEMPTS):
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+        with suppress(FileNotFoundError):  # the folder, or the mark, was removed
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+            lock = os.open(folder / _UNLOCKED_MARK, flags, 0o600)
+            try:
+                os.write(lock, _MARKED)
+                _take(lock)
+                (folder / _UNLOCKED_MARK).rename(folder / _MARK)
+            except OSError as error:
+                os.close(lock)
+                if not isinstance(error, FileNotFoundError | BlockingIOError | PermissionError):
+                    raise
+            else:
+                return folder, lock
+    raise OSError(f"no folder of its own could be made in {place}")
 
 
 @cache
@@ -133,15 +156,38 @@ def _remove_left_behind(place: Path) -> None:
 
 
 def _remove_if_dead(folder: Path) -> None:
-    """Remove a folder that is ours, marked, and held by nobody; leave anything else alone."""
+    """Remove a folder that is ours and held by nobody; leave anything else alone.
+
+    Its process may have been killed at any point: a folder without a locked mark holds no records
+    (:func:`_remove` takes the mark after them), and goes where it holds nothing else either.
+    """
     if not _may_be_removed(folder.lstat()):
         return
-    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(folder / _MARK, flags)
+    with suppress(FileNotFoundError):
+        if _is_mark_of_the_dead(folder / _MARK):
+            _remove(folder)
+        return
+    with suppress(FileNotFoundError):
+        if not _is_mark_of_the_dead(folder / _UNLOCKED_MARK, whole=False):
+            return
+        (folder / _UNLOCKED_MARK).unlink()
+    folder.rmdir()  # fails where something is in it
+
+
+def _is_mark_of_the_dead(mark: Path, whole: bool = True) -> bool:
+    """Whether it is a mark of this package; an error of the system where a process holds it."""
+    descriptor = os.open(mark, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
-        marked = os.read(descriptor, len(_MARKED) + 1) == _MARKED
+        written = os.read(descriptor, len(_MARKED) + 1)
         _take(descriptor)
     finally:
         os.close(descriptor)
-    if marked:
-        rmtree(folder)
+    return written == _MARKED or (not whole and _MARKED.startswith(written))
+
+
+def _remove(folder: Path) -> None:
+    """Records first and the mark last: what is killed in between is still known as left behind."""
+    with suppress(FileNotFoundError):
+        rmtree(folder / _FILES)
+    (folder / _MARK).unlink()
+    folder.rmdir()

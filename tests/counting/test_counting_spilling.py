@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -41,8 +42,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def start(code: str, folder: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], cwd=folder)
+def start(code: str, folder: Path, **how: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], cwd=folder, **how)
 
 
 def write_people(path: Path) -> None:
@@ -86,6 +87,76 @@ def test_spilled_records_are_private_encrypted_and_removed_after_a_kill(
     assert list(place.iterdir()) == []
 
 
+# Ends a process at its nth call of the system, for every n, as a kill at that moment would.
+KILLING = """
+import os, sys, tempfile
+from pathlib import Path
+from typing import Any
+from noiseplan import engine
+
+place, calls = Path(tempfile.gettempdir()), 0
+
+def count(event, arguments):
+    global calls
+    if event == "open" or event.startswith(("os.", "shutil.", "fcntl.", "tempfile.")):
+        calls += 1
+        if calls == fatal:
+            os._exit(9)
+
+fatal, ended = 0, 9
+while ended == 9:
+    fatal += 1
+    child = os.fork()
+    if child == 0:
+        sys.addaudithook(count)
+        with engine.private_folder() as folder:
+            (folder / "records").write_bytes(b"patient-number-1")
+        os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    seen = [path.name for path in place.rglob("*")]
+    engine._remove_left_behind.cache_clear()
+    engine._remove_left_behind(place)
+    left = list(place.iterdir())
+    assert not left, (fatal, seen, left)
+    print(fatal, *sorted(seen), flush=True)
+"""
+
+
+def test_a_kill_at_any_call_of_the_system_leaves_nothing(place: Path, tmp_path: Path) -> None:
+    process = start(KILLING, tmp_path, stdout=subprocess.PIPE)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    left = [[name for name in line.split()[1:] if not name.startswith(engine.PREFIX)]
+            for line in said.decode().splitlines()]  # fmt: skip
+    # Every state that a kill can leave was there: no mark yet, none that is locked, records.
+    for state in ([], ["owner.new"], ["owner"], ["files", "owner", "records"]):
+        assert state in left
+
+
+def test_a_folder_that_another_process_takes_for_a_dead_one_is_made_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took, meanwhile = engine._take, iter([True, True, False])
+
+    def take(descriptor: int) -> None:
+        monkeypatch.setattr(engine, "_take", took)
+        if next(meanwhile):  # the mark is written and not yet locked
+            engine._remove_left_behind.cache_clear()
+            engine._remove_left_behind(place)
+            monkeypatch.setattr(engine, "_take", take)
+        took(descriptor)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    engine._remove_left_behind.cache_clear()
+    monkeypatch.setattr(engine, "_take", take)
+    with engine.private_folder() as folder:
+        (folder / "records").write_bytes(b"1")
+        assert [path.name for path in place.iterdir()] == [folder.parent.name]
+    assert list(place.iterdir()) == []
+    assert next(meanwhile, None) is None
+    engine._remove_left_behind.cache_clear()
+
+
 def test_only_marked_folders_that_nobody_holds_are_removed(place: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
@@ -95,8 +166,7 @@ def test_only_marked_folders_that_nobody_holds_are_removed(place: Path, tmp_path
     for name, mark in kept.items():
         folder = place / f"{engine.PREFIX}{name}"
         folder.mkdir(mode=0o755 if name == "open" else 0o700)
-        if mark:
-            (folder / "owner").write_bytes(mark)
+        (folder / ("owner" if mark else "something")).write_bytes(mark)
     dead = place / f"{engine.PREFIX}dead"
     (dead / "files").mkdir(parents=True)
     dead.chmod(0o700)

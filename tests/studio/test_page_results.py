@@ -110,6 +110,25 @@ def test_variants_are_kept_and_compared_side_by_side(visit: Visit) -> None:
     assert visit.errors_shown() == before
 
 
+def test_what_is_chosen_in_a_dialog_begins_as_it_closes(visit: Visit) -> None:
+    visit.click("Variants")
+    visit.click("Keep this design as…", visit.dialog())
+    visit.dialog().get_by_label("Name").fill("with pairs")
+    visit.click("Keep", visit.dialog())
+    visit.click("Remove every table of 2 attributes")
+    visit.planned()
+    visit.click("Variants (1)")
+    opening = visit.dialog().get_by_role("button", name="Open with pairs", exact=True)
+    begun = opening.evaluate(
+        """async (button) => {
+          button.click();
+          for (let turn = 0; turn < 20; turn += 1) await null;  // no event comes in between
+          return [document.body.classList.contains("pending"), document.querySelector("dialog")];
+        }"""
+    )
+    assert begun == [True, None]
+
+
 def test_a_plan_under_way_is_cancelled(visit: Visit) -> None:
     page = visit.page
     page.locator("#file summary").click()

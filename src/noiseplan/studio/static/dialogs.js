@@ -16,16 +16,20 @@ export function dialog(title, render, { wide = false } = {}) {
     const shut = h("button", { type: "button", class: "quiet close", "aria-label": "Close", onclick: () => box.close() }, "✕");
     const box = h("dialog", { class: wide ? "wide" : "", "aria-labelledby": "dialog-title" }, h("div", { class: "dialog-head" }, heading, shut), body);
     let answer;
-    const close = (given) => {
-      answer = given;
-      box.close();
-    };
-    const redraw = () => patch(body, render(close, redraw));
-    box.addEventListener("close", () => {
+    const end = () => {
       if (open === box) open = null;
       box.remove();
       resolve(answer);
-    });
+    };
+    // The event comes some time after: what was chosen begins at once, so that nobody sees a page
+    // on which nothing is open and nothing has begun.
+    const close = (given) => {
+      answer = given;
+      box.close();
+      end();
+    };
+    const redraw = () => patch(body, render(close, redraw));
+    box.addEventListener("close", end);
     document.body.append(box);
     redraw();
     box.showModal();

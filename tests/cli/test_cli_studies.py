@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import chdir
 from pathlib import Path
 
@@ -323,12 +322,10 @@ def test_an_interruption_leaves_nothing_half_written(
         f"main(['release', 'recorded.toml', 'people.csv', '-o', 'out'])\n"
     )
     before = set(folder.iterdir())
-    started = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 130, done.stderr
-    assert time.monotonic() - started < 30
+    assert done.returncode == 130, done.stderr  # 0, had it gone on after its five seconds
     assert "Traceback" not in done.stderr
     assert "'out' was not written" in done.stderr
     left = list(set(folder.iterdir()) - before)
@@ -525,12 +522,12 @@ def test_init_reads_no_line_of_data(tmp_path: Path) -> None:
     writer = subprocess.Popen(
         [sys.executable, "-c",
          f"import time; f = open({str(pipe)!r}, 'wb', buffering=0); f.write(b'age,sex\\n'); "
-         f"time.sleep(60)"]
+         f"time.sleep(600)"]
     )  # fmt: skip
     try:
         done = subprocess.run(
             [sys.executable, "-m", "noiseplan", "init", "s.toml", "--header", str(pipe)],
-            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30,
+            cwd=tmp_path, capture_output=True, text=True, check=True, timeout=240,
         )  # fmt: skip
     finally:
         writer.kill()

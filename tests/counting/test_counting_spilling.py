@@ -124,7 +124,7 @@ while ended == 9:
 
 def test_a_kill_at_any_call_of_the_system_leaves_nothing(place: Path, tmp_path: Path) -> None:
     process = start(KILLING, tmp_path, stdout=subprocess.PIPE)
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate()
     assert process.returncode == 0
     left = [[name for name in line.split()[1:] if not name.startswith(engine.PREFIX)]
             for line in said.decode().splitlines()]  # fmt: skip

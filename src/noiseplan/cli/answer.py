@@ -31,7 +31,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def answer_options(function: Command) -> Command:
-    """How intervals are made, and how answers are printed."""
+    """A question or a condition, how intervals are made, and how answers are printed."""
     for option in (
         json_option,
         click.option("--all", "everything", is_flag=True, help=f"All rows, not the first {SHOWN}."),
@@ -42,6 +42,8 @@ def answer_options(function: Command) -> Command:
         click.option(
             "--level", type=float, default=0.95, show_default=True, help="Of the intervals."
         ),
+        click.option("--where", help="Instead of a question: how many satisfy this condition."),
+        click.argument("question", required=False),
     ):  # the last comes first in the help
         function = option(function)
     return function
@@ -49,8 +51,6 @@ def answer_options(function: Command) -> Command:
 
 @click.command(context_settings=CONTEXT)
 @release_argument
-@click.argument("question", required=False)
-@click.option("--where", help="Instead of a question: how many satisfy this condition.")
 @answer_options
 def command(
     folder: Path, question: str | None, where: str | None, everything: bool, **how: Any
@@ -73,10 +73,7 @@ def command(
     """
     from noiseplan.queries.predicates import predicate_query
 
-    if question is not None and where is not None:
-        raise click.UsageError("give a QUESTION or a condition, --where, not both")
-    if question is None and where is None:
-        raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
+    require_question(question, where)
     form = {name: how.pop(name) for name in ("as_csv", "as_json")}
     release = open_release(folder)
     if where is not None:
@@ -84,6 +81,14 @@ def command(
     else:
         answer = release.ask(question or "", **how)  # level, kind of intervals
     show_answer(answer, everything, **form)
+
+
+def require_question(question: str | None, where: str | None) -> None:
+    """Refuse both a question and a condition, and neither."""
+    if question is not None and where is not None:
+        raise click.UsageError("give a QUESTION or a condition, --where, not both")
+    if question is None and where is None:
+        raise click.UsageError('ask a QUESTION, or give a condition: --where "age < 18"')
 
 
 def show_answer(answer: Answer | Statistic, everything: bool, as_csv: bool, as_json: bool) -> None:

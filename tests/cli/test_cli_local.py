@@ -103,6 +103,12 @@ def test_what_is_missing_or_wrong_is_said(folder: Path, tmp_path: Path) -> None:
     assert run("randomize", device).exit_code == 2
     assert run("randomize", device, "--data", "users.csv").exit_code == 2
     assert "no values of ['system']" in run("randomize", device, "seconds=1").output
+    near = run("randomize", device, "secs=1", "system=mac")
+    assert near.exit_code == 1 and "'secs' is no attribute. Did you mean 'seconds'?" in near.output
+    (tmp_path / "near.csv").write_text("id,seconds,System\n3,1,mac\n")
+    near = run("randomize", device, "--data", tmp_path / "near.csv", "-o", tmp_path / "reports")
+    assert "'System' is no attribute. Did you mean 'system'?" in near.output
+    assert "Did you mean" not in run("randomize", device, "seconds=1", "colour=red").output
     wrong = run("randomize", device, "seconds=1", "system=windows")
     assert wrong.exit_code == 1
     assert "nothing was reported" in wrong.output

@@ -126,9 +126,11 @@ def _columns(path: Path, schema: Schema) -> dict[str, list[str]]:
 
 
 def _read(columns: dict[str, list[str]], schema: Schema) -> dict[str, list[Any]]:
-    """Columns of text as values of the attributes; those of no attribute are left out."""
-    known = {name: column for name, column in columns.items() if name in schema}
-    return {name: [_value(text, schema[name]) for text in column] for name, column in known.items()}
+    """Columns of text as values of the attributes; those of no attribute stay what they are."""
+    return {
+        name: [_value(text, schema[name]) for text in column] if name in schema else column
+        for name, column in columns.items()
+    }
 
 
 def _value(text: str, attribute: Attribute) -> Any:

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.expressions import literal
+from noiseplan.counting.telling import UNREADABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema.encoding import is_missing
 from noiseplan.texts import UNSEEN
@@ -71,13 +72,13 @@ _NOBODY: Final = (  # and nothing at all
 def check_kind(column: str, kind: str) -> None:
     """Refuse a column of a type that has no one spelling; `kind` is DuckDB's name of it."""
     if not _KINDS.fullmatch(kind):
-        raise _no_person(column, kind)
+        raise DataError(_not_plain(column, f"these are none: {kind}"))
 
 
-def _no_person(column: str, kind: str) -> DataError:
-    return DataError(
+def _not_plain(column: str, found: str) -> str:
+    return (
         f"person column {column!r}: persons are told apart by plain values (text, numbers, dates), "
-        f"and these are none: {kind}. Turn the column into text first, one text for each person."
+        f"and {found}. Turn the column into text first, one text for each person."
     )
 
 
@@ -161,7 +162,7 @@ def array_of_persons(values: NDArray[Any], column: str) -> NDArray[Any]:
             plain = plain.astype(np.float64)
         return np.ascontiguousarray(plain, dtype=plain.dtype.newbyteorder("="))
     if kind == "M" and np.datetime_data(plain.dtype)[0] != "D":
-        raise _no_person(column, str(plain.dtype))
+        raise DataError(_not_plain(column, f"these are none: {plain.dtype}"))
     return texts_of_persons(values.tolist(), column)  # None where masked
 
 
@@ -193,4 +194,5 @@ def _text(value: Any, column: str) -> str | None:
     if isinstance(value, str | int | UUID) or (type(value) is date):
         return str(value)
     kind = "a moment" if isinstance(value, datetime) else f"a {type(value).__name__}"
-    raise _no_person(column, kind)
+    said = _not_plain(column, "some are none")
+    raise refused(UNREADABLE, said, _not_plain(column, f"some are none: {kind}"))

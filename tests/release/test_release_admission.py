@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,34 @@ def test_refusals_for_what_data_hold_are_kept(
     assert UNDECLARED in whole
     assert ledger.verify().count == 3
     assert nz.Ledger(ledger.path).refusals() == ledger.refusals()
+
+
+PERSONS: tuple[object, ...] = (b"x", (1, 2), 1j, datetime(2030, 1, 5))
+
+
+@pytest.mark.parametrize("odd", PERSONS, ids=repr)
+def test_one_person_of_an_odd_type_is_a_refusal(ledger: nz.Ledger, odd: object) -> None:
+    """All others are texts: what is told is what one record holds."""
+    data = {"dx": ["flu"] * 3, "age": [0] * 3, "id": ["p", odd, "q"]}
+    with pytest.raises(DataRefused, match="person column 'id': persons are told apart by plain"):
+        plan().release(data, ledger=ledger, dataset="people", person="id")
+    assert [kept.kind for kept in ledger.refusals("people")] == ["refused"]
+    checked = plan().check(data, ledger=ledger, dataset="people", person="id")
+    assert (checked.read, checked.ok, len(ledger.checks("people"))) == (True, False, 1)
+
+
+def test_an_array_of_as_many_records_as_values_is_a_refusal(ledger: nz.Ledger) -> None:
+    """Whether it is refused tells, to the last record, how many there are."""
+    schema = nz.Schema.from_sizes({"a": 7, "b": 2})
+    asked = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.01))
+    for rows, refusals in ((6, 0), (7, 1), (8, 1)):
+        try:
+            asked.release(np.zeros((rows, 2), int), ledger=ledger, dataset="people")
+        except DataRefused:
+            assert rows == 7
+        assert len(ledger.refusals("people")) == refusals
+    checked = asked.check(np.zeros((7, 2), int), ledger=ledger, dataset="people")
+    assert (checked.read, checked.ok, len(ledger.checks("people"))) == (True, False, 1)
 
 
 def test_a_source_opened_with_details_is_kept_as_such(ledger: nz.Ledger, tmp_path: Path) -> None:

@@ -70,6 +70,21 @@ def test_the_data_are_no_code_list_under_any_name(folder: Path, name: str, data:
     assert not Path("out").exists()
 
 
+def test_that_a_list_is_the_data_is_on_record_before_it_is_told(folder: Path) -> None:
+    """Whoever knows all records but one could hand in one guess after another."""
+    ledger = nz.Ledger("office.ledger", create=True)
+    ledger.open_dataset("patients", nz.zCDP(1.0))
+    write("guess.csv", '[ledger]\nfile = "office.ledger"\ndataset = "patients"\n')
+    told = []
+    for guess in ("Bob Hidden,mum", "Bob Hidden,HIV"):
+        Path("guess.csv").write_text(f"name,dx\nAlice Secret,flu\n{guess}\n", encoding="utf-8")
+        result = run("release", "study.toml", "patients.csv", "-o", guess[-3:])
+        told.append("is the data itself" in result.stderr)
+    assert told == [False, True]
+    assert [kept.found for kept in ledger.refusals("patients")] == ["a code list that is the data"]
+    assert ledger.balance("patients").entries == 1
+
+
 def test_a_grouping_is_a_code_list_too(folder: Path) -> None:
     factor = '[[tables]]\nquery = "dx"\nfactors = { dx = { levels = [{ file = "patients.csv", '
     factor += 'value = "dx", group = "name" }] } }\n'

@@ -6,7 +6,7 @@ that programs change on the way are made one, by these rules and in this order:
 
 1. a value of any type is the text that spells it;
 2. Unicode's canonical composition (NFC), small letters (ß as ss), plain forms of wide letters and
-   digits, nothing that prints nothing, no white space at either end;
+   digits, nothing that prints nothing, one kind of white space and none at either end;
 3. a text that spells a number is that number: ``17``, ``+17``, ``017``, ``17.0`` and ``1.7E+1`` are
    one person, and so are ``0`` and ``-0``. ``17e1`` without a point or a sign is no number: codes
    in hexadecimal digits look like that;
@@ -31,8 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noiseplan.counting.expressions import literal
+from noiseplan.counting.telling import UNREADABLE, refused
 from noiseplan.errors import DataError
 from noiseplan.schema.encoding import is_missing
+from noiseplan.texts import UNSEEN
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -48,13 +50,11 @@ _KINDS: Final = re.compile(
 _EXACT: Final = {"FLOAT": 7, "DOUBLE": 15}
 
 _PLAIN: Final = "[!-~]([ -~]*[!-~])?"  # ASCII, no blank at an end: nothing to compose or to trim
-_BLANKS: Final = (
-    "".join(c for c in map(chr, range(1, 0x3001)) if c.isspace()) + "\u200b\u2060\ufeff"
-)
-# Signs that print nothing, and the wide forms of ASCII's.
-_UNSEEN: Final = "\u00ad\u034f\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff"
+# Wide forms of ASCII's signs, and white space of any kind, by the plain signs they stand for.
 _NARROW: Final = "".join(map(chr, range(0x21, 0x7F)))
 _WIDE: Final = "".join(chr(ord(sign) + 0xFEE0) for sign in _NARROW)
+_BLANKS: Final = "".join(c for c in map(chr, range(1, 0x3001)) if c.isspace())
+_CONTROLS: Final = r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"  # all but those that are white space
 _CANONICAL: Final = "0|-?[1-9][0-9]*"
 _NUMBER: Final = (
     "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)"
@@ -72,13 +72,13 @@ _NOBODY: Final = (  # and nothing at all
 def check_kind(column: str, kind: str) -> None:
     """Refuse a column of a type that has no one spelling; `kind` is DuckDB's name of it."""
     if not _KINDS.fullmatch(kind):
-        raise _no_person(column, kind)
+        raise DataError(_not_plain(column, f"these are none: {kind}"))
 
 
-def _no_person(column: str, kind: str) -> DataError:
-    return DataError(
+def _not_plain(column: str, found: str) -> str:
+    return (
         f"person column {column!r}: persons are told apart by plain values (text, numbers, dates), "
-        f"and these are none: {kind}. Turn the column into text first, one text for each person."
+        f"and {found}. Turn the column into text first, one text for each person."
     )
 
 
@@ -111,10 +111,11 @@ def _canonical(step: DuckDBPyRelation, others: str) -> DuckDBPyRelation:
     The steps are projections of their own, so that each is worked out once. A number is its figures
     without zeros at the ends, times a power of ten; only numbers with a fraction show the power.
     """
-    plain_letters = f"translate(spelled, {literal(_WIDE)}, {literal(_NARROW)})"
-    seen = f"regexp_replace({plain_letters}, '[{_UNSEEN}]', '', 'g')"
-    small = f"replace(replace(lower(nfc_normalize({seen})), 'ß', 'ss'), 'ς', 'σ')"
-    tidy = f"trim({small}, {literal(_BLANKS)})"
+    plain_signs = literal(_NARROW + " " * len(_BLANKS))
+    plain_text = f"translate(spelled, {literal(_WIDE + _BLANKS)}, {plain_signs})"
+    seen = f"trim(regexp_replace({plain_text}, '[\\p{{Cf}}{_CONTROLS}{UNSEEN}]', '', 'g'))"
+    small = f"nfc_normalize(lower(nfc_normalize({seen})))"  # some have small letters of one sign
+    tidy = f"replace(replace({small}, 'ß', 'ss'), 'ς', 'σ')"
     plain = f"regexp_full_match(spelled, '{_PLAIN}')"
     step = step.project(
         f"{others}, CASE WHEN {plain} THEN lower(spelled) ELSE {tidy} END AS written"
@@ -161,7 +162,7 @@ def array_of_persons(values: NDArray[Any], column: str) -> NDArray[Any]:
             plain = plain.astype(np.float64)
         return np.ascontiguousarray(plain, dtype=plain.dtype.newbyteorder("="))
     if kind == "M" and np.datetime_data(plain.dtype)[0] != "D":
-        raise _no_person(column, str(plain.dtype))
+        raise DataError(_not_plain(column, f"these are none: {plain.dtype}"))
     return texts_of_persons(values.tolist(), column)  # None where masked
 
 
@@ -193,4 +194,5 @@ def _text(value: Any, column: str) -> str | None:
     if isinstance(value, str | int | UUID) or (type(value) is date):
         return str(value)
     kind = "a moment" if isinstance(value, datetime) else f"a {type(value).__name__}"
-    raise _no_person(column, kind)
+    said = _not_plain(column, "some are none")
+    raise refused(UNREADABLE, said, _not_plain(column, f"some are none: {kind}"))

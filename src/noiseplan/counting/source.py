@@ -206,10 +206,11 @@ def _from_array(data: NDArray[Any], schema: Schema, people: PersonCap | None) ->
         return _from_mapping({name: data[name] for name in data.dtype.names}, schema, people)
     _refuse_people(people, "arrays of codes and of counts")
     if data.shape == schema.shape == (data.shape[0], len(schema)):
-        raise DataError(  # its shape is the schema's, and shows no number of records
+        raise refused(  # its shape is the schema's: that it is tells how many records there are
+            UNCOUNTABLE,
             f"an array of shape {data.shape} may hold {len(data)} records of {len(schema)} codes, "
             f"or the counts of all {schema.shape} cells; say which: CountTensor(schema, counts) "
-            f"for counts, {_as_records(schema)} for records."
+            f"for counts, {_as_records(schema)} for records.",
         )
     if data.ndim == 2 and data.shape[1] == len(schema) and data.dtype.kind in "iu":
         # Copies: the caller may change the array later.

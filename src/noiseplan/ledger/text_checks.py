@@ -17,6 +17,7 @@ import unicodedata
 from typing import Final
 
 from noiseplan.ledger.errors import LedgerError
+from noiseplan.texts import UNSEEN
 
 LONGEST_NAME: Final = 200
 LONGEST_NOTE: Final = 10_000
@@ -25,12 +26,6 @@ LONGEST_NOTE: Final = 10_000
 _AS_LATIN: Final = str.maketrans(
     "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϺαγικνορτυϲχАВЕЅІЈКМНОРСТУХҮԌԚԜҺаеѕіјкоргсухүһԁԛԝѵпьвнмтз",
     "ABEZHIKMNOPTYXCMayikvoptucxABESIJKMHOPCTYXYGQWhaesijkoprcyxyhdqwvnbBHMT3",
-)
-# Signs that print nothing, beside those of the categories Cf and Z: fillers, marks that choose a
-# variant or join, the empty pattern of Braille.
-_UNSEEN: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159"
-    "\U000e0000-\U000e0fff]"
 )
 # Hyphens, dashes, minus signs and bars that are not of the category Pd.
 _DASHES: Final = "\u02d7\u06d4\u2043\u2212\u2500\u2501\u2796\u2cba\u30fc\u4e00\u2f00"
@@ -145,7 +140,7 @@ def _seen(sign: str) -> str:
 
 def _unseen(sign: str) -> bool:
     blank = unicodedata.category(sign) in ("Cf", "Cn", "Zs", "Zl", "Zp")
-    return blank or _UNSEEN.match(sign) is not None
+    return blank or re.match(f"[{UNSEEN}]", sign) is not None
 
 
 def _plain(sign: str) -> bool:

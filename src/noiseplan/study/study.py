@@ -163,7 +163,9 @@ class Study:
             admission = Admission.of(left, how)  # before the data are compared
             for each in admission.account.disagreeing(left, built_on):
                 tell(each)
-        self._require_public_lists(data)
+            if told := self._published_data(data):
+                admission.account.note_refusal(left, "a code list that is the data", False)
+                raise StudyError(f"{told} Nothing was spent")
         made: Release = plan.release(self.as_declared(data), **how)
         return replace(made, title=self.title, purpose=self.purpose)
 
@@ -190,13 +192,8 @@ class Study:
             person=None if self.people is None else self.people.person,
             details=details,
         )
-        if not checked.read:
-            return checked
-        try:
-            self._require_public_lists(data)
-        except StudyError as error:
-            return checked.with_problem("code lists", error)
-        return checked
+        told = self._published_data(data) if checked.read else ""
+        return checked.with_problem("code lists", StudyError(told)) if told else checked
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""
@@ -204,20 +201,20 @@ class Study:
             return None
         return self.root.child("output").child("folder").path_inside("out", "the output folder")
 
-    def _require_public_lists(self, data: object) -> None:
-        """Refuse data that are a code list too: their values would be published as labels."""
+    def _published_data(self, data: object) -> str:
+        """What is wrong where the data are a code list too: values would be published as labels."""
         if not self.code_lists or not isinstance(data, str | os.PathLike):
-            return
+            return ""
         from noiseplan.counting.database import files_of
 
         for file in files_of(data):
-            twin = next((found for found in self.code_lists if _same_content(found, file)), None)
-            if twin is not None:
-                raise StudyError(
-                    f"the code list {str(twin)!r} is the data itself, {str(file)!r}, and what a "
-                    f"code list holds is published; declare the values from a public source. "
-                    f"Nothing was spent"
-                )
+            for found in self.code_lists:
+                if _same_content(found, file):
+                    return (
+                        f"the code list {str(found)!r} is the data itself, {str(file)!r}, and what "
+                        f"a code list holds is published; declare the values from a public source."
+                    )
+        return ""
 
     def _section(self, *names: str) -> Node:
         present = self.root.value

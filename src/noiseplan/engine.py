@@ -118,7 +118,8 @@ def private_folder() -> Iterator[Path]:
     finally:
         os.close(lock)
         with suppress(OSError):
-            _remove(folder)
+            rmtree(folder / _FILES)  # first: whatever a kill leaves then still has its mark
+            rmtree(folder)
 
 
 def _locked_folder(place: Path) -> tuple[Path, int]:
@@ -158,14 +159,16 @@ def _remove_left_behind(place: Path) -> None:
 def _remove_if_dead(folder: Path) -> None:
     """Remove a folder that is ours and held by nobody; leave anything else alone.
 
-    Its process may have been killed at any point: a folder without a locked mark holds no records
-    (:func:`_remove` takes the mark after them), and goes where it holds nothing else either.
+    Its process may have been killed at any point: a folder without a mark holds no records,
+    which are removed before it, and goes where it holds nothing else either.
     """
     if not _may_be_removed(folder.lstat()):
         return
     with suppress(FileNotFoundError):
         if _is_mark_of_the_dead(folder / _MARK):
-            _remove(folder)
+            with suppress(FileNotFoundError):
+                rmtree(folder / _FILES)
+            rmtree(folder)
         return
     with suppress(FileNotFoundError):
         if not _is_mark_of_the_dead(folder / _UNLOCKED_MARK, whole=False):
@@ -183,11 +186,3 @@ def _is_mark_of_the_dead(mark: Path, whole: bool = True) -> bool:
     finally:
         os.close(descriptor)
     return written == _MARKED or (not whole and _MARKED.startswith(written))
-
-
-def _remove(folder: Path) -> None:
-    """Records first and the mark last: what is killed in between is still known as left behind."""
-    with suppress(FileNotFoundError):
-        rmtree(folder / _FILES)
-    (folder / _MARK).unlink()
-    folder.rmdir()

@@ -16,6 +16,8 @@ import pytest
 from ledger_helpers import discrete, refused, sql, untouched
 
 from noiseplan.ledger import Ledger, LedgerDamaged, LedgerError
+from noiseplan.ledger.ledger import reserved
+from noiseplan.ledger.sql import append
 from noiseplan.privacy import zCDP
 
 # ---------------------------------------------------------------------- not a ledger at all
@@ -67,6 +69,51 @@ def test_a_link_to_a_ledger_is_that_ledger(ledger: Ledger, folder: Path) -> None
     (folder / "link").symlink_to(ledger.path)
     Ledger(folder / "link").spend("census", discrete(0.5))
     assert ledger.balance("census").entries == 1
+
+
+def charge_of_a_killed_program(path: Path) -> None:
+    """Write a charge, and leave the journal as a program does that is killed before it removes it.
+
+    The next program that opens this name undoes the charge, which nobody was told of.
+    """
+    journal, kept = path.with_name(f"{path.name}-journal"), path.with_name("kept")
+    record = Ledger(path)._history
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous = OFF")  # the journal counts without being synced
+        connection.execute("BEGIN IMMEDIATE")
+        with record.current() as books:
+            act = reserved("census", discrete(0.25), "", "", 1, None)
+            append(connection, record._record(books.head, act))
+        shutil.copy(journal, kept)
+        connection.execute("COMMIT")
+    kept.rename(journal)
+
+
+def test_what_a_killed_program_left_is_undone(ledger: Ledger) -> None:
+    charge_of_a_killed_program(ledger.path)
+    assert Ledger(ledger.path).entries() == ()
+
+
+def test_a_file_of_several_names_is_refused(ledger: Ledger, folder: Path) -> None:
+    """Charged by one name, a spend was undone by what a killed program had left beside another."""
+    charge_of_a_killed_program(ledger.path)
+    os.link(ledger.path, folder / "second.ledger")
+    for name in (ledger.path, folder / "second.ledger"):
+        with pytest.raises(LedgerError, match="several names"):
+            Ledger(name).spend("census", discrete(0.5))
+    with pytest.raises(LedgerError, match="several names"):
+        ledger.spend("census", discrete(0.5))
+    (folder / "second.ledger").unlink()
+    assert ledger.spend("census", discrete(0.5)).id == ledger.head().count
+
+
+def test_the_draft_of_a_program_killed_while_making_a_ledger_is_no_second_name(
+    ledger: Ledger, folder: Path
+) -> None:
+    os.link(ledger.path, folder / ".0123.new-ledger")
+    Ledger(ledger.path).spend("census", discrete(0.5))
+    (folder / "link").symlink_to(ledger.path)
+    assert len(Ledger(folder / "link").entries()) == 1
 
 
 def test_other_databases(folder: Path) -> None:

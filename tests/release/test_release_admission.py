@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import noiseplan as nz
@@ -167,6 +168,25 @@ def test_an_array_of_as_many_records_as_values_is_a_refusal(ledger: nz.Ledger) -
         assert len(ledger.refusals("people")) == refusals
     checked = asked.check(np.zeros((7, 2), int), ledger=ledger, dataset="people")
     assert (checked.read, checked.ok, len(ledger.checks("people"))) == (True, False, 1)
+
+
+@pytest.mark.parametrize("kind", [list, pa.array])
+def test_records_that_hold_lists_are_a_refusal(ledger: nz.Ledger, kind: Any) -> None:
+    """Whether they are all of one length, or one holds a text instead, is told the same way."""
+    for odd in ([["flu"], ["cold"]], [["flu"], ["cold", "flu"]]):
+        with pytest.raises(DataRefused, match="column 'dx' holds values that the schema does not"):
+            plan().release({"dx": kind(odd), "age": [0, 1]}, ledger=ledger, dataset="people")
+    assert [kept.found for kept in ledger.refusals("people")] == [UNDECLARED] * 2
+
+
+def test_numbers_beyond_all_floats_are_not_remarked(ledger: nz.Ledger) -> None:
+    """A warning of NumPy's, in tests an error, would tell of a record."""
+    schema = nz.Schema({"pay": nz.Binned([0, 1, 2], clip=True), "age": nz.Ordinal(range(3))})
+    asked = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.1))
+    pay = np.array(["1e400", "1"], dtype=np.longdouble)
+    asked.release({"pay": pay, "age": [0, 1]}, ledger=ledger, dataset="people")
+    with pytest.raises(DataRefused, match="column 'age' holds values"):
+        asked.release({"pay": [0, 1], "age": pay}, ledger=ledger, dataset="people")
 
 
 def test_a_source_opened_with_details_is_kept_as_such(ledger: nz.Ledger, tmp_path: Path) -> None:

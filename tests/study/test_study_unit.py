@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from scipy.stats import norm
 
 import noiseplan as nz
 from noiseplan.cli import main
 from noiseplan.errors import BudgetError, StorageError
 from noiseplan.ledger.events import Reserved, act_json, read_act
+from noiseplan.privacy.conversions import zcdp_delta
 from noiseplan.storage.plans import _read_unit
 from noiseplan.study import StudyError, read_study
 
@@ -77,20 +80,57 @@ def test_households_in_all_that_is_said(folder: Path) -> None:
     assert loaded.unit == "household" and loaded.max_rows == 3
 
 
-def test_different_units_on_one_dataset_are_told(folder: Path) -> None:
-    study = folder / "study.toml"
-    run("release", study, folder / "homes.csv", "-o", folder / "out")
+def test_a_household_of_which_one_record_counts_does_not_protect_its_members() -> None:
+    """Why costs for households and for persons are not added: the other member takes the place.
+
+    Of two people in two cells one is counted. Without the first the second is counted for sure, so
+    that what is seen is N(e₂) instead of ½N(e₁) + ½N(e₂), told apart along e₁ − e₂, of length √2.
+    """
+    epsilon, rho = 6.0, 0.5  # σ = 1
+    ratio = 2 * math.exp(epsilon) - 1  # where ½ + ½L = e^ε, L = N(e₁)/N(e₂)
+    place = (math.log(ratio) - 1) / math.sqrt(2)  # ln L = √2 z + 1 under e₁, √2 z − 1 under e₂
+    told = 0.5 * norm.sf(place) + (0.5 - math.exp(epsilon)) * norm.sf(place + math.sqrt(2))
+    assert told > 100 * zcdp_delta(rho, epsilon)
+    assert told < zcdp_delta(4 * rho, epsilon)  # out and in again: two households, ρ by four
+
+
+def test_different_units_on_one_dataset_are_refused(folder: Path) -> None:
+    study, homes = folder / "study.toml", folder / "homes.csv"
+    run("release", study, homes, "-o", folder / "out")
     study.write_text(STUDY.replace('unit = "household"\n', "").replace("0.5", "0.4"))
-    told = "earlier releases were priced for a household, and this one is for a person"
-    checked = run("check", study, folder / "homes.csv", "-o", folder / "two")
-    assert told in checked
+    told = "was charged for a household, and this release is for a person"
+    for command in (("check", study, homes), ("release", study, homes, "-o", folder / "two")):
+        result = CliRunner().invoke(main, [str(each) for each in command])
+        assert result.exit_code == 1 and told in result.output
+    with pytest.raises(BudgetError, match=told):
+        read = read_study(study)
+        read.plan().release(
+            homes, person="home", ledger=folder / "a.ledger", dataset="homes", purpose="beside"
+        )
+    ledger = nz.Ledger(folder / "a.ledger")
+    late = Reserved(
+        "homes", nz.Guarantee(0.1, "zcdp"), "", "", max_rows=3, tables=(("age", "age"),)
+    )
+    with pytest.raises(BudgetError, match=told), ledger.charging(late):
+        raise AssertionError("another program was first")
+    assert len(ledger.entries("homes")) == 1 and not ledger.checks() and not ledger.refusals()
+
+
+def test_different_units_of_an_early_ledger_are_told(folder: Path) -> None:
+    """They were added up once; both go on, and the balance says what the sum is worth."""
+    study, ledger = folder / "study.toml", nz.Ledger(folder / "a.ledger")
+    for unit in ("household", None):
+        act = Reserved("homes", nz.Guarantee(0.1, "zcdp"), "", "", max_rows=3, unit=unit)
+        ledger._history.add(lambda _, act=act: act)
+    told = "earlier releases were priced for a person, and this one is for a household"
+    assert told in run("check", study, folder / "homes.csv", "-o", folder / "two")
     result = CliRunner().invoke(
         main, ["release", str(study), str(folder / "homes.csv"), "-o", str(folder / "two")]
     )
     assert result.exit_code == 0 and told in result.stderr
     shown = run("ledger", "show", folder / "a.ledger")
     assert "one household or person, at most 3 records" in shown
-    assert "units  a household and a person: the sum is a promise to the smaller" in shown
+    assert "units  a household and a person: to the smaller of them" in shown
 
 
 def test_ledgers_that_said_the_unit_in_the_purpose_are_read(folder: Path) -> None:

@@ -193,12 +193,13 @@ def _as_column(name: str, values: Any) -> NDArray[Any]:
 
 def _as_array(values: Any) -> Any:
     if hasattr(values, "to_pylist"):  # PyArrow, whose own arrays lose the nulls of dictionaries
-        return np.array(values.to_pylist(), dtype=object)
+        values = values.to_pylist()
     if hasattr(values, "to_numpy"):
         return values.to_numpy()
-    # As objects: NumPy would turn a list such as [1, "a"] into two strings.
-    whole = isinstance(values, str | bytes) or not isinstance(values, Iterable)
-    return np.array(values if whole else list(values), dtype=object)
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        return np.array(values, dtype=object)
+    # As objects, one by one: NumPy would turn [1, "a"] into two strings, [[1], [2]] into a table.
+    return np.fromiter(values, dtype=object)
 
 
 def _from_array(data: NDArray[Any], schema: Schema, people: PersonCap | None) -> Projectable:

@@ -110,8 +110,11 @@ class Balance:
         How often the data were looked at by a check, which tells whether they fit.
     units
         Who has the records that the costs are the price of, as releases called it: a person, a
-        household. Costs for different ones are added up as they are: the sum holds for the smaller
-        one, such as a person within a household, and the balance says so.
+        household. Costs for different ones do not add up, and a second one is refused; early
+        ledgers may hold several. To the smaller, such as a person within a household, those for the
+        larger are then worth up to four times as much: where not all records of a household are
+        counted, one person less brings in records of the others, which is one household less and
+        another one more.
 
     Notes
     -----
@@ -257,8 +260,8 @@ class Balance:
         ]
         if len(self.units) > 1:
             lines.append(
-                f"  units  a {' and a '.join(self.units)}: the sum is a promise to the smaller of "
-                f"them only, which lies within the larger"
+                f"  units  a {' and a '.join(self.units)}: to the smaller of them, what was spent "
+                f"for the larger may be worth four times as much"
             )
         for done, often in (("refused", self.refusals), ("checked", self.checks)):
             if often:

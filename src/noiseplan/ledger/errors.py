@@ -206,6 +206,21 @@ def other_unit(asked: int, balance: Balance) -> BudgetError:
     )
 
 
+def other_people(unit: str, balance: Balance) -> BudgetError:
+    """Why a release for a person is not charged beside those for a household, nor the reverse.
+
+    Of a household with more records than are counted, one person less brings in records of the
+    others: to that person it costs up to four times what it costs the household.
+    """
+    first = balance.units[0]
+    return BudgetError(
+        f"dataset {balance.dataset!r} was charged for a {' and a '.join(balance.units)}, and this "
+        f"release is for a {unit}: such costs do not add up, and nothing was recorded. Release for "
+        f"a {first} as before: "
+        + remedy("plan with unit", f"plan.with_unit({first!r}).release(data, person=…)", first)
+    )
+
+
 def change_budget(dataset: str, budget: str = "…") -> Message:
     """The call that changes a budget, on record."""
     call = f"ledger.change_budget({dataset!r}, {budget}, reason=…)"

@@ -14,7 +14,7 @@ from noiseplan.errors import BudgetError, remedy
 from noiseplan.ledger import export, text_checks
 from noiseplan.ledger.balance import Balance, Limits
 from noiseplan.ledger.chain import Head, Record
-from noiseplan.ledger.errors import LedgerError
+from noiseplan.ledger.errors import LedgerError, other_people
 from noiseplan.ledger.events import (
     Act,
     Changed,
@@ -225,7 +225,10 @@ class Ledger:
         factors: list[int] = []
 
         def decide(books: Books) -> Act:
-            factors.append(books.balance(act.dataset).factor(act.records))
+            balance = books.balance(act.dataset)
+            if act.tables is not None and balance.units and act.whose not in balance.units:
+                raise other_people(act.whose, balance)
+            factors.append(balance.factor(act.records))
             return act
 
         record = self._history.add(decide)
@@ -248,10 +251,11 @@ class Ledger:
         """
         self.admit(reserved(dataset, guarantee, purpose, plan_hash, max_rows, follows))
 
-    def admit(self, act: Reserved) -> None:
-        """The same of a charge that was made by `reserved`."""
+    def admit(self, act: Reserved) -> Balance:
+        """The same of a charge that was made by `reserved`; the balance that bears it."""
         with self._history.current() as books:
             books.check(act)
+            return books.balance(act.dataset)
 
     def note_refusal(
         self,

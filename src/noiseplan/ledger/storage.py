@@ -36,6 +36,7 @@ EXPLAINED: Final = {
     sqlite3.SQLITE_NOTADB: "it is not a ledger, or its first bytes were overwritten",
 }
 
+DRAFT: Final = ".new-ledger"
 WHERE: Final = "choose an existing folder on a local disk that you may write to"
 
 # SQLite's own memory of its locks survives a fork, the locks do not: a child born while another
@@ -76,7 +77,7 @@ class Storage:
             return
         if not self.path.parent.is_dir():
             raise self._cannot(f"cannot be made: its folder is not there; {WHERE}")
-        draft = self.path.parent / f".{secrets.token_hex(8)}.new-ledger"
+        draft = self.path.parent / f".{secrets.token_hex(8)}{DRAFT}"
         try:
             with self._turn(), self._explaining(), closing(_connect(str(draft))) as connection:
                 sql.write(connection, first)
@@ -171,8 +172,22 @@ class Storage:
             raise self._cannot(f"cannot be reached: {error}") from error
         if not stat.S_ISREG(found.st_mode):
             raise self._cannot("is not a file")
+        if found.st_nlink > 1 and self._has_another_name():
+            raise self._cannot(
+                "is a file of several names (hard links). What a killed program left to be undone "
+                "lies beside one of them, and would take away spends that were made by another: "
+                "remove all names but one; a copy is made with sqlite3 FILE '.backup COPY'"
+            )
         if found.st_size == 0:
             raise self.damaged("the file is empty")
+
+    def _has_another_name(self) -> bool:
+        """Whether it has a second name, but for the draft as which it is being made, or was."""
+        real = self.path.resolve()
+        with os.scandir(real.parent) as names:
+            drafts = [each.inode() for each in names if each.name.endswith(DRAFT)]
+        found = real.stat()  # after the drafts were seen: they only ever go
+        return found.st_nlink > 1 + drafts.count(found.st_ino)
 
     def _require_version(self, connection: sqlite3.Connection) -> None:
         (application,) = self._patiently(connection, "PRAGMA application_id")[0]

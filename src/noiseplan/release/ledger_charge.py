@@ -60,12 +60,15 @@ class Account:
         if self.ledger is None:
             return
         from noiseplan.ledger import BudgetExceeded
+        from noiseplan.ledger.errors import other_people
 
         require_private(sampler)
         try:
-            self.ledger.admit(self._charge(plan, follows))
+            balance = self.ledger.admit(self._charge(plan, follows))
         except BudgetExceeded as error:
             raise error.told_in(plan.budget) from None
+        if balance.units and plan.unit not in balance.units:
+            raise other_people(plan.unit, balance)
 
     @contextmanager
     def charged(self, plan: Plan, sampler: NoiseSampler, follows: str = "") -> Iterator[str]:
@@ -147,8 +150,8 @@ class Account:
             return []
         return [
             f"earlier releases were priced for a {' and a '.join(others)}, and this one is for a "
-            f"{plan.unit}: the budget adds up costs for both, and the sum is a promise to the "
-            f"smaller of them only"
+            f"{plan.unit}: the budget adds up costs for both, and to the smaller of them those of "
+            f"the larger may be worth four times as much"
         ]
 
     def _entry(self, follows: str) -> Entry | None:

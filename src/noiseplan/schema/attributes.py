@@ -100,7 +100,8 @@ class Attribute(ABC):
         """
         array = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
         flat = np.ma.getdata(array).ravel()
-        codes = self._encode(flat)
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would tell of a record
+            codes = self._encode(flat)
         if self.missing is not None:
             unknown = np.flatnonzero(codes == self.unknown_code)
             gone = stand_for_missing(flat[unknown], self.missing)

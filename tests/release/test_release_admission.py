@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import noiseplan as nz
-from noiseplan.counting import CountTensor, Projectable, open_source
+from noiseplan.counting import CountTensor, Projectable, count_tables, open_source
 from noiseplan.errors import BudgetError, DataRefused, PlanError
 from noiseplan.ledger import BudgetExceeded, LedgerError
 from noiseplan.noise import SeededSource, Source
@@ -401,13 +401,20 @@ def test_a_look_has_room_for_the_purposes_of_what_follows(tmp_path: Path) -> Non
     assert len(ledger.entries("d; e")) == 2
 
 
+def tables(source: Projectable) -> Projectable:
+    """Counted beforehand: by every record, or by those that were chosen."""
+    return count_tables(source, [[[0]]])
+
+
 def test_records_of_nobody_in_particular_are_not_released_for_persons() -> None:
     """Opened without person=, every record of a person would count, whatever was priced."""
     schema = nz.Schema.from_sizes({"a": 3})
     plan = nz.plan(nz.Workload.marginals(schema, k=1), budget=nz.zCDP(0.1), max_rows=2)
-    data = {"a": [0, 1, 2], "id": ["x", "x", "x"]}
-    for given in (data, open_source(data, schema)):
+    data = {"a": [0, 1, 2] * 99, "id": [n // 3 for n in range(297)]}
+    for given in (data, open_source(data, schema), tables(open_source(data, schema))):
         with pytest.raises(PlanError, match="say whose record each is"):
             plan.release(given)
-    plan.release(open_source(data, schema, person="id", cap=2))
+    bounded = open_source(data, schema, person="id", cap=2)
+    for given in (bounded, tables(bounded)):
+        plan.release(given)
     plan.release(CountTensor(schema, np.array([1, 1, 0])))  # counted by whoever made them

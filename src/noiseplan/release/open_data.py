@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from noiseplan.counting import Projectable, open_source
+from noiseplan.counting.counted_tables import Tables
 from noiseplan.counting.projectable import Countable
 from noiseplan.counting.telling import NO_RECORDS, TOO_MANY, reading, refused, showing
 from noiseplan.errors import DataRefused, PlanError, remedy
@@ -149,9 +150,10 @@ def opened(
 def _bounded(data: object) -> bool:
     """Whether somebody has seen to it that no person has too many records.
 
-    Records that were opened without `person=` are nobody's; ready-made counts are their maker's.
+    Records that were opened without `person=` are nobody's, counted beforehand or not; ready-made
+    counts are their maker's.
     """
-    if isinstance(data, Countable):
+    if isinstance(data, Countable | Tables):
         return data.choice is not None
     return isinstance(data, Projectable)
 

@@ -116,10 +116,11 @@ def private_folder() -> Iterator[Path]:
         (folder / _FILES).mkdir(mode=0o700)
         yield folder / _FILES
     finally:
-        os.close(lock)
         with suppress(OSError):
-            rmtree(folder / _FILES)  # first: whatever a kill leaves then still has its mark
-            rmtree(folder)
+            rmtree(folder / _FILES)  # under the lock: what a kill leaves then still has its mark
+        os.close(lock)
+        if not (folder / _FILES).exists():
+            rmtree(folder, ignore_errors=True)
 
 
 def _locked_folder(place: Path) -> tuple[Path, int]:
@@ -165,24 +166,28 @@ def _remove_if_dead(folder: Path) -> None:
     if not _may_be_removed(folder.lstat()):
         return
     with suppress(FileNotFoundError):
-        if _is_mark_of_the_dead(folder / _MARK):
+        with _held(folder / _MARK) as written:
+            if written != _MARKED:
+                return
             with suppress(FileNotFoundError):
                 rmtree(folder / _FILES)
-            rmtree(folder)
+        rmtree(folder)
         return
     with suppress(FileNotFoundError):
-        if not _is_mark_of_the_dead(folder / _UNLOCKED_MARK, whole=False):
-            return
+        with _held(folder / _UNLOCKED_MARK) as written:
+            if not _MARKED.startswith(written):
+                return
         (folder / _UNLOCKED_MARK).unlink()
     folder.rmdir()  # fails where something is in it
 
 
-def _is_mark_of_the_dead(mark: Path, whole: bool = True) -> bool:
-    """Whether it is a mark of this package; an error of the system where a process holds it."""
+@contextmanager
+def _held(mark: Path) -> Iterator[bytes]:
+    """What a mark says, under its lock; an error of the system where another process holds it."""
     descriptor = os.open(mark, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
         written = os.read(descriptor, len(_MARKED) + 1)
         _take(descriptor)
+        yield written
     finally:
         os.close(descriptor)
-    return written == _MARKED or (not whole and _MARKED.startswith(written))

@@ -157,6 +157,32 @@ def test_a_folder_that_another_process_takes_for_a_dead_one_is_made_again(
     engine._remove_left_behind.cache_clear()
 
 
+def test_no_other_process_takes_the_mark_while_records_are_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed, states = engine.rmtree, []
+
+    def looked_at(folder: Path, **how: Any) -> None:
+        """Another process starts just before anything is removed."""
+        records = (folder.parent if folder.name == "files" else folder) / "files" / "records"
+        held = records.exists()
+        monkeypatch.setattr(engine, "rmtree", removed)
+        engine._remove_left_behind.cache_clear()
+        engine._remove_left_behind(place)
+        monkeypatch.setattr(engine, "rmtree", looked_at)
+        states.append((held, records.exists()))
+        removed(folder, **how)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    engine._remove_left_behind.cache_clear()
+    with engine.private_folder() as folder:
+        (folder / "records").write_bytes(b"1")
+        monkeypatch.setattr(engine, "rmtree", looked_at)
+    assert (True, True) in states and (True, False) not in states
+    assert list(place.iterdir()) == []
+    engine._remove_left_behind.cache_clear()
+
+
 def test_only_marked_folders_that_nobody_holds_are_removed(place: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)

@@ -145,7 +145,9 @@ class Account:
 
     def _other_units(self, plan: Plan, entries: list[Entry]) -> list[str]:
         """Whether earlier releases were for others than this one: persons, households."""
-        others = dict.fromkeys(entry.unit for entry in entries if entry.unit != plan.unit)
+        others = dict.fromkeys(
+            entry.unit for entry in entries if entry.stated_unit not in (None, plan.unit)
+        )
         if not others:
             return []
         return [

@@ -83,6 +83,9 @@ def test_that_a_list_is_the_data_is_on_record_before_it_is_told(folder: Path) ->
     assert told == [False, True]
     assert [kept.found for kept in ledger.refusals("patients")] == ["a code list that is the data"]
     assert ledger.balance("patients").entries == 1
+    assert "is the data itself" in run("check", "study.toml", "patients.csv").output
+    looked = [kept.found for kept in ledger.checks("patients")]
+    assert looked == ["nothing at fault", "a code list that is the data"]
 
 
 def test_a_grouping_is_a_code_list_too(folder: Path) -> None:

@@ -28,16 +28,21 @@ if TYPE_CHECKING:
     from noiseplan.ledger import Ledger
 
 
-class ReleaseOptions(TypedDict, total=False):
-    """What `Plan.release` takes beside the data, for those who pass it on."""
+class CheckOptions(TypedDict, total=False):
+    """What `Plan.check` takes beside the data, for those who pass it on."""
 
     ledger: Ledger | str | os.PathLike[str] | None
     dataset: str | None
     purpose: str
     person: str | None
+    details: bool
+
+
+class ReleaseOptions(CheckOptions, total=False):
+    """What `Plan.release` takes beside the data."""
+
     seed: int | None
     randomness: Source | None
-    details: bool
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,11 +38,13 @@ from noiseplan.study.tables_asked import find_query, read_predicates, read_query
 if TYPE_CHECKING:
     from noiseplan.choosing.continuation import Continuation
     from noiseplan.planning.plan import Plan
+    from noiseplan.release.open_data import CheckOptions, ReleaseOptions
     from noiseplan.release.rehearsal import Checked
     from noiseplan.release.release import Release
 
 ASKED = ("title", "purpose", "schema", "tables", "predicates", "budget", "targets")
 SECTIONS = (*ASKED, "plan", "data", "people", "ledger", "output")
+CODE_LIST = "a code list that is the data"  # as a ledger keeps what was told
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +146,9 @@ class Study:
         """
         # Not needed to plan.
         from noiseplan.choosing.continuation import Continuation
-        from noiseplan.release.open_data import Admission, ReleaseOptions
+        from noiseplan.release.open_data import Admission
 
-        how: ReleaseOptions = {"seed": seed, "details": details}
-        if self.people is not None:
-            how["person"] = self.people.person
-        if self.ledger is not None:
-            named = self.ledger
-            purpose = named.purpose or self.purpose
-            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": purpose}
+        how: ReleaseOptions = {"seed": seed, **self._on_record(details)}
         if isinstance(plan, Continuation):
             whole, left, built_on = plan.plan, plan.rest, plan.earlier.recorded
         else:
@@ -164,7 +160,7 @@ class Study:
             for each in admission.account.disagreeing(left, built_on):
                 tell(each)
             if told := self._published_data(data):
-                admission.account.note_refusal(left, "a code list that is the data", False)
+                admission.account.note_refusal(left, CODE_LIST, False)
                 raise StudyError(f"{told} Nothing was spent")
         made: Release = plan.release(self.as_declared(data), **how)
         return replace(made, title=self.title, purpose=self.purpose)
@@ -183,17 +179,29 @@ class Study:
 
     def check(self, plan: Plan | Continuation, data: object, *, details: bool = False) -> Checked:
         """Look for all that would stop `release`; spends nothing."""
-        named = self.ledger
-        checked: Checked = plan.check(
-            self.as_declared(data),
-            ledger=None if named is None else named.path,
-            dataset=None if named is None else named.dataset,
-            purpose="" if named is None else named.purpose or self.purpose,
-            person=None if self.people is None else self.people.person,
-            details=details,
-        )
+        from noiseplan.choosing.continuation import Continuation
+        from noiseplan.release.open_data import Admission
+
+        how = self._on_record(details)
+        checked: Checked = plan.check(self.as_declared(data), **how)
         told = self._published_data(data) if checked.read else ""
-        return checked.with_problem("code lists", StudyError(told)) if told else checked
+        if not told:
+            return checked
+        left = plan.rest if isinstance(plan, Continuation) else plan
+        assert left is not None  # or no record would have been read
+        Admission.of(left, how).account.note_check(left, CODE_LIST, False)
+        return checked.with_problem("code lists", StudyError(told))
+
+    def _on_record(self, details: bool) -> CheckOptions:
+        """What data are looked at or released with: for whom, and where it is entered."""
+        how: CheckOptions = {"details": details}
+        if self.people is not None:
+            how["person"] = self.people.person
+        if self.ledger is not None:
+            named = self.ledger
+            purpose = named.purpose or self.purpose
+            how |= {"ledger": named.path, "dataset": named.dataset, "purpose": purpose}
+        return how
 
     def new_folder(self) -> Path | None:
         """Where a release goes, if the study says so: within its own folder, unless allowed."""

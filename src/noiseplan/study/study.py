@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from noiseplan.errors import BudgetError, NoiseplanError, PlanError, TooManyValues
 from noiseplan.noise.law import SIMULATED
@@ -148,7 +148,8 @@ class Study:
         from noiseplan.choosing.continuation import Continuation
         from noiseplan.release.open_data import Admission
 
-        how: ReleaseOptions = {"seed": seed, **self._on_record(details)}
+        how = self._on_record(details)
+        how["seed"] = seed
         if isinstance(plan, Continuation):
             whole, left, built_on = plan.plan, plan.rest, plan.earlier.recorded
         else:
@@ -183,7 +184,7 @@ class Study:
         from noiseplan.release.open_data import Admission
 
         how = self._on_record(details)
-        checked: Checked = plan.check(self.as_declared(data), **how)
+        checked: Checked = plan.check(self.as_declared(data), **cast("CheckOptions", how))
         told = self._published_data(data) if checked.read else ""
         if not told:
             return checked
@@ -192,9 +193,9 @@ class Study:
         Admission.of(left, how).account.note_check(left, CODE_LIST, False)
         return checked.with_problem("code lists", StudyError(told))
 
-    def _on_record(self, details: bool) -> CheckOptions:
+    def _on_record(self, details: bool) -> ReleaseOptions:
         """What data are looked at or released with: for whom, and where it is entered."""
-        how: CheckOptions = {"details": details}
+        how: ReleaseOptions = {"details": details}
         if self.people is not None:
             how["person"] = self.people.person
         if self.ledger is not None:

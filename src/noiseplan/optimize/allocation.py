@@ -27,6 +27,8 @@ WORST_GAP, WORST_STEPS = 1e-9, 4000
 # A gap with which one does not begin once more.
 ENOUGH = 1e-6
 LOSS_GAP, LOSS_ROUNDS = 1e-7, 200
+# Rounds of a smooth loss that begin with the weights of the linear problem at its slopes.
+LINEAR_ROUNDS = 12
 # σ² of what is not measured, as a number; and the least weight: none is lost for good to
 # underflow, since a row may come back.
 UNTOLD, FAINTEST = 1e300, 1e-250
@@ -182,14 +184,18 @@ def share_for_loss(
 
     Notes
     -----
-    With weights θ on the neighbours the problem has one cost, and its optimum is a lower bound. The
-    weights move to the neighbours that cost more, θ ← θ · cost/largest, until no one costs more
-    than the weighted mean. One kind of neighbour needs one round.
+    With weights θ on the neighbours the problem has one cost, and its optimum is a lower bound. At
+    the optimum they are those of the problem that is linear, with the slopes of the loss there; so
+    the weights of the linear problem here are tried, again and again, and mostly end it at once.
+    After some rounds they move to the neighbours that cost more, θ ← θ · cost/largest, until no one
+    costs more than the weighted mean. One kind of neighbour needs one round.
     """
     privacy = np.atleast_2d(privacy)
-    shares = np.full(len(privacy), 1.0 / len(privacy))
+    shares, linear = np.full(len(privacy), 1.0 / len(privacy)), LINEAR_ROUNDS * (len(privacy) > 1)
     best, sigma2, stride, last = Share(start, np.inf, -np.inf), start, 1.0, (shares, -np.inf)
-    for _ in range(LOSS_ROUNDS):
+    for turn in range(LOSS_ROUNDS):
+        ahead = _linear_shares(privacy, rows, loss, sigma2) if turn < linear else None
+        shares = shares if ahead is None else ahead
         mixed = _share_for_one_cost(shares @ privacy, rows, budget, loss, sigma2)
         if mixed.bound < last[1] and stride > 1.0:  # overshot: back, and on with the safe step
             (shares, _), stride = last, 1.0
@@ -200,9 +206,17 @@ def share_for_loss(
         best = best.or_better(Share(sigma2, value, mixed.bound))
         if len(privacy) == 1 or best.value - best.bound <= LOSS_GAP * abs(best.value):
             break
-        last, stride = (shares, mixed.bound), min(stride * 1.5, 100.0)
+        last, stride = (shares, mixed.bound), min(stride * 1.5, 100.0) if ahead is None else 1.0
         shares = _moved(shares, costs, stride)
     return best
+
+
+def _linear_shares(privacy: Array, rows: sp.csr_array, loss: Smooth, sigma2: Array) -> Array | None:
+    """θ for the sum of variances that the slopes of a loss weigh; none where it takes long."""
+    variance = np.maximum(rows.T @ loss(rows @ sigma2)[1], 0.0)
+    even = np.ones(1), np.full(len(privacy), 1.0 / len(privacy))
+    _, near = _Worst(privacy, sp.csr_array(variance[None, :]), 1.0).by_interior_point(even)
+    return None if near is even else np.maximum(near[1], FAINTEST)
 
 
 def _share_for_one_cost(

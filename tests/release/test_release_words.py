@@ -105,3 +105,20 @@ def test_no_zero_is_below_zero_without_an_error() -> None:
     exact = replace(answer, noise_error=np.zeros(3), estimate=np.array([-0.0, 0.0, 7.0]))
     assert not NEGATIVE_ZERO.search(answer_csv(exact)), answer_csv(exact)
     assert not NEGATIVE_ZERO.search(str(exact)), str(exact)
+
+
+def test_a_bound_that_takes_long_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said how to have it, and printed once somebody has asked for it."""
+    workload = nz.Workload([nz.Query(SCHEMA, {"a": nz.Prefix()}), nz.Query(SCHEMA, ["b"])])
+    plan = nz.plan(workload, budget=nz.PureDP(1.0))
+    with monkeypatch.context() as few:
+        few.setattr("noiseplan.words.plan.BOUND_VALUES", 3)
+        said = str(plan)
+        assert plan.optimality.known is None
+        assert f"total variance {plan.total_variance:.6g}\n" in said
+        assert "a lower bound may take a minute: plan.lower_bound, and print again" in said
+        assert plan.lower_bound > 0
+        assert "may take a minute" not in str(plan)
+    gaussian = nz.plan(workload, budget=nz.zCDP(0.5))
+    for each in (plan, nz.plan(workload, budget=nz.PureDP(1.0)), gaussian):
+        assert "may take a minute" not in str(each)

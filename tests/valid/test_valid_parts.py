@@ -17,7 +17,7 @@ from noiseplan.errors import DataError, PlanError, QueryError
 from noiseplan.valid import family as family_module
 from noiseplan.valid import valid_tables
 from noiseplan.valid.even_population import make_anchor
-from noiseplan.valid.family import TableFamily, margin
+from noiseplan.valid.family import TableFamily, margin, spread
 from noiseplan.valid.settle import settle, table_with_margins
 from noiseplan.valid.solver import Dual, NearestTables
 from noiseplan.valid.whole_numbers import _fitted, whole_shares, whole_tables, whole_two_way
@@ -84,6 +84,44 @@ def test_gradient_of_the_dual() -> None:
         # Piecewise quadratic: differences are exact but for kinks and rounding.
         assert (ahead - behind) / (2 * step) == pytest.approx(gradient @ way, rel=1e-4, abs=1e-3)
     dual.close()
+
+
+def test_small_tables_of_one_shape_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one by one, written out by the formula: pairs and triples of several shapes among them."""
+    rng = np.random.default_rng(2)
+    pairs = [*combinations(range(5), 2), (0, 2, 5), (1, 3, 5)]
+    family = TableFamily.of((2, 3, 2, 3, 2, 2), pairs)
+    estimates = {s: rng.normal(1.0, 2.0, family.shape(s)) for s in family.every}
+    weights = {s: float(rng.uniform(0.5, 2.0)) for s in family.every}
+    problem = NearestTables(family, estimates, weights, {(): np.array(9.0)}, {})
+    dual = Dual(problem)
+    together = [one for same in dual._alike for one in same.tables]
+    assert len(together) > 6 and 2 <= len(dual._alike) < len(together)
+    point = rng.normal(size=dual.size)
+    value, gradient = dual.evaluate(point)
+    residuals, known = dual.residuals(point)
+    for table in family.tables:
+        moved = estimates[table].copy()
+        for facet in family.facets[table]:
+            moved += spread(dual.part(point, table, facet), facet, table) / weights[table]
+        found = np.maximum(moved, 0.0)
+        known -= 0.5 * weights[table] * float((found**2).sum())
+        for facet in family.facets[table]:
+            others = tuple(i for i, one in enumerate(table) if one not in facet)
+            gap = found.sum(axis=others) - family.expand(residuals, facet)
+            np.testing.assert_allclose(dual.part(gradient, table, facet), gap, atol=1e-12)
+    assert value == pytest.approx(-known, rel=1e-12)
+    monkeypatch.setattr("noiseplan.valid.alike_tables.SMALL", 0)
+    single = Dual(problem)
+    assert not single._alike
+    np.testing.assert_allclose(single.evaluate(point)[1], gradient, atol=1e-12)
+    assert (
+        single.mismatch(gradient)
+        == dual.mismatch(gradient)
+        == pytest.approx(max(np.abs(gradient[place]).sum() for place in dual.places.values()))
+    )
+    dual.close()
+    single.close()
 
 
 # --------------------------------------------------------------------------- whole numbers

@@ -148,8 +148,9 @@ def asked_sums(source: Unbiased, family: TableFamily) -> list[Sums]:
 
 
 def _candidates(source: Unbiased, family: TableFamily) -> Iterator[Query]:
+    every = set(family.every)
     for one, queries in source.queries.items():
-        if any(set(one) <= set(table) for table in family.tables):
+        if one in every or any(set(one) <= set(table) for table in family.tables):
             for query in queries:
                 yield from (part for part in _with_margins(query) if not is_plain(part))
     for one in family.every:

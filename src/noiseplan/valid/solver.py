@@ -27,18 +27,24 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from itertools import chain
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from scipy.linalg import cho_solve_banded, cholesky_banded
 
+from noiseplan.arrays import IntArray
 from noiseplan.matrices.base import Array
+from noiseplan.valid.alike_tables import Alike, alike
 from noiseplan.valid.asked_sums import Sums
 from noiseplan.valid.family import Set, TableFamily, margin, spread
 
 MEMORY = 15
 # Steps after which the diagonal is made anew: often at first, while cells come and go.
 REFRESH = (8, 20, 40, 80, 160, 320, 640, 1280)
+# Cells that a thread works on at a time, and what a table takes besides its own, counted in cells.
+ENOUGH, OVERHEAD = 1 << 15, 1 << 7
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +104,38 @@ class Dual:
         self.size = start
         self._room = threading.local()
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8))
+        self._alike = self._small_ones()
+        together = {one for same in self._alike for one in same.tables}
+        self._batches = _batches(family, [s for s in family.tables if s not in together])
+
+    def _small_ones(self) -> list[Alike]:
+        """Tables that are gone through all at once: without sums or cells that must be zero."""
+        problem, family = self.problem, self.problem.family
+        plain = [s for s in family.tables if not self.sums[s] and s not in problem.possible]
+        return alike(family, plain, self.places, problem.estimates, problem.weights)
+
+    @cached_property
+    def _facets(self) -> dict[Set, slice]:
+        """Where each margin lies in a flat vector of all margins that have multipliers."""
+        found, start = {}, 0
+        for facet in dict.fromkeys(facet for _, facet in self.places):
+            found[facet] = slice(start, start + self.problem.family.cells(facet))
+            start = found[facet].stop
+        return found
+
+    @cached_property
+    def _into(self) -> IntArray:
+        """The place in such a vector that each multiplier of a margin belongs to."""
+        places = [self._facets[facet] for _, facet in self.places]
+        return np.concatenate([np.arange(0), *(np.arange(s.start, s.stop) for s in places)])
 
     def close(self) -> None:
         self._pool.shutdown()
+
+    def _each(self, done: Callable[[Set], Found]) -> list[Found]:
+        """What is found of tables one by one, in their order; batches of them at once."""
+        found = self._pool.map(lambda batch: [done(table) for table in batch], self._batches)
+        return list(chain.from_iterable(found))
 
     def _scratch(self, table: Set) -> Array:
         """Room for a table, the same again and again in each thread: fresh memory is slow."""
@@ -134,12 +169,10 @@ class Dual:
     def residuals(self, multipliers: Array) -> tuple[dict[Set, Array], float]:
         """r_A of every margin, and the value of their part of the dual."""
         problem, family = self.problem, self.problem.family
-        sums: dict[Set, Array] = {}
-        for (_, facet), place in self.places.items():
-            piece = multipliers[place].reshape(family.shape(facet))
-            sums[facet] = sums[facet] + piece if facet in sums else piece
+        sums = np.bincount(self._into, multipliers[: len(self._into)]).astype(np.float64)
         pulls: dict[Set, Array] = {}
-        for facet, total in sums.items():
+        for facet, place in self._facets.items():
+            total = sums[place].reshape(family.shape(facet))
             for inner, part in family.residuals(facet, total).items():
                 part = part / family.ratio(facet, inner)
                 pulls[inner] = pulls[inner] + part if inner in pulls else part
@@ -158,15 +191,14 @@ class Dual:
         """Minus the dual function, and its gradient: margins of x_B less those they should be."""
         problem, family = self.problem, self.problem.family
         residuals, value = self.residuals(multipliers)
-        facets = {facet for _, facet in self.places}
-        wanted = {facet: family.expand(residuals, facet) for facet in facets}
+        margins = [family.expand(residuals, facet).ravel() for facet in self._facets]
+        wanted = np.concatenate([np.zeros(0), *margins])
         gradient = np.empty_like(multipliers)
 
         def one(table: Set) -> float:
             found = self.table(multipliers, table, self._scratch(table))
             for facet in family.facets[table]:
-                out = self.part(gradient, table, facet)
-                np.subtract(margin(found, table, facet), wanted[facet], out=out)
+                self.part(gradient, table, facet)[...] = margin(found, table, facet)
             flat = found.ravel()
             value = 0.5 * problem.weights[table] * float(flat @ flat)
             for sums, place in self.sums[table]:
@@ -176,7 +208,10 @@ class Dual:
                 value += 0.5 * float(pull @ give) - float(pull @ sums.estimate)
             return value
 
-        return sum(self._pool.map(one, family.tables)) - value, gradient
+        spent = sum(self._each(one))
+        spent += sum(same.margins(multipliers, gradient) for same in self._alike)
+        gradient[: len(self._into)] -= wanted[self._into]
+        return spent - value, gradient
 
     def curvature(self, multipliers: Array) -> Curvature:
         """About how much each gradient changes with its own multiplier: positive cells / w_B."""
@@ -198,15 +233,33 @@ class Dual:
                     bands = sums.bands(found[place], 1.0 / sums.weights)
                     lines[place.start] = _Lines(sums, place, cholesky_banded(bands))
 
-        list(self._pool.map(one, family.tables))
+        for same in self._alike:
+            for table in same.tables:
+                one(table)
+        self._each(one)
         return Curvature(found, list(lines.values()))
 
     def mismatch(self, gradient: Array) -> float:
         """The most records by which margins of a table miss what they should be."""
-        gaps = [float(np.abs(gradient[place]).sum()) for place in self.places.values()]
+        starts = [place.start for place in self.places.values()]  # those of sums come behind them
+        stop = max((place.stop for place in self.places.values()), default=0)
+        gaps = np.add.reduceat(np.abs(gradient[:stop]), starts).tolist() if starts else []
         for sums, place in (pair for found in self.sums.values() for pair in found):
             gaps.append(float(np.abs(sums.summed(gradient[place])).sum()) / sums.layers)
         return max(gaps, default=0.0)
+
+
+def _batches(family: TableFamily, tables: Sequence[Set]) -> list[list[Set]]:
+    """Tables that follow each other, together as large as pays for being handed to a thread."""
+    batches: list[list[Set]] = [[]]
+    cells = 0
+    for table in tables:
+        if cells >= ENOUGH:
+            batches.append([])
+            cells = 0
+        batches[-1].append(table)
+        cells += family.cells(table) + OVERHEAD
+    return batches
 
 
 class _Lines(NamedTuple):

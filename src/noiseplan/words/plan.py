@@ -12,6 +12,7 @@ from noiseplan.escaping import visible, visible_name
 from noiseplan.matrices.base import Array
 from noiseplan.noise.law import NAMED, SIMULATED
 from noiseplan.planning.certify import Certificate, usual_certificate
+from noiseplan.planning.limits import SEARCHED_VALUES
 from noiseplan.planning.objectives import Recorded, TotalVariance
 from noiseplan.planning.plan import total_is_exact
 from noiseplan.privacy.doubts import NO_PROTECTION, epsilon_of
@@ -46,6 +47,9 @@ NO_DATA = "no data was read"
 # Certified gaps up to the first are near the best, beyond the second they do not tell how near, and
 # beyond the third they say nothing.
 NEAR, SOME_USE, NO_USE = 0.05, 9.0, 99.0
+# Values told apart beyond which a bound for pure DP takes longer than the plan: at a thousand 2 s
+# or, of several tables, 40; at two thousand a minute.
+BOUND_VALUES = 800
 # A second line of a fact, below the first.
 BELOW = " " * 14
 
@@ -211,6 +215,10 @@ def optimality_words(plan: Plan) -> str:
         return "the best linear unbiased answers from these measurements"
     if _of_others(plan):
         return f"total variance {plan.total_variance:.6g}, as the plans it comes from make it"
+    if _bound_takes_long(plan):
+        value = f"{_made_small(plan)} {plan.total_variance:.6g}"
+        asked = "a lower bound may take a minute: plan.lower_bound, and print again"
+        return f"{value}\n{BELOW}{asked}{_among_tables(plan)}"
     if plan.optimal and plan.targets is not None:
         return f"proved{_certified(plan)}: no linear Gaussian mechanism meets {_targets_met(plan)}"
     if plan.optimal:
@@ -224,6 +232,16 @@ def optimality_words(plan: Plan) -> str:
             f"{what} lower by more than that"
         )
     return _standing(plan, usual_certificate(plan)) + _among_tables(plan)
+
+
+def _bound_takes_long(plan: Plan) -> bool:
+    """Whether nobody has asked for a bound yet that takes far longer than all that is printed."""
+    total = isinstance(plan.objective, TotalVariance) and plan.targets is None
+    if plan.privacy.pure_epsilon is None or not total or plan.gap is not None:
+        return False
+    design, known = plan.design, plan.optimality.known
+    longest = max((design.group_count(role) for role in design.free), default=0)
+    return known is None and BOUND_VALUES < longest <= SEARCHED_VALUES
 
 
 def _among_tables(plan: Plan) -> str:

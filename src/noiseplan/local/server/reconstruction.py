@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from math import inf
 from typing import NamedTuple
 
@@ -167,16 +168,19 @@ class Reconstruction:
         shares = rounded_shares(np.array([part.share for part in self.parts]))
         return SplitRandomizer(schema, None, tables, shares)  # type: ignore[arg-type]
 
-    @property
+    @cached_property
     def tells_all_apart(self) -> bool:
         """Whether reports tell how many users there are of every type of each table."""
         return all(part.strategy.tells_all_apart for part in self.parts)
 
-    def _tallies(self, tally: IntArray) -> list[IntArray]:
-        """The counts of each table."""
-        if not self.split:
-            return [tally]
-        return np.split(tally, np.cumsum([part.strategy.outputs for part in self.parts])[:-1])
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where the counts of each table end, those of all together."""
+        return list(accumulate(part.strategy.outputs for part in self.parts))
+
+    def _counted(self, tally: IntArray, j: int) -> IntArray:
+        """The counts of a table: one of thousands, of which a query needs few."""
+        return tally[self._ends[j] - self.parts[j].strategy.outputs : self._ends[j]]
 
     @cached_property
     def _held(self) -> dict[str, set[int]]:
@@ -236,11 +240,11 @@ class Reconstruction:
         Where reports are counted, rows that ask for a multiple of the number of users have no
         error, not even of rounding, so that intervals of no width hold.
         """
-        pieces, used = self._tallies(tally), self._used(query)
+        used = self._used(query)
         total: Array = self._asked(used[0][1], query)[1] * float(users)
         for j, part, alpha in used:
             rows, strategy = self._asked(part, query)[0], part.strategy
-            found: Array = strategy.coefficients(rows) @ strategy.evidence(pieces[j])
+            found: Array = strategy.coefficients(rows) @ strategy.evidence(self._counted(tally, j))
             if strategy.counts_users:
                 found = np.where(np.ptp(rows, axis=1) == 0, rows[:, 0] * users, found)
             total = total + alpha / part.share * found
@@ -249,10 +253,10 @@ class Reconstruction:
     def likely(self, query: Query, tally: IntArray, users: int) -> dict[int, Array]:
         """For each table about a query, counts of types that could be the truth: the nearest to the
         estimate."""
-        pieces, found = self._tallies(tally), {}
+        found = {}
         for j in self.holders(query) if self.split else [0]:
             part = self.parts[j]
-            estimate = part.strategy.estimate(pieces[j]) / part.share
+            estimate = part.strategy.estimate(self._counted(tally, j)) / part.share
             found[j] = nearest_counts(estimate, float(users))
         return found
 
@@ -320,12 +324,12 @@ class Reconstruction:
 
     def variance_above(self, query: Query, tally: IntArray, users: int, outside: float) -> Array:
         """Of each row a variance that is exceeded with chance `outside` at most; see `tails`."""
-        added, pieces = self.row_variances(query), self._tallies(tally)
+        added = self.row_variances(query)
         total = np.zeros(query.rows)
         for j, by_type in added.items():
             part, strategy = self.parts[j], self.parts[j].strategy
             rows = strategy.coefficients(by_type)
-            found = rows @ strategy.evidence(pieces[j]) / part.share
+            found = rows @ strategy.evidence(self._counted(tally, j)) / part.share
             spread = np.maximum(strategy.moments(rows) / part.share - by_type**2, 0.0)
             below = np.minimum(strategy.score_ends(rows)[0] / part.share, 0.0)
             jump = by_type.max(axis=1) - below

@@ -27,7 +27,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from noiseplan.counting import open_source
+from noiseplan.counting import TextFile, open_source
 from noiseplan.counting.persons import with_person
 from noiseplan.errors import DataError
 from noiseplan.schema import Schema
@@ -264,6 +264,27 @@ def test_spellings_of_one_person_share_one_cap(
     codes = some_codes(len(values))
     found = opened(kind, frame_of(values, codes), cap, tmp_path, request)
     np.testing.assert_array_equal(found, counted(values, codes, cap))
+
+
+def test_numbers_of_persons_are_written_as_the_file_declares(tmp_path: Path) -> None:
+    """One file wrote them as whole numbers, another as fractions with a comma."""
+    ids = [["17", "1234", "p;1", "1234567"], ["17,0", "1.234", "P;1", "1.234.567,00", "17,5"]]
+    for number, some in enumerate(ids):
+        rows = "".join(f'0,0,"{one}"\n' for one in some)
+        (tmp_path / f"part-{number}.csv").write_text(f"a,b,p\n{rows}", encoding="utf-8")
+    written = TextFile(tmp_path / "part-*.csv", decimal=",", thousands=".")
+    assert open_source(written, SCHEMA, person="p").marginals([[0]]).sum() == 5
+    plain = TextFile(tmp_path / "part-*.csv")  # where a comma is no part of a number
+    assert open_source(plain, SCHEMA, person="p").marginals([[0]]).sum() == 8
+
+
+def test_what_a_file_declares_as_missing_is_nobody(tmp_path: Path) -> None:
+    """It stands for a missing value in every column; as a name it would be a cap of its own."""
+    (tmp_path / "people.csv").write_text("a,b,p\n0,0,p\n0,1, X9 \n", encoding="utf-8")
+    declared = TextFile(tmp_path / "people.csv", missing=["X9", "-1"])
+    with pytest.raises(DataError, match="some rows are null, empty or spell a missing value"):
+        open_source(declared, SCHEMA, person="p").marginals([[0]])
+    assert open_source(tmp_path / "people.csv", SCHEMA, person="p").marginals([[0]]).sum() == 2
 
 
 def test_nothing_that_prints_nothing_makes_another_person() -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from noiseplan.counting.arrow import code_batches
 from noiseplan.counting.encode import SEARCHED, Refusals, check_columns, folded
-from noiseplan.counting.expressions import Column, literal, quoted
+from noiseplan.counting.expressions import Column, literal, quoted, written_as_usual
 from noiseplan.counting.headers import Header, read_header
 from noiseplan.counting.person_cap import PersonCap, Sieve
 from noiseplan.counting.persons import check_kind, with_person
@@ -215,7 +215,7 @@ def _blocks(
     if people is None:
         coded = relation.project(", ".join(f"{code} AS c{n}" for n, code in enumerate(codes)))
     else:
-        person = quoted(people.column)
+        person = _as_declared(quoted(people.column), spelling or AS_USUAL)
         coded = people.with_choice(with_person(relation, codes, person, types[people.column]))
     refusals, sieve = Refusals(schema), Sieve()
     with closing(code_batches(coded, source)) as batches:
@@ -239,6 +239,17 @@ def _blocks(
     refusals.raise_any(look)
     if people is not None:
         sieve.refuse(people)
+
+
+def _as_declared(person: str, spelling: Spelling) -> str:
+    """The column of persons as most programs write it: null where declared as missing."""
+    text = f"trim({person})"
+    if not spelling.plain:
+        person = f"coalesce({written_as_usual(text, spelling)}, {person})"
+    if spelling.missing:
+        gone = ", ".join(map(literal, spelling.missing))
+        person = f"CASE WHEN {text} IN ({gone}) THEN NULL ELSE {person} END"
+    return person
 
 
 # ---------------------------------------------------------------------- records in arrays

@@ -288,14 +288,17 @@ def _spelled_moment(text: str) -> str:
 def _spelled_number(text: str, spelling: Spelling) -> str:
     # Without trim DuckDB 2.0 moves the cast into its CSV reader, where a failure is an error.
     text = f"trim({text})"
-    if spelling.plain:
-        return f"TRY_CAST({text} AS DOUBLE)"
+    return f"TRY_CAST({text if spelling.plain else written_as_usual(text, spelling)} AS DOUBLE)"
+
+
+def written_as_usual(text: str, spelling: Spelling) -> str:
+    """A number as most programs write it, null where a text spells none in its own way."""
     digits = text
     if spelling.between:
         digits = f"regexp_replace({text}, {literal(spelling.between)}, '', 'g')"
     written = f"replace({digits}, {literal(spelling.decimal)}, '.')"
     fits = f"regexp_full_match({text}, {literal(spelling.number)})"
-    return f"CASE WHEN {fits} THEN TRY_CAST({written} AS DOUBLE) END"
+    return f"CASE WHEN {fits} THEN {written} END"
 
 
 def _place(number: str, bounds: Sequence[float]) -> str:

@@ -10,7 +10,8 @@ that programs change on the way are made one, by these rules and in this order:
    at either end;
 3. a text that spells a number is that number: ``17``, ``+17``, ``017``, ``17.0`` and ``1.7E+1`` are
    one person, and so are ``0`` and ``-0``. ``17e1`` without a point or a sign is no number: codes
-   in hexadecimal digits look like that;
+   in hexadecimal digits look like that. A file that declares decimal commas writes numbers so here
+   too;
 4. nobody is what programs write for a missing value, such as nothing at all, ``NA`` or ``nan``;
 5. a floating-point number of so many digits that it has been rounded is refused: it may stand for
    several people, and the same person may be another number elsewhere.

@@ -41,9 +41,9 @@ ROW_WORK, ROW_STEPS = 1e9, (20, 200)
 # minute. Fewer steps than the least lead nowhere.
 MOST_WORK, LEAST_STEPS = 4e11, 60
 # After so many steps a descent is given up that is still so many times above what it is to beat.
-GIVEN_UP: Final = ((40, 1.5), (80, 1.2), (120, 1.06))
-# The same after so much work, of three and six seconds: more is for what is better already.
-GIVEN_UP_WORK: Final = ((6e10, 1.3), (1.2e11, 1.0))
+GIVEN_UP: Final = ((40, 2.0), (80, 1.35), (120, 1.12))
+# The same after so much work, of three and six seconds: more is for what is nearly as good already.
+GIVEN_UP_WORK: Final = ((6e10, 1.4), (1.2e11, 1.05))
 # Every so many values one row, as far as rows start out random or as blocks.
 VALUES_PER_ROW: Final = 16
 # Rows start at this weight, with a little disorder so that none moves as another does.

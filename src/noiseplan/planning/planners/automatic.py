@@ -300,9 +300,10 @@ def _workload_matrix(problem: Problem, best: Candidate) -> Candidate | str | Non
 
 
 def _one_matrix(problem: Problem, best: Candidate) -> Candidate | str | None:
-    """One matrix over many cells; over few, and over few classes, the families have tried it."""
-    few = problem.size <= laplace_choice.MATRIX_CELLS
-    if _family(problem).has_optimum or few or not isinstance(_classes(problem), str):
+    """One matrix over many cells, also where it was tried over classes of them, from other rows;
+    over few cells it is tried with the family."""
+    few = laplace_choice.MATRIX_CELLS if isinstance(_classes(problem), str) else SMALL_CELLS
+    if _family(problem).has_optimum or problem.size <= few:
         return None
     return laplace_choice.larger(problem, best)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 import numpy as np
@@ -41,7 +41,9 @@ ROW_WORK, ROW_STEPS = 1e9, (20, 200)
 # minute. Fewer steps than the least lead nowhere.
 MOST_WORK, LEAST_STEPS = 4e11, 60
 # After so many steps a descent is given up that is still so many times above what it is to beat.
-GIVEN_UP: Final = ((40, 1.5), (80, 1.2), (120, 1.06))
+GIVEN_UP: Final = ((40, 2.0), (80, 1.35), (120, 1.12))
+# The same after so much work, of three and six seconds: more is for what is nearly as good already.
+GIVEN_UP_WORK: Final = ((6e10, 1.4), (1.2e11, 1.05))
 # Every so many values one row, as far as rows start out random or as blocks.
 VALUES_PER_ROW: Final = 16
 # Rows start at this weight, with a little disorder so that none moves as another does.
@@ -96,7 +98,11 @@ def best_of_many(
 
 def affordable_steps(size: int, rows: int) -> int:
     """Steps that half a minute has room for: one multiplies G and four products with Θ."""
-    return int(min(STEPS, MOST_WORK / (2 * size * rows * (size + 4 * rows))))
+    return int(min(STEPS, MOST_WORK / _step_work(size, rows)))
+
+
+def _step_work(size: int, rows: int) -> float:
+    return 2.0 * size * rows * (size + 4 * rows)
 
 
 @dataclass(frozen=True)
@@ -111,22 +117,23 @@ class _Ends:
     def options(self) -> dict[str, float]:
         return {"maxiter": self.steps, "maxfun": 2 * self.steps, "ftol": GAIN}
 
-    def watch(self, scale: float) -> Callable[[float], bool]:
-        """Whether enough was seen of a descent, asked after every step."""
-        taken = 0
+    def watch(self, scale: float, work: float) -> Callable[[float], bool]:
+        """Whether enough was seen of a descent, asked after every step, which is so much work."""
+        taken, late = 0, [(ceil(total / work), far) for total, far in GIVEN_UP_WORK]
 
         def enough(value: float) -> bool:
             nonlocal taken
             taken += 1
             self.told(1)
-            return any(taken == at and value * scale > far * self.known for at, far in GIVEN_UP)
+            checks = (*GIVEN_UP, *late)
+            return any(taken == at and value * scale > far * self.known for at, far in checks)
 
         return enough
 
 
 def _followed(gram: Array, start: Array, ends: _Ends) -> tuple[float, Array]:
     scale, shape = float(np.trace(gram)) or 1.0, start.shape
-    unit, enough = gram / scale, ends.watch(scale)
+    unit, enough = gram / scale, ends.watch(scale, _step_work(*shape[::-1]))
 
     def error(x: Array) -> tuple[float, Array]:
         return _error(unit, x.reshape(shape))
